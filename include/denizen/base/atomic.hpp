@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scoped atomic access to plain words, over the compilers' own builtins: `__atomic_*` on the host,
+// `__nv_atomic_*` (CUDA 12.8 and later) on the device. The scope only matters on the device.
+// One spelling on both sides, so that the protocol ThreadSanitizer checks is the one that runs on
+// the GPU, and no header that NVRTC would have to find.
+#pragma once
+
+#include <denizen/base/target.hpp>
+
+namespace denizen {
+
+// Who has to agree on the order: the threads of one block, of one GPU, or of GPU and host.
+enum class Scope { block, gpu, system };
+
+enum class Order { relaxed, acquire, release, acq_rel };
+
+#if DENIZEN_ON_DEVICE
+// The device builtins want scope and order as literals, hence a macro and not a constant. Orders
+// other than relaxed are a relaxed access with a fence on the side that needs it.
+#define DENIZEN_SCOPED(S, call)                                                                    \
+    [&] {                                                                                          \
+        if constexpr ((S) == Scope::block) {                                                       \
+            return call(__NV_THREAD_SCOPE_BLOCK);                                                  \
+        } else if constexpr ((S) == Scope::gpu) {                                                  \
+            return call(__NV_THREAD_SCOPE_DEVICE);                                                 \
+        } else {                                                                                   \
+            return call(__NV_THREAD_SCOPE_SYSTEM);                                                 \
+        }                                                                                          \
+    }()
+#endif
+
+namespace detail {
+
+DENIZEN_HD constexpr bool acquires(Order o) { return o == Order::acquire || o == Order::acq_rel; }
+DENIZEN_HD constexpr bool releases(Order o) { return o == Order::release || o == Order::acq_rel; }
+
+#if DENIZEN_ON_DEVICE
+template <Scope S>
+__device__ inline void fence_if(bool wanted)
+{
+#define DENIZEN_CALL(scope) __nv_atomic_thread_fence(__NV_ATOMIC_ACQ_REL, scope)
+    if (wanted) {
+        DENIZEN_SCOPED(S, DENIZEN_CALL);
+    }
+#undef DENIZEN_CALL
+}
+#else
+template <Order O>
+inline constexpr int order_of = O == Order::relaxed   ? __ATOMIC_RELAXED
+                                : O == Order::acquire ? __ATOMIC_ACQUIRE
+                                : O == Order::release ? __ATOMIC_RELEASE
+                                                      : __ATOMIC_ACQ_REL;
+#endif
+
+} // namespace detail
+
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline T load(const T* p)
+{
+    static_assert(O == Order::relaxed || O == Order::acquire);
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_CALL(scope) __nv_atomic_load_n(const_cast<T*>(p), __NV_ATOMIC_RELAXED, scope)
+    const T value = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return value;
+#else
+    return __atomic_load_n(p, detail::order_of<O>);
+#endif
+}
+
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline void store(T* p, T value)
+{
+    static_assert(O == Order::relaxed || O == Order::release);
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope) __nv_atomic_store_n(p, value, __NV_ATOMIC_RELAXED, scope)
+    DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+#else
+    __atomic_store_n(p, value, detail::order_of<O>);
+#endif
+}
+
+// Returns the value before the addition.
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline T fetch_add(T* p, T value)
+{
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope) __nv_atomic_fetch_add(p, value, __NV_ATOMIC_RELAXED, scope)
+    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return before;
+#else
+    return __atomic_fetch_add(p, value, detail::order_of<O>);
+#endif
+}
+
+// Strong compare-exchange; on failure `expected` becomes the value found.
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline bool compare_exchange(T* p, T& expected, T desired)
+{
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope)                                                                        \
+    __nv_atomic_compare_exchange_n(p, &expected, desired, false, __NV_ATOMIC_RELAXED,              \
+                                   __NV_ATOMIC_RELAXED, scope)
+    const bool exchanged = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return exchanged;
+#else
+    constexpr Order on_failure = detail::acquires(O) ? Order::acquire : Order::relaxed;
+    return __atomic_compare_exchange_n(p, &expected, desired, false, detail::order_of<O>,
+                                       detail::order_of<on_failure>);
+#endif
+}
+
+#undef DENIZEN_SCOPED
+
+} // namespace denizen

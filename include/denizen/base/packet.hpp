@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packet: 16 bytes that are read and written as one single-copy-atomic access, on the host, on
+// the device and across PCIe. It carries its own sequence number, so a reader that finds the
+// sequence it expects has the payload too: no index to read, no fence to wait for. NCCL calls the
+// idea LL (low latency); here it is the only thing that ever crosses between two processors.
+//
+// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one.
+#pragma once
+
+#include <denizen/base/atomic.hpp>
+#include <denizen/base/target.hpp>
+
+#if DENIZEN_HOSTED
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+// The sanitizer's own 16-byte atomics: it would take the instructions below for plain accesses.
+// Declared here because not every compiler package ships sanitizer/tsan_interface_atomic.h. The
+// last argument is the memory order: 2 is acquire, 3 release.
+extern "C" {
+__int128 __tsan_atomic128_load(const volatile __int128* p, int order);
+void __tsan_atomic128_store(volatile __int128* p, __int128 value, int order);
+}
+#endif
+#endif
+
+namespace denizen {
+
+struct alignas(16) Packet {
+    uint32_t word[3];
+    uint32_t sequence;
+};
+
+static_assert(sizeof(Packet) == 16 && alignof(Packet) == 16);
+
+// Reads a packet in one access. On the host it is also an acquire (free on x86), partner of
+// store_packet's release, so that what a message refers to has arrived with it. On the device it is
+// relaxed: a reader that follows a pointer out of a packet must fence for itself.
+template <Scope S>
+DENIZEN_HD inline Packet load_packet(const Packet* p)
+{
+#if DENIZEN_ON_DEVICE
+    uint64_t low = 0;
+    uint64_t high = 0;
+    if constexpr (S == Scope::system) {
+        asm volatile("{ .reg .b128 t; ld.relaxed.sys.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+                     : "=l"(low), "=l"(high)
+                     : "l"(p));
+    } else {
+        asm volatile("{ .reg .b128 t; ld.relaxed.gpu.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+                     : "=l"(low), "=l"(high)
+                     : "l"(p));
+    }
+    return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+             static_cast<uint32_t>(high)},
+            static_cast<uint32_t>(high >> 32)};
+#elif defined(__SANITIZE_THREAD__)
+    const auto raw = __tsan_atomic128_load(reinterpret_cast<const volatile __int128*>(p), 2);
+    Packet value;
+    __builtin_memcpy(&value, &raw, sizeof value);
+    return value;
+#elif defined(__SSE2__)
+    // Aligned 16-byte accesses are atomic on every CPU with AVX (Intel SDM vol. 3, 9.1.1; AMD APM
+    // vol. 2, 7.3.2). The clobber keeps the compiler from moving later reads in front of it.
+    __m128i raw;
+    asm volatile("%vmovdqa %1, %0" : "=x"(raw) : "m"(*p) : "memory");
+    Packet value;
+    __builtin_memcpy(&value, &raw, sizeof value);
+    return value;
+#elif defined(__aarch64__)
+    // LDP is single-copy atomic with FEAT_LSE2 (Armv8.4); the fence makes it an acquire.
+    uint64_t low = 0;
+    uint64_t high = 0;
+    asm volatile("ldp %0, %1, [%2]\n\tdmb ishld" : "=r"(low), "=r"(high) : "r"(p) : "memory");
+    Packet value;
+    __builtin_memcpy(&value, &low, 8);
+    __builtin_memcpy(reinterpret_cast<char*>(&value) + 8, &high, 8);
+    return value;
+#else
+#error "denizen needs a 16-byte single-copy-atomic load: x86-64 or aarch64 with LSE2"
+#endif
+}
+
+// Writes a packet in one access; on the host also a release, partner of load_packet's acquire.
+template <Scope S>
+DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
+{
+#if DENIZEN_ON_DEVICE
+    const uint64_t low = value.word[0] | static_cast<uint64_t>(value.word[1]) << 32;
+    const uint64_t high = value.word[2] | static_cast<uint64_t>(value.sequence) << 32;
+    if constexpr (S == Scope::system) {
+        asm volatile("{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.b128 [%0], t; }" ::"l"(p),
+                     "l"(low), "l"(high)
+                     : "memory");
+    } else {
+        asm volatile("{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.gpu.b128 [%0], t; }" ::"l"(p),
+                     "l"(low), "l"(high)
+                     : "memory");
+    }
+#elif defined(__SANITIZE_THREAD__)
+    __int128 raw = 0;
+    __builtin_memcpy(&raw, &value, sizeof raw);
+    __tsan_atomic128_store(reinterpret_cast<volatile __int128*>(p), raw, 3);
+#elif defined(__SSE2__)
+    __m128i raw;
+    __builtin_memcpy(&raw, &value, sizeof raw);
+    asm volatile("%vmovdqa %1, %0" : "=m"(*p) : "x"(raw) : "memory");
+#elif defined(__aarch64__)
+    uint64_t low = 0;
+    uint64_t high = 0;
+    __builtin_memcpy(&low, &value, 8);
+    __builtin_memcpy(&high, reinterpret_cast<const char*>(&value) + 8, 8);
+    asm volatile("dmb ish\n\tstp %0, %1, [%2]" ::"r"(low), "r"(high), "r"(p) : "memory");
+#endif
+}
+
+} // namespace denizen

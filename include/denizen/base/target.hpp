@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is being compiled for: the host compiler, nvcc (both passes) or NVRTC. Every header under
+// include/ is one text for all three; this file holds the only macros they share.
+#pragma once
+
+#if defined(__CUDACC_RTC__)
+// NVRTC has no standard headers; these are the few names the runtime and its users need.
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned int;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+using uintptr_t = unsigned long;
+#else
+#include <cstddef>
+#include <cstdint>
+#endif
+
+// Marks a function that also runs on the device. Handlers compiled ahead of time by nvcc need it;
+// in text compiled by NVRTC or by the host compiler it may be left out.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define DENIZEN_HD __host__ __device__
+#else
+#define DENIZEN_HD
+#endif
+
+// 1 while device code is generated, else 0.
+#if defined(__CUDA_ARCH__)
+#define DENIZEN_ON_DEVICE 1
+#else
+#define DENIZEN_ON_DEVICE 0
+#endif
+
+// 1 where host code with the standard library can be compiled (everywhere but NVRTC).
+#if defined(__CUDACC_RTC__)
+#define DENIZEN_HOSTED 0
+#else
+#define DENIZEN_HOSTED 1
+#endif
+
+namespace denizen {
+
+// Distance that keeps two words off each other's cache line; 128 because x86 fetches lines in
+// pairs and because it is the L2 line of the GPU.
+inline constexpr uint32_t line = 128;
+
+} // namespace denizen

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several producers, several consumers. Consumers finish out of order, so there is no credit word:
+// the header packet's sequence tells the state of its slot, as in D. Vyukov's bounded MPMC queue:
+//   t             free for ticket t
+//   t + 1         full, with the message of ticket t
+//   t + capacity  freed: ready for the next lap
+// A message over several slots draws its tickets in one step and needs all its slots free.
+#pragma once
+
+#include <denizen/wire/ring.hpp>
+
+namespace denizen {
+
+// Slots of an MPMC ring before their first use.
+inline void clear_mpmc_slots(Slot* slots, uint32_t capacity, uint32_t start)
+{
+    clear_slots(slots, capacity, start);
+    for (uint32_t i = 0; i < capacity; ++i) {
+        slots[(start + i) & (capacity - 1)].packet[0].sequence = start + i;
+    }
+}
+
+template <Scope S>
+class MpmcSender {
+public:
+    MpmcSender() = default;
+    DENIZEN_HD explicit MpmcSender(const RingView& ring) : ring_(ring) {}
+
+    // ok, full, closed, oversize, wrong_type or peer_dead. Anything but ok: nothing was written.
+    DENIZEN_HD Errc try_send(const Header& h, const void* payload)
+    {
+        const Errc refusal = detail::refuse_send(ring_, h);
+        if (refusal != Errc::ok) {
+            return refusal;
+        }
+        const uint32_t n = slots_for(h.length);
+        uint32_t ticket = load<S>(&ring_.words->tail);
+        do {
+            if (!free(ticket, n)) {
+                const uint32_t latest = load<S>(&ring_.words->tail);
+                if (latest == ticket) {
+                    return Errc::full;
+                }
+                ticket = latest;
+                continue;
+            }
+            if (compare_exchange<S>(&ring_.words->tail, ticket, ticket + n)) {
+                break;
+            }
+        } while (true); // ends: each failure means that another producer got its ticket
+        store_message<S>(ring_.slots, ring_.mask, ticket, h, payload);
+        return Errc::ok;
+    }
+
+    DENIZEN_HD const RingView& ring() const { return ring_; }
+
+private:
+    DENIZEN_HD bool free(uint32_t ticket, uint32_t n) const
+    {
+        for (uint32_t i = 0; i < n; ++i) {
+            // On the host an acquire, partner of the consumer's release in try_receive.
+            const Packet p = load_packet<S>(&ring_.slots[(ticket + i) & ring_.mask].packet[0]);
+            if (p.sequence != ticket + i) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    RingView ring_;
+};
+
+template <Scope S>
+class MpmcReceiver {
+public:
+    MpmcReceiver() = default;
+    DENIZEN_HD explicit MpmcReceiver(const RingView& ring) : ring_(ring) {}
+
+    // ok, empty, closed, peer_dead, or oversize if the next message is longer than `room` bytes (it
+    // stays in the ring and `h` tells its length).
+    DENIZEN_HD Errc try_receive(Header& h, void* payload, uint32_t room)
+    {
+        const RingState state = ring_.state();
+        uint32_t ticket = load<S>(&ring_.words->head);
+        do {
+            const Packet first = load_packet<S>(&ring_.slots[ticket & ring_.mask].packet[0]);
+            if (first.sequence != ticket + 1) {
+                const uint32_t latest = load<S>(&ring_.words->head);
+                if (latest == ticket) {
+                    return detail::nothing_left(state);
+                }
+                ticket = latest;
+                continue;
+            }
+            h = decode(first);
+            if (h.length > room) {
+                // Another consumer may have taken it meanwhile: then the header is not ours to judge.
+                if (load<S>(&ring_.words->head) == ticket) {
+                    return Errc::oversize;
+                }
+                ticket = load<S>(&ring_.words->head);
+                continue;
+            }
+            if (compare_exchange<S>(&ring_.words->head, ticket, ticket + slots_for(h.length))) {
+                break;
+            }
+        } while (true); // ends: each failure means that another consumer got a message
+        while (!load_payload<S>(ring_.slots, ring_.mask, ticket, h.length, payload)) {
+            // Ends: the producer drew its tickets and is writing the rest of this message.
+        }
+        for (uint32_t i = 0; i < slots_for(h.length); ++i) {
+            // On the host a release, partner of the acquire in MpmcSender::free.
+            store_packet<S>(&ring_.slots[(ticket + i) & ring_.mask].packet[0],
+                            {{0, 0, 0}, ticket + i + ring_.capacity()});
+        }
+        return Errc::ok;
+    }
+
+    DENIZEN_HD const RingView& ring() const { return ring_; }
+
+private:
+    RingView ring_;
+};
+
+} // namespace denizen

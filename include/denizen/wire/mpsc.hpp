@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several producers, one consumer (SpscReceiver). Producers draw consecutive tickets from a shared
+// word; the slots' sequences put their messages in ticket order.
+//
+// Hazard: a producer that stops between drawing a ticket and writing its slot holds up everything
+// behind it. try_send draws only what has room, so on a full ring nobody holds a ticket.
+#pragma once
+
+#include <denizen/wire/spsc.hpp>
+
+namespace denizen {
+
+template <Scope S>
+using MpscReceiver = SpscReceiver<S>;
+
+template <Scope S>
+class MpscSender {
+public:
+    MpscSender() = default;
+    DENIZEN_HD explicit MpscSender(const RingView& ring) : ring_(ring) {}
+
+    // As SpscSender::try_send; any number of threads may call it on copies of one sender.
+    DENIZEN_HD Errc try_send(const Header& h, const void* payload)
+    {
+        const Errc refusal = detail::refuse_send(ring_, h);
+        if (refusal != Errc::ok) {
+            return refusal;
+        }
+        const uint32_t n = slots_for(h.length);
+        uint32_t ticket = load<S>(&ring_.words->tail);
+        do {
+            // Acquire: partner of the consumer's release; its reads of the slots come before our
+            // writes. A tail older than the credit makes the difference wrap and look full; the
+            // compare-exchange would fail anyway, so read again.
+            const uint32_t credit = load<S, Order::acquire>(&ring_.words->credit);
+            if (ticket + n - credit > ring_.capacity()) {
+                const uint32_t latest = load<S>(&ring_.words->tail);
+                if (latest == ticket) {
+                    return Errc::full;
+                }
+                ticket = latest;
+                continue;
+            }
+            if (compare_exchange<S>(&ring_.words->tail, ticket, ticket + n)) {
+                break;
+            }
+        } while (true); // ends: each failure means that another producer got its ticket
+        store_message<S>(ring_.slots, ring_.mask, ticket, h, payload);
+        return Errc::ok;
+    }
+
+    // Sends messages of one type and length, `stride` bytes apart; returns how many found room.
+    DENIZEN_HD uint32_t try_send_batch(const Header& h, const void* payloads, uint32_t stride,
+                                       uint32_t count)
+    {
+        const auto* bytes = static_cast<const unsigned char*>(payloads);
+        uint32_t sent = 0;
+        while (sent < count && try_send(h, bytes + static_cast<size_t>(stride) * sent) == Errc::ok) {
+            ++sent;
+        }
+        return sent;
+    }
+
+    DENIZEN_HD const RingView& ring() const { return ring_; }
+
+private:
+    RingView ring_;
+};
+
+} // namespace denizen

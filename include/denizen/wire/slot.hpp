@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// A message on the wire: one 64-byte slot of four packets, or several consecutive slots.
+//
+//   first slot    [ destination | kind | sender | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
+//   further slots [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
+//
+// A ring gives ticket t the slot t mod capacity; every packet of that slot then carries sequence
+// t + 1. Whole slots are written, also when the payload is shorter: a packet that kept its old
+// sequence for 2^32 tickets would otherwise match again.
+#pragma once
+
+#include <denizen/base/packet.hpp>
+
+namespace denizen {
+
+struct alignas(64) Slot {
+    Packet packet[4];
+};
+
+static_assert(sizeof(Slot) == 64 && alignof(Slot) == 64);
+
+inline constexpr uint32_t max_type = 1023;      // message types of one program: 10 bits
+inline constexpr uint32_t max_length = 65536;   // payload bytes of one message: 17 bits
+inline constexpr uint32_t packet_payload = 12;  // bytes
+inline constexpr uint32_t first_payload = 36;   // bytes in the first slot of a message
+inline constexpr uint32_t next_payload = 48;    // bytes in each further slot
+
+// Meaning of the five flag bits is the resident runtime's; a ring only carries them.
+struct Header {
+    uint32_t destination = 0;
+    uint32_t sender = 0;
+    uint32_t type = 0;    // at most max_type
+    uint32_t flags = 0;   // at most 31
+    uint32_t length = 0;  // payload bytes, at most max_length
+
+    DENIZEN_HD bool operator==(const Header& o) const
+    {
+        return destination == o.destination && sender == o.sender && type == o.type &&
+               flags == o.flags && length == o.length;
+    }
+};
+
+DENIZEN_HD constexpr uint32_t slots_for(uint32_t length)
+{
+    return length <= first_payload ? 1
+                                   : 1 + (length - first_payload + next_payload - 1) / next_payload;
+}
+
+DENIZEN_HD inline Packet encode(const Header& h, uint32_t sequence)
+{
+    return {{h.destination, h.type | h.flags << 10 | h.length << 15, h.sender}, sequence};
+}
+
+DENIZEN_HD inline Header decode(const Packet& p)
+{
+    return {p.word[0], p.word[2], p.word[1] & 0x3ff, p.word[1] >> 10 & 0x1f, p.word[1] >> 15};
+}
+
+namespace detail {
+
+// Packet k of a payload of L bytes known at compile time.
+template <uint32_t L>
+DENIZEN_HD inline Packet pack(const unsigned char* payload, uint32_t at, uint32_t sequence)
+{
+    Packet p{{0, 0, 0}, sequence};
+    if (at + packet_payload <= L) {
+        __builtin_memcpy(p.word, payload + at, packet_payload);
+    } else if (at < L) {
+        __builtin_memcpy(p.word, payload + at, L - at);
+    }
+    return p;
+}
+
+DENIZEN_HD inline Packet pack(const unsigned char* payload, uint32_t length, uint32_t at,
+                              uint32_t sequence)
+{
+    Packet p{{0, 0, 0}, sequence};
+    const uint32_t left = at < length ? length - at : 0;
+    auto* bytes = reinterpret_cast<unsigned char*>(p.word);
+    for (uint32_t i = 0; i < packet_payload && i < left; ++i) {
+        bytes[i] = payload[at + i];
+    }
+    return p;
+}
+
+} // namespace detail
+
+// Writes a message of L <= 36 bytes into the slot of its ticket.
+template <Scope S, uint32_t L>
+DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h, const void* payload)
+{
+    static_assert(L <= first_payload);
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const uint32_t sequence = ticket + 1;
+    store_packet<S>(&slot->packet[0], encode(h, sequence));
+    store_packet<S>(&slot->packet[1], detail::pack<L>(bytes, 0, sequence));
+    store_packet<S>(&slot->packet[2], detail::pack<L>(bytes, 12, sequence));
+    store_packet<S>(&slot->packet[3], detail::pack<L>(bytes, 24, sequence));
+}
+
+// Writes a message of any length into the slots of its tickets, first to last. Every ticket from
+// `ticket` to `ticket + slots_for(h.length) - 1` must be the caller's and free.
+template <Scope S>
+DENIZEN_HD inline void store_message(Slot* slots, uint32_t mask, uint32_t ticket, const Header& h,
+                                     const void* payload)
+{
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const uint32_t n = slots_for(h.length);
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < n; ++s) {
+        Slot& slot = slots[(ticket + s) & mask];
+        const uint32_t sequence = ticket + s + 1;
+        for (uint32_t k = 0; k < 4; ++k) {
+            if (s == 0 && k == 0) {
+                store_packet<S>(&slot.packet[0], encode(h, sequence));
+            } else {
+                store_packet<S>(&slot.packet[k], detail::pack(bytes, h.length, at, sequence));
+                at += packet_payload;
+            }
+        }
+    }
+}
+
+// Reads the payload behind a header that has arrived. False if some part is still on its way: the
+// writer has its tickets, so the rest arrives without anything the reader has to do.
+template <Scope S>
+DENIZEN_HD inline bool load_payload(const Slot* slots, uint32_t mask, uint32_t ticket,
+                                    uint32_t length, void* payload)
+{
+    auto* bytes = static_cast<unsigned char*>(payload);
+    const uint32_t n = slots_for(length);
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < n; ++s) {
+        const Slot& slot = slots[(ticket + s) & mask];
+        for (uint32_t k = s == 0 ? 1 : 0; k < 4 && at < length; ++k, at += packet_payload) {
+            const Packet p = load_packet<S>(&slot.packet[k]);
+            if (p.sequence != ticket + s + 1) {
+                return false;
+            }
+            if (length - at >= packet_payload) {
+                __builtin_memcpy(bytes + at, p.word, packet_payload);
+            } else {
+                const auto* tail = reinterpret_cast<const unsigned char*>(p.word);
+                for (uint32_t i = 0; i < length - at; ++i) {
+                    bytes[at + i] = tail[i];
+                }
+            }
+        }
+    }
+    return true;
+}
+
+// Fills `capacity` slots with sequences that no ticket from `start` on expects.
+inline void clear_slots(Slot* slots, uint32_t capacity, uint32_t start)
+{
+    for (uint32_t i = 0; i < capacity; ++i) {
+        const uint32_t ticket = start + i;
+        for (Packet& p : slots[ticket & (capacity - 1)].packet) {
+            p = {{0, 0, 0}, ticket + 1 - capacity};
+        }
+    }
+}
+
+} // namespace denizen

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// One producer, one consumer. Each end keeps its own position in registers and looks at the
+// other's only through the slots (the consumer) or the credit word (the producer, when its last
+// reading has run out), so a message costs one cache-line transfer.
+//
+// SpscReceiver is also the consumer of an MPSC ring: what several producers write looks the same.
+// Both ends are trivially copyable, but an end is a position: use one live copy of each.
+#pragma once
+
+#include <denizen/wire/ring.hpp>
+
+namespace denizen {
+
+template <Scope S>
+class SpscSender {
+public:
+    SpscSender() = default;
+    DENIZEN_HD explicit SpscSender(const RingView& ring)
+        : ring_(ring), tail_(ring.start), credit_(ring.start)
+    {
+    }
+
+    // ok, full, closed, oversize, wrong_type or peer_dead. Anything but ok: nothing was written.
+    DENIZEN_HD Errc try_send(const Header& h, const void* payload)
+    {
+        const Errc refusal = detail::refuse_send(ring_, h);
+        if (refusal != Errc::ok) {
+            return refusal;
+        }
+        const uint32_t n = slots_for(h.length);
+        if (!room(n)) {
+            return Errc::full;
+        }
+        store_message<S>(ring_.slots, ring_.mask, tail_, h, payload);
+        tail_ += n;
+        return Errc::ok;
+    }
+
+    // As try_send for a payload type of at most 36 bytes, without run-time lengths.
+    template <class M>
+    DENIZEN_HD Errc try_send(uint32_t destination, uint32_t sender, uint32_t type, const M& message)
+    {
+        static_assert(sizeof(M) <= first_payload);
+        if (ring_.state() != RingState::open) {
+            return detail::refuse_send(ring_, {destination, sender, type, 0, sizeof(M)});
+        }
+        if (!room(1)) {
+            return Errc::full;
+        }
+        store_short<S, sizeof(M)>(&ring_.slots[tail_ & ring_.mask], tail_,
+                                  {destination, sender, type, 0, sizeof(M)}, &message);
+        ++tail_;
+        return Errc::ok;
+    }
+
+    // Sends messages of one type and length, `stride` bytes apart; returns how many found room.
+    DENIZEN_HD uint32_t try_send_batch(const Header& h, const void* payloads, uint32_t stride,
+                                       uint32_t count)
+    {
+        const auto* bytes = static_cast<const unsigned char*>(payloads);
+        uint32_t sent = 0;
+        while (sent < count && try_send(h, bytes + static_cast<size_t>(stride) * sent) == Errc::ok) {
+            ++sent;
+        }
+        return sent;
+    }
+
+    DENIZEN_HD const RingView& ring() const { return ring_; }
+    DENIZEN_HD uint32_t position() const { return tail_; }
+
+private:
+    DENIZEN_HD bool room(uint32_t n)
+    {
+        if (tail_ + n - credit_ <= ring_.capacity()) {
+            return true;
+        }
+        // Acquire: partner of the consumer's release; its reads of the slots come before our writes.
+        credit_ = load<S, Order::acquire>(&ring_.words->credit);
+        return tail_ + n - credit_ <= ring_.capacity();
+    }
+
+    RingView ring_;
+    uint32_t tail_ = 0;
+    uint32_t credit_ = 0;
+};
+
+template <Scope S>
+class SpscReceiver {
+public:
+    SpscReceiver() = default;
+    DENIZEN_HD explicit SpscReceiver(const RingView& ring)
+        : ring_(ring), head_(ring.start), credited_(ring.start)
+    {
+    }
+
+    // ok, empty, closed, peer_dead, or oversize if the next message is longer than `room` bytes (it
+    // stays in the ring and `h` tells its length).
+    DENIZEN_HD Errc try_receive(Header& h, void* payload, uint32_t room)
+    {
+        const RingState state = ring_.state();
+        const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
+        if (first.sequence != head_ + 1) {
+            give_credit();
+            return detail::nothing_left(state);
+        }
+        h = decode(first);
+        if (h.length > room) {
+            return Errc::oversize;
+        }
+        if (!load_payload<S>(ring_.slots, ring_.mask, head_, h.length, payload)) {
+            return Errc::empty;
+        }
+        advance(slots_for(h.length));
+        return Errc::ok;
+    }
+
+    // Receives messages of at most 36 bytes and hands them to `use(header, payload)`, at most
+    // `count`; returns how many. Stops in front of a longer message.
+    template <class Use>
+    DENIZEN_HD uint32_t receive_batch(uint32_t count, Use&& use)
+    {
+        unsigned char payload[first_payload] = {};
+        Header h;
+        uint32_t received = 0;
+        while (received < count && try_receive(h, payload, first_payload) == Errc::ok) {
+            use(h, static_cast<const unsigned char*>(payload));
+            ++received;
+        }
+        return received;
+    }
+
+    // Tells the producer how far the consumer has come. Done by itself every quarter of the ring and
+    // whenever the ring is found empty.
+    DENIZEN_HD void give_credit()
+    {
+        if (credited_ != head_) {
+            // Release: partner of the producer's acquire.
+            store<S, Order::release>(&ring_.words->credit, head_);
+            credited_ = head_;
+        }
+    }
+
+    DENIZEN_HD const RingView& ring() const { return ring_; }
+    DENIZEN_HD uint32_t position() const { return head_; }
+
+private:
+    DENIZEN_HD void advance(uint32_t n)
+    {
+        head_ += n;
+        if (head_ - credited_ > ring_.mask >> 2) {
+            give_credit();
+        }
+    }
+
+    RingView ring_;
+    uint32_t head_ = 0;
+    uint32_t credited_ = 0;
+};
+
+} // namespace denizen
