@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+SHELL := /bin/bash
+PYTHON ?= python3
+DENIZEN_CUDA ?= ON
+BUILD ?= build/release
+OUT ?= build/results
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+FLAGS := -DDENIZEN_CUDA=$(DENIZEN_CUDA)
+EXTRAS := flights$(if $(wildcard /dev/nvidiactl),$(comma)gpu)
+comma := ,
+# The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
+WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
+SOURCES := CMakeLists.txt pyproject.toml \
+    $(shell find benchmarks cmake include python src tools -type f ! -name '*.pyc' ! -name '*.json' 2>/dev/null)
+PARTS := base wire resident actor
+# ThreadSanitizer needs a predictable address space.
+FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+.PHONY: help run test build install system lint format clean gpu-install gpu-test gpu-bench \
+    test-cpp test-python test-tsan test-asan test-model test-install $(PARTS:%=test-%)
+
+help:
+	@echo 'make run        set up, build, replay real flights through resident actors'
+	@echo 'make test       every check; one alone: lint $(PARTS:%=test-%)'
+	@echo '                test-python test-tsan test-asan test-model test-install'
+	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
+	@echo 'make gpu-bench  all experiments, records into OUT=folder (no download)'
+
+run: install
+	denizen run flights
+
+test:
+	@tools/run-parts system lint build test-cpp test-python test-tsan test-asan test-model test-install
+
+# --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
+$(VENV)/.tools: pyproject.toml tools/nvcc.py
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	tools/system-packages --python-headers $(VENV)/bin/python
+	python -m pip install -q --upgrade 'pip>=25.1'
+	python -m pip install -q --group build
+	[ $(DENIZEN_CUDA) = OFF ] || python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q --group cuda
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.tools
+	python -m pip install -q --group dev
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.tools $(SOURCES)
+	python -m pip install -v $(WHEEL) '.[$(EXTRAS)]'
+	touch $@
+
+install: $(VENV)/.installed
+
+system:
+	@tools/system-packages
+
+# --- build and tests ---
+build: $(VENV)/.tools
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON
+	cmake --build $(BUILD)
+
+CTEST := ctest --output-on-failure --no-tests=error
+test-cpp: build
+	$(CTEST) --test-dir $(BUILD)
+
+# One part: its C++ tests and its Python tests.
+$(PARTS:%=test-%): test-%: build install $(VENV)/.dev
+	$(CTEST) --test-dir $(BUILD) -L '^$*$$'
+	@files=$$(find tests/$* -name 'test_*.py'); [ -z "$$files" ] || python -m pytest $$files
+
+test-python: install $(VENV)/.dev
+	python -m pytest
+
+test-tsan test-asan: test-%: $(VENV)/.tools
+	cmake --preset $*
+	cmake --build build/$*
+	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$*
+
+test-model:
+	tests/model/check.sh
+
+# A stranger's project finds the installed tree, and the tree inside the Python package.
+test-install: build install
+	rm -rf build/prefix build/consumer-*
+	cmake --install $(BUILD) --prefix build/prefix --component denizen
+	for root in $(CURDIR)/build/prefix $$(cd / && python -c 'import denizen; print(denizen.get_include() + "/..")'); do \
+	    rm -rf build/consumer && cmake -S tests/install -B build/consumer -G Ninja -DCMAKE_PREFIX_PATH=$$root && \
+	    cmake --build build/consumer && build/consumer/consumer || exit 1; done
+
+lint: $(VENV)/.dev
+	clang-format --dry-run --Werror $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')
+	ruff check .
+	ruff format --check .
+	mypy
+
+format: $(VENV)/.dev
+	clang-format -i $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')
+	ruff check --fix .
+	ruff format .
+
+# --- on a GPU machine without a network: system Python, CMake, ninja and CUDA ---
+gpu-install:
+	python3 -m pip install -q --no-index --no-deps --upgrade --target $(BUILD)/site $(WHEEL) .
+
+gpu-test: gpu-install
+	cmake --preset release -B $(BUILD)
+	cmake --build $(BUILD)
+	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^gpu$$' || status=1; \
+	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
+
+gpu-bench: gpu-install
+	mkdir -p $(OUT)
+	for experiment in start dispatch ring throughput sustained; do \
+	    PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m denizen bench $$experiment --json $(OUT)/$$experiment.json || exit 1; done
+
+clean:
+	rm -rf build

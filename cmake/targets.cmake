@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+# How this project's own targets are compiled: denizen_strict (warnings), sanitizers, and the
+# functions denizen_program (a benchmark) and denizen_test.
+add_library(denizen_strict INTERFACE)
+set(warnings -Wall -Wextra -Wshadow -Wconversion)
+if(DENIZEN_WERROR)
+    list(APPEND warnings -Werror)
+    target_compile_options(denizen_strict INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+endif()
+list(JOIN warnings , xcompiler)
+# -Wpedantic is for g++ alone: what nvcc generates for it is full of GNU line directives.
+target_compile_options(denizen_strict INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:${warnings};-Wpedantic>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${xcompiler}>")
+
+if(DENIZEN_SANITIZE)
+    add_compile_options(-fsanitize=${DENIZEN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${DENIZEN_SANITIZE})
+endif()
+
+# Compiles the .cu files of a target with g++ where there is no CUDA: the CPU half of the same text.
+function(denizen_compile target)
+    target_link_libraries(${target} PRIVATE denizen denizen_strict)
+    if(NOT DENIZEN_CUDA)
+        get_target_property(files ${target} SOURCES)
+        list(FILTER files INCLUDE REGEX "\\.cu$")
+        set_source_files_properties(${files} PROPERTIES LANGUAGE CXX)
+    endif()
+endfunction()
+
+# denizen_program(<name> <source>...): a benchmark program, installed into the wheel's bin folder.
+function(denizen_program name)
+    add_executable(${name} ${ARGN})
+    denizen_compile(${name})
+    add_dependencies(denizen_wheel ${name})
+    install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+endfunction()
+
+# denizen_module(<source>...): the extension module denizen._core.
+function(denizen_module)
+    find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+    execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
+        OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    find_package(nanobind CONFIG REQUIRED)
+    nanobind_add_module(_core NB_STATIC NB_SUPPRESS_WARNINGS ${ARGN})
+    denizen_compile(_core)
+    add_dependencies(denizen_wheel _core)
+    install(TARGETS _core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+endfunction()
+
+# denizen_test(<part>_<what> SOURCES <file>... [CUDA] [SANITIZERS] [TIMEOUT <seconds>])
+# A GoogleTest program, labelled <part>, and gpu if it has a .cu file. CUDA: it has nothing to do
+# without a GPU, so it is skipped there and not built without nvcc; any other .cu file is compiled
+# by g++ where there is no nvcc. SANITIZERS: it belongs to the asan and tsan builds too.
+function(denizen_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS" "TIMEOUT" "SOURCES")
+    if((DENIZEN_SANITIZE AND NOT arg_SANITIZERS) OR (arg_CUDA AND NOT DENIZEN_CUDA)
+       OR NOT TARGET GTest::gtest)
+        return()
+    endif()
+    string(REGEX REPLACE "_.*" "" labels ${name})
+    add_executable(test_${name} ${arg_SOURCES})
+    denizen_compile(test_${name})
+    target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_compile_definitions(test_${name} PRIVATE DENIZEN_INCLUDE_DIR="${PROJECT_SOURCE_DIR}/include")
+    if(arg_CUDA)
+        target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cu)
+        target_link_libraries(test_${name} PRIVATE GTest::gtest)
+    else()
+        target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
+    endif()
+    add_test(NAME ${name} COMMAND test_${name})
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 300)
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+    if(arg_SOURCES MATCHES "\\.cu(;|$)")
+        list(APPEND labels gpu)
+        set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}")
+endfunction()
+
+# Every public header compiles on its own, first in its file, as C++ and as CUDA.
+function(denizen_check_headers)
+    set(root ${PROJECT_SOURCE_DIR}/include)
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.hpp)
+    foreach(header IN LISTS headers)
+        string(MAKE_C_IDENTIFIER ${header} id)
+        foreach(suffix cpp cu)
+            set(file ${CMAKE_CURRENT_BINARY_DIR}/headers/${id}.${suffix})
+            file(CONFIGURE OUTPUT ${file} CONTENT "#include <${header}>\n#include <${header}>\n")
+            list(APPEND ${suffix}_files ${file})
+        endforeach()
+    endforeach()
+    if(headers)
+        add_library(denizen_headers OBJECT ${cpp_files} $<$<BOOL:${DENIZEN_CUDA}>:${cu_files}>)
+        target_link_libraries(denizen_headers PRIVATE denizen denizen_strict)
+    endif()
+endfunction()
