@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvrtc.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include <denizen/base/error.hpp>
+
+struct _nvrtcProgram; // the library's own tag name
+
+namespace denizen::gpu {
+namespace {
+
+constexpr int oldest_version = 12080;
+constexpr const char* library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+
+using Handle = ::_nvrtcProgram*;
+using Status = int; // nvrtcResult, 0 is success
+
+struct Table {
+    const char* (*get_error_string)(Status);
+    Status (*version)(int* major, int* minor);
+    Status (*get_num_supported_archs)(int*);
+    Status (*get_supported_archs)(int*);
+    Status (*create_program)(Handle*, const char* source, const char* name, int headers,
+                             const char* const* header_text, const char* const* header_names);
+    Status (*destroy_program)(Handle*);
+    Status (*compile_program)(Handle, int options, const char* const* option_text);
+    Status (*get_cubin_size)(Handle, std::size_t*);
+    Status (*get_cubin)(Handle, char*);
+    Status (*get_program_log_size)(Handle, std::size_t*);
+    Status (*get_program_log)(Handle, char*);
+};
+
+struct Library {
+    Table table{};
+    std::string path;
+    std::vector<int> architectures;
+    int version = 0;
+};
+
+std::mutex folders_mutex;
+std::vector<std::string>& folders() {
+    static std::vector<std::string> instance;
+    return instance;
+}
+
+template <class Entry>
+bool load(void* handle, Entry& entry, const char* symbol) {
+    entry = reinterpret_cast<Entry>(dlsym(handle, symbol));
+    return entry != nullptr;
+}
+
+bool load_table(void* handle, Table& table) {
+    return load(handle, table.get_error_string, "nvrtcGetErrorString") &&
+           load(handle, table.version, "nvrtcVersion") &&
+           load(handle, table.get_num_supported_archs, "nvrtcGetNumSupportedArchs") &&
+           load(handle, table.get_supported_archs, "nvrtcGetSupportedArchs") &&
+           load(handle, table.create_program, "nvrtcCreateProgram") &&
+           load(handle, table.destroy_program, "nvrtcDestroyProgram") &&
+           load(handle, table.compile_program, "nvrtcCompileProgram") &&
+           load(handle, table.get_cubin_size, "nvrtcGetCUBINSize") &&
+           load(handle, table.get_cubin, "nvrtcGetCUBIN") &&
+           load(handle, table.get_program_log_size, "nvrtcGetProgramLogSize") &&
+           load(handle, table.get_program_log, "nvrtcGetProgramLog");
+}
+
+// Loads one candidate; an empty string, or why it does not fit.
+std::string try_library(const std::string& path, Library& library) {
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char* why = dlerror();
+        return why != nullptr ? why : path + " cannot be loaded";
+    }
+    std::string problem;
+    int major = 0;
+    int minor = 0;
+    if (!load_table(handle, library.table)) {
+        problem = path + " is not an NVRTC library";
+    } else if (library.table.version(&major, &minor) != 0) {
+        problem = path + " does not tell its version";
+    } else if (library.version = major * 1000 + minor * 10; library.version < oldest_version) {
+        problem = path + " is NVRTC " + std::to_string(major) + "." + std::to_string(minor) +
+                  ", older than 12.8";
+    }
+    int count = 0;
+    if (problem.empty() && library.table.get_num_supported_archs(&count) == 0 && count > 0) {
+        library.architectures.resize(static_cast<std::size_t>(count));
+        library.table.get_supported_archs(library.architectures.data());
+    }
+    if (!problem.empty()) {
+        dlclose(handle);
+        return problem;
+    }
+    Dl_info info{};
+    const bool known =
+        dladdr(reinterpret_cast<void*>(library.table.version), &info) != 0 && info.dli_fname;
+    library.path = known ? info.dli_fname : path;
+    return {};
+}
+
+bool is_folder(const std::string& path) {
+    struct stat status{};
+    return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+std::vector<std::string> candidates() {
+    std::vector<std::string> paths;
+    const auto add_folder = [&](const std::string& folder) {
+        for (const char* name : library_names) paths.push_back(folder + "/" + name);
+    };
+    if (const char* chosen = std::getenv("DENIZEN_NVRTC"); chosen != nullptr && *chosen != '\0') {
+        if (is_folder(chosen)) {
+            add_folder(chosen);
+        } else {
+            paths.emplace_back(chosen);
+        }
+        return paths;
+    }
+    {
+        const std::lock_guard lock(folders_mutex);
+        for (const std::string& folder : folders()) add_folder(folder);
+    }
+    for (const char* name : library_names) paths.emplace_back(name);
+    add_folder("/usr/local/cuda/lib64");
+    return paths;
+}
+
+Library open_library() {
+    std::string tried;
+    for (const std::string& path : candidates()) {
+        Library library;
+        const std::string problem = try_library(path, library);
+        if (problem.empty()) return library;
+        tried += "\n  " + problem;
+    }
+    throw Error(Errc::compile,
+                "no NVRTC (12.8 or newer) to compile for the GPU: pip install "
+                "nvidia-cuda-nvrtc, or set DENIZEN_NVRTC to the library or its folder; tried:" +
+                    tried);
+}
+
+const Library& library() {
+    // Throws again, after searching again, until one is found. Never unloaded.
+    static const Library& instance = *new Library(open_library());
+    return instance;
+}
+
+struct Program {
+    const Table& table;
+    Handle handle = nullptr;
+
+    explicit Program(const Table& functions) : table(functions) {}
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+    ~Program() {
+        if (handle != nullptr) table.destroy_program(&handle);
+    }
+
+    std::string log() const {
+        std::size_t size = 0;
+        if (table.get_program_log_size(handle, &size) != 0 || size <= 1) return {};
+        std::string text(size, '\0');
+        if (table.get_program_log(handle, text.data()) != 0) return {};
+        text.resize(size - 1); // the size counts the final NUL
+        return text;
+    }
+};
+
+[[noreturn]] void refuse(const Table& table, Status status, std::string_view name,
+                         const std::string& log) {
+    throw Error(Errc::compile, "NVRTC cannot compile \"" + std::string(name) + "\" (" +
+                                   table.get_error_string(status) + ")" +
+                                   (log.empty() ? "" : ":\n" + log));
+}
+
+} // namespace
+
+void set_nvrtc_folders(std::vector<std::string> list) {
+    const std::lock_guard lock(folders_mutex);
+    folders() = std::move(list);
+}
+
+int nvrtc_version() { return library().version; }
+
+const std::string& nvrtc_library() { return library().path; }
+
+const std::vector<int>& nvrtc_architectures() { return library().architectures; }
+
+Compiled compile_cubin(std::string_view source, std::string_view name,
+                       const std::vector<std::string>& options) {
+    const Table& nvrtc = library().table;
+    const std::string text(source); // NVRTC wants NUL-terminated strings
+    const std::string title(name);
+    std::vector<const char*> arguments;
+    arguments.reserve(options.size());
+    for (const std::string& option : options) arguments.push_back(option.c_str());
+
+    Program program(nvrtc);
+    Status status =
+        nvrtc.create_program(&program.handle, text.c_str(), title.c_str(), 0, nullptr, nullptr);
+    if (status != 0) refuse(nvrtc, status, name, {});
+    status =
+        nvrtc.compile_program(program.handle, static_cast<int>(arguments.size()), arguments.data());
+    Compiled result;
+    result.log = program.log();
+    if (status != 0) refuse(nvrtc, status, name, result.log);
+    std::size_t size = 0;
+    status = nvrtc.get_cubin_size(program.handle, &size);
+    if (status != 0) refuse(nvrtc, status, name, result.log);
+    if (size == 0) {
+        throw Error(Errc::compile, "NVRTC made no cubin of \"" + title +
+                                       "\": the options name no real architecture "
+                                       "(--gpu-architecture=sm_90)");
+    }
+    result.cubin.resize(size);
+    status = nvrtc.get_cubin(program.handle, result.cubin.data());
+    if (status != 0) refuse(nvrtc, status, name, result.log);
+    return result;
+}
+
+} // namespace denizen::gpu
