@@ -99,6 +99,14 @@ std::string try_library(const std::string& path, Library& library) {
     const bool known =
         dladdr(reinterpret_cast<void*>(library.table.version), &info) != 0 && info.dli_fname;
     library.path = known ? info.dli_fname : path;
+    // At its first compilation NVRTC opens its built-ins by their bare name, which a folder outside
+    // the loader's path does not answer; loaded here beforehand, they are found by that name. Where
+    // this fails, NVRTC's own message names the file.
+    const std::size_t slash = library.path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "" : library.path.substr(0, slash + 1);
+    dlopen((folder + "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor))
+               .c_str(),
+           RTLD_NOW | RTLD_LOCAL);
     return {};
 }
 

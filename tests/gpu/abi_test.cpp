@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hand-written driver and Vulkan declarations against the official headers, where those are
+// installed. Everything is decided at compile time; the tests below report what was compared.
+#include "gpu/driver.hpp"
+#include "gpu/vulkan_abi.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#define DENIZEN_TEST_CUDA_H 1
+#else
+#define DENIZEN_TEST_CUDA_H 0
+#endif
+
+#if __has_include(<vulkan/vulkan.h>)
+#include <vulkan/vulkan.h>
+#define DENIZEN_TEST_VULKAN_H 1
+#else
+#define DENIZEN_TEST_VULKAN_H 0
+#endif
+
+namespace {
+
+namespace gpu = denizen::gpu;
+namespace vk = denizen::gpu::vk;
+
+#if DENIZEN_TEST_CUDA_H
+static_assert(std::is_same_v<gpu::Context, CUcontext>);
+static_assert(std::is_same_v<gpu::Module, CUmodule>);
+static_assert(std::is_same_v<gpu::Function, CUfunction>);
+static_assert(std::is_same_v<gpu::Stream, CUstream>);
+static_assert(std::is_same_v<gpu::ExternalMemory, CUexternalMemory>);
+static_assert(std::is_same_v<gpu::DevicePtr, CUdeviceptr>);
+static_assert(std::is_same_v<gpu::Device, CUdevice>);
+static_assert(sizeof(gpu::Result) == sizeof(CUresult));
+static_assert(sizeof(gpu::Uuid) == sizeof(CUuuid));
+static_assert(gpu::success == CUDA_SUCCESS);
+static_assert(gpu::error_out_of_memory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(gpu::error_no_device == CUDA_ERROR_NO_DEVICE);
+static_assert(gpu::error_not_ready == CUDA_ERROR_NOT_READY);
+static_assert(gpu::stream_non_blocking == CU_STREAM_NON_BLOCKING);
+static_assert(gpu::host_alloc_portable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(gpu::host_alloc_device_map == CU_MEMHOSTALLOC_DEVICEMAP);
+static_assert(gpu::external_opaque_fd == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD);
+static_assert(gpu::attr_clock_rate_khz == CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+static_assert(gpu::attr_sm_count == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(gpu::attr_max_threads_per_sm == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+static_assert(gpu::attr_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(gpu::attr_capability_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(gpu::attr_cooperative_launch == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
+static_assert(gpu::attr_max_shared_optin == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+static_assert(gpu::func_max_threads == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+static_assert(gpu::func_shared_bytes == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+static_assert(gpu::func_local_bytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+static_assert(gpu::func_registers == CU_FUNC_ATTRIBUTE_NUM_REGS);
+static_assert(gpu::func_max_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+
+static_assert(sizeof(gpu::ExternalMemoryHandleDesc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC));
+static_assert(offsetof(gpu::ExternalMemoryHandleDesc, handle) ==
+              offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle));
+static_assert(offsetof(gpu::ExternalMemoryHandleDesc, size) ==
+              offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size));
+static_assert(offsetof(gpu::ExternalMemoryHandleDesc, flags) ==
+              offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags));
+static_assert(sizeof(gpu::ExternalMemoryBufferDesc) == sizeof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC));
+static_assert(offsetof(gpu::ExternalMemoryBufferDesc, size) ==
+              offsetof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, size));
+static_assert(offsetof(gpu::ExternalMemoryBufferDesc, flags) ==
+              offsetof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, flags));
+
+// An entry of the table takes what the official prototype takes: the same number of arguments, each
+// either the same type or one of the same size and kind (an enum for an int, Uuid* for CUuuid*).
+template <class Ours, class Theirs>
+constexpr bool same_argument =
+    std::is_same_v<Ours, Theirs> ||
+    (sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>);
+
+template <class Ours, class Theirs>
+struct Agree : std::false_type {};
+template <class... Ours, class... Theirs>
+    requires(sizeof...(Ours) == sizeof...(Theirs))
+struct Agree<gpu::Result (*)(Ours...), CUresult (*)(Theirs...)>
+    : std::bool_constant<(same_argument<Ours, Theirs> && ...)> {};
+
+#define DENIZEN_AGREE(member, entry)                                                               \
+    static_assert(Agree<decltype(gpu::Driver::member), decltype(&entry)>::value)
+
+DENIZEN_AGREE(get_error_name, cuGetErrorName);
+DENIZEN_AGREE(get_error_string, cuGetErrorString);
+DENIZEN_AGREE(init, cuInit);
+DENIZEN_AGREE(driver_get_version, cuDriverGetVersion);
+DENIZEN_AGREE(device_get, cuDeviceGet);
+DENIZEN_AGREE(device_get_count, cuDeviceGetCount);
+DENIZEN_AGREE(device_get_name, cuDeviceGetName);
+DENIZEN_AGREE(device_get_attribute, cuDeviceGetAttribute);
+DENIZEN_AGREE(device_get_uuid, cuDeviceGetUuid);
+DENIZEN_AGREE(device_total_mem, cuDeviceTotalMem);
+DENIZEN_AGREE(primary_ctx_retain, cuDevicePrimaryCtxRetain);
+DENIZEN_AGREE(primary_ctx_release, cuDevicePrimaryCtxRelease);
+DENIZEN_AGREE(primary_ctx_reset, cuDevicePrimaryCtxReset);
+DENIZEN_AGREE(ctx_set_current, cuCtxSetCurrent);
+DENIZEN_AGREE(ctx_get_current, cuCtxGetCurrent);
+DENIZEN_AGREE(ctx_push_current, cuCtxPushCurrent);
+DENIZEN_AGREE(ctx_pop_current, cuCtxPopCurrent);
+DENIZEN_AGREE(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange);
+DENIZEN_AGREE(module_load_data, cuModuleLoadData);
+DENIZEN_AGREE(module_load_data_ex, cuModuleLoadDataEx);
+DENIZEN_AGREE(module_unload, cuModuleUnload);
+DENIZEN_AGREE(module_get_function, cuModuleGetFunction);
+DENIZEN_AGREE(module_get_global, cuModuleGetGlobal);
+DENIZEN_AGREE(func_get_attribute, cuFuncGetAttribute);
+DENIZEN_AGREE(func_set_attribute, cuFuncSetAttribute);
+DENIZEN_AGREE(mem_get_info, cuMemGetInfo);
+DENIZEN_AGREE(mem_alloc, cuMemAlloc);
+DENIZEN_AGREE(mem_free, cuMemFree);
+DENIZEN_AGREE(mem_host_alloc, cuMemHostAlloc);
+DENIZEN_AGREE(mem_free_host, cuMemFreeHost);
+DENIZEN_AGREE(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
+DENIZEN_AGREE(memcpy_htod_async, cuMemcpyHtoDAsync);
+DENIZEN_AGREE(memcpy_dtoh_async, cuMemcpyDtoHAsync);
+DENIZEN_AGREE(memset_d8_async, cuMemsetD8Async);
+DENIZEN_AGREE(memset_d32_async, cuMemsetD32Async);
+DENIZEN_AGREE(stream_create_with_priority, cuStreamCreateWithPriority);
+DENIZEN_AGREE(stream_destroy, cuStreamDestroy);
+DENIZEN_AGREE(stream_query, cuStreamQuery);
+DENIZEN_AGREE(stream_synchronize, cuStreamSynchronize);
+DENIZEN_AGREE(launch_kernel, cuLaunchKernel);
+DENIZEN_AGREE(launch_cooperative_kernel, cuLaunchCooperativeKernel);
+DENIZEN_AGREE(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor);
+DENIZEN_AGREE(import_external_memory, cuImportExternalMemory);
+DENIZEN_AGREE(external_memory_get_mapped_buffer, cuExternalMemoryGetMappedBuffer);
+DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
+#endif
+
+TEST(abi, the_driver_declarations_agree_with_cuda_h) {
+    if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
+    constexpr std::size_t entries = 45; // one DENIZEN_AGREE line for each member
+    EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
+}
+
+#if DENIZEN_TEST_VULKAN_H
+static_assert(vk::ok == VK_SUCCESS && vk::incomplete == VK_INCOMPLETE);
+static_assert(vk::version_1_1 == VK_API_VERSION_1_1);
+static_assert(vk::memory_device_local == VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
+static_assert(vk::memory_host_visible == VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT);
+static_assert(vk::memory_host_coherent == VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
+static_assert(vk::handle_opaque_fd == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
+static_assert(sizeof(vk::Result) == sizeof(VkResult) &&
+              sizeof(vk::Type) == sizeof(VkStructureType));
+static_assert(sizeof(vk::DeviceMemory) == sizeof(VkDeviceMemory));
+
+constexpr bool is(vk::Type ours, VkStructureType theirs) {
+    return static_cast<int>(ours) == static_cast<int>(theirs);
+}
+static_assert(is(vk::Type::application_info, VK_STRUCTURE_TYPE_APPLICATION_INFO));
+static_assert(is(vk::Type::instance_create_info, VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO));
+static_assert(is(vk::Type::device_queue_create_info, VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO));
+static_assert(is(vk::Type::device_create_info, VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO));
+static_assert(is(vk::Type::memory_allocate_info, VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO));
+static_assert(is(vk::Type::physical_device_properties_2,
+                 VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2));
+static_assert(is(vk::Type::physical_device_id_properties,
+                 VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES));
+static_assert(is(vk::Type::export_memory_allocate_info,
+                 VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO));
+static_assert(is(vk::Type::memory_get_fd_info, VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR));
+
+#define DENIZEN_SAME_SIZE(ours, theirs) static_assert(sizeof(vk::ours) == sizeof(theirs))
+#define DENIZEN_SAME_PLACE(ours, our_member, theirs, their_member)                                 \
+    static_assert(offsetof(vk::ours, our_member) == offsetof(theirs, their_member))
+
+DENIZEN_SAME_SIZE(ApplicationInfo, VkApplicationInfo);
+DENIZEN_SAME_PLACE(ApplicationInfo, api_version, VkApplicationInfo, apiVersion);
+DENIZEN_SAME_SIZE(InstanceCreateInfo, VkInstanceCreateInfo);
+DENIZEN_SAME_PLACE(InstanceCreateInfo, application, VkInstanceCreateInfo, pApplicationInfo);
+DENIZEN_SAME_PLACE(InstanceCreateInfo, layer_count, VkInstanceCreateInfo, enabledLayerCount);
+DENIZEN_SAME_PLACE(InstanceCreateInfo, extensions, VkInstanceCreateInfo, ppEnabledExtensionNames);
+DENIZEN_SAME_SIZE(PhysicalDeviceIDProperties, VkPhysicalDeviceIDProperties);
+DENIZEN_SAME_PLACE(PhysicalDeviceIDProperties, device_uuid, VkPhysicalDeviceIDProperties,
+                   deviceUUID);
+DENIZEN_SAME_SIZE(PhysicalDeviceProperties2, VkPhysicalDeviceProperties2);
+DENIZEN_SAME_PLACE(PhysicalDeviceProperties2, api_version, VkPhysicalDeviceProperties2, properties);
+DENIZEN_SAME_PLACE(PhysicalDeviceProperties2, device_name, VkPhysicalDeviceProperties2,
+                   properties.deviceName);
+DENIZEN_SAME_PLACE(PhysicalDeviceProperties2, limits, VkPhysicalDeviceProperties2,
+                   properties.limits);
+DENIZEN_SAME_PLACE(PhysicalDeviceProperties2, sparse_properties, VkPhysicalDeviceProperties2,
+                   properties.sparseProperties);
+DENIZEN_SAME_SIZE(PhysicalDeviceMemoryProperties, VkPhysicalDeviceMemoryProperties);
+DENIZEN_SAME_PLACE(PhysicalDeviceMemoryProperties, types, VkPhysicalDeviceMemoryProperties,
+                   memoryTypes);
+DENIZEN_SAME_PLACE(PhysicalDeviceMemoryProperties, heap_count, VkPhysicalDeviceMemoryProperties,
+                   memoryHeapCount);
+DENIZEN_SAME_PLACE(PhysicalDeviceMemoryProperties, heaps, VkPhysicalDeviceMemoryProperties,
+                   memoryHeaps);
+DENIZEN_SAME_PLACE(MemoryType, heap, VkMemoryType, heapIndex);
+DENIZEN_SAME_PLACE(MemoryHeap, flags, VkMemoryHeap, flags);
+DENIZEN_SAME_SIZE(DeviceQueueCreateInfo, VkDeviceQueueCreateInfo);
+DENIZEN_SAME_PLACE(DeviceQueueCreateInfo, count, VkDeviceQueueCreateInfo, queueCount);
+DENIZEN_SAME_PLACE(DeviceQueueCreateInfo, priorities, VkDeviceQueueCreateInfo, pQueuePriorities);
+DENIZEN_SAME_SIZE(DeviceCreateInfo, VkDeviceCreateInfo);
+DENIZEN_SAME_PLACE(DeviceCreateInfo, queues, VkDeviceCreateInfo, pQueueCreateInfos);
+DENIZEN_SAME_PLACE(DeviceCreateInfo, extensions, VkDeviceCreateInfo, ppEnabledExtensionNames);
+DENIZEN_SAME_PLACE(DeviceCreateInfo, features, VkDeviceCreateInfo, pEnabledFeatures);
+DENIZEN_SAME_SIZE(ExportMemoryAllocateInfo, VkExportMemoryAllocateInfo);
+DENIZEN_SAME_PLACE(ExportMemoryAllocateInfo, handle_types, VkExportMemoryAllocateInfo, handleTypes);
+DENIZEN_SAME_SIZE(MemoryAllocateInfo, VkMemoryAllocateInfo);
+DENIZEN_SAME_PLACE(MemoryAllocateInfo, size, VkMemoryAllocateInfo, allocationSize);
+DENIZEN_SAME_PLACE(MemoryAllocateInfo, type_index, VkMemoryAllocateInfo, memoryTypeIndex);
+DENIZEN_SAME_SIZE(MemoryGetFdInfo, VkMemoryGetFdInfoKHR);
+DENIZEN_SAME_PLACE(MemoryGetFdInfo, memory, VkMemoryGetFdInfoKHR, memory);
+DENIZEN_SAME_PLACE(MemoryGetFdInfo, handle_type, VkMemoryGetFdInfoKHR, handleType);
+#endif
+
+TEST(abi, the_vulkan_declarations_agree_with_vulkan_h) {
+    if (!DENIZEN_TEST_VULKAN_H) GTEST_SKIP() << "no vulkan/vulkan.h here";
+#if DENIZEN_TEST_VULKAN_H
+    EXPECT_STREQ(vk::external_memory_fd, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+#endif
+}
+
+} // namespace
