@@ -16,7 +16,7 @@ comma := ,
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
     $(shell find benchmarks cmake include python src tools -type f ! -name '*.pyc' ! -name '*.json' 2>/dev/null)
-PARTS := base wire resident actor
+PARTS := $(filter-out install model support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 # ThreadSanitizer needs a predictable address space.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -69,7 +69,7 @@ test-cpp: build
 
 # One part: its C++ tests and its Python tests.
 $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
-	$(CTEST) --test-dir $(BUILD) -L '^$*$$'
+	ctest --output-on-failure --test-dir $(BUILD) -L '^$*$$'
 	@files=$$(find tests/$* -name 'test_*.py'); [ -z "$$files" ] || python -m pytest $$files
 
 test-python: install $(VENV)/.dev
@@ -109,7 +109,7 @@ gpu-install:
 gpu-test: gpu-install
 	cmake --preset release -B $(BUILD)
 	cmake --build $(BUILD)
-	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^gpu$$' || status=1; \
+	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^(device|gpu)$$' || status=1; \
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
 
 gpu-bench: gpu-install

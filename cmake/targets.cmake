@@ -42,14 +42,14 @@ function(denizen_module)
     execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
         OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     find_package(nanobind CONFIG REQUIRED)
-    nanobind_add_module(_core NB_STATIC NB_SUPPRESS_WARNINGS ${ARGN})
+    nanobind_add_module(_core NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
     denizen_compile(_core)
     add_dependencies(denizen_wheel _core)
     install(TARGETS _core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()
 
 # denizen_test(<part>_<what> SOURCES <file>... [CUDA] [SANITIZERS] [TIMEOUT <seconds>])
-# A GoogleTest program, labelled <part>, and gpu if it has a .cu file. CUDA: it has nothing to do
+# A GoogleTest program, labelled <part>, and device if it has a .cu file. CUDA: it has nothing to do
 # without a GPU, so it is skipped there and not built without nvcc; any other .cu file is compiled
 # by g++ where there is no nvcc. SANITIZERS: it belongs to the asan and tsan builds too.
 function(denizen_test name)
@@ -75,7 +75,7 @@ function(denizen_test name)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
     if(arg_SOURCES MATCHES "\\.cu(;|$)")
-        list(APPEND labels gpu)
+        list(APPEND labels device)
         set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${labels}")

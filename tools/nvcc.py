@@ -15,7 +15,7 @@ OLDEST = (12, 8)
 
 
 def version(nvcc: str) -> tuple[int, int]:
-    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    text = subprocess.run([nvcc, "--version"], check=False, capture_output=True, text=True).stdout
     found = re.search(r"release (\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
