@@ -107,7 +107,7 @@ gpu-install:
 	python3 -m pip install -q --no-index --no-deps --upgrade --target $(BUILD)/site $(WHEEL) .
 
 gpu-test: gpu-install
-	cmake --preset release -B $(BUILD)
+	cmake --preset release -B $(BUILD) $(FLAGS)
 	cmake --build $(BUILD)
 	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^(device|gpu)$$' || status=1; \
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
