@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One experiment from start to record: the C++ program, the Python cases, statistics, goals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from denizen.lab import cases, goals, machine, programs
+from denizen.lab.nvml import Sampler
+from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
+
+# Seconds a C++ program may take. Every experiment is made to end well before.
+DEADLINE = 600.0
+DEADLINE_QUICK = 180.0
+
+
+def build_record(
+    experiment: str,
+    environment: programs.Environment,
+    measured: Sequence[Measured],
+    nvml: dict[str, float | int | None] | None,
+    here: machine.Machine,
+    *,
+    quick: bool,
+) -> Record:
+    """The record of what was measured on machine ``here``.
+
+    What the program itself found out about device, driver and CUDA wins over ``here``.
+    """
+    rest = dict(environment)
+
+    def told(name: str, otherwise: str | None) -> str | None:
+        value = rest.pop(name, None)
+        return otherwise if value is None else str(value)
+
+    rows = rows_of(measured)
+    return Record(
+        experiment=experiment,
+        device=told("device", None) or here.device,
+        driver=told("driver", here.driver),
+        cuda=told("cuda", here.cuda),
+        cpu=here.cpu,
+        commit=machine.commit(),
+        utc=machine.utc_now(),
+        quick=quick,
+        verified=all(row.verified for row in rows),
+        environment=rest,
+        nvml=nvml,
+        rows=rows,
+        goals=goals.reached(experiment, rows),
+    )
+
+
+def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record:
+    """Measure ``experiment`` on ``device`` (auto, cpu, cpu:THREADS, gpu:INDEX).
+
+    Raises LabError if it is not an experiment, or its program is missing, hangs or fails, and
+    ValueError for a device of another form. A record whose work was not verified is returned, with
+    ``verified`` false: the caller must not publish it.
+    """
+    if experiment not in EXPERIMENTS:
+        raise LabError(f'experiment "{experiment}" is none of {", ".join(EXPERIMENTS)}')
+    here, gpu = machine.describe(device)
+    if gpu is None and device.startswith("gpu"):
+        raise LabError(f'device "{device}": no NVIDIA driver or no such GPU')
+    command = [str(programs.find(experiment)), "--device", device, *(["--quick"] if quick else [])]
+    with Sampler(gpu) as sampler:
+        environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
+        measured += cases.measure(experiment, device, quick=quick)
+    return build_record(experiment, environment, measured, sampler.summary(), here, quick=quick)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures the project set itself for an H100, and what a record reached of them.
+
+A goal is never a test: a machine that misses it is reported, not failed. It is looked for by case
+and parameters, so a record that has no such row (a CPU, a quick run) has no such goal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from denizen.lab.record import Goal, Row, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """``value`` of the row with ``case`` and ``params`` must be ``<=`` or ``>=`` the bound."""
+
+    experiment: str
+    what: str
+    case: str
+    params: dict[str, Scalar]
+    sign: str
+    bound: float
+    unit: str
+    value: Callable[[Row], float | None]
+
+
+def _median(row: Row) -> float | None:
+    return row.median
+
+
+def _ratio(name: str) -> Callable[[Row], float | None]:
+    return lambda row: row.ratio_to.get(name)
+
+
+def _faster(name: str) -> Callable[[Row], float | None]:
+    """How many times shorter than case ``name``."""
+    return lambda row: 1 / row.ratio_to[name] if row.ratio_to.get(name) else None
+
+
+def _tail(row: Row) -> float | None:
+    return None if row.p99 is None or not row.p50 else row.p99 / row.p50
+
+
+def _cv_percent(row: Row) -> float | None:
+    return None if row.cv is None else 100 * row.cv
+
+
+_ASK = "round trip, C++ API, p50"
+_PAIR = "dependent pair, N = 50,000"
+_GOALS: tuple[_Goal, ...] = (
+    _Goal("dispatch", f"{_ASK} / raw ping-pong", "ask", {}, "<=", 1.15, "x", _ratio("raw mailbox")),
+    _Goal(
+        "dispatch", f"{_ASK}, faster than launch + sync", "ask", {}, ">=", 2.5, "x",
+        _faster("launch + sync"),
+    ),
+    _Goal(
+        "dispatch", f"{_ASK}, faster than graph + sync", "ask", {}, ">=", 1.8, "x",
+        _faster("graph + sync"),
+    ),
+    _Goal("dispatch", "round trip, C++ API, p99 / p50", "ask", {}, "<=", 2, "x", _tail),
+    _Goal("dispatch", "round trip, Python ask, p50", "ask from Python", {}, "<=", 8, "us", _median),
+    _Goal(
+        "ring", "host to device, 64 B, executed, pinned memory", "host to device",
+        {"bytes": 64, "memory": "pinned"}, ">=", 150, "M/s", _median,
+    ),
+    _Goal(
+        "ring", "host to device, 64 B, executed, CPU-mapped device memory", "host to device",
+        {"bytes": 64, "memory": "mapped"}, ">=", 250, "M/s", _median,
+    ),
+    _Goal(
+        "ring", "Python send_many from a NumPy array", "send_many from NumPy", {}, ">=", 80, "M/s",
+        _median,
+    ),
+    _Goal(
+        "throughput", f"{_PAIR}, one at a time, seen by the host", "pair, one at a time",
+        {"n": 50_000}, "<=", 4.5, "us", _median,
+    ),
+    _Goal(
+        "throughput", f"{_PAIR}, faster than two launches + syncs", "pair, one at a time",
+        {"n": 50_000}, ">=", 3.5, "x", _faster("pair, two launches + syncs"),
+    ),
+    _Goal(
+        "throughput", f"{_PAIR}, pipelined", "pair, pipelined", {"n": 50_000}, "<=", 0.05, "us",
+        _median,
+    ),
+    _Goal(
+        "throughput", "tasks from one host thread, N = 1,000,000, executed and checked",
+        "tasks, resident", {"n": 1_000_000}, ">=", 200, "M/s", _median,
+    ),
+    _Goal(
+        "sustained", "echoes, coefficient of variation over 60 s", "echoes", {}, "<=", 1, "%",
+        _cv_percent,
+    ),
+    _Goal("sustained", "echoes, 60 s", "echoes", {}, ">=", 50, "M/s", _median),
+)  # fmt: skip
+
+
+def reached(experiment: str, rows: Sequence[Row]) -> list[Goal]:
+    """The goals of ``experiment`` that ``rows`` can answer.
+
+    Where several rows fit (a case measured over both kinds of memory), the best one counts.
+    """
+    answers = []
+    for goal in _GOALS:
+        if goal.experiment != experiment:
+            continue
+        values = [
+            value
+            for row in rows
+            if row.case == goal.case
+            and all(row.params.get(key) == item for key, item in goal.params.items())
+            and (value := goal.value(row)) is not None
+        ]
+        if not values:
+            continue
+        best = min(values) if goal.sign == "<=" else max(values)
+        met = best <= goal.bound if goal.sign == "<=" else best >= goal.bound
+        sign = "≤" if goal.sign == "<=" else "≥"
+        answers.append(Goal(goal.what, f"{sign} {goal.bound:g} {goal.unit}", best, met))
+    return answers

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a record says of the machine: device, driver, CPU, commit, time of day."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from denizen.lab.nvml import Nvml
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Device, driver and CUDA version (None on the CPU backend), and the host's CPU."""
+
+    device: str
+    driver: str | None
+    cuda: str | None
+    cpu: str
+
+
+def cpu_name() -> str:
+    """Model and number of cores this process may use, as in ``AMD EPYC, 2 cores``."""
+    model = platform.processor() or platform.machine()
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    if found := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
+        model = found.group(1).strip()
+    cores = len(os.sched_getaffinity(0))
+    return f"{re.sub(r' +', ' ', model)}, {cores} core{'s' if cores != 1 else ''}"
+
+
+def gpu_index(device: str) -> int | None:
+    """The GPU that ``auto``, ``cpu``, ``cpu:4`` or ``gpu:1`` may name; None for the CPU.
+
+    Raises ValueError for any other text.
+    """
+    if re.fullmatch(r"cpu(:[1-9][0-9]*)?", device):
+        return None
+    if found := re.fullmatch(r"auto|gpu(?::([0-9]+))?", device):
+        return int(found.group(1) or 0)
+    raise ValueError(f'device "{device}" is none of auto, cpu, cpu:THREADS, gpu, gpu:INDEX')
+
+
+def describe(device: str) -> tuple[Machine, Nvml | None]:
+    """The machine as ``device`` will use it, and the GPU's sensors if it is a GPU.
+
+    ``auto`` is the CPU where there is no GPU.
+    """
+    index = gpu_index(device)
+    gpu = None if index is None else Nvml.open(index)
+    cpu = cpu_name()
+    if gpu is None:
+        return Machine(device=f"CPU: {cpu}", driver=None, cuda=None, cpu=cpu), None
+    name = gpu.name() or f"NVIDIA GPU {index}"
+    return Machine(device=name, driver=gpu.driver(), cuda=gpu.cuda(), cpu=cpu), gpu
+
+
+def slug(device: str) -> str:
+    """``device`` as a file name: ``NVIDIA H100 80GB HBM3`` is ``nvidia-h100-80gb-hbm3``."""
+    name = re.sub(r"\((r|tm)\)", "", device.lower())
+    name = re.sub(r"[^a-z0-9]+", "-", name).strip("-")
+    if not name:
+        raise ValueError(f"no file name can be made of device {device!r}")
+    return name
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def checkout() -> Path | None:
+    """The project's checkout: the one this file is tracked in, else the one we are run in.
+
+    The installed package lies outside it, or in an ignored folder of it, or of somebody else's:
+    only a repository that tracks this very file counts.
+    """
+    for folder in (Path(__file__).resolve().parent, Path.cwd()):
+        top = _git(folder, "rev-parse", "--show-toplevel")
+        tracked = "python/denizen/lab/machine.py"
+        if top and _git(Path(top), "ls-files", "--error-unmatch", tracked) is not None:
+            return Path(top)
+    return None
+
+
+def commit() -> str:
+    """The commit of the checkout, ``-dirty`` with uncommitted changes, ``unknown`` without one.
+
+    DENIZEN_COMMIT overrides it, for a copy of the tree without its history. What a benchmark
+    writes itself (benchmarks/results, the figures in README.md) does not make a checkout dirty.
+    """
+    if given := os.environ.get("DENIZEN_COMMIT"):
+        return given
+    top = checkout()
+    head = None if top is None else _git(top, "rev-parse", "HEAD")
+    if top is None or head is None:
+        return "unknown"
+    changed = _git(top, "status", "--porcelain", "--", ".", ":!benchmarks/results", ":!README.md")
+    return head if changed == "" else f"{head}-dirty"
+
+
+def utc_now() -> str:
+    """The time now as ``2026-11-21T20:04:29Z``."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a C++ benchmark program and reads what it prints.
+
+A program prints JSON lines on stdout and nothing else: one ``{"environment": {...}}`` and one
+``{"case": ...}`` per case (see :func:`parse`). What it measures can hang, so it gets a deadline, at
+which its whole process group is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import denizen
+from denizen.lab import machine
+from denizen.lab.record import LabError, Measured, Scalar
+
+Environment = dict[str, str | int | float | bool | None]
+
+
+def find(experiment: str) -> Path:
+    """The program ``bench_<experiment>``: installed beside the package, else in the build tree.
+
+    Raises LabError that says where it was looked for.
+    """
+    name = f"bench_{experiment}"
+    places = [Path(folder) / "bin" for folder in denizen.__path__]
+    if given := os.environ.get("DENIZEN_BENCH_DIR"):
+        places.insert(0, Path(given))
+    if top := machine.checkout():
+        places.append(top / "build" / "release" / "benchmarks")
+    for place in places:
+        if os.access(place / name, os.X_OK):
+            return place / name
+    raise LabError(f"benchmark program {name} is in none of: {', '.join(map(str, places))}")
+
+
+def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]]:
+    """Run ``command`` for at most ``timeout`` seconds; its environment and its cases.
+
+    Raises LabError if it cannot start, overruns, fails, or prints something else than cases.
+    """
+    name = Path(command[0]).name
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LabError(f"{name} cannot be started: {error}") from error
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        _, err = process.communicate()
+        raise LabError(f"{name} was stopped after {timeout:g} s{_last_words(err)}") from error
+    except BaseException:  # Ctrl-C must not leave a benchmark behind
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    if process.returncode != 0:
+        raise LabError(f"{name} ended with {_ending(process.returncode)}{_last_words(err)}")
+    return parse(out.decode(errors="replace"), name)
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
+
+
+def _last_words(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    return f": {lines[-1].strip()}" if lines else ""
+
+
+def parse(text: str, name: str) -> tuple[Environment, list[Measured]]:
+    """The lines that program ``name`` printed; LabError with the line number if one is wrong.
+
+    A case has ``case``, ``unit``, ``samples`` (in the order of measurement), ``n`` (the events
+    behind them), ``verified``, and may have ``params``, ``ratio_base`` (a case or a list of them)
+    and ``arm`` ("A/A" for a second measurement of the same case).
+    """
+    environment: Environment = {}
+    measured: list[Measured] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line, parse_constant=_no_constant)
+            if not isinstance(value, dict):
+                raise ValueError("not a JSON object")
+            if "environment" in value:
+                environment.update(value["environment"])
+            else:
+                measured.append(_measured(value))
+        except (ValueError, TypeError) as error:
+            raise LabError(f"{name}, line {number} of its output: {error}: {line:.80}") from error
+    if not measured:
+        raise LabError(f"{name} printed no case")
+    return environment, measured
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no measurement")
+
+
+def _measured(value: dict[str, Any]) -> Measured:
+    known = {"case", "params", "unit", "samples", "n", "verified", "ratio_base", "arm"}
+    if unknown := value.keys() - known:
+        raise ValueError(f'field "{sorted(unknown)[0]}" is not known')
+    for field in ("case", "unit", "samples", "n", "verified"):
+        if field not in value:
+            raise ValueError(f'field "{field}" is missing')
+    case, unit, n, verified = value["case"], value["unit"], value["n"], value["verified"]
+    if not (isinstance(case, str) and case and isinstance(unit, str) and unit):
+        raise ValueError("case and unit must be text")
+    if not isinstance(verified, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError("verified must be a boolean and n a count")
+    params: dict[str, Scalar] = value.get("params", {})
+    if not all(isinstance(item, (str, int, float, bool)) for item in params.values()):
+        raise ValueError("params must be text, numbers and booleans")
+    base = value.get("ratio_base") or []
+    samples = np.asarray(value["samples"], dtype=np.float64)
+    if samples.ndim != 1 or samples.size == 0:
+        raise ValueError("samples must be a list of numbers")
+    return Measured(
+        case=case,
+        params=params,
+        unit=unit,
+        samples=samples,
+        n=n,
+        verified=verified,
+        ratio_base=(base,) if isinstance(base, str) else tuple(base),
+        arm=value.get("arm", ""),
+    )

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A benchmark record: what was measured, on what, when, and whether the work was checked.
+
+``record.schema.json`` beside this file is the format. One file holds one experiment on one device:
+``benchmarks/results/<experiment>/<device>.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denizen.lab import machine, schema, stats
+
+Scalar = str | int | float | bool
+
+EXPERIMENTS = ("dispatch", "ring", "throughput", "sustained", "start")
+SAMPLES_KEPT = 400
+_LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "MB", "W"})
+
+
+class LabError(Exception):
+    """A benchmark could not be run, or what it said makes no sense."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """One case as it was measured, before statistics.
+
+    ``samples`` are in ``unit`` and in the order of measurement; ``n`` events lie behind them.
+    ``ratio_base`` names cases of the same experiment. ``arm`` is "A/A" for the second measurement
+    of a case, taken in the same interleaving, which shows what difference means nothing.
+    """
+
+    case: str
+    params: dict[str, Scalar]
+    unit: str
+    samples: NDArray[np.float64]
+    n: int
+    verified: bool
+    ratio_base: tuple[str, ...] = ()
+    arm: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.case, json.dumps(self.params, sort_keys=True)
+
+
+@dataclass(slots=True)
+class Row:
+    """One case of a record. Values in ``unit``; see the schema for the fields."""
+
+    case: str
+    params: dict[str, Scalar]
+    unit: str
+    median: float
+    ci95: tuple[float, float]
+    p50: float
+    p99: float | None
+    p999: float | None
+    n: int
+    ratio_to: dict[str, float]
+    min: float
+    max: float
+    cv: float | None
+    verified: bool
+    noise_floor: float | None
+    samples: list[float]
+    stride: int
+
+
+@dataclass(slots=True)
+class Goal:
+    """A figure the project set itself, and what this record reached."""
+
+    what: str
+    bound: str
+    reached: float
+    met: bool
+
+
+@dataclass(slots=True)
+class Record:
+    """One experiment on one device."""
+
+    experiment: str
+    device: str
+    driver: str | None
+    cuda: str | None
+    cpu: str
+    commit: str
+    utc: str
+    quick: bool
+    verified: bool
+    environment: dict[str, str | int | float | bool | None]
+    nvml: dict[str, float | int | None] | None
+    rows: list[Row]
+    goals: list[Goal] = field(default_factory=list)
+    schema: int = 1
+
+
+def lower_is_better(unit: str) -> bool:
+    """Whether less is better in ``unit`` (times, memory, power), as against rates."""
+    return unit.split("/", maxsplit=1)[0] in _LOWER_IS_BETTER and not unit.endswith("/s")
+
+
+def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
+    """The row that ``row`` is compared with under the name of a case.
+
+    Where several rows have that name, it is the one whose parameters agree with ``row``'s wherever
+    both have them.
+    """
+    found = [other for other in rows if other.case == name and other is not row]
+    if len(found) > 1:
+        shared = [
+            other
+            for other in found
+            if all(row.params[key] == other.params[key] for key in row.params.keys() & other.params)
+        ]
+        found = shared
+    if len(found) != 1:
+        raise LabError(
+            f'case "{row.case}" {row.params} is to be compared with "{name}", '
+            f"of which {len(found)} rows fit"
+        )
+    if found[0].unit != row.unit:
+        raise LabError(f'case "{row.case}" is in {row.unit}, its base "{name}" in {found[0].unit}')
+    if found[0].median == 0:
+        raise LabError(f'the median of base "{name}" is 0 {row.unit}: no ratio to it')
+    return found[0]
+
+
+def rows_of(measured: Sequence[Measured]) -> list[Row]:
+    """Statistics and ratios of the cases, A/A arms folded into the noise floor of their case.
+
+    Raises LabError for a case that appears twice, an A/A arm without its case, or a base that is
+    missing, ambiguous or in another unit.
+    """
+    rows: dict[tuple[str, str], Row] = {}
+    bases: dict[tuple[str, str], tuple[str, ...]] = {}
+    for item in measured:
+        if item.arm:
+            continue
+        if item.key in rows:
+            raise LabError(f'case "{item.case}" {item.params} appears twice')
+        try:
+            summary = stats.summarize(item.samples)
+        except ValueError as error:
+            raise LabError(f'case "{item.case}" {item.params}: {error}') from error
+        kept, stride = stats.thin(item.samples, SAMPLES_KEPT)
+        rows[item.key] = Row(
+            case=item.case,
+            params=item.params,
+            unit=item.unit,
+            median=summary.median,
+            ci95=summary.ci95,
+            p50=summary.p50,
+            p99=summary.p99,
+            p999=summary.p999,
+            n=item.n,
+            ratio_to={},
+            min=summary.min,
+            max=summary.max,
+            cv=summary.cv,
+            verified=item.verified,
+            noise_floor=None,
+            samples=[float(value) for value in kept],
+            stride=stride,
+        )
+        bases[item.key] = item.ratio_base
+    for item in measured:
+        if not item.arm:
+            continue
+        if item.key not in rows:
+            raise LabError(f'the A/A arm of case "{item.case}" {item.params} has no first arm')
+        row = rows[item.key]
+        if row.median != 0:
+            again = float(np.median(stats.samples_array(item.samples)))
+            row.noise_floor = abs(again / row.median - 1)
+        row.verified = row.verified and item.verified
+    for key, row in rows.items():
+        for name in bases[key]:
+            base = _base(row, name, list(rows.values()))
+            row.ratio_to[name] = row.median / base.median
+    return list(rows.values())
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to 6 significant digits: a clock gives no more, and the files stay readable."""
+    if isinstance(value, bool) or not isinstance(value, (float, dict, list, tuple)):
+        return value
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    if not math.isfinite(value):
+        raise LabError(f"{value} cannot be put in a record")
+    return float(f"{value:.6g}")
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The record as JSON values, checked against the schema (SchemaError if it does not fit)."""
+    value: dict[str, Any] = _rounded(asdict(record))
+    value = {"schema": value.pop("schema"), **value}
+    schema.check_record(value)
+    return value
+
+
+def from_json(value: Any) -> Record:
+    """The record in ``value``; SchemaError if it is none."""
+    schema.check_record(value)
+    rows = [Row(**{**row, "ci95": tuple(row["ci95"])}) for row in value["rows"]]
+    goals = [Goal(**goal) for goal in value["goals"]]
+    return Record(**{**value, "rows": rows, "goals": goals})
+
+
+def _text(value: dict[str, Any]) -> str:
+    """Indented JSON with each innermost list (samples, intervals) on one line."""
+    lists: list[str] = []
+
+    def fold(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: fold(item) for key, item in part.items()}
+        if isinstance(part, list):
+            if all(not isinstance(item, (dict, list)) for item in part):
+                lists.append(json.dumps(part, allow_nan=False))
+                return f"@@{len(lists) - 1}@@"
+            return [fold(item) for item in part]
+        return part
+
+    text = json.dumps(fold(value), indent=1, ensure_ascii=False, allow_nan=False)
+    for i, line in enumerate(lists):
+        text = text.replace(f'"@@{i}@@"', line)
+    return text + "\n"
+
+
+def write(record: Record, path: Path) -> None:
+    """Write the record to ``path``, whole or not at all; parent folders are made."""
+    text = _text(to_json(record))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)  # mkstemp makes it private
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def read(path: Path) -> Record:
+    """The record in file ``path``; LabError naming the file if there is none in it."""
+    try:
+        return from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise LabError(f"{path}: {error}") from error
+
+
+def path_in(folder: Path, record: Record) -> Path:
+    """Where the record belongs under ``folder``: ``<experiment>/<device>.json``."""
+    return folder / record.experiment / f"{machine.slug(record.device)}.json"
+
+
+def read_all(folder: Path) -> list[Record]:
+    """Every record under ``folder``, in the order of EXPERIMENTS, GPUs before CPUs."""
+    records = [read(path) for path in sorted(folder.glob("*/*.json"))]
+    return sorted(
+        records,
+        key=lambda r: (EXPERIMENTS.index(r.experiment), r.driver is None, r.device),
+    )

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A record on the terminal."""
+
+from __future__ import annotations
+
+from denizen import terminal
+from denizen.lab import table
+from denizen.lab.record import Record
+
+
+def show(record: Record) -> None:
+    """Print the record's source, rows, goals and notes to stdout."""
+    print(table.source(record))
+    # The percentiles and counts are in the record; a terminal is narrower than a README.
+    header = ("case", "unit", "median", "p99", "compared")
+    rows = [
+        (case, unit, median, p99, compared)
+        for case, unit, median, _, p99, _, _, compared in map(table.cells, record.rows)
+    ]
+    terminal.table(f"denizen bench {record.experiment}", header, rows, right=(2, 3))
+    if record.goals:
+        terminal.table("goals (for an H100)", table.GOALS_HEADER, table.goal_rows(record), (2,))
+    for line in table.notes(record):
+        print(line)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Markdown tables made of records, and the region of README.md that holds them.
+
+Nothing here measures or rounds a figure into a better one: what a table says is in a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from denizen.lab.record import LabError, Record, Row, lower_is_better
+
+BEGIN = "<!-- figures:begin -->"
+END = "<!-- figures:end -->"
+
+_TITLES = {
+    "dispatch": "Dispatch: one acknowledged round trip",
+    "ring": "Rings: messages that were received and summed",
+    "throughput": "Throughput: dependent pairs and independent tasks",
+    "sustained": "Sustained: echoes through resident actors",
+    "start": "Start, park and wake; memory; power",
+}
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, without an exponent up to a billion; ``-`` for None."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, digits):,.{max(digits, 0)}f}"
+    return text
+
+
+def interval(row: Row) -> str:
+    """The 95 % confidence interval of a row's median."""
+    return f"{number(row.ci95[0])} to {number(row.ci95[1])}"
+
+
+def params(row: Row) -> str:
+    """The parameters of a row in words, empty without any."""
+    return ", ".join(
+        f"{key} {value:,}" if isinstance(value, int) and not isinstance(value, bool)
+        else f"{key} {value}"
+        for key, value in row.params.items()
+    )  # fmt: skip
+
+
+def comparison(row: Row) -> str:
+    """How a row stands to its bases: ``3.1x better than launch + sync``."""
+    parts = []
+    for base, ratio in row.ratio_to.items():
+        if ratio <= 0:
+            continue
+        gain = 1 / ratio if lower_is_better(row.unit) else ratio
+        kind = "better" if gain >= 1 else "worse"
+        parts.append(f"{number(max(gain, 1 / gain))}x {kind} than {base}")
+    return "; ".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> str:
+    """A Markdown table; the columns in ``right`` are set to the right."""
+    rule = ["---:" if i in right else "---" for i in range(len(header))]
+    lines = [header, rule, *[[_cell(text) for text in row] for row in rows]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+HEADER = ("case", "unit", "median", "95 % interval", "p99", "p99.9", "n", "compared")
+
+
+def cells(row: Row) -> tuple[str, str, str, str, str, str, str, str]:
+    """The cells of one row under :data:`HEADER`."""
+    name = f"{row.case} ({params(row)})" if row.params else row.case
+    if not row.verified:
+        name += ", NOT VERIFIED"
+    return (
+        name,
+        row.unit,
+        number(row.median),
+        interval(row),
+        number(row.p99),
+        number(row.p999),
+        f"{row.n:,}",
+        comparison(row),
+    )
+
+
+def source(record: Record) -> str:
+    """One line on where a record's figures come from."""
+    parts = [record.device]
+    if record.driver is not None:
+        parts.append(f"driver {record.driver}")
+    if record.cuda is not None:
+        parts.append(f"CUDA {record.cuda}")
+    if record.driver is not None:
+        parts.append(record.cpu)
+    head, _, dirty = record.commit.partition("-")
+    parts.append(f"commit {head[:10]}{' with changes' if dirty else ''}")
+    parts.append(record.utc[:10])
+    if record.quick:
+        parts.append("quick run")
+    if not record.verified:
+        parts.append("NOT VERIFIED")
+    return " · ".join(parts)
+
+
+def notes(record: Record) -> list[str]:
+    """What a reader must know beside the rows: noise floor, load on the device."""
+    lines = []
+    floors = [row for row in record.rows if row.noise_floor is not None]
+    if floors:
+        worst = max(floors, key=lambda row: row.noise_floor or 0.0)
+        lines.append(
+            f"Noise floor: the same case measured twice (A/A) differed by up to "
+            f"{100 * (worst.noise_floor or 0.0):.2g} %; smaller differences mean nothing."
+        )
+    sensors = record.nvml or {}
+    if sensors.get("power_w") is not None:
+        lines.append(
+            f"Under this load: {number(sensors.get('power_w'))} W, "
+            f"{number(sensors.get('temperature_c'))} °C, "
+            f"SM clock {number(sensors.get('sm_clock_mhz'))} MHz (medians)."
+        )
+    return lines
+
+
+GOALS_HEADER = ("goal", "bound", "reached", "met")
+
+
+def goal_rows(record: Record) -> list[tuple[str, ...]]:
+    """The cells of the record's goals under :data:`GOALS_HEADER`."""
+    return [
+        (goal.what, goal.bound, number(goal.reached), "yes" if goal.met else "no")
+        for goal in record.goals
+    ]
+
+
+def goals(record: Record) -> str:
+    """The table of goals that the record answers, empty without any."""
+    return grid(GOALS_HEADER, goal_rows(record), (2,)) if record.goals else ""
+
+
+def section(record: Record) -> str:
+    """A record as Markdown: heading, source, goals, rows, notes."""
+    parts = [
+        f"### {_TITLES[record.experiment]}",
+        source(record),
+        goals(record),
+        grid(HEADER, [cells(row) for row in record.rows], (2, 3, 4, 5, 6)),
+        "\n".join(notes(record)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def figures(records: Sequence[Record]) -> str:
+    """The README's region, markers included, of these records in their order."""
+    if records:
+        body = "\n\n".join(section(record) for record in records)
+    else:
+        body = "No records yet: `denizen bench all` makes them."
+    note = "<!-- made by `denizen bench table` of benchmarks/results: do not edit -->"
+    return f"{BEGIN}\n{note}\n\n{body}\n\n{END}"
+
+
+def with_figures(text: str, records: Sequence[Record]) -> str:
+    """``text`` with its region replaced; LabError unless it has exactly one."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise LabError(f"the text needs one {BEGIN} and, after it, one {END}")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + figures(records) + after
+
+
+def update(readme: Path, records: Sequence[Record]) -> bool:
+    """Put the figures into ``readme``; whether that changed the file."""
+    try:
+        old = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{readme}: {error.strerror}") from error
+    try:
+        new = with_figures(old, records)
+    except LabError as error:
+        raise LabError(f"{readme}: {error}") from error
+    if new != old:
+        readme.write_text(new, encoding="utf-8")
+    return new != old

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line prints: by Rich, or as plain text where Rich is not installed.
+
+A GPU machine without a network has NumPy and not always Rich; the commands must run there too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+try:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.table import Table
+    from rich.text import Text
+except ImportError:
+    HAVE_RICH = False
+else:
+    HAVE_RICH = True
+
+
+def error(text: str) -> None:
+    """One line on stderr, led by the command's name."""
+    print(f"denizen: {' '.join(text.split())}", file=sys.stderr)
+
+
+def table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
+) -> None:
+    """Print a table; the columns in ``right`` are set to the right, no cell is cut short."""
+    if not HAVE_RICH:
+        print(title)
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in [header, *rows]:
+            cells = (
+                text.rjust(width) if i in right else text.ljust(width)
+                for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            )
+            print("  ".join(cells).rstrip())
+        print()
+        return
+    shown = Table(title=Text(title), title_justify="left", show_lines=False)
+    for i, name in enumerate(header):
+        # Numbers must not wrap; the words beside them may.
+        side: Literal["left", "right"] = "right" if i in right else "left"
+        shown.add_column(Text(name), justify=side, no_wrap=i in right, overflow="fold")
+    for row in rows:
+        shown.add_row(*map(Text, row))
+    # Not on a terminal (a file, a pipe) there is no width to fit.
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width).print(shown)
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar over ``total`` steps on stderr, if that is a terminal.
+
+    Gives ``advance(k)``, to be called after each k steps.
+    """
+    if not (HAVE_RICH and sys.stderr.isatty()):
+        yield lambda _steps: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda steps: bar.advance(task, steps)

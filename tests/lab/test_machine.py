@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a record says of the machine, and the sensors of a GPU where there is one."""
+
+import re
+import subprocess
+
+import pytest
+
+from denizen.lab import machine
+from denizen.lab.nvml import Nvml, Reading, Sampler
+
+
+@pytest.mark.parametrize(
+    ("device", "index"),
+    [("auto", 0), ("gpu", 0), ("gpu:3", 3), ("cpu", None), ("cpu:4", None)],
+)
+def test_device_names(device, index):
+    assert machine.gpu_index(device) == index
+
+
+@pytest.mark.parametrize("device", ["", "cpu:0", "gpu:x", "cuda", "gpu:-1", "auto:1"])
+def test_other_device_names_are_refused(device):
+    with pytest.raises(ValueError, match="is none of auto, cpu"):
+        machine.gpu_index(device)
+
+
+def test_slug():
+    assert machine.slug("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3"
+    assert machine.slug("CPU: Intel(R) Xeon(R), 2 cores") == "cpu-intel-xeon-2-cores"
+    with pytest.raises(ValueError, match="no file name"):
+        machine.slug("...")
+
+
+def test_cpu_is_described_without_a_gpu():
+    here, gpu = machine.describe("cpu")
+    assert gpu is None
+    assert here.driver is None and here.cuda is None
+    assert re.fullmatch(r".+, \d+ cores?", here.cpu)
+    assert here.device == f"CPU: {here.cpu}"
+
+
+def test_time_is_utc_to_the_second():
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", machine.utc_now())
+
+
+def test_commit_says_when_the_tree_has_changes(tmp_path, monkeypatch):
+    def git(*words):
+        subprocess.run(
+            ["git", "-c", "user.name=t", "-c", "user.email=t@t", *words],
+            cwd=tmp_path, check=True, capture_output=True,
+        )  # fmt: skip
+
+    monkeypatch.delenv("DENIZEN_COMMIT", raising=False)
+    source = tmp_path / "python" / "denizen" / "lab" / "machine.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("first")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr(machine, "__file__", str(source))
+    head = machine.commit()
+    assert re.fullmatch(r"[0-9a-f]{40}", head)
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "results" / "new.json").write_text("{}")
+    assert machine.commit() == head
+    source.write_text("second")
+    assert machine.commit() == f"{head}-dirty"
+    monkeypatch.setenv("DENIZEN_COMMIT", "f" * 40)
+    assert machine.commit() == "f" * 40
+
+
+def test_commit_of_another_repository_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.delenv("DENIZEN_COMMIT", raising=False)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    installed = tmp_path / "venv" / "machine.py"
+    installed.parent.mkdir()
+    installed.write_text("")
+    monkeypatch.setattr(machine, "__file__", str(installed))
+    monkeypatch.chdir(tmp_path)
+    assert machine.commit() == "unknown"
+
+
+class FakeGpu:
+    """Counts its readings; the first has no clock."""
+
+    def __init__(self):
+        self.count = 0
+
+    def read(self, at):
+        self.count += 1
+        clock = None if self.count == 1 else 1000.0 * self.count
+        return Reading(at, 100.0 * self.count, 40.0, clock)
+
+
+def test_sampler_reads_until_it_is_left():
+    gpu = FakeGpu()
+    with Sampler(gpu, period=0.001) as sampler:
+        while gpu.count < 3:  # ends: the thread reads every millisecond
+            pass
+    count = gpu.count
+    summary = sampler.summary()
+    assert summary["readings"] == count
+    assert summary["power_w_max"] == 100.0 * count
+    assert summary["temperature_c"] == 40.0
+    assert summary["sm_clock_mhz_min"] == 2000.0
+
+
+def test_sampler_without_a_gpu_says_nothing():
+    with Sampler(None) as sampler:
+        pass
+    assert sampler.summary() is None
+
+
+@pytest.mark.gpu
+def test_sensors_of_a_real_gpu():
+    gpu = Nvml.open(0)
+    if gpu is None:
+        pytest.skip("no NVIDIA driver")
+    assert gpu.name().startswith("NVIDIA") or gpu.name()
+    assert re.fullmatch(r"\d+\.\d+(\.\d+)?", gpu.driver())
+    assert re.fullmatch(r"\d+\.\d+", gpu.cuda())
+    reading = gpu.read()
+    assert 1 < reading.power_w < 2000
+    assert 0 < reading.temperature_c < 120
+    assert Nvml.open(99) is None

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a benchmark program: what it may print, and what happens when it misbehaves."""
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from denizen.lab import programs
+from denizen.lab.record import LabError
+
+CASE = {"case": "ask", "unit": "us", "samples": [1.0, 2.0], "n": 2, "verified": True}
+
+
+def script(folder, body, name="bench_fake"):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_cases_and_environment_are_read(tmp_path):
+    lines = [
+        {"environment": {"device": "X", "driver": None}},
+        {**CASE, "params": {"bytes": 64}, "ratio_base": "raw"},
+        {**CASE, "ratio_base": ["a", "b"], "arm": "A/A"},
+    ]
+    body = "\n".join(f"echo '{json.dumps(line)}'" for line in lines)
+    environment, (first, second) = programs.run([script(tmp_path, body)], 10)
+    assert environment == {"device": "X", "driver": None}
+    assert (first.case, first.params, first.unit, first.n) == ("ask", {"bytes": 64}, "us", 2)
+    assert first.samples.tolist() == [1.0, 2.0]
+    assert first.verified
+    assert (first.ratio_base, first.arm) == (("raw",), "")
+    assert (second.ratio_base, second.arm) == (("a", "b"), "A/A")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("hello", "line 1"),
+        ("[1]", "not a JSON object"),
+        (json.dumps({**CASE, "colour": 1}), '"colour" is not known'),
+        (json.dumps({k: v for k, v in CASE.items() if k != "verified"}), '"verified" is missing'),
+        (json.dumps({**CASE, "samples": []}), "samples must be"),
+        (json.dumps({**CASE, "samples": ["x"]}), "line 1"),
+        (json.dumps({**CASE, "verified": 1}), "verified must be"),
+        (json.dumps({**CASE, "n": 0}), "n a count"),
+        (json.dumps({**CASE, "params": {"a": [1]}}), "params must be"),
+        (json.dumps(CASE).replace("2.0", "NaN"), "NaN is no measurement"),
+        (json.dumps({"environment": {}}), "printed no case"),
+        ("", "printed no case"),
+    ],
+)
+def test_wrong_output_is_refused(line, message):
+    with pytest.raises(LabError, match=message):
+        programs.parse(line, "bench_fake")
+
+
+def test_failure_tells_the_last_words(tmp_path):
+    with pytest.raises(LabError, match=r"exit code 3: no such GPU$"):
+        programs.run([script(tmp_path, "echo first >&2; echo no such GPU >&2; exit 3")], 10)
+    with pytest.raises(LabError, match="signal SIGSEGV"):
+        programs.run([script(tmp_path, "kill -SEGV $$")], 10)
+    with pytest.raises(LabError, match="cannot be started"):
+        programs.run([str(tmp_path / "none")], 10)
+
+
+def test_a_hanging_program_is_killed_with_its_children(tmp_path):
+    children = tmp_path / "child"
+    command = script(tmp_path, f"sleep 600 & echo $! > {children}; wait")
+    with pytest.raises(LabError, match=r"was stopped after 0\.5 s"):
+        programs.run([command], 0.5)
+    child = int(children.read_text())
+    for _ in range(200):  # the kill is delivered at once, the entry goes when init reaps it
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            break
+        if state == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the child of a killed benchmark is still running")
+
+
+def test_programs_are_found_where_they_are_installed(tmp_path, monkeypatch):
+    path = script(tmp_path, "exit 0", "bench_ring")
+    monkeypatch.setenv("DENIZEN_BENCH_DIR", str(tmp_path))
+    assert os.fspath(programs.find("ring")) == path
+    with pytest.raises(LabError, match="bench_nothing is in none of"):
+        programs.find("nothing")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables are made of records only, and making them twice changes nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from denizen.lab import bench, goals, machine, record, table
+from denizen.lab.record import LabError, Measured
+
+HERE = machine.Machine(device="Test GPU", driver="1.2", cuda="13.0", cpu="Test CPU, 2 cores")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make(samples=(3.0, 3.2, 3.1), verified=True):
+    cases = [
+        Measured("ask", {}, "us", np.array(samples), 300, verified, ("launch + sync",)),
+        Measured("launch + sync", {}, "us", np.array([9.3, 9.3, 9.3]), 3, True),
+    ]
+    return bench.build_record("dispatch", {}, cases, None, HERE, quick=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (3.14159, "3.14"),
+        (0.0123456, "0.0123"),
+        (1234567.0, "1,230,000"),
+        (99.96, "100.0"),
+        (-2.5, "-2.50"),
+    ],
+)
+def test_number(value, text):
+    assert table.number(value) == text
+
+
+def test_row_shows_its_figures_and_comparison():
+    text = table.section(make())
+    assert (
+        "| ask | us | 3.10 | 3.00 to 3.20 | - | - | 300 | 3.00x better than launch + sync |" in text
+    )
+    assert "driver 1.2 · CUDA 13.0" in text
+
+
+def test_rates_compare_the_other_way_round():
+    cases = [
+        Measured("ours", {}, "M/s", np.array([50.0]), 1, True, ("theirs",)),
+        Measured("theirs", {}, "M/s", np.array([100.0]), 1, True),
+    ]
+    (ours, _) = record.rows_of(cases)
+    assert table.comparison(ours) == "2.00x worse than theirs"
+
+
+def test_what_was_not_verified_says_so():
+    text = table.section(make(verified=False))
+    assert "ask, NOT VERIFIED" in text
+    assert text.count("NOT VERIFIED") == 2
+
+
+def test_region_is_replaced_and_the_rest_kept():
+    old = f"# Title\n\n{table.BEGIN}\nold\n{table.END}\n\ntail\n"
+    new = table.with_figures(old, [make()])
+    assert new.startswith("# Title\n\n" + table.BEGIN)
+    assert new.endswith(table.END + "\n\ntail\n")
+    assert "old" not in new
+    assert table.with_figures(new, [make()]) == new
+
+
+@pytest.mark.parametrize("text", ["", table.BEGIN, f"{table.END}{table.BEGIN}", table.BEGIN * 2])
+def test_a_text_without_one_region_is_refused(text):
+    with pytest.raises(LabError, match="figures:begin"):
+        table.with_figures(text, [])
+
+
+def test_update_writes_once(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{table.BEGIN}{table.END}")
+    assert table.update(readme, [make()])
+    assert not table.update(readme, [make()])
+    with pytest.raises(LabError, match=r"none\.md"):
+        table.update(tmp_path / "none.md", [])
+
+
+def test_readme_is_what_the_records_say():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert table.with_figures(readme, record.read_all(ROOT / "benchmarks" / "results")) == readme
+
+
+def test_published_records_are_whole_runs_that_were_verified():
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*/*.json")):
+        made = record.read(path)
+        assert path == record.path_in(ROOT / "benchmarks" / "results", made)
+        assert made.verified, path
+        assert not made.quick, path
+        assert made.goals == goals.reached(made.experiment, made.rows), path
+
+
+def test_goals_take_the_best_row_that_fits():
+    cases = [
+        Measured(
+            "host to device", {"bytes": 64, "memory": "pinned"}, "M/s", np.array([140.0]), 1, True
+        ),
+        Measured(
+            "host to device", {"bytes": 64, "memory": "mapped"}, "M/s", np.array([300.0]), 1, True
+        ),
+        Measured(
+            "host to device", {"bytes": 256, "memory": "mapped"}, "M/s", np.array([9.0]), 1, True
+        ),
+        Measured("send_many from NumPy", {"memory": "pinned"}, "M/s", np.array([70.0]), 1, True),
+        Measured("send_many from NumPy", {"memory": "mapped"}, "M/s", np.array([90.0]), 1, True),
+    ]
+    reached = goals.reached("ring", record.rows_of(cases))
+    assert [(goal.reached, goal.met) for goal in reached] == [
+        (140.0, False),
+        (300.0, True),
+        (90.0, True),
+    ]
+    assert goals.reached("start", record.rows_of(cases)) == []
+
+
+def test_goal_of_a_ratio_and_of_a_tail():
+    samples = np.concatenate([np.full(990, 4.0), np.full(10, 20.0)])
+    cases = [
+        Measured("ask", {}, "us", samples, 1000, True, ("launch + sync",)),
+        Measured("launch + sync", {}, "us", np.array([8.0]), 1, True),
+    ]
+    reached = {goal.what: goal for goal in goals.reached("dispatch", record.rows_of(cases))}
+    faster = reached["round trip, C++ API, p50, faster than launch + sync"]
+    assert (faster.reached, faster.bound, faster.met) == (2.0, "≥ 2.5 x", False)
+    assert reached["round trip, C++ API, p99 / p50"].met
