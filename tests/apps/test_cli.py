@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command as a user meets it: its own process, what it prints, its exit status."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from denizen.lab import bench, machine, record, table
+from denizen.lab.record import Measured
+
+HEADER = "year,month,day,sched_dep_time,dep_delay,arr_delay,tailnum,origin,dest,air_time,distance\n"
+ROW = "2013,1,1,515,2,11,N14228,EWR,IAH,227,1400\n"
+
+
+def denizen(*words, cwd=None, timeout=240, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "denizen", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def refused(done, message):
+    """One line on stderr, nothing on stdout, exit status 2, no traceback."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert re.fullmatch(rf"denizen: {message}\n", done.stderr), done.stderr
+
+
+def test_version():
+    done = denizen("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"denizen \d+\.\d+\.\d+\n", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], r".*COMMAND.*"),
+        (["fly"], r".*invalid choice: 'fly'.*"),
+        (["run", "trains"], r".*invalid choice: 'trains'.*"),
+        (["run", "flights", "--device", "tpu"], r'.*device "tpu" is none of auto, cpu.*'),
+        (["run", "flights", "--colour"], r"unrecognized arguments: --colour.*"),
+        (["bench", "dispatch", "--json"], r".*--json: expected one argument.*"),
+        (["bench", "all"], r".*required: --out.*"),
+    ],
+)
+def test_wrong_usage_is_one_line(words, message):
+    refused(denizen(*words), message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"bad\.csv: the file is empty"),
+        (HEADER, r"bad\.csv: there is a header and no flight"),
+        (HEADER.replace("dest,", "") + ROW, r'bad\.csv, row 1: column "dest" is missing'),
+        (
+            HEADER + ROW + ROW.replace("227", "long"),
+            r'bad\.csv, row 3: air_time is "long", expected a whole number',
+        ),
+    ],
+)
+def test_bad_data_is_one_line_with_file_and_row(tmp_path, text, message):
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    refused(denizen("run", "flights", "--device", "cpu", "--csv", path), message)
+
+
+def test_missing_file(tmp_path):
+    done = denizen("run", "flights", "--csv", tmp_path / "none.csv")
+    refused(done, r".*none\.csv: No such file or directory")
+
+
+def test_missing_gpu_is_one_line(tmp_path):
+    done = denizen("bench", "dispatch", "--quick", "--device", "gpu:77")
+    assert done.returncode == 1
+    assert re.fullmatch(r'denizen: device "gpu:77".*\n', done.stderr)
+
+
+def flights_csv(path, rows):
+    random = np.random.default_rng(1)
+    lines = [HEADER]
+    for i in range(rows):
+        tail = f"N{random.integers(20)}" if i % 7 else ""
+        late, early = ("", "") if i % 11 == 0 else (random.integers(-20, 300), i % 50 - 25)
+        clock = 100 * random.integers(24) + random.integers(60)
+        lines.append(
+            f"2013,{i % 12 + 1},{i % 28 + 1},{clock},{late},{early},{tail},"
+            f"A{random.integers(3)},B{random.integers(9)},{'' if late == '' else 100 + i % 200},"
+            f"{random.integers(2000)}\n"
+        )
+    path.write_text("".join(lines))
+    return path
+
+
+def test_flights_are_verified_on_cpu_threads(tmp_path):
+    path = flights_csv(tmp_path / "some.csv", 20_000)
+    done = denizen("run", "flights", "--device", "cpu:2", "--csv", path, "--no-dispatch")
+    assert done.returncode == 0, done.stderr
+    assert "verified 20,000 / 20,000\n" in done.stdout
+    assert re.search(r"events per second\D+[\d,]+", done.stdout)
+    assert re.search(r"ask under load, p50 of \d+", done.stdout)
+
+
+@pytest.mark.gpu
+def test_flights_are_verified_on_the_gpu(tmp_path):
+    if machine.describe("gpu:0")[1] is None:
+        pytest.skip("no NVIDIA driver")
+    path = flights_csv(tmp_path / "some.csv", 100_000)
+    done = denizen("run", "flights", "--device", "gpu:0", "--csv", path, "--no-dispatch")
+    assert done.returncode == 0, done.stderr
+    assert "verified 100,000 / 100,000\n" in done.stdout
+
+
+def fake_program(folder, name, cases):
+    path = folder / f"bench_{name}"
+    lines = "".join(f"print({json.dumps(json.dumps(case))})\n" for case in cases)
+    path.write_text(f"#!{sys.executable}\n{lines}")
+    path.chmod(0o755)
+
+
+def case(verified=True):
+    return {
+        "case": "echoes", "unit": "M/s", "samples": [1.0, 2.0], "n": 9, "verified": verified,
+    }  # fmt: skip
+
+
+def test_bench_writes_a_record(tmp_path):
+    fake_program(tmp_path, "sustained", [case()])
+    path = tmp_path / "made" / "record.json"
+    done = denizen(
+        "bench", "sustained", "--quick", "--device", "cpu", "--json", path,
+        DENIZEN_BENCH_DIR=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = record.read(path)
+    assert (made.experiment, made.quick, made.verified) == ("sustained", True, True)
+    assert made.rows[0].case == "echoes"
+    assert "echoes" in done.stdout
+
+
+def test_bench_that_was_not_verified_fails(tmp_path):
+    fake_program(tmp_path, "sustained", [case(verified=False)])
+    done = denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "NOT VERIFIED" in done.stdout
+    assert done.stderr == "denizen: sustained: the work was not verified\n"
+
+
+def test_bench_program_that_prints_nonsense_is_one_line(tmp_path):
+    fake_program(tmp_path, "sustained", ["nonsense"])
+    done = denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert re.fullmatch(r"denizen: bench_sustained, line 1 of its output: .*\n", done.stderr)
+
+
+def test_bench_table(tmp_path):
+    cases = [Measured("echoes", {}, "M/s", np.array([1.0]), 1, True)]
+    made = bench.build_record("sustained", {}, cases, None, machine.describe("cpu")[0], quick=False)
+    results = tmp_path / "benchmarks" / "results"
+    record.write(made, record.path_in(results, made))
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# x\n{table.BEGIN}\n{table.END}\n")
+    stale = denizen("bench", "table", "--check", cwd=tmp_path)
+    assert (stale.returncode, stale.stdout) == (1, "")
+    assert stale.stderr == "denizen: README.md is out of date: run denizen bench table\n"
+    assert denizen("bench", "table", cwd=tmp_path).stdout == "README.md: written, 1 records\n"
+    assert "echoes" in readme.read_text()
+    assert denizen("bench", "table", "--check", cwd=tmp_path).returncode == 0
+    assert denizen("bench", "table", cwd=tmp_path).stdout == "README.md: up to date, 1 records\n"
+    elsewhere = denizen("bench", "table", "--results", "none", cwd=tmp_path)
+    assert (elsewhere.returncode, elsewhere.stderr) == (1, "denizen: none: no such folder\n")
+
+
+def test_info_names_the_backend():
+    done = denizen("info", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert Path("/proc/cpuinfo").exists()
+    assert "cpu" in done.stdout.lower()
