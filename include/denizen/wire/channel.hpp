@@ -19,7 +19,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -234,7 +233,7 @@ public:
             throw Error(Errc::bad_argument, "ring \"" + *name_ + "\": " + std::to_string(slots) +
                                                 " slots; use a power of two from 2 to 1048576");
         }
-        slots_.reset(new (std::align_val_t{line}) Slot[slots]);
+        slots_ = std::make_unique<Slot[]>(slots);
         words_ = std::make_unique<RingWords>();
         words_->tail = words_->head = words_->credit = start;
         Kind::clear(slots_.get(), slots, start);
@@ -252,10 +251,6 @@ public:
     void consumer_died() { set(RingState::consumer_dead); }
 
 private:
-    struct Free {
-        void operator()(Slot* p) const { ::operator delete[](p, std::align_val_t{line}); }
-    };
-
     void set(RingState state)
     {
         store<Scope::system, Order::release>(&words_->state, static_cast<uint32_t>(state));
@@ -264,7 +259,7 @@ private:
     }
 
     std::shared_ptr<const std::string> name_;
-    std::unique_ptr<Slot[], Free> slots_;
+    std::unique_ptr<Slot[]> slots_;
     std::unique_ptr<RingWords> words_;
     RingView view_;
 };

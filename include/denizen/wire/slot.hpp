@@ -5,8 +5,9 @@
 //   further slots [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
 //
 // A ring gives ticket t the slot t mod capacity; every packet of that slot then carries sequence
-// t + 1. Whole slots are written, also when the payload is shorter: a packet that kept its old
-// sequence for 2^32 tickets would otherwise match again.
+// t + 1. Whole slots are written and awaited, also when the payload is shorter. A packet left out of
+// the writing would keep its old sequence and match again 2^32 tickets later; one left out of the
+// waiting could still be on its way when the slot is given to the next writer, and land on top.
 #pragma once
 
 #include <denizen/base/packet.hpp>
@@ -85,6 +86,61 @@ DENIZEN_HD inline Packet pack(const unsigned char* payload, uint32_t length, uin
 
 } // namespace detail
 
+#if !DENIZEN_ON_DEVICE && defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+
+namespace detail {
+
+// Packet of the payload bytes from At on, built in a register: assembled from words in memory it
+// would stall on store forwarding, four times per message.
+template <uint32_t L, uint32_t At>
+inline __m128i pack_register(const unsigned char* payload, uint32_t sequence)
+{
+    __m128i value = _mm_setzero_si128();
+    if constexpr (At + 16 <= L) {
+        value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(payload + At));
+    } else if constexpr (At < L && L >= 16) {
+        value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(payload + L - 16));
+        value = _mm_srli_si128(value, static_cast<int>(At + 16 - L));
+    } else if constexpr (At < L) {
+        uint64_t low = 0;
+        uint64_t high = 0;
+        __builtin_memcpy(&low, payload + At, L - At < 8 ? L - At : 8);
+        if constexpr (L - At > 8) {
+            __builtin_memcpy(&high, payload + At + 8, L - At - 8);
+        }
+        value = _mm_set_epi64x(static_cast<int64_t>(high), static_cast<int64_t>(low));
+    }
+    const __m128i payload_mask = _mm_set_epi32(0, -1, -1, -1);
+    return _mm_or_si128(_mm_and_si128(value, payload_mask),
+                        _mm_slli_si128(_mm_cvtsi32_si128(static_cast<int>(sequence)), 12));
+}
+
+inline void store_register(Packet* p, __m128i value)
+{
+    asm volatile("%vmovdqa %1, %0" : "=m"(*p) : "x"(value) : "memory"); // as store_packet
+}
+
+} // namespace detail
+
+// Writes a message of L <= 36 bytes into the slot of its ticket.
+template <Scope S, uint32_t L>
+inline void store_short(Slot* slot, uint32_t ticket, const Header& h, const void* payload)
+{
+    static_assert(L <= first_payload);
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const uint32_t sequence = ticket + 1;
+    const Packet head = encode(h, sequence);
+    detail::store_register(&slot->packet[0],
+                           _mm_set_epi32(static_cast<int>(sequence), static_cast<int>(head.word[2]),
+                                         static_cast<int>(head.word[1]),
+                                         static_cast<int>(head.word[0])));
+    detail::store_register(&slot->packet[1], detail::pack_register<L, 0>(bytes, sequence));
+    detail::store_register(&slot->packet[2], detail::pack_register<L, 12>(bytes, sequence));
+    detail::store_register(&slot->packet[3], detail::pack_register<L, 24>(bytes, sequence));
+}
+
+#else
+
 // Writes a message of L <= 36 bytes into the slot of its ticket.
 template <Scope S, uint32_t L>
 DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h, const void* payload)
@@ -97,6 +153,8 @@ DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h,
     store_packet<S>(&slot->packet[2], detail::pack<L>(bytes, 12, sequence));
     store_packet<S>(&slot->packet[3], detail::pack<L>(bytes, 24, sequence));
 }
+
+#endif
 
 // Writes a message of any length into the slots of its tickets, first to last. Every ticket from
 // `ticket` to `ticket + slots_for(h.length) - 1` must be the caller's and free.
@@ -121,8 +179,9 @@ DENIZEN_HD inline void store_message(Slot* slots, uint32_t mask, uint32_t ticket
     }
 }
 
-// Reads the payload behind a header that has arrived. False if some part is still on its way: the
-// writer has its tickets, so the rest arrives without anything the reader has to do.
+// Reads the payload behind a header that has arrived, and waits for no one: false if some packet of
+// the message is still on its way. The writer has its tickets, so it arrives without anything the
+// reader has to do, except giving back the credit it holds.
 template <Scope S>
 DENIZEN_HD inline bool load_payload(const Slot* slots, uint32_t mask, uint32_t ticket,
                                     uint32_t length, void* payload)
@@ -132,16 +191,16 @@ DENIZEN_HD inline bool load_payload(const Slot* slots, uint32_t mask, uint32_t t
     uint32_t at = 0;
     for (uint32_t s = 0; s < n; ++s) {
         const Slot& slot = slots[(ticket + s) & mask];
-        for (uint32_t k = s == 0 ? 1 : 0; k < 4 && at < length; ++k, at += packet_payload) {
+        for (uint32_t k = s == 0 ? 1 : 0; k < 4; ++k, at += packet_payload) {
             const Packet p = load_packet<S>(&slot.packet[k]);
             if (p.sequence != ticket + s + 1) {
                 return false;
             }
-            if (length - at >= packet_payload) {
+            if (at + packet_payload <= length) {
                 __builtin_memcpy(bytes + at, p.word, packet_payload);
             } else {
                 const auto* tail = reinterpret_cast<const unsigned char*>(p.word);
-                for (uint32_t i = 0; i < length - at; ++i) {
+                for (uint32_t i = 0; at + i < length; ++i) {
                     bytes[at + i] = tail[i];
                 }
             }

@@ -108,6 +108,7 @@ public:
             return Errc::oversize;
         }
         if (!load_payload<S>(ring_.slots, ring_.mask, head_, h.length, payload)) {
+            give_credit(); // the rest of the message may be waiting for it
             return Errc::empty;
         }
         advance(slots_for(h.length));

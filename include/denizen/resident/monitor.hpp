@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The monitor: one warp on the GPU, the runtime's keeper thread on the CPU. It is the only one that
+// looks at host memory on the program's behalf: it passes the host's commands on to the workers,
+// mirrors what the workers tell to where the host can read it, sees when everything is quiet, and
+// takes the program off the GPU when it is idle, told to, or when the host has died.
+#pragma once
+
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
+#include <denizen/resident/layout.hpp>
+
+namespace denizen {
+
+// Copies every worker's status to the host's reports and returns, in every lane, whether all have
+// left and whether the program is quiet. `number` becomes Control::scan.
+//
+// Quiet: no message is in an inbox, an outbox or a handler. First every worker's consumed position
+// is read, then every inbox's tail. Tails only grow and positions follow them, so if each pair is
+// equal, it was equal at the moment between the two passes.
+struct ScanResult {
+    bool all_left;
+    bool quiet;
+    uint64_t handled;  // sum over the workers (this lane's share on a warp)
+};
+
+DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
+{
+    ScanResult result{true, true, 0};
+    const uint64_t now = now_ns();
+    for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
+        Status& status = s.status[w];
+        Watch& watch = s.watch[w];
+        // Acquire: partner of the worker's publish(); the positions come before the tails below.
+        watch.inbox_done = load<Scope::gpu, Order::acquire>(&status.inbox_done);
+        const uint32_t lane_done = load<Scope::gpu, Order::acquire>(&status.lane_done);
+        const uint32_t turn = load<Scope::gpu>(&status.turn);
+        const uint32_t mode = load<Scope::gpu>(&status.mode);
+        if (turn != watch.turn) {
+            watch.turn = turn;
+            watch.since = now;
+        }
+        uint64_t running = 0;
+        if ((turn & 1) != 0) {
+            for (uint32_t i = 0; i < 32 && running == 0; ++i) {
+                running = load<Scope::gpu>(&status.running[i]);
+            }
+        }
+        const uint64_t handled = load<Scope::gpu>(&status.handled);
+        Report& r = s.reports[w];
+        store<Scope::system>(&r.handled, handled);
+        store<Scope::system>(&r.dead_letters, load<Scope::gpu>(&status.dead_letters));
+        store<Scope::system>(&r.busy_ns, (turn & 1) != 0 ? now - watch.since : uint64_t{0});
+        store<Scope::system>(&r.lane_done, lane_done);
+        store<Scope::system>(&r.mode, mode);
+        store<Scope::system>(&r.running, running);
+        store<Scope::system>(&r.outbox, load<Scope::gpu>(&status.outbox));
+        result.all_left &= mode == static_cast<uint32_t>(Mode::left);
+        result.handled += handled;
+    }
+    lanes::sync();
+    for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
+        result.quiet &= load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].inbox_done;
+    }
+    result.all_left = lanes::ballot(!result.all_left) == 0;
+    result.quiet = lanes::ballot(!result.quiet) == 0;
+#if DENIZEN_ON_DEVICE
+    __threadfence_system(); // every lane's reports before the scan number
+#endif
+    lanes::sync();
+    if (lanes::id() == 0) {
+        Control& c = *s.control;
+        if (load<Scope::system>(&c.error_set) == 0 &&
+            load<Scope::gpu, Order::acquire>(&s.board->error_set) == 2) {
+            c.error = s.board->error;
+            store<Scope::system, Order::release>(&c.error_set, 1u);
+        }
+        store<Scope::system>(&c.errors, load<Scope::gpu>(&s.board->errors));
+        store<Scope::system>(&c.quiet, result.quiet ? 1u : 0u);
+        // Release: partner of the host's acquire of the scan number.
+        store<Scope::system, Order::release>(&c.scan, number);
+    }
+    lanes::sync();
+    return result;
+}
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+// Runs on its own warp until the program leaves the GPU.
+__device__ inline void run_monitor(const Shared& s)
+{
+    Control& c = *s.control;
+    Board& board = *s.board;
+    const bool leader = lanes::id() == 0;
+    uint32_t number = load<Scope::system>(&c.scan);
+    uint32_t heartbeat = load<Scope::system>(&c.heartbeat);
+    uint64_t beat_at = now_ns();
+    uint64_t handled = ~uint64_t{0};
+    uint64_t worked_at = beat_at;
+    Leave reason = Leave::none;
+    if (leader) {
+        store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::running));
+    }
+    for (;;) { // ends when all workers have left, which a command, silence or a dead host asks for
+        const uint64_t now = now_ns();
+        const uint32_t beat = load<Scope::system>(&c.heartbeat);
+        const auto command = static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
+        if (beat != heartbeat) {
+            heartbeat = beat;
+            beat_at = now;
+        }
+        const ScanResult r = scan(s, ++number);
+        uint64_t sum = r.handled;
+        for (int d = 16; d != 0; d /= 2) {
+            sum += __shfl_xor_sync(~0u, sum, d);
+        }
+        if (sum != handled || !r.quiet) {
+            handled = sum;
+            worked_at = now;
+        }
+        if (r.all_left) {
+            break;
+        }
+        if (command == Command::kill) {
+            __trap(); // the only way out of a handler that never returns; it ends the context too
+        }
+        if (reason == Leave::none) {
+            if (lanes::shuffle(now - beat_at > s.host_timeout_ns ? 1u : 0u, 0) != 0) {
+                reason = Leave::host_lost;
+            } else if (command == Command::stop) {
+                reason = Leave::stopped;
+            } else if (command == Command::leave ||
+                       (s.idle_ns != 0 &&
+                        lanes::shuffle(now - worked_at > s.idle_ns ? 1u : 0u, 0) != 0)) {
+                reason = Leave::idle;
+            }
+        }
+        if (leader) {
+            const uint32_t wanted = static_cast<uint32_t>(
+                reason == Leave::none ? (command == Command::pause ? Command::pause : Command::run)
+                : reason == Leave::idle ? Command::leave
+                                        : Command::stop);
+            // A worker that gave up on a full outbox has set stop itself: leave that standing.
+            uint32_t before = load<Scope::gpu>(&board.command);
+            if (before != wanted && before != static_cast<uint32_t>(Command::stop)) {
+                compare_exchange<Scope::gpu>(&board.command, before, wanted);
+            }
+            if (before == static_cast<uint32_t>(Command::stop) && reason == Leave::none) {
+                reason = Leave::failed;
+            }
+        }
+        reason = static_cast<Leave>(lanes::shuffle(static_cast<uint32_t>(reason), 0));
+        // A worker idle for long is looked at less often; the host's patience is milliseconds.
+        __nanosleep(now - worked_at > 10'000'000 ? 50'000 : 5'000);
+    }
+    scan(s, ++number); // the workers' last words
+    if (leader) {
+        store<Scope::system>(&c.leave, static_cast<uint32_t>(reason));
+        // Release: partner of the keeper's acquire; all reports are out before the mode is.
+        store<Scope::system, Order::release>(&c.mode, static_cast<uint32_t>(Mode::left));
+    }
+}
+
+#endif
+
+} // namespace denizen
