@@ -15,7 +15,8 @@ struct Loader {
     std::string missing;
 
     template <class Entry>
-    void operator()(Entry& entry, const char* symbol) {
+    void operator()(Entry& entry, const char* symbol)
+    {
         // POSIX: the void* that dlsym returns for a function is convertible to its pointer type.
         entry = reinterpret_cast<Entry>(dlsym(library, symbol));
         if (entry == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
@@ -27,7 +28,8 @@ struct State {
     std::string problem;
 };
 
-std::string describe(const Driver& table, Result result) {
+std::string describe(const Driver& table, Result result)
+{
     const char* name = nullptr;
     const char* text = nullptr;
     if (table.get_error_name != nullptr) table.get_error_name(result, &name);
@@ -36,7 +38,8 @@ std::string describe(const Driver& table, Result result) {
     return std::string(name) + " (" + (text != nullptr ? text : "no description") + ")";
 }
 
-State start() {
+State start()
+{
     State state;
     state.problem = load_driver("libcuda.so.1", state.table);
     if (!state.problem.empty()) return state;
@@ -55,13 +58,15 @@ State start() {
     return state;
 }
 
-const State& state() {
+const State& state()
+{
     // Never destroyed: owners with static storage may still free through the table at exit.
     static const State& instance = *new State(start());
     return instance;
 }
 
-int attribute(Device device, int which) {
+int attribute(Device device, int which)
+{
     int value = 0;
     check(driver().device_get_attribute(&value, which, device), "cuDeviceGetAttribute",
           std::to_string(which));
@@ -70,7 +75,8 @@ int attribute(Device device, int which) {
 
 } // namespace
 
-std::string load_driver(const char* library, Driver& table) {
+std::string load_driver(const char* library, Driver& table)
+{
     void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* why = dlerror();
@@ -128,7 +134,8 @@ std::string load_driver(const char* library, Driver& table) {
            "; install driver 525 or newer, or run on CPU threads";
 }
 
-const Driver& driver() {
+const Driver& driver()
+{
     const State& loaded = state();
     if (!loaded.problem.empty()) [[unlikely]]
         throw Error(Errc::no_device, loaded.problem);
@@ -139,12 +146,14 @@ bool driver_present() noexcept { return driver_problem().empty(); }
 
 const std::string& driver_problem() noexcept { return state().problem; }
 
-void fail(Result result, const char* call, std::string_view context) {
+void fail(Result result, const char* call, std::string_view context)
+{
     throw Error(Errc::driver, std::string(call) + "(" + std::string(context) +
                                   "): " + describe(state().table, result));
 }
 
-std::string Uuid::text() const {
+std::string Uuid::text() const
+{
     std::string out = "GPU";
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         char digits[3];
@@ -155,13 +164,15 @@ std::string Uuid::text() const {
     return out;
 }
 
-int device_count() {
+int device_count()
+{
     int count = 0;
     check(driver().device_get_count(&count), "cuDeviceGetCount");
     return count;
 }
 
-DeviceInfo device_info(int ordinal) {
+DeviceInfo device_info(int ordinal)
+{
     const Driver& cu = driver();
     const int count = device_count();
     if (ordinal < 0 || ordinal >= count) {
@@ -187,11 +198,13 @@ DeviceInfo device_info(int ordinal) {
     return info;
 }
 
-ContextScope::ContextScope(Context context) {
+ContextScope::ContextScope(Context context)
+{
     check(driver().ctx_push_current(context), "cuCtxPushCurrent");
 }
 
-ContextScope::~ContextScope() {
+ContextScope::~ContextScope()
+{
     Context popped = nullptr;
     driver().ctx_pop_current(&popped); // may fail if the context was torn down meanwhile: no harm
 }

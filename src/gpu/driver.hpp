@@ -158,7 +158,8 @@ std::string load_driver(const char* library, Driver& table);
 [[noreturn]] void fail(Result, const char* call, std::string_view context);
 
 // Throws Error(Errc::driver): "cuMemAlloc(64 MiB): CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
-inline void check(Result result, const char* call, std::string_view context = {}) {
+inline void check(Result result, const char* call, std::string_view context = {})
+{
     if (result != success) [[unlikely]]
         fail(result, call, context);
 }

@@ -24,7 +24,8 @@ namespace {
 
 constexpr std::size_t granule = std::size_t{2} << 20; // the GPU's large page
 
-void drain_write_combining() {
+void drain_write_combining()
+{
 #if defined(__x86_64__)
     _mm_sfence();
 #else
@@ -33,7 +34,8 @@ void drain_write_combining() {
 }
 
 template <class F>
-F as(vk::AnyFunction f) {
+F as(vk::AnyFunction f)
+{
     return reinterpret_cast<F>(f);
 }
 
@@ -43,7 +45,8 @@ struct Entry {
     vk::GetInstanceProcAddr get = nullptr;
 };
 
-Entry open_entry(const std::string& library) {
+Entry open_entry(const std::string& library)
+{
     // Never closed: drivers register exit handlers and thread-local destructors.
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return {};
@@ -58,7 +61,8 @@ Entry open_entry(const std::string& library) {
 
 // In the order to be tried. Only NVIDIA's driver is loaded without the loader: another vendor's
 // cannot hold the CUDA device.
-std::vector<std::string> entry_libraries() {
+std::vector<std::string> entry_libraries()
+{
     std::vector<std::string> libraries{"libvulkan.so.1"};
     std::vector<std::string> manifests;
     for (const char* variable : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
@@ -104,22 +108,26 @@ struct MappedMemory::Parts {
     Parts(const Parts&) = delete;
     Parts& operator=(const Parts&) = delete;
 
-    ~Parts() {
+    ~Parts()
+    {
         free_cuda();
         free_vulkan();
     }
 
     template <class F>
-    F from_instance(const char* name) const {
+    F from_instance(const char* name) const
+    {
         return as<F>(instance_entry(instance, name));
     }
 
     template <class F>
-    F from_device(const char* name) const {
+    F from_device(const char* name) const
+    {
         return as<F>(device_entry(device, name));
     }
 
-    void free_cuda() {
+    void free_cuda()
+    {
         if (context == nullptr) return;
         const Driver& cu = driver();
         // The mapping first, then the import; errors have nobody to go to.
@@ -135,7 +143,8 @@ struct MappedMemory::Parts {
         context = nullptr;
     }
 
-    void free_vulkan() {
+    void free_vulkan()
+    {
         if (host != nullptr) from_device<vk::UnmapMemory>("vkUnmapMemory")(device, memory);
         if (memory != nullptr) from_device<vk::FreeMemory>("vkFreeMemory")(device, memory, nullptr);
         if (device != nullptr) from_device<vk::DestroyDevice>("vkDestroyDevice")(device, nullptr);
@@ -158,11 +167,13 @@ struct MappedMemory::Parts {
 
 namespace {
 
-std::string vulkan_error(const char* call, vk::Result result) {
+std::string vulkan_error(const char* call, vk::Result result)
+{
     return std::string(call) + " failed with VkResult " + std::to_string(result);
 }
 
-std::string cuda_error(const char* call, Result result) {
+std::string cuda_error(const char* call, Result result)
+{
     const char* name = nullptr;
     driver().get_error_name(result, &name);
     return std::string(call) + ": " + (name != nullptr ? name : "unknown CUDA error");
@@ -173,7 +184,8 @@ std::string mebibytes(std::size_t bytes) { return std::to_string(bytes >> 20) + 
 } // namespace
 
 bool MappedMemory::Parts::find_device_through(const Entry& entry, const Uuid& uuid,
-                                              std::string& seen) {
+                                              std::string& seen)
+{
     instance_entry = entry.get;
     const auto create = from_instance<vk::CreateInstance>("vkCreateInstance");
     const vk::ApplicationInfo application;
@@ -210,7 +222,8 @@ bool MappedMemory::Parts::find_device_through(const Entry& entry, const Uuid& uu
 }
 
 std::string MappedMemory::Parts::find_device(const std::vector<std::string>& libraries,
-                                             const Uuid& uuid) {
+                                             const Uuid& uuid)
+{
     std::string seen;
     for (const std::string& library : libraries) {
         const Entry entry = open_entry(library);
@@ -220,7 +233,8 @@ std::string MappedMemory::Parts::find_device(const std::vector<std::string>& lib
     return "Vulkan does not see " + uuid.text() + " (" + seen.substr(0, seen.size() - 2) + ")";
 }
 
-std::string MappedMemory::Parts::create_device() {
+std::string MappedMemory::Parts::create_device()
+{
     const float priority = 1;
     vk::DeviceQueueCreateInfo queue; // Vulkan wants one queue; it stays idle
     queue.count = 1;
@@ -239,7 +253,8 @@ std::string MappedMemory::Parts::create_device() {
     return {};
 }
 
-std::string MappedMemory::Parts::allocate(std::size_t bytes) {
+std::string MappedMemory::Parts::allocate(std::size_t bytes)
+{
     constexpr vk::Flags wanted =
         vk::memory_device_local | vk::memory_host_visible | vk::memory_host_coherent;
     size = (std::max<std::size_t>(bytes, 1) + granule - 1) / granule * granule;
@@ -271,7 +286,8 @@ std::string MappedMemory::Parts::allocate(std::size_t bytes) {
     return {};
 }
 
-std::string MappedMemory::Parts::import(int ordinal) {
+std::string MappedMemory::Parts::import(int ordinal)
+{
     const auto get_fd = from_device<vk::GetMemoryFd>("vkGetMemoryFdKHR");
     if (get_fd == nullptr) return "the Vulkan driver lacks vkGetMemoryFdKHR";
     const Driver& cu = driver();
@@ -305,7 +321,8 @@ std::string MappedMemory::Parts::import(int ordinal) {
 
 // Proves that both mappings are the same bytes, and leaves them zero. A stream of its own: the NULL
 // stream could wait for another resident kernel of this process.
-std::string MappedMemory::Parts::verify() {
+std::string MappedMemory::Parts::verify()
+{
     const Driver& cu = driver();
     const ContextScope scope(context);
     Stream stream = nullptr;
@@ -342,7 +359,8 @@ std::byte* MappedMemory::host() const { return parts_->host; }
 DevicePtr MappedMemory::device() const { return parts_->pointer; }
 std::size_t MappedMemory::size() const { return parts_->size; }
 
-void MappedMemory::abandon() noexcept {
+void MappedMemory::abandon() noexcept
+{
     if (parts_ == nullptr || parts_->context == nullptr) return;
     driver().primary_ctx_release(parts_->cuda_device); // a reset does not give the reference back
     parts_->pointer = 0;
@@ -351,7 +369,8 @@ void MappedMemory::abandon() noexcept {
 }
 
 std::optional<MappedMemory> MappedMemory::try_create(int ordinal, const Uuid& uuid,
-                                                     std::size_t bytes, std::string* why_not) {
+                                                     std::size_t bytes, std::string* why_not)
+{
     std::string problem;
     const char* wish = std::getenv("DENIZEN_MAPPED");
     if (wish != nullptr && std::strcmp(wish, "0") == 0) {
@@ -374,7 +393,8 @@ std::optional<MappedMemory> MappedMemory::try_create(int ordinal, const Uuid& uu
     return std::nullopt;
 }
 
-std::string icd_library(const std::string& manifest) {
+std::string icd_library(const std::string& manifest)
+{
     std::ifstream file(manifest);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const std::string key = "\"library_path\"";

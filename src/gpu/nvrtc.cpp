@@ -43,18 +43,21 @@ struct Library {
 };
 
 std::mutex folders_mutex;
-std::vector<std::string>& folders() {
+std::vector<std::string>& folders()
+{
     static std::vector<std::string> instance;
     return instance;
 }
 
 template <class Entry>
-bool load(void* handle, Entry& entry, const char* symbol) {
+bool load(void* handle, Entry& entry, const char* symbol)
+{
     entry = reinterpret_cast<Entry>(dlsym(handle, symbol));
     return entry != nullptr;
 }
 
-bool load_table(void* handle, Table& table) {
+bool load_table(void* handle, Table& table)
+{
     return load(handle, table.get_error_string, "nvrtcGetErrorString") &&
            load(handle, table.version, "nvrtcVersion") &&
            load(handle, table.get_num_supported_archs, "nvrtcGetNumSupportedArchs") &&
@@ -69,7 +72,8 @@ bool load_table(void* handle, Table& table) {
 }
 
 // Loads one candidate; an empty string, or why it does not fit.
-std::string try_library(const std::string& path, Library& library) {
+std::string try_library(const std::string& path, Library& library)
+{
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* why = dlerror();
@@ -110,12 +114,14 @@ std::string try_library(const std::string& path, Library& library) {
     return {};
 }
 
-bool is_folder(const std::string& path) {
+bool is_folder(const std::string& path)
+{
     struct stat status{};
     return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-std::vector<std::string> candidates() {
+std::vector<std::string> candidates()
+{
     std::vector<std::string> paths;
     const auto add_folder = [&](const std::string& folder) {
         for (const char* name : library_names) paths.push_back(folder + "/" + name);
@@ -137,7 +143,8 @@ std::vector<std::string> candidates() {
     return paths;
 }
 
-Library open_library() {
+Library open_library()
+{
     std::string tried;
     for (const std::string& path : candidates()) {
         Library library;
@@ -151,7 +158,8 @@ Library open_library() {
                     tried);
 }
 
-const Library& library() {
+const Library& library()
+{
     // Throws again, after searching again, until one is found. Never unloaded.
     static const Library& instance = *new Library(open_library());
     return instance;
@@ -164,11 +172,13 @@ struct Program {
     explicit Program(const Table& functions) : table(functions) {}
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
-    ~Program() {
+    ~Program()
+    {
         if (handle != nullptr) table.destroy_program(&handle);
     }
 
-    std::string log() const {
+    std::string log() const
+    {
         std::size_t size = 0;
         if (table.get_program_log_size(handle, &size) != 0 || size <= 1) return {};
         std::string text(size, '\0');
@@ -179,7 +189,8 @@ struct Program {
 };
 
 [[noreturn]] void refuse(const Table& table, Status status, std::string_view name,
-                         const std::string& log) {
+                         const std::string& log)
+{
     throw Error(Errc::compile, "NVRTC cannot compile \"" + std::string(name) + "\" (" +
                                    table.get_error_string(status) + ")" +
                                    (log.empty() ? "" : ":\n" + log));
@@ -187,7 +198,8 @@ struct Program {
 
 } // namespace
 
-void set_nvrtc_folders(std::vector<std::string> list) {
+void set_nvrtc_folders(std::vector<std::string> list)
+{
     const std::lock_guard lock(folders_mutex);
     folders() = std::move(list);
 }
@@ -199,7 +211,8 @@ const std::string& nvrtc_library() { return library().path; }
 const std::vector<int>& nvrtc_architectures() { return library().architectures; }
 
 Compiled compile_cubin(std::string_view source, std::string_view name,
-                       const std::vector<std::string>& options) {
+                       const std::vector<std::string>& options)
+{
     const Table& nvrtc = library().table;
     const std::string text(source); // NVRTC wants NUL-terminated strings
     const std::string title(name);

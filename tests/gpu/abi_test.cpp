@@ -136,7 +136,8 @@ DENIZEN_AGREE(external_memory_get_mapped_buffer, cuExternalMemoryGetMappedBuffer
 DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
 #endif
 
-TEST(abi, the_driver_declarations_agree_with_cuda_h) {
+TEST(abi, the_driver_declarations_agree_with_cuda_h)
+{
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
     constexpr std::size_t entries = 45; // one DENIZEN_AGREE line for each member
     EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
@@ -153,7 +154,8 @@ static_assert(sizeof(vk::Result) == sizeof(VkResult) &&
               sizeof(vk::Type) == sizeof(VkStructureType));
 static_assert(sizeof(vk::DeviceMemory) == sizeof(VkDeviceMemory));
 
-constexpr bool is(vk::Type ours, VkStructureType theirs) {
+constexpr bool is(vk::Type ours, VkStructureType theirs)
+{
     return static_cast<int>(ours) == static_cast<int>(theirs);
 }
 static_assert(is(vk::Type::application_info, VK_STRUCTURE_TYPE_APPLICATION_INFO));
@@ -216,7 +218,8 @@ DENIZEN_SAME_PLACE(MemoryGetFdInfo, memory, VkMemoryGetFdInfoKHR, memory);
 DENIZEN_SAME_PLACE(MemoryGetFdInfo, handle_type, VkMemoryGetFdInfoKHR, handleType);
 #endif
 
-TEST(abi, the_vulkan_declarations_agree_with_vulkan_h) {
+TEST(abi, the_vulkan_declarations_agree_with_vulkan_h)
+{
     if (!DENIZEN_TEST_VULKAN_H) GTEST_SKIP() << "no vulkan/vulkan.h here";
 #if DENIZEN_TEST_VULKAN_H
     EXPECT_STREQ(vk::external_memory_fd, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);

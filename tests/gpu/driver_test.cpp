@@ -12,11 +12,13 @@ namespace {
 using namespace denizen::gpu;
 using testing::Test;
 
-bool contains(const std::string& text, const char* part) {
+bool contains(const std::string& text, const char* part)
+{
     return text.find(part) != std::string::npos;
 }
 
-TEST(driver, a_missing_library_is_named_with_the_way_out) {
+TEST(driver, a_missing_library_is_named_with_the_way_out)
+{
     Driver table{};
     const std::string problem = load_driver("libdenizen-no-such-driver.so.1", table);
     EXPECT_TRUE(contains(problem, "no NVIDIA driver")) << problem;
@@ -25,7 +27,8 @@ TEST(driver, a_missing_library_is_named_with_the_way_out) {
     EXPECT_FALSE(contains(problem, "\n")) << problem;
 }
 
-TEST(driver, a_library_without_the_entries_is_too_old) {
+TEST(driver, a_library_without_the_entries_is_too_old)
+{
     Driver table{};
     const std::string problem = load_driver("libc.so.6", table);
     EXPECT_TRUE(contains(problem, "too old")) << problem;
@@ -33,7 +36,8 @@ TEST(driver, a_library_without_the_entries_is_too_old) {
     EXPECT_EQ(table.init, nullptr);
 }
 
-TEST(driver, absence_is_a_typed_error_and_always_the_same) {
+TEST(driver, absence_is_a_typed_error_and_always_the_same)
+{
     if (driver_present()) GTEST_SKIP() << "this machine has a GPU";
     EXPECT_FALSE(driver_problem().empty());
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -49,7 +53,8 @@ TEST(driver, absence_is_a_typed_error_and_always_the_same) {
     EXPECT_THROW(device_info(0), denizen::Error);
 }
 
-TEST(driver, a_failed_call_names_the_call_and_its_argument) {
+TEST(driver, a_failed_call_names_the_call_and_its_argument)
+{
     EXPECT_NO_THROW(check(success, "cuMemAlloc", "64 MiB"));
     try {
         check(error_out_of_memory, "cuMemAlloc", "64 MiB");
@@ -65,7 +70,8 @@ TEST(driver, a_failed_call_names_the_call_and_its_argument) {
     }
 }
 
-TEST(driver, a_uuid_prints_as_nvidia_smi_prints_it) {
+TEST(driver, a_uuid_prints_as_nvidia_smi_prints_it)
+{
     Uuid uuid;
     for (std::size_t i = 0; i < uuid.bytes.size(); ++i)
         uuid.bytes[i] = static_cast<unsigned char>(0x11 * i);
@@ -73,7 +79,8 @@ TEST(driver, a_uuid_prints_as_nvidia_smi_prints_it) {
     EXPECT_NE(uuid, Uuid{});
 }
 
-TEST(driver, describes_the_first_gpu) {
+TEST(driver, describes_the_first_gpu)
+{
     if (!driver_present()) GTEST_SKIP() << driver_problem();
     ASSERT_GE(device_count(), 1);
     const DeviceInfo info = device_info(0);
@@ -92,7 +99,8 @@ TEST(driver, describes_the_first_gpu) {
     }
 }
 
-TEST(driver, a_context_scope_restores_what_was_current) {
+TEST(driver, a_context_scope_restores_what_was_current)
+{
     if (!driver_present()) GTEST_SKIP() << driver_problem();
     const Driver& cu = driver();
     Context before = nullptr;

@@ -20,13 +20,15 @@ namespace {
 
 using namespace denizen::gpu;
 
-std::string write_manifest(const std::string& text) {
+std::string write_manifest(const std::string& text)
+{
     const std::string path = testing::TempDir() + "denizen_icd.json";
     std::ofstream(path) << text;
     return path;
 }
 
-TEST(mapped, a_manifest_names_its_library) {
+TEST(mapped, a_manifest_names_its_library)
+{
     const std::string folder = testing::TempDir();
     EXPECT_EQ(icd_library(write_manifest("{\"file_format_version\":\"1.0.0\",\"ICD\":{"
                                          "\"library_path\" : \"libGLX_nvidia.so.0\","
@@ -42,7 +44,8 @@ TEST(mapped, a_manifest_names_its_library) {
     std::remove((folder + "denizen_icd.json").c_str());
 }
 
-TEST(mapped, can_be_switched_off) {
+TEST(mapped, can_be_switched_off)
+{
     setenv("DENIZEN_MAPPED", "0", 1);
     std::string why;
     EXPECT_FALSE(MappedMemory::try_create(0, Uuid{}, 4096, &why).has_value());
@@ -50,7 +53,8 @@ TEST(mapped, can_be_switched_off) {
     EXPECT_EQ(why, "switched off by DENIZEN_MAPPED=0");
 }
 
-TEST(mapped, without_a_driver_the_reason_is_the_drivers) {
+TEST(mapped, without_a_driver_the_reason_is_the_drivers)
+{
     if (driver_present()) GTEST_SKIP() << "this machine has a GPU";
     std::string why;
     EXPECT_FALSE(MappedMemory::try_create(0, Uuid{}, 4096, &why).has_value());
@@ -58,7 +62,8 @@ TEST(mapped, without_a_driver_the_reason_is_the_drivers) {
     EXPECT_FALSE(MappedMemory::try_create(0, Uuid{}, 4096, nullptr).has_value());
 }
 
-TEST(mapped, a_gpu_that_vulkan_does_not_see_is_named) {
+TEST(mapped, a_gpu_that_vulkan_does_not_see_is_named)
+{
     if (!driver_present()) GTEST_SKIP() << driver_problem();
     std::string why;
     EXPECT_FALSE(MappedMemory::try_create(0, Uuid{}, 4096, &why).has_value());
@@ -66,7 +71,8 @@ TEST(mapped, a_gpu_that_vulkan_does_not_see_is_named) {
     EXPECT_EQ(why.find('\n'), std::string::npos) << why;
 }
 
-TEST(mapped, what_the_cpu_stores_the_gpu_finds) {
+TEST(mapped, what_the_cpu_stores_the_gpu_finds)
+{
     if (!driver_present()) GTEST_SKIP() << driver_problem();
     const Driver& cu = driver();
     std::string why;
@@ -109,7 +115,8 @@ TEST(mapped, what_the_cpu_stores_the_gpu_finds) {
     check(cu.primary_ctx_release(0), "cuDevicePrimaryCtxRelease");
 }
 
-TEST(mapped, can_be_made_again_and_again) {
+TEST(mapped, can_be_made_again_and_again)
+{
     if (!driver_present()) GTEST_SKIP() << driver_problem();
     for (int round = 0; round < 3; ++round) {
         std::string why;

@@ -30,11 +30,13 @@ extern "C" __global__ void probe(const void* slot, unsigned long long* out)
 }
 )";
 
-bool contains(const std::string& text, const char* part) {
+bool contains(const std::string& text, const char* part)
+{
     return text.find(part) != std::string::npos;
 }
 
-std::string error_of(const std::string& source, const std::vector<std::string>& options) {
+std::string error_of(const std::string& source, const std::vector<std::string>& options)
+{
     try {
         compile_cubin(source, "program.cu", options);
     } catch (const denizen::Error& error) {
@@ -46,7 +48,8 @@ std::string error_of(const std::string& source, const std::vector<std::string>& 
 
 class nvrtc : public testing::Test {
 protected:
-    void SetUp() override {
+    void SetUp() override
+    {
         set_nvrtc_folders({"/nonexistent/denizen", DENIZEN_TEST_NVRTC_DIR});
         try {
             nvrtc_version();
@@ -57,7 +60,8 @@ protected:
 };
 
 // First in the file: the library is loaded once per process and this needs it not to be.
-TEST(nvrtc_absence, every_place_tried_is_named) {
+TEST(nvrtc_absence, every_place_tried_is_named)
+{
     setenv("DENIZEN_NVRTC", "/nonexistent/denizen/libnvrtc.so.13", 1);
     try {
         nvrtc_version();
@@ -78,7 +82,8 @@ TEST(nvrtc_absence, every_place_tried_is_named) {
     unsetenv("DENIZEN_NVRTC");
 }
 
-TEST_F(nvrtc, tells_what_it_is) {
+TEST_F(nvrtc, tells_what_it_is)
+{
     EXPECT_GE(nvrtc_version(), 12080);
     EXPECT_TRUE(contains(nvrtc_library(), "libnvrtc"));
     const std::vector<int>& known = nvrtc_architectures();
@@ -86,7 +91,8 @@ TEST_F(nvrtc, tells_what_it_is) {
     EXPECT_TRUE(std::binary_search(known.begin(), known.end(), 90));
 }
 
-TEST_F(nvrtc, compiles_packet_access_and_scoped_atomics_to_a_cubin) {
+TEST_F(nvrtc, compiles_packet_access_and_scoped_atomics_to_a_cubin)
+{
     for (const char* architecture : {"sm_80", "sm_90"}) {
         const Compiled compiled = compile_cubin(
             packet_kernel, "program.cu", {std::string("--gpu-architecture=") + architecture});
@@ -99,7 +105,8 @@ TEST_F(nvrtc, compiles_packet_access_and_scoped_atomics_to_a_cubin) {
     }
 }
 
-TEST_F(nvrtc, an_error_is_reported_with_the_line_of_the_user) {
+TEST_F(nvrtc, an_error_is_reported_with_the_line_of_the_user)
+{
     const std::string source = "// the runtime's own prologue\n"
                                "struct Prologue {};\n"
                                "#line 1 \"user.cu\"\n"
@@ -111,7 +118,8 @@ TEST_F(nvrtc, an_error_is_reported_with_the_line_of_the_user) {
     EXPECT_TRUE(contains(what, "program.cu")) << what;
 }
 
-TEST_F(nvrtc, a_warning_is_kept_beside_the_cubin) {
+TEST_F(nvrtc, a_warning_is_kept_beside_the_cubin)
+{
     const Compiled compiled =
         compile_cubin("#line 7 \"user.cu\"\n"
                       "extern \"C\" __global__ void k() { int unused_one; }\n",
@@ -120,7 +128,8 @@ TEST_F(nvrtc, a_warning_is_kept_beside_the_cubin) {
     EXPECT_TRUE(contains(compiled.log, "user.cu(7)")) << compiled.log;
 }
 
-TEST_F(nvrtc, a_bad_option_and_a_virtual_architecture_are_refused) {
+TEST_F(nvrtc, a_bad_option_and_a_virtual_architecture_are_refused)
+{
     EXPECT_TRUE(contains(error_of(packet_kernel, {"--no-such-option"}), "no-such-option"));
     const std::string what = error_of(packet_kernel, {"--gpu-architecture=compute_90"});
     EXPECT_TRUE(contains(what, "real architecture")) << what;

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every benchmark program shares: a vector of samples, a core to stay on, and the one way to
+// print a result. A program prints one JSON object per line on stdout and nothing else; statistics
+// are made by the reader (denizen.lab), never here.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <sched.h>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <denizen/base/clock.hpp>
+
+namespace denizen::bench {
+
+// One JSON object under construction. Numbers that JSON cannot hold (NaN, infinity) throw: they are
+// never a measurement.
+class Json {
+public:
+    template <class T>
+    Json& add(std::string_view key, const T& value)
+    {
+        text_ += text_.empty() ? "" : ", ";
+        append(key);
+        text_ += ": ";
+        append(value);
+        return *this;
+    }
+
+    std::string str() const { return "{" + text_ + "}"; }
+
+private:
+    void append(std::string_view value)
+    {
+        text_ += '"';
+        for (const char c : value) {
+            if (c == '"' || c == '\\') text_ += '\\';
+            if (static_cast<unsigned char>(c) < 0x20) {
+                char escaped[8];
+                std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
+                text_ += escaped;
+            } else {
+                text_ += c;
+            }
+        }
+        text_ += '"';
+    }
+    void append(const std::string& value) { append(std::string_view(value)); }
+    void append(const char* value) { append(std::string_view(value)); }
+    void append(bool value) { text_ += value ? "true" : "false"; }
+    void append(const Json& value) { text_ += value.str(); }
+
+    template <class T>
+        requires std::is_arithmetic_v<T>
+    void append(T value)
+    {
+        char digits[32];
+        std::to_chars_result end{};
+        if constexpr (std::is_floating_point_v<T>) {
+            if (!std::isfinite(value)) throw std::runtime_error("a result is not a finite number");
+            end =
+                std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 7);
+        } else {
+            end = std::to_chars(digits, digits + sizeof digits, value);
+        }
+        text_.append(digits, end.ptr);
+    }
+
+    template <class T>
+    void append(const std::vector<T>& values)
+    {
+        text_ += '[';
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            if (i != 0) text_ += ',';
+            append(values[i]);
+        }
+        text_ += ']';
+    }
+
+    std::string text_;
+};
+
+// Measurements of one case, in `unit`, in the order taken. Reserve what you will add: growing
+// inside a timed loop is itself measured.
+class Samples {
+public:
+    explicit Samples(std::size_t expected) { values_.reserve(expected); }
+
+    void add(double value) { values_.push_back(value); }
+    void add_ns_as_us(uint64_t ns) { values_.push_back(static_cast<double>(ns) * 1e-3); }
+    std::size_t size() const { return values_.size(); }
+    const std::vector<double>& values() const { return values_; }
+
+    // At most `limit` of them, evenly spread over time, the largest always among them (a maximum
+    // that thinning lost would be a lie).
+    std::vector<double> thinned(std::size_t limit = 20000) const
+    {
+        if (values_.size() <= limit) return values_;
+        const auto largest = static_cast<std::size_t>(
+            std::max_element(values_.begin(), values_.end()) - values_.begin());
+        std::vector<double> kept(limit);
+        for (std::size_t i = 0; i < limit; ++i) {
+            const std::size_t begin = i * values_.size() / limit;
+            const std::size_t end = (i + 1) * values_.size() / limit;
+            kept[i] = values_[begin <= largest && largest < end ? largest : begin];
+        }
+        return kept;
+    }
+
+private:
+    std::vector<double> values_;
+};
+
+// One finished case. `n` is the number of events behind the samples (round trips, messages, tasks).
+struct Case {
+    std::string name;
+    Json params;
+    std::string unit = "us";
+    uint64_t n = 0;
+    bool verified = false;               // the work's result was checked, outside the timed region
+    std::vector<std::string> ratio_base; // names of the cases to compare with
+    std::string arm;                     // "A/A" for the second measurement of the same case
+
+    void print(const Samples& samples) const
+    {
+        Json line;
+        line.add("case", name).add("params", params).add("unit", unit);
+        line.add("n", n).add("verified", verified);
+        if (!ratio_base.empty()) line.add("ratio_base", ratio_base);
+        if (!arm.empty()) line.add("arm", arm);
+        line.add("samples", samples.thinned());
+        std::printf("%s\n", line.str().c_str());
+        std::fflush(stdout);
+    }
+};
+
+inline void print_environment(const Json& environment)
+{
+    std::printf("%s\n", Json().add("environment", environment).str().c_str());
+    std::fflush(stdout);
+}
+
+// The cores this process may use, ascending.
+inline std::vector<int> allowed_cores()
+{
+    std::vector<int> cores;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+        if (CPU_ISSET(core, &set)) cores.push_back(core);
+    return cores;
+}
+
+// Keeps the calling thread on one core. False where the system refuses; a result taken without it
+// must say so.
+inline bool pin_to_core(int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+} // namespace denizen::bench
