@@ -95,7 +95,9 @@ def test_published_records_are_whole_runs_that_were_verified():
         assert path == record.path_in(ROOT / "benchmarks" / "results", made)
         assert made.verified, path
         assert not made.quick, path
-        assert made.goals == goals.reached(made.experiment, made.rows), path
+        assert made.goals == goals.reached(
+            made.experiment, made.rows, gpu=made.driver is not None
+        ), path
 
 
 def test_goals_take_the_best_row_that_fits():
@@ -112,13 +114,14 @@ def test_goals_take_the_best_row_that_fits():
         Measured("send_many from NumPy", {"memory": "pinned"}, "M/s", np.array([70.0]), 1, True),
         Measured("send_many from NumPy", {"memory": "mapped"}, "M/s", np.array([90.0]), 1, True),
     ]
-    reached = goals.reached("ring", record.rows_of(cases))
+    reached = goals.reached("ring", record.rows_of(cases), gpu=True)
     assert [(goal.reached, goal.met) for goal in reached] == [
         (140.0, False),
         (300.0, True),
         (90.0, True),
     ]
-    assert goals.reached("start", record.rows_of(cases)) == []
+    assert goals.reached("start", record.rows_of(cases), gpu=True) == []
+    assert goals.reached("ring", record.rows_of(cases), gpu=False) == []
 
 
 def test_goal_of_a_ratio_and_of_a_tail():
@@ -127,7 +130,19 @@ def test_goal_of_a_ratio_and_of_a_tail():
         Measured("ask", {}, "us", samples, 1000, True, ("launch + sync",)),
         Measured("launch + sync", {}, "us", np.array([8.0]), 1, True),
     ]
-    reached = {goal.what: goal for goal in goals.reached("dispatch", record.rows_of(cases))}
+    found = goals.reached("dispatch", record.rows_of(cases), gpu=True)
+    reached = {goal.what: goal for goal in found}
     faster = reached["round trip, C++ API, p50, faster than launch + sync"]
     assert (faster.reached, faster.bound, faster.met) == (2.0, "≥ 2.5 x", False)
     assert reached["round trip, C++ API, p99 / p50"].met
+
+
+def test_the_cpu_ring_must_beat_every_peer_without_a_gpu_too():
+    peers = ("boost spsc_queue", "moodycamel readerwriter")
+    cases = [
+        Measured("cpu to cpu, denizen spsc", {}, "M/s", np.array([90.0]), 1, True, peers),
+        Measured("boost spsc_queue", {}, "M/s", np.array([60.0]), 1, True),
+        Measured("moodycamel readerwriter", {}, "M/s", np.array([100.0]), 1, True),
+    ]
+    (goal,) = goals.reached("ring", record.rows_of(cases), gpu=False)
+    assert (goal.reached, goal.met) == (0.9, False)

@@ -34,10 +34,11 @@ def build_record(
         return otherwise if value is None else str(value)
 
     rows = rows_of(measured)
+    driver = told("driver", here.driver)
     return Record(
         experiment=experiment,
         device=told("device", None) or here.device,
-        driver=told("driver", here.driver),
+        driver=driver,
         cuda=told("cuda", here.cuda),
         cpu=here.cpu,
         commit=machine.commit(),
@@ -47,7 +48,7 @@ def build_record(
         environment=rest,
         nvml=nvml,
         rows=rows,
-        goals=goals.reached(experiment, rows),
+        goals=goals.reached(experiment, rows, gpu=driver is not None),
     )
 
 
