@@ -64,10 +64,12 @@ template <uint32_t L>
 DENIZEN_HD inline Packet pack(const unsigned char* payload, uint32_t at, uint32_t sequence)
 {
     Packet p{{0, 0, 0}, sequence};
-    if (at + packet_payload <= L) {
-        __builtin_memcpy(p.word, payload + at, packet_payload);
-    } else if (at < L) {
-        __builtin_memcpy(p.word, payload + at, L - at);
+    if constexpr (L > 0) {
+        if (at + packet_payload <= L) {
+            __builtin_memcpy(p.word, payload + at, packet_payload);
+        } else if (at < L) {
+            __builtin_memcpy(p.word, payload + at, L - at);
+        }
     }
     return p;
 }

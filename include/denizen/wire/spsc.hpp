@@ -115,6 +115,14 @@ public:
         return Errc::ok;
     }
 
+    // The header of the next message, if it has arrived; the message stays.
+    DENIZEN_HD bool peek(Header& h) const
+    {
+        const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
+        h = decode(first);
+        return first.sequence == head_ + 1;
+    }
+
     // Receives messages of at most 36 bytes and hands them to `use(header, payload)`, at most
     // `count`; returns how many. Stops in front of a longer message.
     template <class Use>

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ face of the runtime.
+//
+//   denizen::Runtime<Counting> rt(denizen::Device::cpu());
+//   auto counters = rt.spawn<Counter>(1000);
+//   rt.send(counters[7], Tick{5});
+//   Total t = rt.ask<Total>(counters[7], Ask{});
+//
+// In a file compiled by nvcc the program is compiled for the GPU and the CPU, else for the CPU only;
+// Device::automatic() takes the best that is there.
+#pragma once
+
+#include <denizen/any_runtime.hpp>
+#include <denizen/resident/kernel.hpp>
+
+#include <string_view>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime_api.h>
+#endif
+
+namespace denizen {
+
+using namespace std::chrono_literals;
+
+namespace detail {
+
+// "Counter" out of the compiler's name for this function.
+template <class T>
+constexpr std::string_view type_name()
+{
+    std::string_view name = __PRETTY_FUNCTION__;
+    name = name.substr(name.find("T = ") + 4);
+    return name.substr(0, name.find_first_of(";]"));
+}
+
+template <class P>
+struct Names;
+
+template <class... A, class... M>
+struct Names<Program<Actors<A...>, Messages<M...>>> {
+    static std::vector<std::string> actors() { return {std::string(type_name<A>())...}; }
+    static std::vector<std::string> messages() { return {std::string(type_name<M>())...}; }
+};
+
+#if defined(__CUDACC__)
+template <class P>
+__global__ void resident_kernel(const __grid_constant__ Shared shared)
+{
+    run_resident<P>(shared);
+}
+#endif
+
+} // namespace detail
+
+// The compiled program `P` for Runtime or AnyRuntime.
+template <class P>
+Image image_of()
+{
+    Image image;
+    image.table = P::table();
+    image.actors = detail::Names<P>::actors();
+    image.messages = detail::Names<P>::messages();
+    image.run_worker = [](const Shared& shared, uint32_t id) { run_worker<P>(shared, id); };
+#if defined(__CUDACC__)
+    image.kernel = []() -> void* {
+        // Makes the runtime API use the context that is current, and loads the kernel now: lazy
+        // loading beside a resident kernel would wait for it.
+        cudaFunction_t function = nullptr;
+        const cudaError_t error = cudaGetFuncBySymbol(
+            &function, reinterpret_cast<const void*>(&detail::resident_kernel<P>));
+        if (error != cudaSuccess) {
+            throw Error(Errc::driver, std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
+        }
+        return function;
+    };
+#endif
+    return image;
+}
+
+template <class P>
+class Runtime {
+public:
+    explicit Runtime(Device device = Device::automatic(), Options options = {})
+        : runtime_(image_of<P>(), on(device, options))
+    {
+    }
+
+    // Spawns `count` actors over all workers; they exist when the call returns.
+    template <class A>
+    std::vector<Address> spawn(uint32_t count, nanoseconds deadline = 10s)
+    {
+        static_assert(P::template actor_id<A> != no_type, "not an actor type of this program");
+        return runtime_.spawn(P::template actor_id<A>, count, deadline);
+    }
+    template <class A>
+    Address spawn(nanoseconds deadline = 10s)
+    {
+        return spawn<A>(1, deadline)[0];
+    }
+    void stop(Address actor, nanoseconds deadline = 1s) { runtime_.stop(actor, deadline); }
+
+    // Throws Error: full, no_actor, wrong_type, closed, peer_dead.
+    template <class M>
+    void send(Address to, const M& message, nanoseconds deadline = 1s)
+    {
+        runtime_.send(to, id<M>(), &message, sizeof(M), deadline);
+    }
+    template <class M>
+    void send_many(const Address* to, const M* messages, size_t count, nanoseconds deadline = 60s)
+    {
+        runtime_.send_many(to, false, id<M>(), messages, sizeof(M), sizeof(M), count, deadline);
+    }
+    template <class M>
+    void send_many(Address to, const M* messages, size_t count, nanoseconds deadline = 60s)
+    {
+        runtime_.send_many(&to, true, id<M>(), messages, sizeof(M), sizeof(M), count, deadline);
+    }
+    template <class A, class M>
+    void broadcast(const M& message, nanoseconds deadline = 1s)
+    {
+        runtime_.broadcast(P::template actor_id<A>, id<M>(), &message, sizeof(M), deadline);
+    }
+
+    // Throws Error: timeout, wrong_type (the reply is not an R), and what send throws.
+    template <class R, class M>
+    R ask(Address to, const M& message, nanoseconds deadline = 1s)
+    {
+        R reply;
+        const Header h = runtime_.ask(to, id<M>(), &message, sizeof(M), &reply, sizeof(R), deadline);
+        if (h.type != id<R>()) {
+            throw Error(Errc::wrong_type, "the reply is a " + runtime_.image().messages[h.type] +
+                                              ", not a " + runtime_.image().messages[id<R>()]);
+        }
+        return reply;
+    }
+    template <class R, class M>
+    std::vector<R> ask_many(const std::vector<Address>& to, const M& message,
+                            nanoseconds deadline = 10s)
+    {
+        std::vector<R> replies(to.size());
+        runtime_.ask_many(to.data(), false, id<M>(), &message, sizeof(M), 0, to.size(), id<R>(),
+                          replies.data(), sizeof(R), sizeof(R), deadline);
+        return replies;
+    }
+
+    Message receive(nanoseconds deadline = 1s) { return runtime_.receive(deadline); }
+    // Messages of type M that have arrived, at most `count`; does not wait.
+    template <class M>
+    size_t receive_many(M* messages, size_t count, Address* senders = nullptr)
+    {
+        return runtime_.receive_many(id<M>(), messages, sizeof(M), sizeof(M), count, senders);
+    }
+
+    void drain(nanoseconds deadline = 60s) { runtime_.drain(deadline); }
+    void pause(nanoseconds deadline = 1s) { runtime_.pause(deadline); }
+    void resume() { runtime_.resume(); }
+    void park(nanoseconds deadline = 1s) { runtime_.park(deadline); }
+    bool parked() const { return runtime_.parked(); }
+    Stats stats() { return runtime_.stats(); }
+    std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
+    const Description& description() const { return runtime_.description(); }
+    void close(nanoseconds timeout = 5s) { runtime_.close(timeout); }
+
+    AnyRuntime& untyped() { return runtime_; }
+
+    template <class M>
+    static constexpr uint32_t id()
+    {
+        static_assert(P::template message_id<M> != no_type, "not a message type of this program");
+        return P::template message_id<M>;
+    }
+
+private:
+    static Options on(Device device, Options options)
+    {
+        options.device = device;
+        return options;
+    }
+
+    AnyRuntime runtime_;
+};
+
+} // namespace denizen

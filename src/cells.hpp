@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reply cells: where the answers to `ask` arrive. A cell is a slot (or several, if the program has
+// long messages) in host memory that one ask owns; the worker writes the reply there, every packet
+// carrying the ask's address as its sequence, and the asking thread polls it. No ring, nobody in
+// between.
+//
+// A cell whose ask gave up is not given out again before its late reply has come: a reply to an old
+// ask can never be taken for a new one's. The 12-bit lap in the address is the second guard.
+#pragma once
+
+#include "port.hpp"
+
+#include <denizen/actor/address.hpp>
+
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace denizen {
+
+class Cells {
+public:
+    void open(Slot* slots, uint32_t slots_per_cell, uint32_t count)
+    {
+        slots_ = slots;
+        per_cell_ = slots_per_cell;
+        laps_.assign(count, 0);
+        for (uint32_t i = count; i-- > 0;) {
+            free_.push_back(i);
+        }
+    }
+
+    size_t count() const { return laps_.size(); }
+
+    // False if all cells are taken.
+    bool take(Address& ticket)
+    {
+        const std::lock_guard guard(lock_);
+        if (free_.empty()) {
+            reclaim();
+        }
+        if (free_.empty()) {
+            return false;
+        }
+        const uint32_t cell = free_.back();
+        free_.pop_back();
+        // Laps start at 1: a zero-filled cell never matches, whose sequence would be address 0's.
+        ticket = Address::reply_cell(cell, ++laps_[cell]);
+        return true;
+    }
+
+    // True once the whole reply has arrived; then `h` is its header.
+    bool arrived(Address ticket, Header& h) const
+    {
+        const Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
+        const Packet first = load_packet<Scope::system>(&cell->packet[0]);
+        if (first.sequence != ticket.value) {
+            return false;
+        }
+        h = decode(first);
+        const uint32_t n = slots_for(h.length);
+        for (uint32_t i = 0; i < n; ++i) {
+            for (const Packet& p : cell[i].packet) {
+                if (load_packet<Scope::system>(&p).sequence != ticket.value + i) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    // Copies the payload of an arrived reply, at most `room` bytes, and frees the cell.
+    void finish(Address ticket, const Header& h, void* reply, uint32_t room)
+    {
+        Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
+        auto* bytes = static_cast<unsigned char*>(reply);
+        const uint32_t length = h.length < room ? h.length : room;
+        for (uint32_t place = 1, at = 0; at < length; ++place, at += packet_payload) {
+            const Packet p = load_packet<Scope::system>(&cell[place / 4].packet[place % 4]);
+            const uint32_t part = length - at < packet_payload ? length - at : packet_payload;
+            std::memcpy(bytes + at, p.word, part);
+        }
+        release(ticket, slots_for(h.length));
+    }
+
+    // Returns a cell whose ask was never sent.
+    void give_back(Address ticket)
+    {
+        const std::lock_guard guard(lock_);
+        free_.push_back(ticket.cell());
+    }
+
+    // Gives up on a reply that has not arrived.
+    void abandon(Address ticket)
+    {
+        const std::lock_guard guard(lock_);
+        abandoned_.push_back(ticket);
+    }
+
+private:
+    void release(Address ticket, uint32_t n)
+    {
+        Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
+        for (uint32_t i = 1; i < n; ++i) {
+            // Later slots are not rewritten by every reply; their sequence would match again when
+            // the lap wraps.
+            for (Packet& p : cell[i].packet) {
+                store_packet<Scope::system>(&p, {{0, 0, 0}, 0});
+            }
+        }
+        const std::lock_guard guard(lock_);
+        free_.push_back(ticket.cell());
+    }
+
+    void reclaim() // with the lock held
+    {
+        for (size_t i = 0; i < abandoned_.size();) {
+            Header h;
+            if (arrived(abandoned_[i], h)) {
+                free_.push_back(abandoned_[i].cell());
+                abandoned_[i] = abandoned_.back();
+                abandoned_.pop_back();
+            } else {
+                ++i;
+            }
+        }
+    }
+
+    Slot* slots_ = nullptr;
+    uint32_t per_cell_ = 1;
+    SpinLock lock_;
+    std::vector<uint32_t> free_;
+    std::vector<uint32_t> laps_;
+    std::vector<Address> abandoned_;
+};
+
+} // namespace denizen

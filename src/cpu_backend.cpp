@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on CPU threads: one thread per worker, ordinary memory, and the monitor's scan run by
+// whoever wants to know. Idle workers sleep on their bells.
+#include "backend.hpp"
+
+#include <denizen/resident/monitor.hpp>
+#include <denizen/wire/wait.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <sched.h>
+#include <thread>
+#include <vector>
+
+namespace denizen {
+namespace {
+
+class CpuBackend final : public Backend {
+public:
+    CpuBackend(const Image& image, uint32_t workers)
+        : run_(image.run_worker), library_(image.library), workers_(workers)
+    {
+    }
+
+    ~CpuBackend() override
+    {
+        if (abandoned_) {
+            // A thread is still inside a handler: its memory and its code must outlive us.
+            for (std::thread& t : threads_) {
+                if (t.joinable()) {
+                    t.detach();
+                }
+            }
+            new std::shared_ptr<void>(library_);
+            memory_.release();
+            left_.release();
+            shared_.release();
+        }
+    }
+
+    Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    {
+        const size_t total = host_bytes + device_bytes + lane_bytes;
+        // calloc'ed pages are zero and are not touched before they are used.
+        memory_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (total + 4095) / 4096 * 4096)));
+        if (!memory_) {
+            throw Error(Errc::exhausted, "cannot allocate " + std::to_string(total >> 20) +
+                                             " MB for the program; lower max_actors, state_bytes or "
+                                             "the ring sizes");
+        }
+        std::memset(memory_.get(), 0, total);
+        bytes_ = total;
+        Regions r;
+        r.host = memory_.get();
+        r.device = r.host + host_bytes;
+        r.lanes_host = r.lanes_device = r.device + device_bytes;
+        return r;
+    }
+
+    void launch(const Shared& shared) override
+    {
+        shared_ = std::make_unique<Shared>(shared);
+        left_ = std::make_unique<std::atomic<uint32_t>>(0);
+        for (uint32_t w = 0; w < workers_; ++w) {
+            threads_.emplace_back([run = run_, s = shared_.get(), left = left_.get(), w] {
+                run(*s, w);
+                left->fetch_add(1, std::memory_order_release); // partner: join()
+                left->notify_all();
+            });
+        }
+        store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
+    }
+
+    void command(Command c) override
+    {
+        if (!shared_) {
+            return;
+        }
+        store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(c));
+        futex_wake_all(&shared_->board->command);
+        for (uint32_t w = 0; w < workers_; ++w) {
+            wake(w);
+        }
+    }
+
+    Command commanded() const override
+    {
+        return static_cast<Command>(load<Scope::system>(&shared_->board->command));
+    }
+
+    bool refresh(uint64_t) override
+    {
+        const std::lock_guard lock(scan_mutex_);
+        scan(*shared_, ++scans_);
+        return true;
+    }
+
+    Errc failure(std::string&) override { return Errc::ok; }
+
+    void wake(uint32_t worker) override
+    {
+        ring_bell(&shared_->bells[worker].bell, &shared_->bells[worker].sleeping);
+    }
+
+    bool parked() const override { return false; }
+    uint64_t launches() const override { return 1; }
+
+    bool join(uint64_t patience_ns) override
+    {
+        const uint64_t begin = now_ns();
+        // Ends when the last thread has left or by the deadline. Acquire: partner of the release in
+        // launch(); what the workers wrote is seen.
+        while (left_->load(std::memory_order_acquire) != workers_) {
+            if (now_ns() - begin > patience_ns) {
+                return false;
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+        for (std::thread& t : threads_) {
+            t.join();
+        }
+        threads_.clear();
+        store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::left));
+        return true;
+    }
+
+    void abandon() override { abandoned_ = true; }
+    bool write_combined() const override { return false; }
+
+    void describe(Description& d) const override
+    {
+        d.device = "CPU";
+        d.on_gpu = false;
+        d.lane_memory = "host";
+        d.host_bytes = bytes_;
+    }
+
+private:
+    struct Free {
+        void operator()(std::byte* p) const { std::free(p); }
+    };
+
+    void (*run_)(const Shared&, uint32_t);
+    std::shared_ptr<void> library_;
+    uint32_t workers_;
+    std::unique_ptr<std::byte, Free> memory_;
+    size_t bytes_ = 0;
+    std::unique_ptr<Shared> shared_;
+    std::unique_ptr<std::atomic<uint32_t>> left_;
+    std::vector<std::thread> threads_;
+    std::mutex scan_mutex_;
+    uint32_t scans_ = 0;
+    bool abandoned_ = false;
+};
+
+uint32_t usable_cores()
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return static_cast<uint32_t>(CPU_COUNT(&set));
+    }
+    return std::max(1u, std::thread::hardware_concurrency());
+}
+
+} // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& options,
+                                          uint32_t& workers)
+{
+    if (image.run_worker == nullptr) {
+        throw Error(Errc::no_device, "this program was compiled for the GPU only; compile it for the "
+                                     "CPU too or choose a GPU");
+    }
+    workers = options.workers != 0 ? options.workers : usable_cores();
+    return std::make_unique<CpuBackend>(image, workers);
+}
+
+} // namespace denizen

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on a GPU: a cooperative launch on a stream of its own in the device's primary context,
+// so that the user's kernels on other streams run beside it, and a keeper thread that beats the
+// heart and brings a parked program back.
+//
+// While the program is resident nothing here calls what waits for the whole device: no
+// device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
+#include "../backend.hpp"
+#include "driver.hpp"
+#include "mapped.hpp"
+
+#include <denizen/base/clock.hpp>
+#include <denizen/wire/wait.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace denizen {
+namespace {
+
+using namespace gpu;
+
+constexpr uint64_t ms = 1'000'000; // nanoseconds
+
+class GpuBackend final : public Backend {
+public:
+    GpuBackend(const Image& image, const Options& options, uint32_t& workers, Pending pending)
+        : driver_(driver()), info_(device_info(options.device.ordinal)), pending_(std::move(pending)),
+          want_mapped_(options.mapped), tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
+    {
+        if (!info_.cooperative_launch || info_.major < 8) {
+            throw Error(Errc::no_device, info_.name + " has compute capability " +
+                                             std::to_string(info_.major) + "." +
+                                             std::to_string(info_.minor) +
+                                             "; the runtime needs 8.0 or newer");
+        }
+        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
+        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain", info_.name);
+        const ContextScope scope(context_);
+        if (image.cubin.empty()) {
+            function_ = static_cast<Function>(image.kernel());
+        } else {
+            check(driver_.module_load_data(&module_, image.cubin.data()), "cuModuleLoadData",
+                  "the program's cubin");
+            check(driver_.module_get_function(&function_, module_, "denizen_resident"),
+                  "cuModuleGetFunction", "denizen_resident");
+        }
+        place(options, workers);
+        int least = 0;
+        int greatest = 0;
+        check(driver_.ctx_get_stream_priority_range(&least, &greatest),
+              "cuCtxGetStreamPriorityRange");
+        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
+              "cuStreamCreateWithPriority");
+    }
+
+    ~GpuBackend() override
+    {
+        stop_keeper();
+        if (abandoned_) {
+            return; // the context is gone, and with it all of this
+        }
+        const ContextScope scope(context_);
+        mapped_.reset();
+        if (device_memory_ != 0) {
+            driver_.mem_free(device_memory_);
+        }
+        if (host_memory_ != nullptr) {
+            driver_.mem_free_host(host_memory_);
+        }
+        if (stream_ != nullptr) {
+            driver_.stream_destroy(stream_);
+        }
+        if (module_ != nullptr) {
+            driver_.module_unload(module_);
+        }
+        driver_.primary_ctx_release(device_);
+    }
+
+    Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    {
+        const ContextScope scope(context_);
+        if (want_mapped_) {
+            mapped_ = MappedMemory::try_create(info_.ordinal, info_.uuid, lane_bytes, &why_not_);
+        } else {
+            why_not_ = "switched off";
+        }
+        host_bytes_ = host_bytes + (mapped_ ? 0 : lane_bytes);
+        device_bytes_ = device_bytes;
+        const auto size = [](size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+        check(driver_.mem_host_alloc(&host_memory_, host_bytes_,
+                                     host_alloc_portable | host_alloc_device_map),
+              "cuMemHostAlloc", size(host_bytes_));
+        std::memset(host_memory_, 0, host_bytes_);
+        check(driver_.mem_alloc(&device_memory_, device_bytes), "cuMemAlloc", size(device_bytes));
+        check(driver_.memset_d8_async(device_memory_, 0, device_bytes, stream_), "cuMemsetD8Async");
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+        Regions r;
+        r.host = static_cast<std::byte*>(host_memory_); // one address for both: unified addressing
+        r.device = reinterpret_cast<std::byte*>(device_memory_);
+        r.lanes_host = mapped_ ? mapped_->host() : r.host + host_bytes;
+        r.lanes_device = mapped_ ? reinterpret_cast<std::byte*>(mapped_->device()) : r.lanes_host;
+        return r;
+    }
+
+    void launch(const Shared& shared) override
+    {
+        shared_ = shared;
+        board_command_ = reinterpret_cast<DevicePtr>(&shared.board->command);
+        start();
+        keeper_ = std::thread([this] { keep(); });
+    }
+
+    void command(Command c) override
+    {
+        if (shared_.control == nullptr) {
+            return;
+        }
+        wanted_.store(c, std::memory_order_relaxed);
+        store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
+    }
+
+    Command commanded() const override { return wanted_.load(std::memory_order_relaxed); }
+
+    bool refresh(uint64_t patience_ns) override
+    {
+        // The scan that is under way may have begun before this call; the one after it has not.
+        const uint32_t from = load<Scope::system, Order::acquire>(&shared_.control->scan);
+        const uint64_t begin = now_ns();
+        Backoff wait;
+        while (load<Scope::system, Order::acquire>(&shared_.control->scan) - from < 2) {
+            // Ends by scans, by the program's leaving, by failure or patience.
+            if (mode() == Mode::left) {
+                return true;
+            }
+            if (now_ns() - begin > patience_ns || failed_.load(std::memory_order_relaxed)) {
+                return false;
+            }
+            wait.pause();
+        }
+        return true;
+    }
+
+    Errc failure(std::string& text) override
+    {
+        if (!failed_.load(std::memory_order_acquire)) { // partner of the release in notice_failure()
+            return Errc::ok;
+        }
+        text = failure_;
+        return Errc::peer_dead;
+    }
+
+    void wake(uint32_t) override
+    {
+        light_fence(); // the message before the look; partner: the heavy fence in keep()
+        if (asleep_.sleeping != 0 || mode() == Mode::left) {
+            ring_bell(&asleep_.bell, &asleep_.sleeping);
+            kick_.store(true, std::memory_order_relaxed);
+            fetch_add<Scope::system>(&asleep_.bell, 1u);
+            futex_wake_all(&asleep_.bell);
+        }
+    }
+
+    bool parked() const override { return parked_.load(std::memory_order_acquire); }
+    uint64_t launches() const override { return launches_.load(std::memory_order_relaxed); }
+
+    bool join(uint64_t patience_ns) override
+    {
+        stop_keeper_after_leaving(patience_ns);
+        const ContextScope scope(context_);
+        const uint64_t begin = now_ns();
+        while (driver_.stream_query(stream_) == error_not_ready) { // ends by the kernel or patience
+            if (now_ns() - begin > patience_ns) {
+                return false;
+            }
+            std::this_thread::yield();
+        }
+        stop_keeper();
+        return true;
+    }
+
+    void abandon() override
+    {
+        // The monitor traps, which ends the kernel and with it the context; then the context is
+        // reset, so that the process can use the GPU again from scratch.
+        command(Command::kill);
+        abandoned_ = true;
+        {
+            const ContextScope scope(context_);
+            const uint64_t begin = now_ns();
+            while (driver_.stream_query(stream_) == error_not_ready &&
+                   now_ns() - begin < 2000 * ms) { // ends by the trap or after 2 s
+                std::this_thread::yield();
+            }
+        }
+        stop_keeper();
+        driver_.primary_ctx_reset(device_);
+        if (mapped_) {
+            mapped_->abandon();
+        }
+    }
+
+    bool write_combined() const override { return mapped_.has_value(); }
+
+    void describe(Description& d) const override
+    {
+        d.device = info_.name;
+        d.on_gpu = true;
+        d.lane_memory = mapped_ ? "mapped" : "pinned";
+        d.why_not_mapped = why_not_;
+        d.device_bytes = device_bytes_ + (mapped_ ? mapped_->size() : 0);
+        d.host_bytes = host_bytes_;
+    }
+
+private:
+    Mode mode() const
+    {
+        return static_cast<Mode>(load<Scope::system, Order::acquire>(&shared_.control->mode));
+    }
+
+    // How many workers, in how many blocks. One more block, for the monitor, shares an SM.
+    void place(const Options& options, uint32_t& workers)
+    {
+        const auto sms = static_cast<uint32_t>(info_.sm_count);
+        const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
+        if (most_sms > sms) {
+            throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " + info_.name +
+                                                " has " + std::to_string(sms));
+        }
+        workers = options.workers != 0 ? options.workers : most_sms;
+        warps_ = (workers + most_sms - 1) / most_sms;
+        int registers_fit = 0;
+        check(driver_.func_get_attribute(&registers_fit, func_max_threads, function_),
+              "cuFuncGetAttribute");
+        const uint32_t most_warps = static_cast<uint32_t>(registers_fit) / 32;
+        if (warps_ > most_warps) {
+            throw Error(Errc::bad_argument,
+                        std::to_string(workers) + " workers on " + std::to_string(most_sms) +
+                            " SMs are " + std::to_string(warps_) +
+                            " warps each; this program's handlers leave room for " +
+                            std::to_string(most_warps) + ": use at most " +
+                            std::to_string(most_warps * most_sms) + " workers");
+        }
+        blocks_ = (workers + warps_ - 1) / warps_ + 1;
+    }
+
+    void start()
+    {
+        const ContextScope scope(context_);
+        Control& c = *shared_.control;
+        if (wanted_.load(std::memory_order_relaxed) == Command::leave) {
+            command(Command::run);
+        }
+        store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
+        store<Scope::system>(&c.leave, static_cast<uint32_t>(Leave::none));
+        fetch_add<Scope::system>(&c.heartbeat, 1u);
+        check(driver_.memset_d32_async(board_command_,
+                                       static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,
+                                       stream_),
+              "cuMemsetD32Async");
+        void* parameters[] = {&shared_};
+        check(driver_.launch_cooperative_kernel(function_, blocks_, 1, 1, warps_ * 32, 1, 1, 0, stream_,
+                                                parameters),
+              "cuLaunchCooperativeKernel",
+              std::to_string(blocks_) + " blocks of " + std::to_string(warps_) + " warps");
+        launches_.fetch_add(1, std::memory_order_relaxed);
+        parked_.store(false, std::memory_order_release);
+    }
+
+    // The keeper thread: heartbeat, failures, and the way back from being parked.
+    void keep()
+    {
+        const ContextScope scope(context_);
+        while (!stopping_.load(std::memory_order_acquire)) { // ends by stop_keeper()
+            fetch_add<Scope::system>(&shared_.control->heartbeat, 1u);
+            const Result state = driver_.stream_query(stream_);
+            if (state != success && state != error_not_ready) {
+                notice_failure(state);
+                return;
+            }
+            const auto why = static_cast<Leave>(load<Scope::system>(&shared_.control->leave));
+            if (state == success && mode() == Mode::left &&
+                (why == Leave::idle || why == Leave::host_lost)) {
+                rest();
+                continue;
+            }
+            // Between two beats a sender or close() may ring.
+            const uint32_t seen = load<Scope::system, Order::acquire>(&asleep_.bell);
+            if (!stopping_.load(std::memory_order_acquire)) {
+                futex_wait(&asleep_.bell, seen, mode() == Mode::left ? 20'000 : tick_ns_);
+            }
+        }
+    }
+
+    // The program has left the GPU. Sleeps until there is something for it to do.
+    void rest()
+    {
+        parked_.store(true, std::memory_order_release);
+        const auto needed = [&] {
+            return stopping_.load(std::memory_order_acquire) || pending_() ||
+                   load<Scope::system>(&shared_.control->quiet) == 0 ||
+                   kick_.exchange(false, std::memory_order_relaxed);
+        };
+        while (!needed()) { // ends by a sender's bell or by stop_keeper()
+            sleep_on_bell(&asleep_.bell, &asleep_.sleeping, 1000 * ms, needed);
+        }
+        if (!stopping_.load(std::memory_order_acquire) &&
+            wanted_.load(std::memory_order_relaxed) != Command::stop) {
+            try {
+                start();
+            } catch (const Error& e) {
+                failure_ = std::string("the program could not return to the GPU: ") + e.what();
+                failed_.store(true, std::memory_order_release);
+            }
+        }
+    }
+
+    void notice_failure(Result state)
+    {
+        const char* name = nullptr;
+        driver_.get_error_name(state, &name);
+        failure_ = "the program on " + info_.name + " died: " + (name != nullptr ? name : "?") +
+                   "; the CUDA context is unusable, start a new process";
+        failed_.store(true, std::memory_order_release); // partner: failure()
+    }
+
+    void stop_keeper_after_leaving(uint64_t patience_ns)
+    {
+        // The heart beats until the program has left, so that it does not leave for the wrong reason.
+        const uint64_t begin = now_ns();
+        while (mode() != Mode::left && !failed_.load(std::memory_order_relaxed) && !parked() &&
+               now_ns() - begin < patience_ns) { // ends by leaving or patience
+            std::this_thread::yield();
+        }
+    }
+
+    void stop_keeper()
+    {
+        stopping_.store(true, std::memory_order_release);
+        fetch_add<Scope::system>(&asleep_.bell, 1u);
+        futex_wake_all(&asleep_.bell);
+        if (keeper_.joinable()) {
+            keeper_.join();
+        }
+    }
+
+    const Driver& driver_;
+    DeviceInfo info_;
+    Pending pending_;
+    bool want_mapped_;
+    uint64_t tick_ns_;
+    std::string why_not_;
+    gpu::Device device_ = 0;
+    Context context_ = nullptr;
+    Module module_ = nullptr;
+    Function function_ = nullptr;
+    Stream stream_ = nullptr;
+    uint32_t warps_ = 1;
+    uint32_t blocks_ = 0;
+    std::optional<MappedMemory> mapped_;
+    void* host_memory_ = nullptr;
+    DevicePtr device_memory_ = 0;
+    size_t host_bytes_ = 0;
+    size_t device_bytes_ = 0;
+    Shared shared_;
+    DevicePtr board_command_ = 0;
+    std::thread keeper_;
+    Bell asleep_;
+    std::atomic<bool> kick_{false};
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> parked_{false};
+    std::atomic<bool> failed_{false};
+    std::atomic<Command> wanted_{Command::run};
+    std::atomic<uint64_t> launches_{0};
+    std::string failure_;
+    bool abandoned_ = false;
+};
+
+} // namespace
+
+bool gpu_present() { return driver_present(); }
+
+std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options,
+                                          uint32_t& workers, Pending pending)
+{
+    if (!image.runs_on_gpu()) {
+        throw Error(Errc::no_device, "this program was compiled for the CPU only; compile it for the "
+                                     "GPU too or choose the CPU");
+    }
+    return std::make_unique<GpuBackend>(image, options, workers, std::move(pending));
+}
+
+} // namespace denizen
