@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a record says of the machine, and the sensors of a GPU where there is one."""
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -109,6 +112,76 @@ def test_sampler_without_a_gpu_says_nothing():
     with Sampler(None) as sampler:
         pass
     assert sampler.summary() is None
+
+
+FAKE_DRIVER = r"""
+#include <stdio.h>
+#include <string.h>
+static int gpus[2];
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** gpu) {
+    if (i > 1) return 2;
+    *gpu = &gpus[i];
+    return 0;
+}
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** gpu) {
+    *gpu = &gpus[1];
+    return strcmp(uuid, "GPU-second") != 0;
+}
+int nvmlDeviceGetName(void* gpu, char* text, unsigned room) {
+    snprintf(text, room, "GPU %d", (int)((int*)gpu - gpus));
+    return 0;
+}
+int nvmlSystemGetDriverVersion(char* text, unsigned room) {
+    snprintf(text, room, "580.159.04");
+    return 0;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 13000; return 0; }
+int nvmlDeviceGetPowerUsage(void* gpu, unsigned* milliwatts) {
+    *milliwatts = gpu == &gpus[1] ? 71500 : 0;
+    return gpu != &gpus[1];
+}
+int nvmlDeviceGetTemperature(void* gpu, int sensor, unsigned* celsius) {
+    *celsius = 33;
+    return gpu == 0 || sensor != 0;
+}
+int nvmlDeviceGetClockInfo(void* gpu, int clock, unsigned* mhz) {
+    *mhz = 1980;
+    return gpu == 0 || clock != 1;
+}
+"""
+
+
+def test_driver_library_is_called_with_its_types(tmp_path):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "fake.c").write_text(FAKE_DRIVER)
+    library = tmp_path / "libnvidia-ml.so.1"
+    command = [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "fake.c"]
+    subprocess.run(command, check=True)
+    code = (
+        "from denizen.lab.nvml import Nvml\n"
+        "gpu = Nvml.open(1)\n"
+        "print(gpu.name(), gpu.driver(), gpu.cuda(), gpu.read(2.5), Nvml.open(0).read())\n"
+        "print(Nvml.open(7))"
+    )
+
+    def ask(**environment):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), **environment},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout.strip() or done.stderr
+
+    sensors = "Reading(at=2.5, power_w=71.5, temperature_c=33.0, sm_clock_mhz=1980.0)"
+    first = "Reading(at=0.0, power_w=None, temperature_c=33.0, sm_clock_mhz=1980.0)"
+    assert ask() == f"GPU 1 580.159.04 13.0 {sensors} {first}\nNone"
+    # CUDA_VISIBLE_DEVICES renumbers CUDA's devices, not NVML's; 0 is then the second GPU.
+    swapped = ask(CUDA_VISIBLE_DEVICES="GPU-second,0")
+    assert swapped.startswith("GPU 0 580.159.04 13.0 Reading(at=2.5, power_w=None")
+    assert "Reading(at=0.0, power_w=71.5" in swapped
 
 
 @pytest.mark.gpu
