@@ -6,14 +6,14 @@
  * message in each worker's lane. A handler sends on at most one message per message (to the other
  * worker; a message from the host starts HOPS of them). A send reads the credit, draws its ticket,
  * and writes its slot if that credit covers it; else the message is parked in the sender's outbox
- * with its ticket, and written by a later flush. A worker takes from its lane only while its inbox is
- * empty and nothing is parked.
+ * with its ticket, and written by a later flush. No worker takes from its lane while anything is
+ * parked anywhere.
  *
  * Checked: nothing lost, duplicated or reordered between two workers; no slot written before it is
  * free; no deadlock; and no outbox ever holds more than OUTBOX messages, whatever the host sends.
- * That holds because of the rule for the lane: taking lane and inbox by turns (PLANTED_BY_TURNS) lets
- * the population grow until some outbox is full. A handler that waits for its slot instead of
- * parking (PLANTED_WAIT) deadlocks.
+ * That holds because of the rule for the lane: with a look at the own outbox alone (PLANTED_OWN_GATE)
+ * the population grows until some other worker's outbox is full. A handler that waits for its slot
+ * instead of parking (PLANTED_WAIT) deadlocks.
  * Left out: the late visibility of stores (mpsc.pml has it).
  */
 #define CAP 2
@@ -21,7 +21,7 @@
 #define MOD 16
 #endif
 #ifndef HOPS
-#define HOPS 3
+#define HOPS 2
 #endif
 #ifndef OUTBOX
 #define OUTBOX 4
@@ -100,13 +100,8 @@ proctype Worker(bit me) {
     do
     :: atomic { /* what this round serves */
            if
-#ifdef PLANTED_BY_TURNS
            :: ARRIVED(me) && (!lane_next || GATE) -> from_lane = false; lane_next = true
-           :: !(GATE) && (lane_next || !ARRIVED(me)) -> from_lane = true; lane_next = false
-#else
-           :: ARRIVED(me) -> from_lane = false
-           :: !(GATE) && !ARRIVED(me) -> from_lane = true
-#endif
+           :: !GATE && (lane_next || !ARRIVED(me)) -> from_lane = true; lane_next = false
            fi;
            if
            :: from_lane -> left = HOPS

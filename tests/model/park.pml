@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Models the edge between running and parked: src/gpu/backend.cpp (wake, keep, rest), src/core.cpp
+ * (send_header, pending), include/denizen/resident/{kernel,monitor}.hpp (run_worker, run_monitor,
+ * scan).
+ *
+ * Two host threads send messages into the lanes of two workers; each message makes its worker send
+ * one to the other worker's inbox, which has room for INBOX. The monitor tells the workers to leave
+ * whenever it likes. A worker leaves after a round without work, also with messages parked: they hold
+ * tickets, so the last scan is not quiet. When both have left, the program has; the keeper then
+ * looks whether a lane or an inbox holds anything, else announces that it sleeps, looks again, and
+ * sleeps on a bell. A sender publishes under the port's lock, then looks whether the keeper sleeps or
+ * the program has left. Messages are counted; their contents are the ring models' business.
+ *
+ * Unlocking is a store: it and the tail it publishes sit in the sender's store buffer while the
+ * sender goes on to look whether anybody sleeps. The keeper never wakes by time-out here.
+ *
+ * Checked: when nothing moves any more, no message is left in a lane, an inbox or an outbox.
+ */
+#ifndef MESSAGES
+#define MESSAGES 2 /* of each sender */
+#endif
+#ifndef INBOX
+#define INBOX 1
+#endif
+
+mtype = { RUNNING, LEFT };
+mtype mode = RUNNING;
+bool command_leave;
+bool quiet;
+bool worker_left[2];
+
+byte lane_tail[2]; /* drawn by the host */
+byte lane_done[2]; /* handled by the worker */
+byte inbox_tail[2];
+byte inbox_written[2];
+byte inbox_done[2];
+byte parked[2]; /* in the outbox of this worker, for the other one */
+
+bool locked;
+bool unlock_buffered[2];
+byte sleeping;
+byte bell;
+bool asleep;
+
+/* Sender w sends into lane w; who shares a lane is settled by the lock. */
+proctype Sender(bit me) {
+    byte sent;
+    bool look;
+    do
+    :: sent < MESSAGES ->
+        d_step { !locked -> locked = true; lane_tail[me]++; unlock_buffered[me] = true; sent++ }
+        look = sleeping > 0 || mode == LEFT;
+        if
+        :: look ->
+            bell++;
+            asleep = false /* futex wake */
+        :: else
+        fi;
+        look = false
+    :: sent == MESSAGES -> break
+    od
+}
+
+proctype StoreBuffer() {
+end:
+    do
+    :: d_step { unlock_buffered[0] -> unlock_buffered[0] = false; locked = false }
+    :: d_step { unlock_buffered[1] -> unlock_buffered[1] = false; locked = false }
+    od
+}
+
+/* The packets of a message reach the worker before or after the tail reaches the keeper. */
+#define LANE_HAS (lane_tail[me] != lane_done[me] && parked[me] == 0)
+#define INBOX_HAS (inbox_written[me] != inbox_done[me])
+#define ROOM(to) (inbox_written[to] - inbox_done[to] < INBOX)
+#define CAN_FLUSH (parked[me] > 0 && ROOM(1 - me))
+#define WORK (LANE_HAS || INBOX_HAS || CAN_FLUSH)
+
+proctype Worker(bit me) {
+end_left:
+    do
+    :: d_step {
+           !worker_left[me] && LANE_HAS ->
+           inbox_tail[1 - me]++;
+           if
+           :: ROOM(1 - me) -> inbox_written[1 - me]++
+           :: else -> parked[me]++
+           fi;
+           lane_done[me]++
+       }
+    :: d_step { !worker_left[me] && INBOX_HAS -> inbox_done[me]++ }
+    :: d_step { !worker_left[me] && CAN_FLUSH -> parked[me]--; inbox_written[1 - me]++ }
+#ifdef PLANTED_STAY
+    :: !worker_left[me] && !WORK && parked[me] == 0 ->
+#else
+    :: !worker_left[me] && !WORK ->
+#endif
+        if
+        :: command_leave -> worker_left[me] = true
+        :: !command_leave
+        fi
+    od
+}
+
+proctype Monitor() {
+    bool q;
+end_left:
+    do
+    :: atomic {
+           mode == RUNNING && !command_leave ->
+           command_leave = true
+       }
+    :: mode == RUNNING && worker_left[0] && worker_left[1] ->
+        q = inbox_tail[0] == inbox_done[0] && inbox_tail[1] == inbox_done[1];
+        quiet = q;
+        mode = LEFT
+    od
+}
+
+inline look_for_work() {
+    d_step {
+        !locked -> /* the port's lock, taken and given back */
+#ifdef PLANTED_ONLY_LANES
+        needed = lane_tail[0] != lane_done[0] || lane_tail[1] != lane_done[1]
+#else
+        needed = !quiet || lane_tail[0] != lane_done[0] || lane_tail[1] != lane_done[1]
+#endif
+    }
+}
+
+proctype Keeper() {
+    byte seen;
+    bool needed;
+end:
+    do
+    :: mode == LEFT ->
+        look_for_work();
+        if
+        :: !needed ->
+            seen = bell;
+            sleeping++;
+#ifndef PLANTED_LOOK_ONCE
+            look_for_work();
+#endif
+            if
+            :: !needed ->
+                atomic {
+                    if
+                    :: bell == seen -> asleep = true
+                    :: else
+                    fi
+                }
+end_asleep:
+                !asleep
+            :: else
+            fi;
+            sleeping--
+        :: else
+        fi;
+        if
+        :: needed ->
+            d_step {
+                command_leave = false;
+                worker_left[0] = false;
+                worker_left[1] = false;
+                needed = false;
+                mode = RUNNING
+            }
+        :: else
+        fi
+    od
+}
+
+proctype Audit() {
+    timeout -> assert(mode == LEFT && lane_tail[0] == lane_done[0] && lane_tail[1] == lane_done[1] &&
+                      inbox_tail[0] == inbox_done[0] && inbox_tail[1] == inbox_done[1] &&
+                      parked[0] + parked[1] == 0)
+}
+
+init {
+    atomic {
+        run Sender(0);
+        run Sender(1);
+        run StoreBuffer();
+        run Worker(0);
+        run Worker(1);
+        run Monitor();
+        run Keeper();
+        run Audit()
+    }
+}
