@@ -221,7 +221,7 @@ private:
         return static_cast<Mode>(load<Scope::system, Order::acquire>(&shared_.control->mode));
     }
 
-    // How many workers, in how many blocks. One more block, for the monitor, shares an SM.
+    // How many workers, in how many blocks. One more warp is the monitor.
     void place(const Options& options, uint32_t& workers)
     {
         const auto sms = static_cast<uint32_t>(info_.sm_count);
@@ -231,20 +231,23 @@ private:
                                                 " has " + std::to_string(sms));
         }
         workers = options.workers != 0 ? options.workers : most_sms;
-        warps_ = (workers + most_sms - 1) / most_sms;
-        int registers_fit = 0;
-        check(driver_.func_get_attribute(&registers_fit, func_max_threads, function_),
-              "cuFuncGetAttribute");
-        const uint32_t most_warps = static_cast<uint32_t>(registers_fit) / 32;
-        if (warps_ > most_warps) {
-            throw Error(Errc::bad_argument,
-                        std::to_string(workers) + " workers on " + std::to_string(most_sms) +
-                            " SMs are " + std::to_string(warps_) +
-                            " warps each; this program's handlers leave room for " +
-                            std::to_string(most_warps) + ": use at most " +
-                            std::to_string(most_warps * most_sms) + " workers");
+        for (warps_ = (workers + most_sms - 1) / most_sms; warps_ <= 32; ++warps_) {
+            blocks_ = workers / warps_ + 1;
+            int per_sm = 0;
+            check(driver_.occupancy_max_active_blocks(&per_sm, function_,
+                                                      static_cast<int>(warps_ * 32), 0),
+                  "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+            if (blocks_ <= most_sms * static_cast<uint32_t>(per_sm)) {
+                return;
+            }
         }
-        blocks_ = (workers + warps_ - 1) / warps_ + 1;
+        int registers = 0;
+        check(driver_.func_get_attribute(&registers, func_registers, function_),
+              "cuFuncGetAttribute");
+        throw Error(Errc::bad_argument, std::to_string(workers) + " workers do not fit on " +
+                                            std::to_string(most_sms) + " SMs with " +
+                                            std::to_string(registers) +
+                                            " registers per thread; use fewer workers");
     }
 
     void start()

@@ -18,9 +18,10 @@
 // The sanitizer's own 16-byte atomics: it would take the instructions below for plain accesses.
 // Declared here because not every compiler package ships sanitizer/tsan_interface_atomic.h. The
 // last argument is the memory order: 2 is acquire, 3 release.
+__extension__ typedef __int128 TsanPacket;
 extern "C" {
-__int128 __tsan_atomic128_load(const volatile __int128* p, int order);
-void __tsan_atomic128_store(volatile __int128* p, __int128 value, int order);
+TsanPacket __tsan_atomic128_load(const volatile TsanPacket* p, int order);
+void __tsan_atomic128_store(volatile TsanPacket* p, TsanPacket value, int order);
 }
 #endif
 #endif
@@ -56,7 +57,7 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
              static_cast<uint32_t>(high)},
             static_cast<uint32_t>(high >> 32)};
 #elif defined(__SANITIZE_THREAD__)
-    const auto raw = __tsan_atomic128_load(reinterpret_cast<const volatile __int128*>(p), 2);
+    const auto raw = __tsan_atomic128_load(reinterpret_cast<const volatile TsanPacket*>(p), 2);
     Packet value;
     __builtin_memcpy(&value, &raw, sizeof value);
     return value;
@@ -99,9 +100,9 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
                      : "memory");
     }
 #elif defined(__SANITIZE_THREAD__)
-    __int128 raw = 0;
+    TsanPacket raw = 0;
     __builtin_memcpy(&raw, &value, sizeof raw);
-    __tsan_atomic128_store(reinterpret_cast<volatile __int128*>(p), raw, 3);
+    __tsan_atomic128_store(reinterpret_cast<volatile TsanPacket*>(p), raw, 3);
 #elif defined(__SSE2__)
     __m128i raw;
     __builtin_memcpy(&raw, &value, sizeof raw);

@@ -29,7 +29,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             continue;
         }
         const auto command = static_cast<Command>(lanes::shuffle(load<Scope::gpu>(&s.board->command), 0));
-        if (command == Command::stop || (command == Command::leave && !worked && worker.may_leave())) {
+        if (command == Command::stop || (command == Command::leave && !worked)) {
+            // Parked messages stay, with their tickets: the host sees that and brings us back.
             worker.set_mode(Mode::left);
             return;
         }
@@ -70,22 +71,16 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// Block b, warp v is worker b * warps + v; the last block's first warp is the monitor. Launched
+// Warp v of block b is worker b * warps + v; the warp after the last worker is the monitor. Launched
 // cooperatively, so that every block is resident or the launch fails.
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
-    const uint32_t warps = blockDim.x / 32;
-    const uint32_t warp = threadIdx.x / 32;
-    if (blockIdx.x + 1 == gridDim.x) {
-        if (warp == 0) {
-            run_monitor(s);
-        }
-        return;
-    }
-    const uint32_t id = blockIdx.x * warps + warp;
+    const uint32_t id = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     if (id < s.workers) {
         run_worker<P>(s, id);
+    } else if (id == s.workers) {
+        run_monitor(s);
     }
 }
 

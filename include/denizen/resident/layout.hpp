@@ -86,6 +86,7 @@ struct alignas(line) Status {
     uint32_t turn = 0;        // odd while handlers run; changes with every batch
     uint32_t mode = 0;
     uint32_t outbox = 0;      // parked sends
+    uint32_t outbox_lock = 0; // held by the lane that writes parked messages during a handler
     uint32_t actors = 0;      // entries in use
     uint64_t dead_letters = 0;
     // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
@@ -114,6 +115,7 @@ struct ErrorRecord {
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0;
+    uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
     alignas(line) uint32_t egress_tail = 0;
     alignas(line) uint32_t error_set = 0;  // 0 none, 1 being written, 2 written
     ErrorRecord error;
@@ -142,7 +144,7 @@ struct Inbox {
 // A message that had no room: it holds its ticket and is written when its slot is free.
 struct alignas(line) Parked {
     Slot slot;
-    Slot* target;
+    Slot* target;  // null: written, or not yet complete
     const uint32_t* credit;
     uint32_t ticket;
     uint32_t capacity;

@@ -8,9 +8,10 @@
 // (longer than a slot, to a whole-warp actor, to all actors of a type, or the runtime's own) are
 // taken one at a time.
 //
-// A worker never waits inside a handler, which is why rings that are full both ways cannot
-// deadlock: a send draws its ticket and, if the slot is not free yet, is parked in the outbox.
-// While anything is parked the worker takes nothing from the host: that is the back-pressure.
+// Rings that are full both ways do not deadlock: a send draws its ticket and, if the slot is not free
+// yet, is parked in the sender's outbox; the handler goes on and so does the worker. While any
+// worker has something parked, none takes messages from the host: that is the back-pressure, and it
+// is what keeps outboxes from filling (tests/model/outbox.pml).
 #pragma once
 
 #include <denizen/actor/context.hpp>
@@ -61,21 +62,20 @@ public:
     // One round; true if a message was handled or a parked one written.
     DENIZEN_HD bool round()
     {
+        // All loads are on their way before any is looked at.
         Arrival in;
         Arrival from_host;
-        // Both rings' loads are on their way before either is looked at.
         fetch<Scope::gpu>(inbox_, in);
-        const bool open = parked() == 0;
-        if (open) {
-            fetch<Scope::system>(lane_, from_host);
-        }
+        fetch<Scope::system>(lane_, from_host);
+        const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
         const uint32_t n_in = arrived(inbox_, in);
-        const uint32_t n_host = open ? arrived(lane_, from_host) : 0;
+        const uint32_t n_host = lanes::shuffle(jammed, 0) == 0 ? arrived(lane_, from_host) : 0;
         bool worked = false;
         if (n_in != 0 || n_host != 0) {
-            // Turn and turn about when both have something, so that neither starves.
-            const bool take_host = n_host != 0 && (n_in == 0 || host_next_);
-            host_next_ = !take_host;
+            // The inbox first, so that work under way ends before new work is let in; but the host
+            // is never shut out for good.
+            const bool take_host = n_host != 0 && (n_in == 0 || host_waited_ >= max_host_wait);
+            host_waited_ = take_host ? 0 : host_waited_ + 1;
             if (take_host) {
                 in = from_host;
             }
@@ -87,7 +87,7 @@ public:
             }
             worked = served != 0;
         }
-        if (!open || parked() != 0) {
+        if (parked() != 0) {
             worked |= flush();
         }
         return worked;
@@ -112,8 +112,6 @@ public:
             give_credit<Scope::gpu>(inbox_);
         }
     }
-
-    DENIZEN_HD bool may_leave() const { return parked() == 0; }
 
     DENIZEN_HD void set_mode(Mode mode)
     {
@@ -178,47 +176,129 @@ private:
         uint32_t* credit = nullptr;
     };
 
-    // One slot per lane, as fetched.
+    // A slot's payload words, sequences left out: three of the header, nine of the message.
+    struct Words {
+        uint32_t word[12];
+
+        DENIZEN_HD Header header() const { return decode({{word[0], word[1], word[2]}, 0}); }
+    };
+
+    static constexpr uint32_t max_host_wait = 16;  // rounds
+
+#if DENIZEN_ON_DEVICE
+
+    // Slots as fetched: lane l holds packet l % 4 of slots l / 4, 8 + l / 4, ... so that one access
+    // of the warp reads 512 bytes in a row. Over PCIe that is one request, not 32.
     struct Arrival {
         Packet packet[4];
     };
 
-    // Starts reading the next `width` slots, one per lane.
+    // Starts reading the next `width` slots.
     template <Scope S>
-    DENIZEN_HD void fetch(const Source& source, Arrival& a) const
+    __device__ void fetch(const Source& source, Arrival& a) const
     {
-        if (lanes::id() < source.width) {
-            const Slot& slot = source.slots[(source.head + lanes::id()) & source.mask];
-            for (int k = 0; k < 4; ++k) {
-                a.packet[k] = load_packet<S>(&slot.packet[k]);
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t slot = 8 * k + lanes::id() / 4;
+            a.packet[k].sequence = source.head + slot; // never the sequence expected
+            if (slot < source.width) {
+                a.packet[k] = load_packet<S>(
+                    &source.slots[(source.head + slot) & source.mask].packet[lanes::id() % 4]);
             }
-        } else {
-            a.packet[0].sequence = source.head + lanes::id(); // never the sequence expected
         }
     }
 
-    // How many of the fetched slots have arrived, counted from the head. Also settles how many to
-    // fetch next time: twice as many after a full house, half as many when most came in vain.
+    // How many whole slots have arrived, counted from the head.
+    __device__ uint32_t arrived(Source& source, const Arrival& a) const
+    {
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < 4; ++k) {
+            if (n == 8 * k && n < source.width) {
+                const uint32_t slot = 8 * k + lanes::id() / 4;
+                uint32_t b = lanes::ballot(a.packet[k].sequence == source.head + slot + 1);
+                b &= b >> 2;
+                b &= b >> 1; // bit 4 i: all four packets of slot 8 k + i
+                n += lanes::first(~b & 0x11111111u) / 4;
+            }
+        }
+        adapt(source, n);
+        return n;
+    }
+
+    // Lane i gets the message of slot i, for the first n.
+    __device__ Words words_of(const Arrival& a, uint32_t n) const
+    {
+        Words mine{};
+        for (uint32_t k = 0; k < 4; ++k) {
+            if (8 * k < n) {
+                for (uint32_t p = 0; p < 4; ++p) {
+                    for (uint32_t w = 0; w < 3; ++w) {
+                        const uint32_t word =
+                            lanes::shuffle(a.packet[k].word[w], 4 * (lanes::id() % 8) + p);
+                        if (lanes::id() / 8 == k) {
+                            mine.word[3 * p + w] = word;
+                        }
+                    }
+                }
+            }
+        }
+        return mine;
+    }
+
+#else
+
+    struct Arrival {
+        Packet packet[4];
+    };
+
+    template <Scope S>
+    DENIZEN_HD void fetch(const Source& source, Arrival& a) const
+    {
+        const Slot& slot = source.slots[source.head & source.mask];
+        for (int k = 0; k < 4; ++k) {
+            a.packet[k] = load_packet<S>(&slot.packet[k]);
+        }
+    }
+
     DENIZEN_HD uint32_t arrived(Source& source, const Arrival& a) const
     {
-        const uint32_t expected = source.head + lanes::id() + 1;
-        const bool ready = a.packet[0].sequence == expected && a.packet[1].sequence == expected &&
-                           a.packet[2].sequence == expected && a.packet[3].sequence == expected;
-        const uint32_t run = lanes::first(~lanes::ballot(ready));
-        const uint32_t n = run > lanes::size ? lanes::size : run;
+        for (const Packet& p : a.packet) {
+            if (p.sequence != source.head + 1) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+
+    DENIZEN_HD Words words_of(const Arrival& a, uint32_t) const
+    {
+        Words mine;
+        for (uint32_t p = 0; p < 4; ++p) {
+            for (uint32_t w = 0; w < 3; ++w) {
+                mine.word[3 * p + w] = a.packet[p].word[w];
+            }
+        }
+        return mine;
+    }
+
+#endif
+
+    // Settles how many slots to fetch next time: twice as many after a full house, half as many when
+    // most came in vain.
+    DENIZEN_HD static void adapt(Source& source, uint32_t n)
+    {
         if (n == source.width) {
             source.width = source.width * 2 > lanes::size ? lanes::size : source.width * 2;
-        } else if (n * 2 < source.width && source.width > 1) {
-            source.width /= 2;
+        } else if (n * 2 < source.width) {
+            source.width = source.width > 1 ? source.width / 2 : 1;
         }
-        return n;
     }
 
     // Handles the first of the `n` messages that have arrived, or as many of them as can be handled
     // side by side. Returns the slots consumed; 0 if a long message is not complete yet.
     DENIZEN_HD uint32_t serve(const Source& source, const Arrival& a, uint32_t n)
     {
-        const Header h = decode(a.packet[0]);
+        const Words words = words_of(a, n);
+        const Header h = words.header();
         const uint32_t local = Address{h.destination}.local();
         bool mine = lanes::id() < n;
         bool alone = false; // needs the whole warp
@@ -234,7 +314,7 @@ private:
         const uint32_t leading = lanes::first(lanes::ballot(mine && alone));
         n = leading < n ? leading : n;
         if (n == 0) {
-            return serve_alone(source, a);
+            return serve_alone(source, words);
         }
         mine = lanes::id() < n;
         begin_turn();
@@ -245,13 +325,7 @@ private:
         for (uint32_t r = 0; lanes::ballot(todo) != 0; ++r) { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                uint32_t payload[first_payload / 4];
-                for (uint32_t k = 0; k < 3; ++k) {
-                    for (uint32_t w = 0; w < 3; ++w) {
-                        payload[3 * k + w] = a.packet[k + 1].word[w];
-                    }
-                }
-                handle(entry, h, payload, false);
+                handle(entry, h, words.word + 3, false);
             }
             lanes::sync();
         }
@@ -259,30 +333,23 @@ private:
         return n;
     }
 
-    // Takes the message at the head with all lanes.
-    DENIZEN_HD uint32_t serve_alone(const Source& source, const Arrival& a)
+    // Takes the message at the head, which lane 0 holds, with all lanes.
+    DENIZEN_HD uint32_t serve_alone(const Source& source, const Words& of_lane)
     {
-        Packet first;
-        for (int w = 0; w < 3; ++w) {
-            first.word[w] = lanes::shuffle(a.packet[0].word[w], 0);
+        Words words;
+        for (uint32_t i = 0; i < 12; ++i) {
+            words.word[i] = lanes::shuffle(of_lane.word[i], 0);
         }
-        const Header h = decode(first);
-        uint32_t words[first_payload / 4];
-        const void* payload = words;
+        const Header h = words.header();
+        const void* payload = words.word + 3;
         bool readable = true;
-        if (h.length <= first_payload) {
-            for (uint32_t k = 0; k < 3; ++k) {
-                for (uint32_t w = 0; w < 3; ++w) {
-                    words[3 * k + w] = lanes::shuffle(a.packet[k + 1].word[w], 0);
-                }
-            }
-        } else if (h.length <= s_.scratch_bytes) {
+        if (h.length > first_payload && h.length <= s_.scratch_bytes) {
             unsigned char* scratch = s_.scratch + static_cast<uint64_t>(id_) * s_.scratch_bytes;
             if (!gather(source, h.length, scratch)) {
                 return 0;
             }
             payload = scratch;
-        } else {
+        } else if (h.length > first_payload) {
             readable = false; // the host refuses such a message before it is sent
             if (lanes::id() == 0) {
                 dead_letter(Errc::oversize, h.destination, h.type, h.sender);
@@ -290,7 +357,7 @@ private:
         }
         begin_turn();
         if ((h.flags & flag_system) != 0) {
-            run_system(h, words);
+            run_system(h, words.word + 3);
         } else if (readable) {
             deliver(h, payload);
         }
@@ -444,28 +511,36 @@ private:
     {
         const uint32_t place = fetch_add<Scope::block>(&status_.outbox, 1u);
         if (place < s_.outbox_capacity) {
+            if (place == 0) {
+                fetch_add<Scope::gpu>(&s_.board->jammed, 1u);
+            }
             Parked& p = outbox_[place];
             store_slot<Scope::gpu>(&p.slot, i, ticket + 1, h, message);
-            p.target = target;
             p.credit = credit;
             p.ticket = ticket;
             p.capacity = capacity;
+            // Release: partner of the acquire in flush_during_handler().
+            store<Scope::block, Order::release>(&p.target, target);
             return;
         }
-        // The outbox is full too: wait here. If nobody makes room the program is deadlocked by its
-        // own sends; it then stops with an error, instead of hanging or losing the message silently.
+        // The outbox is full too: write what is parked from here until our own slot is free. If
+        // nobody makes room for two seconds the program is deadlocked by its own sends; it stops
+        // with an error, instead of hanging or losing the message silently. Room in our own inbox
+        // cannot come before this handler ends, so that is an error at once.
         fetch_add<Scope::block>(&status_.outbox, ~0u);
+        const uint64_t patience_ns = credit == inbox_.credit ? 0 : 2'000'000'000;
         const uint64_t begin = now_ns();
         while (ticket - load<Scope::system, host_acquire>(credit) >= capacity) {
             // Ends: by credit, by the stop command, or after two seconds.
             if (load<Scope::gpu>(&s_.board->command) == static_cast<uint32_t>(Command::stop)) {
                 return;
             }
-            if (now_ns() - begin > 2'000'000'000) {
+            if (now_ns() - begin >= patience_ns) {
                 report_error(s_, Errc::exhausted, id_, h.sender, h.type, h.destination);
                 store<Scope::gpu>(&s_.board->command, static_cast<uint32_t>(Command::stop));
                 return;
             }
+            flush_during_handler();
             relax();
         }
         store_slot<Scope::system>(target, i, ticket + 1, h, message);
@@ -473,11 +548,48 @@ private:
 
     DENIZEN_HD uint32_t parked() const
     {
-        const uint32_t n = load<Scope::block>(&status_.outbox);
-        return lanes::shuffle(n, 0);
+        return lanes::shuffle(load<Scope::block>(&status_.outbox), 0);
     }
 
-    // Writes the parked messages that have room by now; keeps the rest in order.
+    // One lane, in the middle of a handler, writes the parked messages that have room. The list
+    // keeps its length: other lanes may be adding to it.
+    DENIZEN_HD void flush_during_handler()
+    {
+        uint32_t open = 0;
+        // Acquire: partner of the release below.
+        if (!compare_exchange<Scope::block, Order::acquire>(&status_.outbox_lock, open, 1u)) {
+            return; // another lane is at it
+        }
+        for (uint32_t i = 0; i < s_.outbox_capacity; ++i) {
+            Parked& p = outbox_[i];
+            // Acquire: partner of the release in park(); the rest of the entry is complete.
+            Slot* target = load<Scope::block, Order::acquire>(&p.target);
+            if (target != nullptr && has_room(p)) {
+                write_parked(p);
+                store<Scope::block>(&p.target, static_cast<Slot*>(nullptr));
+            }
+        }
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+        ring_every_bell();
+#endif
+        store<Scope::block, Order::release>(&status_.outbox_lock, 0u);
+    }
+
+    DENIZEN_HD static bool has_room(const Parked& p)
+    {
+        // Acquire on the host: partner of the consumer's release of its credit.
+        return p.ticket - load<Scope::system, host_acquire>(p.credit) < p.capacity;
+    }
+
+    DENIZEN_HD static void write_parked(const Parked& p)
+    {
+        for (int k = 0; k < 4; ++k) {
+            store_packet<Scope::system>(&p.target->packet[k], p.slot.packet[k]);
+        }
+    }
+
+    // Between handlers, all lanes: writes the parked messages that have room; keeps the rest in
+    // order.
     DENIZEN_HD bool flush()
     {
         const uint32_t n = parked();
@@ -485,34 +597,38 @@ private:
         for (uint32_t base = 0; base < n; base += lanes::size) {
             const uint32_t i = base + lanes::id();
             bool keep = false;
-            Parked p;
+            Parked p{};
             if (i < n) {
                 p = outbox_[i];
-                // Acquire on the host: partner of the consumer's release of its credit.
-                keep = p.ticket - load<Scope::system, host_acquire>(p.credit) >= p.capacity;
-                if (!keep) {
-                    for (int k = 0; k < 4; ++k) {
-                        store_packet<Scope::system>(&p.target->packet[k], p.slot.packet[k]);
-                    }
+                keep = p.target != nullptr && !has_room(p);
+                if (p.target != nullptr && !keep) {
+                    write_parked(p);
                 }
             }
             lanes::sync(); // every entry of this group has been read before one is overwritten
             const uint32_t staying = lanes::ballot(keep);
+            if (i < n) {
+                outbox_[i].target = nullptr;
+            }
+            lanes::sync();
             if (keep) {
                 outbox_[kept + lanes::popcount(staying & lanes::below())] = p;
             }
             kept += lanes::popcount(staying);
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-            if (i < n && !keep) {
-                ring_every_bell();
-            }
-#endif
+            lanes::sync();
         }
-        lanes::sync();
         if (lanes::id() == 0) {
             store<Scope::block>(&status_.outbox, kept);
+            if (kept == 0) {
+                fetch_add<Scope::gpu>(&s_.board->jammed, ~0u);
+            }
         }
         lanes::sync();
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+        if (kept != n) {
+            ring_every_bell();
+        }
+#endif
         return kept != n;
     }
 
@@ -587,7 +703,7 @@ private:
     uint32_t turn_ = 0;
     uint32_t actor_count_ = 0;
     uint32_t egress_credit_ = 0;
-    bool host_next_ = false;
+    uint32_t host_waited_ = 0;  // rounds in which the inbox went first
 };
 
 } // namespace denizen

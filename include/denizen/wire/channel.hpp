@@ -46,6 +46,12 @@ class Park;
 
 namespace detail {
 
+// A deadline in the past is one that has passed.
+inline uint64_t nanoseconds_of(std::chrono::nanoseconds d)
+{
+    return d.count() < 0 ? 0 : static_cast<uint64_t>(d.count());
+}
+
 inline std::string seconds(uint64_t ns)
 {
     char text[32];
@@ -131,6 +137,7 @@ public:
     void send(const Header& h, const void* payload,
               std::chrono::nanoseconds deadline = std::chrono::seconds(1), Wait wait = {})
     {
+        const uint64_t limit = detail::nanoseconds_of(deadline);
         uint64_t moved = now_ns();
         const uint64_t begin = moved;
         uint32_t credit = progress();
@@ -141,7 +148,7 @@ public:
                 credit = progress();
                 moved = now;
             }
-            if (now - begin >= static_cast<uint64_t>(deadline.count())) {
+            if (now - begin >= limit) {
                 detail::throw_ring_error(code, *name_, end_.ring(), h, now - moved);
             }
             wait.pause();
@@ -184,17 +191,18 @@ public:
                    std::chrono::nanoseconds deadline = std::chrono::seconds(1), Wait wait = {})
     {
         Header h;
+        const uint64_t limit = detail::nanoseconds_of(deadline);
         const uint64_t begin = now_ns();
         Errc code = end_.try_receive(h, payload, room);
         while (code == Errc::empty) { // ends: by a message or by the deadline
             const uint64_t waited = now_ns() - begin;
-            if (waited >= static_cast<uint64_t>(deadline.count())) {
+            if (waited >= limit) {
                 detail::throw_ring_error(code, *name_, end_.ring(), h, waited);
             }
             if constexpr (requires { wait.pause(); }) {
                 wait.pause();
             } else {
-                wait.pause(end_.ring(), static_cast<uint64_t>(deadline.count()) - waited, [&] {
+                wait.pause(end_.ring(), limit - waited, [&] {
                     code = end_.try_receive(h, payload, room);
                     return code != Errc::empty;
                 });
@@ -244,7 +252,9 @@ public:
     ChannelReceiver<Kind> receiver() const { return {view_, name_}; }
     const RingView& view() const { return view_; }
 
-    // After close() senders are refused; receivers drain what is there, then are told.
+    // After close() senders are refused; receivers drain what is there, then are told. Close when
+    // the senders have returned: one that passed its check just before may be accepted and never
+    // received.
     void close() { set(RingState::closed); }
     // Told by whoever knows that one side is gone (a worker that failed, a process that died).
     void producer_died() { set(RingState::producer_dead); }

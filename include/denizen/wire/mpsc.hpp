@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several producers, one consumer (SpscReceiver). Producers draw consecutive tickets from a shared
+// Several producers, one consumer. Producers draw consecutive tickets from a shared
 // word; the slots' sequences put their messages in ticket order.
 //
 // Hazard: a producer that stops between drawing a ticket and writing its slot holds up everything
@@ -11,7 +11,7 @@
 namespace denizen {
 
 template <Scope S>
-using MpscReceiver = SpscReceiver<S>;
+using MpscReceiver = SpscReceiver<S, true>;
 
 template <Scope S>
 class MpscSender {

@@ -25,7 +25,7 @@ struct RingWords {
     alignas(line) uint32_t credit = 0;
     alignas(line) uint32_t state = 0;
     alignas(line) uint32_t bell = 0;  // futex word of a sleeping consumer
-    uint32_t sleeping = 0;
+    uint32_t sleeping = 0;            // how many sleep on it
 };
 
 // Trivially copyable; both sides build their ends from it.
@@ -55,7 +55,7 @@ namespace detail {
 // What a producer is told before it looks for room.
 DENIZEN_HD inline Errc refuse_send(const RingView& ring, const Header& h)
 {
-    if (h.type > max_type) {
+    if (h.type > max_type || h.flags > max_flags) {
         return Errc::wrong_type;
     }
     if (!fits(ring.capacity(), h.length)) {
@@ -69,9 +69,13 @@ DENIZEN_HD inline Errc refuse_send(const RingView& ring, const Header& h)
 }
 
 // What a consumer is told when it found nothing. The state must have been read before the ring was
-// found empty: what was sent before the close is then delivered first.
-DENIZEN_HD inline Errc nothing_left(RingState before)
+// found empty: what was sent before the close is then delivered first. `drawn`: some producer holds
+// a ticket whose message is on its way.
+DENIZEN_HD inline Errc nothing_left(RingState before, bool drawn)
 {
+    if (drawn) {
+        return Errc::empty;
+    }
     switch (before) {
     case RingState::closed: return Errc::closed;
     case RingState::producer_dead: return Errc::peer_dead;

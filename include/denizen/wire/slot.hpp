@@ -21,6 +21,7 @@ struct alignas(64) Slot {
 static_assert(sizeof(Slot) == 64 && alignof(Slot) == 64);
 
 inline constexpr uint32_t max_type = 1023;      // message types of one program: 10 bits
+inline constexpr uint32_t max_flags = 31;       // 5 bits
 inline constexpr uint32_t max_length = 65536;   // payload bytes of one message: 17 bits
 inline constexpr uint32_t packet_payload = 12;  // bytes
 inline constexpr uint32_t first_payload = 36;   // bytes in the first slot of a message
@@ -31,7 +32,7 @@ struct Header {
     uint32_t destination = 0;
     uint32_t sender = 0;
     uint32_t type = 0;    // at most max_type
-    uint32_t flags = 0;   // at most 31
+    uint32_t flags = 0;   // at most max_flags
     uint32_t length = 0;  // payload bytes, at most max_length
 
     DENIZEN_HD bool operator==(const Header& o) const

@@ -3,7 +3,7 @@
 // other's only through the slots (the consumer) or the credit word (the producer, when its last
 // reading has run out), so a message costs one cache-line transfer.
 //
-// SpscReceiver is also the consumer of an MPSC ring: what several producers write looks the same.
+// The consumer of an MPSC ring is the same: what several producers write looks no different.
 // Both ends are trivially copyable, but an end is a position: use one live copy of each.
 #pragma once
 
@@ -41,14 +41,15 @@ public:
     DENIZEN_HD Errc try_send(uint32_t destination, uint32_t sender, uint32_t type, const M& message)
     {
         static_assert(sizeof(M) <= first_payload);
-        if (ring_.state() != RingState::open) {
-            return detail::refuse_send(ring_, {destination, sender, type, 0, sizeof(M)});
+        const Header h{destination, sender, type, 0, sizeof(M)};
+        const Errc refusal = detail::refuse_send(ring_, h);
+        if (refusal != Errc::ok) {
+            return refusal;
         }
         if (!room(1)) {
             return Errc::full;
         }
-        store_short<S, sizeof(M)>(&ring_.slots[tail_ & ring_.mask], tail_,
-                                  {destination, sender, type, 0, sizeof(M)}, &message);
+        store_short<S, sizeof(M)>(&ring_.slots[tail_ & ring_.mask], tail_, h, &message);
         ++tail_;
         return Errc::ok;
     }
@@ -84,7 +85,7 @@ private:
     uint32_t credit_ = 0;
 };
 
-template <Scope S>
+template <Scope S, bool TicketsShared = false>
 class SpscReceiver {
 public:
     SpscReceiver() = default;
@@ -101,7 +102,8 @@ public:
         const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
         if (first.sequence != head_ + 1) {
             give_credit();
-            return detail::nothing_left(state);
+            return detail::nothing_left(
+                state, TicketsShared && load<S>(&ring_.words->tail) != head_);
         }
         h = decode(first);
         if (h.length > room) {

@@ -77,11 +77,11 @@ inline void futex_wake_all(uint32_t* word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0);
 }
 
-// A word to sleep on and a flag that somebody does. The flag is why a producer whose consumer is
+// A word to sleep on and a count of those that do. The count is why a producer whose consumers are
 // awake pays one load and no system call.
 //
 //   producer                         consumer
-//   publish; light_fence             sleeping = 1; heavy_fence
+//   publish; light_fence             ++sleeping; heavy_fence
 //   sleeping? -> ++bell, wake        anything published? -> do not sleep
 //
 // One of the two sees the other (fence.hpp), so a wake-up is never lost.
@@ -89,7 +89,6 @@ inline void ring_bell(uint32_t* bell, uint32_t* sleeping)
 {
     light_fence();
     if (load<Scope::system>(sleeping) != 0) {
-        store<Scope::system>(sleeping, 0u);
         fetch_add<Scope::system, Order::release>(bell, 1u);
         futex_wake_all(bell);
     }
@@ -100,12 +99,12 @@ template <class Published>
 inline void sleep_on_bell(uint32_t* bell, uint32_t* sleeping, uint64_t ns, Published&& published)
 {
     const uint32_t seen = load<Scope::system, Order::acquire>(bell);
-    store<Scope::system>(sleeping, 1u);
+    fetch_add<Scope::system>(sleeping, 1u);
     heavy_fence();
     if (!published()) {
         futex_wait(bell, seen, ns);
     }
-    store<Scope::system>(sleeping, 0u);
+    fetch_add<Scope::system>(sleeping, ~0u);
 }
 
 #endif
