@@ -144,7 +144,7 @@ struct Inbox {
 // A message that had no room: it holds its ticket and is written when its slot is free.
 struct alignas(line) Parked {
     Slot slot;
-    Slot* target;  // null: written, or not yet complete
+    uintptr_t target;  // the slot; 0: written, or not yet complete
     const uint32_t* credit;
     uint32_t ticket;
     uint32_t capacity;

@@ -520,7 +520,7 @@ private:
             p.ticket = ticket;
             p.capacity = capacity;
             // Release: partner of the acquire in flush_during_handler().
-            store<Scope::block, Order::release>(&p.target, target);
+            store<Scope::block, Order::release>(&p.target, reinterpret_cast<uintptr_t>(target));
             return;
         }
         // The outbox is full too: write what is parked from here until our own slot is free. If
@@ -563,10 +563,10 @@ private:
         for (uint32_t i = 0; i < s_.outbox_capacity; ++i) {
             Parked& p = outbox_[i];
             // Acquire: partner of the release in park(); the rest of the entry is complete.
-            Slot* target = load<Scope::block, Order::acquire>(&p.target);
-            if (target != nullptr && has_room(p)) {
+            const uintptr_t target = load<Scope::block, Order::acquire>(&p.target);
+            if (target != 0 && has_room(p)) {
                 write_parked(p);
-                store<Scope::block>(&p.target, static_cast<Slot*>(nullptr));
+                store<Scope::block>(&p.target, uintptr_t{0});
             }
         }
 #if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
@@ -584,7 +584,8 @@ private:
     DENIZEN_HD static void write_parked(const Parked& p)
     {
         for (int k = 0; k < 4; ++k) {
-            store_packet<Scope::system>(&p.target->packet[k], p.slot.packet[k]);
+            store_packet<Scope::system>(&reinterpret_cast<Slot*>(p.target)->packet[k],
+                                        p.slot.packet[k]);
         }
     }
 
@@ -600,15 +601,15 @@ private:
             Parked p{};
             if (i < n) {
                 p = outbox_[i];
-                keep = p.target != nullptr && !has_room(p);
-                if (p.target != nullptr && !keep) {
+                keep = p.target != 0 && !has_room(p);
+                if (p.target != 0 && !keep) {
                     write_parked(p);
                 }
             }
             lanes::sync(); // every entry of this group has been read before one is overwritten
             const uint32_t staying = lanes::ballot(keep);
             if (i < n) {
-                outbox_[i].target = nullptr;
+                outbox_[i].target = 0;
             }
             lanes::sync();
             if (keep) {
