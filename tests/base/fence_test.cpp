@@ -30,6 +30,15 @@ void meet(Line& gate, uint32_t n)
     }
 }
 
+// Lets the two sides come at each other at every distance within some hundred cycles.
+void jitter(uint32_t& random)
+{
+    random = random * 1664525u + 1013904223u;
+    for (uint32_t i = random >> 25; i != 0; --i) {
+        asm volatile("" ::: "memory");
+    }
+}
+
 // Each of two threads stores its word, fences, and reads the other's. That both read 0 is what the
 // fences forbid: it is the lost wake-up.
 TEST(Fence, LightAgainstHeavyNeverMissBoth)
@@ -41,9 +50,11 @@ TEST(Fence, LightAgainstHeavyNeverMissBoth)
     uint32_t saw_published = 0;
     uint32_t missed = 0;
     uint32_t gates = 0;
+    uint32_t random = 2;
     std::thread sender([&] {
-        for (uint32_t i = 0, n = 0; i < rounds; ++i) {
+        for (uint32_t i = 0, n = 0, random = 1; i < rounds; ++i) {
             meet(gate, ++n);
+            jitter(random);
             store<Scope::system>(&published.word, 1u);
             light_fence();
             saw_sleeping = load<Scope::system>(&sleeping.word);
@@ -55,6 +66,7 @@ TEST(Fence, LightAgainstHeavyNeverMissBoth)
         published.word = 0;
         sleeping.word = 0;
         meet(gate, ++gates);
+        jitter(random);
         store<Scope::system>(&sleeping.word, 1u);
         heavy_fence();
         saw_published = load<Scope::system>(&published.word);
