@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <denizen/base/clock.hpp>
@@ -121,9 +122,14 @@ private:
 
 // One finished case. `n` is the number of events behind the samples (round trips, messages, tasks).
 struct Case {
+    explicit Case(std::string case_name, Json with = {}, std::string in_unit = "us")
+        : name(std::move(case_name)), params(std::move(with)), unit(std::move(in_unit))
+    {
+    }
+
     std::string name;
     Json params;
-    std::string unit = "us";
+    std::string unit;
     uint64_t n = 0;
     bool verified = false;               // the work's result was checked, outside the timed region
     std::vector<std::string> ratio_base; // names of the cases to compare with

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every benchmark program does first and last: it reads `--device auto|cpu|cpu:N|gpu:N` and
+// `--quick`, chooses the device, tells its environment, and turns an exception into an exit code.
+#pragma once
+
+#include <denizen/any_runtime.hpp>
+
+#include "../src/gpu/driver.hpp"
+#include "common.hpp"
+
+#if defined(__CUDACC__)
+#include <cuda_runtime_api.h>
+#endif
+
+namespace denizen::bench {
+
+struct Arguments {
+    denizen::Device device = denizen::Device::cpu(); // decided: never automatic
+    uint32_t workers = 0;                            // N of cpu:N, else 0
+    bool quick = false;
+
+    bool gpu() const { return device.kind == denizen::Device::Kind::gpu; }
+
+    // For Runtime: the device and, where N was given, the number of workers.
+    denizen::Options options() const
+    {
+        denizen::Options o;
+        o.device = device;
+        o.workers = workers;
+        return o;
+    }
+};
+
+inline Arguments parse(int argc, char** argv)
+{
+    Arguments arguments;
+    std::string device = "auto";
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (word == "--quick") {
+            arguments.quick = true;
+        } else if (word == "--device" && i + 1 < argc) {
+            device = argv[++i];
+        } else {
+            throw std::runtime_error("usage: " + std::string(argv[0]) +
+                                     " [--device auto|cpu|cpu:N|gpu:N] [--quick]; not " + word);
+        }
+    }
+    const size_t colon = device.find(':');
+    const std::string kind = device.substr(0, colon);
+    const int number = colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
+#if defined(__CUDACC__)
+    const bool have_gpu = gpu::driver_present();
+    const std::string& why_not = gpu::driver_problem();
+#else
+    const bool have_gpu = false;
+    const std::string why_not = "this program was compiled without CUDA";
+#endif
+    if (kind == "gpu" && !have_gpu) throw std::runtime_error(device + ": " + why_not);
+    if (kind != "gpu" && kind != "cpu" && device != "auto")
+        throw std::runtime_error("device " + device + " is none of auto, cpu, cpu:N, gpu:N");
+    if (kind == "gpu" || (device == "auto" && have_gpu)) {
+        arguments.device = denizen::Device::gpu(number);
+    } else {
+        arguments.workers = static_cast<uint32_t>(number);
+    }
+    return arguments;
+}
+
+// What the record says of this run. The lab adds driver version, host CPU, commit and time.
+inline Json environment(const Arguments& arguments)
+{
+    Json json;
+    json.add("compiler", "gcc " __VERSION__);
+#if defined(__CUDACC__)
+    if (arguments.gpu()) {
+        const int ordinal = arguments.device.ordinal;
+        char pci[32] = "";
+        cudaDeviceGetPCIBusId(pci, sizeof pci, ordinal);
+        json.add("device", gpu::device_info(ordinal).name)
+            .add("pci", static_cast<const char*>(pci));
+        json.add("cuda", std::to_string(CUDART_VERSION / 1000) + "." +
+                             std::to_string(CUDART_VERSION % 1000 / 10));
+        json.add("nvcc", std::to_string(__CUDACC_VER_MAJOR__) + "." +
+                             std::to_string(__CUDACC_VER_MINOR__) + "." +
+                             std::to_string(__CUDACC_VER_BUILD__));
+    }
+#else
+    (void)arguments;
+#endif
+    return json;
+}
+
+// Where the program's memory lies, for the record.
+inline Json environment(const Arguments& arguments, const denizen::Description& description)
+{
+    Json json = environment(arguments);
+    json.add("memory", description.lane_memory).add("workers", description.workers);
+    if (!description.why_not_mapped.empty()) json.add("why_not_mapped", description.why_not_mapped);
+    return json;
+}
+
+// main() of every program. Streams that share one of the GPU's hardware queues wait for each other,
+// and one of ours holds a kernel that stays: every stream gets a queue of its own (CUDA's default
+// is eight queues), before CUDA starts.
+template <class Body>
+int run_program(int argc, char** argv, Body body)
+{
+    try {
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+        const Arguments arguments = parse(argc, argv);
+#if defined(__CUDACC__)
+        if (arguments.gpu() && cudaSetDevice(arguments.device.ordinal) != cudaSuccess)
+            throw std::runtime_error("cudaSetDevice failed");
+#endif
+        body(arguments);
+        return 0;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+        return 1;
+    }
+}
+
+// Calls `turn(i)` for every i below `count`, forwards in even rounds and backwards in odd ones:
+// what drifts with time then falls on all of them alike.
+template <class Turn>
+void interleaved(uint32_t rounds, size_t count, Turn turn)
+{
+    for (uint32_t round = 0; round < rounds; ++round)
+        for (size_t k = 0; k < count; ++k) turn(round % 2 == 0 ? k : count - 1 - k);
+}
+
+} // namespace denizen::bench
