@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from denizen import info, terminal
+from denizen import DenizenError, info, terminal
 from denizen.apps.flights import command
 from denizen.apps.flights.load import DataError
 from denizen.lab import bench, machine, record, show, table
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DataError as error:
         terminal.error(str(error))
         return 2
-    except (LabError, OSError) as error:
+    except (LabError, DenizenError, OSError) as error:
         terminal.error(str(error))
         return 1
     except KeyboardInterrupt:

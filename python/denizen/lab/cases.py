@@ -13,63 +13,50 @@ from denizen.lab.record import Measured
 
 _TIMEOUT = 30.0
 
-_ECHO = """
-struct Echo {
-    DENIZEN_HD void on(const Ping& ping, auto& ctx) { ctx.reply(Pong{ping.value + 1}); }
-};
-"""
-
+PING = denizen.message("Ping", [("value", "u4")])
+PONG = denizen.message("Pong", [("value", "u4")])
 # 36 bytes: with the header exactly one slot of 64 bytes.
-_SUM = """
-struct Sum {
-    uint64_t total = 0;
-    uint32_t count = 0;
-    DENIZEN_HD void on(const Item& item, auto&) {
-        total += item.value;
-        for (uint32_t word : item.rest) total += word;
-        count += 1;
-    }
-    DENIZEN_HD void on(const Query&, auto& ctx) { ctx.reply(Total{total, count}); }
-};
-"""
+ITEM = denizen.message("Item", [("value", "u4"), ("rest", "u4", (8,))])
+QUERY = denizen.message("Query")
+TOTAL = denizen.message("Total", [("total", "u8"), ("count", "u4")])
 
 
 def echo_program() -> denizen.Program:
-    """One actor that answers a number with the next."""
-    return denizen.Program(
-        _ECHO,
-        actors=["Echo"],
-        messages=[
-            denizen.message("Ping", [("value", "u4")]),
-            denizen.message("Pong", [("value", "u4")]),
-        ],
-    )
+    """An actor that answers a number with the next."""
+    text = """
+    struct Echo {
+        void on(const Ping& ping, auto& ctx) { ctx.reply(Pong{ping.value + 1}); }
+    };
+    """
+    return denizen.Program(text, actors=["Echo"], messages=[PING, PONG], name="echo")
 
 
 def sum_program() -> denizen.Program:
-    """Actors that add up all nine words of every message."""
-    return denizen.Program(
-        _SUM,
-        actors=["Sum"],
-        messages=[
-            denizen.message("Item", [("value", "u4"), ("rest", "u4", (8,))]),
-            denizen.message("Query", [("unused", "u4")]),
-            denizen.message("Total", [("total", "u8"), ("count", "u4")]),
-        ],
-    )
+    """An actor that adds up all nine words of every message."""
+    text = """
+    struct Sum {
+        uint64_t total = 0;
+        uint32_t count = 0;
+        void on(const Item& item, auto&) {
+            total += item.value;
+            for (uint32_t word : item.rest) total += word;
+            count += 1;
+        }
+        void on(const Query&, auto& ctx) { ctx.reply(Total{total, count}); }
+    };
+    """
+    return denizen.Program(text, actors=["Sum"], messages=[ITEM, QUERY, TOTAL], name="sum")
 
 
 def ask(device: str, *, quick: bool) -> list[Measured]:
     """Round trips of ``ask`` in microseconds, one at a time; every answer is checked."""
     rounds, warm = (2_000, 200) if quick else (20_000, 1_000)
-    code = echo_program()
     samples = np.empty(rounds)
-    ping = np.zeros((), dtype=code.dtype("Ping"))
     wrong = 0
-    with denizen.Runtime(code, device=device) as rt:
-        (echo,) = rt.spawn("Echo", 1)
+    with denizen.Runtime(echo_program(), device=device) as rt:
+        (echo,) = rt.spawn("Echo").tolist()
         for i in range(-warm, rounds):
-            ping["value"] = i + warm
+            ping = PING(value=i + warm)
             begin = time.perf_counter_ns()
             pong = rt.ask(echo, ping, timeout=_TIMEOUT)
             end = time.perf_counter_ns()
@@ -86,15 +73,14 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
     handled. Afterwards the actors must have counted and summed every message.
     """
     repetitions, count = (5, 200_000) if quick else (15, 4_000_000)
-    code = sum_program()
-    items = np.zeros(count, dtype=code.dtype("Item"))
+    items = ITEM.zeros(count)
     random = np.random.default_rng(0)
     items["value"] = random.integers(0, 2**32, count, dtype=np.uint32)
     items["rest"] = random.integers(0, 2**32, (count, 8), dtype=np.uint32)
     expected = int(items["value"].sum(dtype=np.uint64)) + int(items["rest"].sum(dtype=np.uint64))
     samples = np.empty(repetitions)
-    with denizen.Runtime(code, device=device) as rt:
-        actors = rt.spawn("Sum", rt.workers)
+    with denizen.Runtime(sum_program(), device=device) as rt:
+        actors = rt.spawn("Sum", rt.description["workers"])
         targets = np.resize(actors, count)
         for i in range(-1, repetitions):  # the first is a warm-up
             begin = time.perf_counter()
@@ -102,8 +88,7 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
             rt.drain(_TIMEOUT)
             if i >= 0:
                 samples[i] = count / (time.perf_counter() - begin) * 1e-6
-        query = np.zeros(len(actors), dtype=code.dtype("Query"))
-        totals = rt.ask_many(actors, query, timeout=_TIMEOUT)
+        totals = rt.ask_many(actors, "Query", TOTAL, timeout=_TIMEOUT)
         verified = int(totals["count"].sum(dtype=np.uint64)) == count * (repetitions + 1) and int(
             totals["total"].sum(dtype=np.uint64)
         ) == expected * (repetitions + 1)

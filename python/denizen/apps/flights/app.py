@@ -21,34 +21,55 @@ CHUNK = 4096  # flights handed to the runtime at once
 _ASK_TIMEOUT = 5.0
 _DRAIN_TIMEOUT = 60.0
 
-_I4, _U4 = "i4", "u4"
-_AIRCRAFT_REPORT = (
-    ("flights", _U4), ("cancelled", _U4), ("landed", _U4), ("minutes", _I4), ("dep_delay", _I4),
-    ("arr_delay", _I4), ("miles", _I4), ("misordered", _U4),
-)  # fmt: skip
-_AIRPORT_REPORT = (
-    ("departures", _U4), ("cancelled", _U4), ("dep_delay", _I4), ("arrivals", _U4),
-    ("landed", _U4), ("arr_delay", _I4), ("minutes", _I4),
-)  # fmt: skip
-_FLIGHT = (
-    ("origin", _U4), ("dest", _U4), ("minute", _U4), ("dep_delay", _I4), ("arr_delay", _I4),
-    ("air_time", _I4), ("distance", _I4),
-)  # fmt: skip
+FLIGHT = denizen.message(
+    "Flight",
+    [
+        ("origin", "u4"),  # the airports' addresses
+        ("dest", "u4"),
+        ("minute", "u4"),
+        ("dep_delay", "i4"),
+        ("arr_delay", "i4"),
+        ("air_time", "i4"),
+        ("distance", "i4"),
+    ],
+)
+DEPARTURE = denizen.message("Departure", [("delay", "i4"), ("minutes", "i4")])
+ARRIVAL = denizen.message("Arrival", [("delay", "i4"), ("minutes", "i4")])
+QUERY = denizen.message("Query")
+AIRCRAFT_REPORT = denizen.message(
+    "AircraftReport",
+    [
+        ("flights", "u4"),
+        ("cancelled", "u4"),
+        ("landed", "u4"),
+        ("minutes", "i4"),
+        ("dep_delay", "i4"),
+        ("arr_delay", "i4"),
+        ("miles", "i4"),
+        ("misordered", "u4"),
+    ],
+)
+AIRPORT_REPORT = denizen.message(
+    "AirportReport",
+    [
+        ("departures", "u4"),
+        ("cancelled", "u4"),
+        ("dep_delay", "i4"),
+        ("arrivals", "u4"),
+        ("landed", "u4"),
+        ("arr_delay", "i4"),
+        ("minutes", "i4"),
+    ],
+)
 
 
 def program() -> denizen.Program:
-    """The actors Aircraft and Airport and their messages."""
+    """The actors Aircraft and Airport (flights.hpp) and their messages."""
     return denizen.Program(
         files("denizen.apps.flights").joinpath("flights.hpp").read_text(encoding="utf-8"),
         actors=["Aircraft", "Airport"],
-        messages=[
-            denizen.message("Flight", _FLIGHT),
-            denizen.message("Departure", [("delay", _I4), ("minutes", _I4)]),
-            denizen.message("Arrival", [("delay", _I4), ("minutes", _I4)]),
-            denizen.message("Query", [("unused", _U4)]),
-            denizen.message("AircraftReport", _AIRCRAFT_REPORT),
-            denizen.message("AirportReport", _AIRPORT_REPORT),
-        ],
+        messages=[FLIGHT, DEPARTURE, ARRIVAL, QUERY, AIRCRAFT_REPORT, AIRPORT_REPORT],
+        name="flights.hpp",
     )
 
 
@@ -72,8 +93,8 @@ class Result:
 class _Asker:
     """Asks random aircraft, one after the other, on its own thread until :meth:`finish`."""
 
-    def __init__(self, rt: denizen.Runtime, planes: NDArray[np.uint32], query: np.ndarray) -> None:
-        self._rt, self._planes, self._query = rt, planes, query
+    def __init__(self, rt: denizen.Runtime, planes: NDArray[np.uint32]) -> None:
+        self._rt, self._planes = rt, planes
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._seconds: list[float] = []
@@ -82,11 +103,12 @@ class _Asker:
 
     def _run(self) -> None:
         choose = random.Random(2013)
+        query = QUERY()
         try:
             while not self._stop.is_set():  # ends at finish(), or when an ask fails
                 address = self._planes[choose.randrange(len(self._planes))]
                 begin = time.perf_counter()
-                self._rt.ask(address, self._query, timeout=_ASK_TIMEOUT)
+                self._rt.ask(int(address), query, timeout=_ASK_TIMEOUT)
                 self._seconds.append(time.perf_counter() - begin)
         except BaseException as error:
             self._error = error
@@ -106,21 +128,19 @@ def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Res
     ``advance(k)`` is called after each k flights have been handed over. The time runs from the
     first flight sent to the last message handled, those between actors included.
     """
-    code = program()
-    with denizen.Runtime(code, device=device) as rt:
+    with denizen.Runtime(program(), device=device) as rt:
         planes = rt.spawn("Aircraft", len(flights.tails))
         ports = rt.spawn("Airport", len(flights.airports))
-        events = np.zeros(len(flights), dtype=code.dtype("Flight"))
+        events = FLIGHT.zeros(len(flights))
         events["origin"] = ports[flights.origin]
         events["dest"] = ports[flights.dest]
         events["minute"] = flights.minute
         for field in ("dep_delay", "arr_delay", "air_time", "distance"):
             events[field] = getattr(flights, field)
         targets = planes[flights.aircraft]
-        query = np.zeros((), dtype=code.dtype("Query"))
 
-        rt.ask(planes[0], query, timeout=_ASK_TIMEOUT)  # the program has started
-        asker = _Asker(rt, planes, query)
+        rt.ask(planes[0], QUERY(), timeout=_ASK_TIMEOUT)  # the program has started
+        asker = _Asker(rt, planes)
         begin = time.perf_counter()
         for at in range(0, len(events), CHUNK):
             rt.send_many(targets[at : at + CHUNK], events[at : at + CHUNK])
@@ -129,9 +149,10 @@ def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Res
         rt.drain(_DRAIN_TIMEOUT)
         seconds = time.perf_counter() - begin
 
-        of_planes = rt.ask_many(planes, np.repeat(query, len(planes)), timeout=_DRAIN_TIMEOUT)
-        of_ports = rt.ask_many(ports, np.repeat(query, len(ports)), timeout=_DRAIN_TIMEOUT)
-        name = rt.device
+        of_planes = rt.ask_many(planes, "Query", AIRCRAFT_REPORT, timeout=_DRAIN_TIMEOUT)
+        of_ports = rt.ask_many(ports, "Query", AIRPORT_REPORT, timeout=_DRAIN_TIMEOUT)
+        name = str(rt.description["device"])
+        workers = int(rt.description["workers"])
     expected = reference.compute(flights)
     aircraft = reference.compare("aircraft", flights.tails, _figures(of_planes), expected.aircraft)
     airports = reference.compare("airport", flights.airports, _figures(of_ports), expected.airports)
@@ -147,7 +168,7 @@ def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Res
         first_difference=aircraft.first or airports.first,
         seconds=seconds,
         asks=asks,
-        device=name,
+        device=f"{name}, {workers} workers",
     )
 
 

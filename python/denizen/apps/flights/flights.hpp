@@ -8,7 +8,7 @@ struct Aircraft {
     AircraftReport seen{};
     uint32_t last_minute = 0;
 
-    DENIZEN_HD void on(const Flight& flight, auto& ctx) {
+    void on(const Flight& flight, auto& ctx) {
         seen.flights += 1;
         seen.misordered += flight.minute < last_minute;
         last_minute = flight.minute;
@@ -28,13 +28,13 @@ struct Aircraft {
         ctx.send(denizen::Address{flight.dest}, Arrival{flight.arr_delay, minutes});
     }
 
-    DENIZEN_HD void on(const Query&, auto& ctx) { ctx.reply(seen); }
+    void on(const Query&, auto& ctx) { ctx.reply(seen); }
 };
 
 struct Airport {
     AirportReport seen{};
 
-    DENIZEN_HD void on(const Departure& flight, auto&) {
+    void on(const Departure& flight, auto&) {
         seen.departures += 1;
         seen.minutes += flight.minutes;
         if (flight.delay == missing) {
@@ -44,7 +44,7 @@ struct Airport {
         }
     }
 
-    DENIZEN_HD void on(const Arrival& flight, auto&) {
+    void on(const Arrival& flight, auto&) {
         seen.arrivals += 1;
         seen.minutes += flight.minutes;
         if (flight.delay != missing) {
@@ -53,5 +53,5 @@ struct Airport {
         }
     }
 
-    DENIZEN_HD void on(const Query&, auto& ctx) { ctx.reply(seen); }
+    void on(const Query&, auto& ctx) { ctx.reply(seen); }
 };
