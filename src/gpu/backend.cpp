@@ -110,7 +110,8 @@ public:
     {
         shared_ = shared;
         board_command_ = reinterpret_cast<DevicePtr>(&shared.board->command);
-        start();
+        // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
+        // call lasts as long as the program stays.
         keeper_ = std::thread([this] { keep(); });
     }
 
@@ -277,6 +278,7 @@ private:
     void keep()
     {
         const ContextScope scope(context_);
+        try_start();
         while (!stopping_.load(std::memory_order_acquire)) { // ends by stop_keeper()
             fetch_add<Scope::system>(&shared_.control->heartbeat, 1u);
             const Result state = driver_.stream_query(stream_);
@@ -312,12 +314,17 @@ private:
         }
         if (!stopping_.load(std::memory_order_acquire) &&
             wanted_.load(std::memory_order_relaxed) != Command::stop) {
-            try {
-                start();
-            } catch (const Error& e) {
-                failure_ = std::string("the program could not return to the GPU: ") + e.what();
-                failed_.store(true, std::memory_order_release);
-            }
+            try_start();
+        }
+    }
+
+    void try_start()
+    {
+        try {
+            start();
+        } catch (const Error& e) {
+            failure_ = std::string("the program could not be launched: ") + e.what();
+            failed_.store(true, std::memory_order_release); // partner: failure()
         }
     }
 

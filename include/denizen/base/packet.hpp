@@ -59,7 +59,7 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
 #elif defined(__SANITIZE_THREAD__)
     const auto raw = __tsan_atomic128_load(reinterpret_cast<const volatile TsanPacket*>(p), 2);
     Packet value;
-    __builtin_memcpy(&value, &raw, sizeof value);
+    copy_bytes(&value, &raw, sizeof value);
     return value;
 #elif defined(__SSE2__)
     // Aligned 16-byte accesses are atomic on every CPU with AVX (Intel SDM vol. 3, 9.1.1; AMD APM
@@ -67,7 +67,7 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
     __m128i raw;
     asm volatile("%vmovdqa %1, %0" : "=x"(raw) : "m"(*p) : "memory");
     Packet value;
-    __builtin_memcpy(&value, &raw, sizeof value);
+    copy_bytes(&value, &raw, sizeof value);
     return value;
 #elif defined(__aarch64__)
     // LDP is single-copy atomic with FEAT_LSE2 (Armv8.4); the fence makes it an acquire.
@@ -75,8 +75,8 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
     uint64_t high = 0;
     asm volatile("ldp %0, %1, [%2]\n\tdmb ishld" : "=r"(low), "=r"(high) : "r"(p) : "memory");
     Packet value;
-    __builtin_memcpy(&value, &low, 8);
-    __builtin_memcpy(reinterpret_cast<char*>(&value) + 8, &high, 8);
+    copy_bytes(&value, &low, 8);
+    copy_bytes(reinterpret_cast<char*>(&value) + 8, &high, 8);
     return value;
 #else
 #error "denizen needs a 16-byte single-copy-atomic load: x86-64 or aarch64 with LSE2"
@@ -101,17 +101,17 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
     }
 #elif defined(__SANITIZE_THREAD__)
     TsanPacket raw = 0;
-    __builtin_memcpy(&raw, &value, sizeof raw);
+    copy_bytes(&raw, &value, sizeof raw);
     __tsan_atomic128_store(reinterpret_cast<volatile TsanPacket*>(p), raw, 3);
 #elif defined(__SSE2__)
     __m128i raw;
-    __builtin_memcpy(&raw, &value, sizeof raw);
+    copy_bytes(&raw, &value, sizeof raw);
     asm volatile("%vmovdqa %1, %0" : "=m"(*p) : "x"(raw) : "memory");
 #elif defined(__aarch64__)
     uint64_t low = 0;
     uint64_t high = 0;
-    __builtin_memcpy(&low, &value, 8);
-    __builtin_memcpy(&high, reinterpret_cast<const char*>(&value) + 8, 8);
+    copy_bytes(&low, &value, 8);
+    copy_bytes(&high, reinterpret_cast<const char*>(&value) + 8, 8);
     asm volatile("dmb ish\n\tstp %0, %1, [%2]" ::"r"(low), "r"(high), "r"(p) : "memory");
 #endif
 }

@@ -98,8 +98,10 @@ __device__ inline void run_resident(const Shared& s)
     }
 #else
 #define DENIZEN_PROGRAM(P)                                                                         \
-    extern "C" const denizen::ProgramTable denizen_table = P::table();                             \
-    extern "C" void denizen_run_worker(const denizen::Shared& shared, uint32_t id)                 \
+    extern "C" __attribute__((visibility("default"))) const denizen::ProgramTable denizen_table =  \
+        P::table();                                                                                \
+    extern "C" __attribute__((visibility("default"))) void denizen_run_worker(                     \
+        const denizen::Shared& shared, uint32_t id)                                                \
     {                                                                                              \
         denizen::run_worker<P>(shared, id);                                                        \
     }

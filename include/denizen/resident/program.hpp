@@ -21,9 +21,6 @@
 
 #if DENIZEN_HOSTED
 #include <new>
-#include <type_traits>
-#else
-inline void* operator new(decltype(sizeof(0)), void* p) noexcept { return p; }
 #endif
 
 namespace denizen {
@@ -42,12 +39,17 @@ namespace detail {
 template <class A, class M, class C>
 concept handles = requires(A& actor, const M& message, C& context) { actor.on(message, context); };
 
+template <class, class>
+inline constexpr bool same = false;
+template <class T>
+inline constexpr bool same<T, T> = true;
+
 template <class T, class... Ts>
 DENIZEN_HD constexpr uint32_t index_of()
 {
     uint32_t index = 0;
     uint32_t found = no_type;
-    ((__is_same(T, Ts) ? void(found = index) : void(), ++index), ...);
+    ((same<T, Ts> ? void(found = index) : void(), ++index), ...);
     return found;
 }
 
@@ -155,7 +157,7 @@ private:
         if constexpr (detail::handles<Actor, Message, Context<Program>>) {
             if constexpr (sizeof(Message) <= first_payload) {
                 Message message; // a copy: the packets' words may not be aligned for it
-                __builtin_memcpy(&message, payload, sizeof(Message));
+                copy_bytes(&message, payload, sizeof(Message));
                 actor.on(message, context);
             } else {
                 actor.on(*static_cast<const Message*>(payload), context);

@@ -433,7 +433,7 @@ private:
     {
         if (h.type == static_cast<uint32_t>(SystemOp::spawn)) {
             SpawnRequest r;
-            __builtin_memcpy(&r, words, sizeof r);
+            copy_bytes(&r, words, sizeof r);
             for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
                 void* state = s_.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
                 P::construct(r.type, state);
@@ -443,7 +443,7 @@ private:
             store<Scope::gpu>(&status_.actors, actor_count_); // for the next launch
         } else if (h.type == static_cast<uint32_t>(SystemOp::stop)) {
             StopRequest r;
-            __builtin_memcpy(&r, words, sizeof r);
+            copy_bytes(&r, words, sizeof r);
             if (lanes::id() == 0) {
                 actors_[r.local].type = no_type;
             }

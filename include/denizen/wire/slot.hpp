@@ -67,9 +67,9 @@ DENIZEN_HD inline Packet pack(const unsigned char* payload, uint32_t at, uint32_
     Packet p{{0, 0, 0}, sequence};
     if constexpr (L > 0) {
         if (at + packet_payload <= L) {
-            __builtin_memcpy(p.word, payload + at, packet_payload);
+            copy_bytes(p.word, payload + at, packet_payload);
         } else if (at < L) {
-            __builtin_memcpy(p.word, payload + at, L - at);
+            copy_bytes(p.word, payload + at, L - at);
         }
     }
     return p;
@@ -107,9 +107,9 @@ inline __m128i pack_register(const unsigned char* payload, uint32_t sequence)
     } else if constexpr (At < L) {
         uint64_t low = 0;
         uint64_t high = 0;
-        __builtin_memcpy(&low, payload + At, L - At < 8 ? L - At : 8);
+        copy_bytes(&low, payload + At, L - At < 8 ? L - At : 8);
         if constexpr (L - At > 8) {
-            __builtin_memcpy(&high, payload + At + 8, L - At - 8);
+            copy_bytes(&high, payload + At + 8, L - At - 8);
         }
         value = _mm_set_epi64x(static_cast<int64_t>(high), static_cast<int64_t>(low));
     }
@@ -200,7 +200,7 @@ DENIZEN_HD inline bool load_payload(const Slot* slots, uint32_t mask, uint32_t t
                 return false;
             }
             if (at + packet_payload <= length) {
-                __builtin_memcpy(bytes + at, p.word, packet_payload);
+                copy_bytes(bytes + at, p.word, packet_payload);
             } else {
                 const auto* tail = reinterpret_cast<const unsigned char*>(p.word);
                 for (uint32_t i = 0; at + i < length; ++i) {

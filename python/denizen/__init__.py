@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""denizen: actors that live in a resident program on the GPU, or on CPU threads.
+
+    import denizen
+
+    Tick = denizen.message("Tick", [("n", "u4")])
+    Ask = denizen.message("Ask")
+    Total = denizen.message("Total", [("sum", "u8")])
+
+    counting = denizen.Program(
+        '''
+        struct Counter {
+            uint64_t sum = 0;
+            void on(const Tick& m, auto&) { sum += m.n; }
+            void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
+        };
+        ''',
+        actors=["Counter"],
+        messages=[Tick, Ask, Total],
+    )
+
+    with denizen.Runtime(counting) as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, Tick(n=5))
+        print(rt.ask(counter, Ask())["sum"])
+"""
+
+from __future__ import annotations
+
+from denizen import _core
+from denizen.errors import (
+    ArgumentError,
+    ClosedError,
+    CompileError,
+    DeadError,
+    DeadlineError,
+    DenizenError,
+    DeviceError,
+    ExhaustedError,
+    MessageError,
+    NoActorError,
+    RingFullError,
+    StuckError,
+    from_code,
+)
+from denizen.message import MessageType, message
+from denizen.program import Program, get_include
+from denizen.runtime import Received, Runtime, gpu_problem
+
+_core._error = from_code
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "ClosedError",
+    "CompileError",
+    "DeadError",
+    "DeadlineError",
+    "DenizenError",
+    "DeviceError",
+    "ExhaustedError",
+    "MessageError",
+    "MessageType",
+    "NoActorError",
+    "Program",
+    "Received",
+    "RingFullError",
+    "Runtime",
+    "StuckError",
+    "get_include",
+    "gpu_problem",
+    "message",
+]

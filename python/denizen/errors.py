@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Typed errors. Each message names the thing, the limit and the way out."""
+
+from __future__ import annotations
+
+
+class DenizenError(RuntimeError):
+    """Base of everything this package raises on purpose."""
+
+
+class RingFullError(DenizenError):
+    """A ring had no room until the deadline."""
+
+
+class ClosedError(DenizenError):
+    """The runtime has been closed."""
+
+
+class MessageError(DenizenError, ValueError):
+    """A message of the wrong size or type, or an actor without a handler for it."""
+
+
+class NoActorError(DenizenError, LookupError):
+    """The address names no live actor."""
+
+
+class DeadError(DenizenError):
+    """The other side is gone: the program died on its device."""
+
+
+class DeadlineError(DenizenError, TimeoutError):
+    """The deadline has passed."""
+
+
+class StuckError(DenizenError, TimeoutError):
+    """A handler does not return; the message names its worker, actor, message and seconds."""
+
+
+class ExhaustedError(DenizenError):
+    """A fixed resource (actors, state memory, reply cells, an outbox) is used up."""
+
+
+class ArgumentError(DenizenError, ValueError):
+    """A value outside its range."""
+
+
+class DeviceError(DenizenError):
+    """No GPU, no driver, or an error that the CUDA driver reported."""
+
+
+class CompileError(DenizenError):
+    """Program text that does not compile; the message shows the compiler's, with your lines."""
+
+
+# By denizen::Errc (include/denizen/base/error.hpp).
+_BY_CODE: dict[int, type[DenizenError]] = {
+    1: RingFullError,
+    3: ClosedError,
+    4: MessageError,
+    5: MessageError,
+    6: NoActorError,
+    7: DeadError,
+    8: DeadlineError,
+    9: StuckError,
+    10: ExhaustedError,
+    11: ArgumentError,
+    12: DeviceError,
+    13: DeviceError,
+    14: CompileError,
+}
+
+
+def from_code(code: int, text: str) -> DenizenError:
+    """The exception for a C++ error; called by the extension module."""
+    return _BY_CODE.get(code, DenizenError)(text)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Message types: one definition for NumPy and for C++."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from denizen.errors import ArgumentError, MessageError
+
+MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
+METADATA = "denizen_message"
+
+_C_TYPES = {
+    "u1": "uint8_t",
+    "u2": "uint16_t",
+    "u4": "uint32_t",
+    "u8": "uint64_t",
+    "i1": "int8_t",
+    "i2": "int16_t",
+    "i4": "int32_t",
+    "i8": "int64_t",
+    "f4": "float",
+    "f8": "double",
+    "b1": "bool",
+}
+
+Field = tuple[str, DTypeLike] | tuple[str, DTypeLike, int | tuple[int, ...]]
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises ArgumentError unless `name` is an identifier in C++ and Python alike."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or keyword.iskeyword(name):
+        raise ArgumentError(f'{kind} "{name}" is not an identifier; use letters, digits and _')
+
+
+class MessageType:
+    """A message type: `dtype` for NumPy, `struct` for C++, and a call that makes one message.
+
+    The dtype is structured and aligned as a C compiler aligns the struct. It carries the type's
+    name in its metadata, so that arrays made with it know what they are.
+    """
+
+    def __init__(self, name: str, fields: Sequence[Field]) -> None:
+        check_name("message", name)
+        self.name = name
+        for field in fields:
+            check_name(f"field of message {name}", field[0])
+        plain = np.dtype(list(fields), align=True)
+        names = plain.names or ()
+        spec: dict[str, Any] = {
+            "names": list(names),
+            "formats": [plain[n] for n in names],
+            "offsets": [plain.fields[n][1] for n in names] if plain.fields else [],
+            "itemsize": max(plain.itemsize, 1),  # an empty C++ struct has one byte
+        }
+        self.dtype: np.dtype[np.void] = np.dtype(spec, align=True, metadata={METADATA: name})
+        if self.dtype.itemsize > MAX_BYTES:
+            raise MessageError(
+                f"message {name} has {self.dtype.itemsize} bytes, the limit is {MAX_BYTES}; "
+                "send a reference to a buffer instead"
+            )
+        self.struct = self._struct()
+
+    def __call__(self, **fields: Any) -> np.void:
+        """One message; fields not named are zero."""
+        message = np.zeros((), self.dtype)
+        for name, value in fields.items():
+            if name not in (self.dtype.names or ()):
+                raise MessageError(f'message {self.name} has no field "{name}"')
+            message[name] = value
+        return message[()]  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<message {self.name}, {self.dtype.itemsize} bytes>"
+
+    def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
+        """`count` messages, all fields zero."""
+        return np.zeros(count, self.dtype)
+
+    def _struct(self) -> str:
+        lines = [f"struct {self.name} {{"]
+        checks = [
+            f"static_assert(sizeof({self.name}) == {self.dtype.itemsize});",
+            "#if !defined(__CUDACC_RTC__)  // which has no offsetof",
+        ]
+        for name in self.dtype.names or ():
+            field = self.dtype[name]
+            base, shape = field.subdtype if field.subdtype is not None else (field, ())
+            c_type = _C_TYPES.get(base.str[1:])
+            if c_type is None or base.str[0] == ">":
+                raise ArgumentError(
+                    f"field {name} of message {self.name} has dtype {base}; use integers, floats "
+                    f"or bool in native byte order ({', '.join(_C_TYPES)})"
+                )
+            lines.append(f"    {c_type} {name}{''.join(f'[{n}]' for n in shape)};")
+            offset = (self.dtype.fields or {})[name][1]
+            checks.append(f"static_assert(__builtin_offsetof({self.name}, {name}) == {offset});")
+        return "\n".join([*lines, "};", *checks, "#endif"]) + "\n"
+
+
+def message(name: str, fields: Sequence[Field] = ()) -> MessageType:
+    """Defines a message type.
+
+    Args:
+        name: its name in C++ and Python.
+        fields: as for numpy.dtype: (name, type) or (name, type, shape); integers, floats, bool.
+            Up to 36 bytes travel in one 64-byte slot, up to 65,536 in several.
+    """
+    return MessageType(name, fields)

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runtime: a program that runs on a GPU or on CPU threads, and how to talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from denizen import _core
+from denizen.errors import ArgumentError, DeadlineError, DeviceError, MessageError
+from denizen.message import METADATA, MessageType
+from denizen.program import Program
+
+Messages = NDArray[np.void]
+Addresses = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message that an actor sent to the host."""
+
+    type: str
+    message: np.void
+    sender: int
+
+
+def gpu_problem() -> str:
+    """Why no GPU can be used, in one line; empty if one can."""
+    return _core.gpu_problem()
+
+
+def _parse_device(device: str) -> tuple[bool, int, int | None]:
+    """(on a GPU, its ordinal, CPU threads)."""
+    match = re.fullmatch(r"(auto)|cpu(?::(\d+))?|gpu(?::(\d+))?", device)
+    if match is None:
+        raise ArgumentError(f'device "{device}"; use "auto", "cpu", "cpu:THREADS", "gpu" or "gpu:N"')
+    if match[1]:
+        return _core.gpu_count() > 0, 0, None
+    if device.startswith("cpu"):
+        return False, 0, int(match[2]) if match[2] else None
+    return True, int(match[3] or 0), None
+
+
+class Runtime:
+    """A running program.
+
+    Args:
+        program: what to run; compiled now unless it is cached.
+        device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
+        workers: GPU: warps, by default one per SM; CPU: threads, by default one per core.
+        sms: GPU: most SMs to use; the rest is left to other kernels.
+        idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
+            None: stay until closed.
+        mapped: GPU: write messages straight into device memory where the machine can.
+        lane_slots, inbox_slots, outbox_slots, egress_slots, asks, max_actors, state_bytes: sizes
+            of the rings (64-byte slots), of what may be unanswered, and of the actors' memory;
+            see denizen::Options (include/denizen/any_runtime.hpp).
+
+    Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
+    subclasses of denizen.DenizenError.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        device: str = "auto",
+        *,
+        workers: int | None = None,
+        sms: int | None = None,
+        idle_ms: int | None = None,
+        mapped: bool = True,
+        **sizes: int,
+    ) -> None:
+        on_gpu, ordinal, threads = _parse_device(device)
+        if on_gpu:
+            if _core.gpu_count() <= ordinal:
+                raise DeviceError(
+                    f"there is no GPU {ordinal}: {_core.gpu_problem() or 'the driver sees '}"
+                    f'{"" if _core.gpu_problem() else _core.gpu_count()}; use device="cpu"'
+                )
+            _, major, minor, _, _ = _core.gpu_info(ordinal)
+            image = program.compile_gpu(10 * major + minor)
+        else:
+            image = program.compile_cpu()
+        options = {k: v for k, v in sizes.items() if v is not None}
+        for name, value in (("workers", workers or threads), ("sms", sms), ("idle_ms", idle_ms)):
+            if value is not None:
+                options[name] = value
+        for name, value in options.items():
+            if not isinstance(value, int | np.integer) or not 0 <= value < 2**48:
+                raise ArgumentError(f"{name} = {value!r}; use a whole number from 0")
+        options["mapped"] = int(mapped)
+        self.program = program
+        self._types = list(program.messages.values())
+        self._ids = {m.name: i for i, m in enumerate(self._types)}
+        self._actors = {name: i for i, name in enumerate(program.actors)}
+        self._async: _AsyncReplies | None = None
+        self._core = _core.Runtime(image, on_gpu, ordinal, options)
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Device, workers, kind of memory, bytes taken, start time in ms."""
+        return self._core.description
+
+    # ---- life of actors
+
+    def spawn(self, actor: str, count: int = 1, timeout: float = 10.0) -> Addresses:
+        """Spawns actors over all workers; they exist when the call returns.
+
+        Returns their addresses: uint32, shape (count,).
+        """
+        return self._core.spawn(self._actor(actor), count, timeout)
+
+    def stop(self, address: int, timeout: float = 1.0) -> None:
+        """Ends an actor; no handler of it runs once the call has returned."""
+        self._core.stop(int(address), timeout)
+
+    # ---- messages
+
+    def send(
+        self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+    ) -> None:
+        """Sends one message: a record of a message dtype, or a type's name with its fields."""
+        kind, record = self._one(message, fields)
+        self._core.send(int(address), kind, record, timeout)
+
+    def send_many(
+        self, addresses: ArrayLike, messages: Messages, timeout: float = 60.0
+    ) -> None:
+        """Sends an array of messages of one type, shape (n,), to one address or to n of them."""
+        kind, array = self._array(messages)
+        self._core.send_many(
+            _addresses(addresses), kind, array.view(np.uint8), array.dtype.itemsize, array.size,
+            timeout,
+        )
+
+    def broadcast(
+        self, actor: str, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+    ) -> None:
+        """Sends one message to every actor of a type."""
+        kind, record = self._one(message, fields)
+        self._core.broadcast(self._actor(actor), kind, record, timeout)
+
+    def ask(
+        self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+    ) -> np.void:
+        """Sends a message and waits for the reply, which it returns as a record."""
+        kind, record = self._one(message, fields)
+        reply, data = self._core.ask(int(address), kind, record, timeout)
+        return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
+
+    def ask_many(
+        self,
+        addresses: ArrayLike,
+        messages: np.void | Messages | str,
+        reply: MessageType | str,
+        timeout: float = 10.0,
+    ) -> Messages:
+        """Asks n actors and waits for all replies.
+
+        Args:
+            addresses: one, or n.
+            messages: one for all, or n.
+            reply: the type of every reply.
+
+        Returns the replies in the order of the addresses, shape (n,).
+        """
+        to = _addresses(addresses)
+        if isinstance(messages, str):
+            messages = self._type(messages)()
+        one = isinstance(messages, np.void) or np.ndim(messages) == 0
+        kind, array = self._array(np.atleast_1d(np.asarray(messages)))
+        count = to.size if one else array.size
+        answer = self._type(reply if isinstance(reply, str) else reply.name)
+        replies = np.zeros(count, answer.dtype)
+        self._core.ask_many(
+            to, kind, array.view(np.uint8), array.dtype.itemsize, one, count,
+            self._ids[answer.name], replies.view(np.uint8), answer.dtype.itemsize, timeout,
+        )
+        return replies
+
+    async def ask_async(
+        self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+    ) -> np.void:
+        """As ask, for asyncio: other coroutines run until the reply is there."""
+        kind, record = self._one(message, fields)
+        if self._async is None:
+            self._async = _AsyncReplies(self._core)
+        ticket = self._core.ask_begin(int(address), kind, record, timeout)
+        try:
+            reply, data = await asyncio.wait_for(self._async.wait(ticket), timeout)
+        except (asyncio.TimeoutError, asyncio.CancelledError) as error:
+            self._async.forget(ticket)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            name = self._types[kind].name
+            raise DeadlineError(
+                f"ask {name} to address {int(address):#010x} was not answered within {timeout} s"
+            ) from None
+        return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
+
+    def receive(self, timeout: float = 1.0) -> Received:
+        """The next message that an actor sent to the host (`ctx.send(denizen::host, ...)`)."""
+        kind, data, sender = self._core.receive(timeout)
+        dtype = self._types[kind].dtype
+        return Received(self._types[kind].name, np.frombuffer(data, dtype)[0], sender)
+
+    def receive_many(
+        self, type: MessageType | str, count: int
+    ) -> tuple[Messages, Addresses]:
+        """Messages of one type that have arrived, at most `count`, and their senders."""
+        wanted = self._type(type if isinstance(type, str) else type.name)
+        messages = np.empty(count, wanted.dtype)
+        senders = np.empty(count, np.uint32)
+        n = self._core.receive_many(
+            self._ids[wanted.name], messages.view(np.uint8), wanted.dtype.itemsize, count, senders
+        )
+        return messages[:n], senders[:n]
+
+    # ---- life of the program
+
+    def drain(self, timeout: float = 60.0) -> None:
+        """Waits until every message sent so far, and all that they caused, has been handled."""
+        self._core.drain(timeout)
+
+    def pause(self, timeout: float = 1.0) -> None:
+        """Stops handling; what is sent meanwhile waits in the rings."""
+        self._core.pause(timeout)
+
+    def resume(self) -> None:
+        """Goes on after pause."""
+        self._core.resume()
+
+    def park(self, timeout: float = 1.0) -> None:
+        """Leaves the GPU now; the next send brings the program back. Nothing on the CPU."""
+        self._core.park(timeout)
+
+    @property
+    def parked(self) -> bool:
+        """Whether the program has left the GPU for now."""
+        return self._core.parked()
+
+    def stats(self) -> dict[str, Any]:
+        """Messages handled, dead letters, errors with the first one's text, launches."""
+        return self._core.stats()
+
+    def stuck(self, at_least: float = 1.0) -> str:
+        """The handler that has been running for longest, if longer than `at_least` seconds."""
+        return self._core.stuck(at_least)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Drains, stops and frees. Raises StuckError if a handler does not return in time."""
+        if self._async is not None:
+            self._async.close()
+        self._core.close(timeout)
+
+    # ---- types
+
+    def _actor(self, name: str) -> int:
+        if name not in self._actors:
+            raise ArgumentError(
+                f'the program has no actor "{name}"; it has {", ".join(self._actors)}'
+            )
+        return self._actors[name]
+
+    def _type(self, name: str) -> MessageType:
+        if name not in self._ids:
+            raise MessageError(
+                f'the program has no message "{name}"; it has {", ".join(self._ids)}'
+            )
+        return self._types[self._ids[name]]
+
+    def _one(
+        self, message: np.void | Messages | str, fields: dict[str, Any]
+    ) -> tuple[int, np.void | Messages]:
+        if isinstance(message, str):
+            return self._ids[self._type(message).name], self._type(message)(**fields)
+        if fields:
+            raise ArgumentError("fields belong to a message given by its name")
+        return self._id_of(message.dtype), message
+
+    def _array(self, messages: Messages) -> tuple[int, Messages]:
+        if messages.ndim != 1:
+            raise MessageError(f"messages have shape {messages.shape}; give one dimension")
+        return self._id_of(messages.dtype), np.ascontiguousarray(messages)
+
+    def _id_of(self, dtype: np.dtype[Any]) -> int:
+        name = dtype.metadata.get(METADATA) if dtype.metadata else None
+        if name in self._ids:
+            return self._ids[name]
+        same = [m.name for m in self._types if m.dtype == dtype]
+        if len(same) != 1:
+            raise MessageError(
+                f"dtype {dtype} is {'no message' if not same else 'the same for ' + ', '.join(same)}"
+                " of this program; make the array with the message's own dtype"
+            )
+        return self._ids[same[0]]
+
+
+def _addresses(addresses: ArrayLike) -> Addresses:
+    return np.ascontiguousarray(np.atleast_1d(addresses), np.uint32)
+
+
+class _AsyncReplies:
+    """A thread that waits for all asks of coroutines and wakes their loops."""
+
+    def __init__(self, core: _core.Runtime) -> None:
+        self._core = core
+        self._lock = threading.Condition()
+        self._open: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[tuple[int, bytes]]]] = {}
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
+        self._thread.start()
+
+    async def wait(self, ticket: int) -> tuple[int, bytes]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        with self._lock:
+            self._open[ticket] = (loop, future)
+            self._lock.notify()
+        return await future
+
+    def forget(self, ticket: int) -> None:
+        with self._lock:
+            if self._open.pop(ticket, None) is not None:
+                self._core.ask_abandon(ticket)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._open or self._closed)
+                if self._closed:
+                    return
+                tickets = list(self._open)
+            for ticket in self._core.ask_ready(tickets, 0.01):
+                with self._lock:
+                    entry = self._open.pop(ticket, None)
+                    if entry is None:
+                        continue
+                    reply = self._core.ask_end(ticket)
+                loop, future = entry
+                loop.call_soon_threadsafe(_resolve, future, reply)
+
+
+def _resolve(future: asyncio.Future[tuple[int, bytes]], reply: tuple[int, bytes]) -> None:
+    if not future.done():
+        future.set_result(reply)

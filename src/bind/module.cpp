@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// denizen._core: the untyped runtime for Python. Types, names and dtypes are the package's business
+// (python/denizen/); this file only crosses the boundary, without the GIL wherever it may wait.
+#include "../gpu/cubin.hpp"
+#include "../gpu/driver.hpp"
+#include "../gpu/nvrtc.hpp"
+
+#include <denizen/any_runtime.hpp>
+
+#include <chrono>
+#include <dlfcn.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+#include <thread>
+
+namespace nb = nanobind;
+using namespace denizen;
+
+namespace {
+
+using Addresses = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Unlocked = nb::gil_scoped_release;
+
+nanoseconds seconds(double s)
+{
+    return nanoseconds(s <= 0 ? 0 : s > 1e9 ? static_cast<int64_t>(1e18)
+                                            : static_cast<int64_t>(s * 1e9));
+}
+
+// A buffer of Python's for the length of a call.
+class Bytes {
+public:
+    Bytes(nb::handle object, bool writable)
+    {
+        if (PyObject_GetBuffer(object.ptr(), &view_,
+                               writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) {
+            throw nb::python_error();
+        }
+    }
+    ~Bytes() { PyBuffer_Release(&view_); }
+    Bytes(const Bytes&) = delete;
+    Bytes& operator=(const Bytes&) = delete;
+
+    unsigned char* data() const { return static_cast<unsigned char*>(view_.buf); }
+    size_t size() const { return static_cast<size_t>(view_.len); }
+
+private:
+    Py_buffer view_{};
+};
+
+// One address for all messages, or one for each.
+const Address* addresses(const Addresses& to, size_t count, bool& to_one)
+{
+    to_one = to.size() == 1;
+    if (!to_one && to.size() != count) {
+        throw Error(Errc::bad_argument, std::to_string(to.size()) + " addresses for " +
+                                            std::to_string(count) + " messages; give one or as many");
+    }
+    static_assert(sizeof(Address) == sizeof(uint32_t));
+    return reinterpret_cast<const Address*>(to.data());
+}
+
+nb::bytes payload_bytes(const unsigned char* data, uint32_t length)
+{
+    return nb::bytes(data, length);
+}
+
+Image load_library(const std::string& path, std::vector<std::string> actors,
+                   std::vector<std::string> messages)
+{
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        throw Error(Errc::compile, std::string("cannot load the compiled program: ") + dlerror());
+    }
+    Image image;
+    image.library = {handle, [](void* h) { dlclose(h); }};
+    const auto* table = static_cast<const ProgramTable*>(dlsym(handle, "denizen_table"));
+    void* run = dlsym(handle, "denizen_run_worker");
+    if (table == nullptr || run == nullptr) {
+        throw Error(Errc::compile, path + " holds no denizen program");
+    }
+    image.table = *table;
+    image.run_worker = reinterpret_cast<void (*)(const Shared&, uint32_t)>(run);
+    image.actors = std::move(actors);
+    image.messages = std::move(messages);
+    return image;
+}
+
+Image load_cubin(const nb::bytes& cubin, std::vector<std::string> actors,
+                 std::vector<std::string> messages)
+{
+    Image image;
+    image.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
+    image.table = gpu::table_of(image.cubin);
+    image.actors = std::move(actors);
+    image.messages = std::move(messages);
+    return image;
+}
+
+nb::dict describe(const Description& d)
+{
+    nb::dict out;
+    out["device"] = d.device;
+    out["on_gpu"] = d.on_gpu;
+    out["workers"] = d.workers;
+    out["lane_memory"] = d.lane_memory;
+    out["why_not_mapped"] = d.why_not_mapped;
+    out["device_bytes"] = d.device_bytes;
+    out["host_bytes"] = d.host_bytes;
+    out["start_ms"] = d.start_ms;
+    return out;
+}
+
+nb::dict stats(AnyRuntime& rt)
+{
+    Stats s;
+    {
+        const Unlocked unlocked;
+        s = rt.stats();
+    }
+    static constexpr const char* modes[] = {"starting", "running", "paused", "left"};
+    nb::dict out;
+    out["handled"] = s.handled;
+    out["dead_letters"] = s.dead_letters;
+    out["errors"] = s.errors;
+    out["first_error"] = s.first_error;
+    out["mode"] = modes[static_cast<uint32_t>(s.mode)];
+    out["launches"] = s.launches;
+    out["handled_by_worker"] = s.handled_by_worker;
+    return out;
+}
+
+Options options_from(const nb::dict& given)
+{
+    Options o;
+    for (const auto& [key, value] : given) {
+        const auto name = nb::cast<std::string>(key);
+        const auto number = nb::cast<uint64_t>(value);
+        const auto n = static_cast<uint32_t>(number);
+        if (name == "workers") {
+            o.workers = n;
+        } else if (name == "sms") {
+            o.sms = n;
+        } else if (name == "lane_slots") {
+            o.lane_slots = n;
+        } else if (name == "inbox_slots") {
+            o.inbox_slots = n;
+        } else if (name == "outbox_slots") {
+            o.outbox_slots = n;
+        } else if (name == "egress_slots") {
+            o.egress_slots = n;
+        } else if (name == "asks") {
+            o.asks = n;
+        } else if (name == "max_actors") {
+            o.max_actors = n;
+        } else if (name == "state_bytes") {
+            o.state_bytes = number;
+        } else if (name == "idle_ms") {
+            o.idle = std::chrono::milliseconds(number);
+        } else if (name == "mapped") {
+            o.mapped = number != 0;
+        } else {
+            throw Error(Errc::bad_argument, "no option is called \"" + name + "\"");
+        }
+    }
+    return o;
+}
+
+} // namespace
+
+NB_MODULE(_core, m)
+{
+    // errors.py registers its classes by code; here only (code, text) crosses.
+    m.attr("_error") = nb::none();
+    nb::register_exception_translator(
+        [](const std::exception_ptr& p, void* module) {
+            try {
+                std::rethrow_exception(p);
+            } catch (const Error& e) {
+                nb::object make = nb::handle(static_cast<PyObject*>(module)).attr("_error");
+                nb::object error = make(static_cast<uint32_t>(e.code()), e.what());
+                PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+            }
+        },
+        m.ptr());
+
+    m.attr("layout_abi") = layout_abi;
+    m.attr("max_short") = first_payload;
+    m.def("gpu_count", [] { return gpu::driver_present() ? gpu::device_count() : 0; });
+    m.def("gpu_problem", [] { return gpu::driver_problem(); });
+    m.def("gpu_info", [](int ordinal) {
+        const gpu::DeviceInfo info = gpu::device_info(ordinal);
+        return nb::make_tuple(info.name, info.major, info.minor, info.sm_count,
+                              info.driver_cuda_version);
+    });
+    m.def("set_nvrtc_folders", &gpu::set_nvrtc_folders);
+    m.def("nvrtc_version", &gpu::nvrtc_version);
+    m.def("nvrtc_architectures", &gpu::nvrtc_architectures);
+    m.def("compile_cubin",
+          [](const std::string& source, const std::string& name,
+             const std::vector<std::string>& options) {
+              gpu::Compiled out;
+              {
+                  const Unlocked unlocked;
+                  out = gpu::compile_cubin(source, name, options);
+              }
+              return nb::make_tuple(nb::bytes(out.cubin.data(), out.cubin.size()), out.log);
+          });
+
+    nb::class_<Image>(m, "Image")
+        .def_prop_ro("state_sizes",
+                     [](const Image& i) {
+                         std::vector<uint32_t> sizes;
+                         for (uint32_t a = 0; a < i.table.actors; ++a) {
+                             sizes.push_back(i.table.actor[a].size);
+                         }
+                         return sizes;
+                     })
+        .def("handles", [](const Image& i, uint32_t actor, uint32_t message) {
+            return actor < i.table.actors && message < i.table.messages &&
+                   i.table.can_handle(actor, message);
+        });
+    m.def("load_library", &load_library);
+    m.def("load_cubin", &load_cubin);
+
+    nb::class_<AnyRuntime>(m, "Runtime")
+        .def("__init__",
+             [](AnyRuntime* self, const Image& image, bool on_gpu, int ordinal,
+                const nb::dict& given) {
+                 Options o = options_from(given);
+                 o.device = on_gpu ? Device::gpu(ordinal) : Device::cpu();
+                 const Unlocked unlocked;
+                 new (self) AnyRuntime(image, o);
+             })
+        .def_prop_ro("description", [](const AnyRuntime& rt) { return describe(rt.description()); })
+        .def("spawn",
+             [](AnyRuntime& rt, uint32_t type, uint32_t count, double timeout) {
+                 std::vector<Address>* out = nullptr;
+                 {
+                     const Unlocked unlocked;
+                     out = new std::vector<Address>(rt.spawn(type, count, seconds(timeout)));
+                 }
+                 nb::capsule owner(
+                     out, [](void* p) noexcept { delete static_cast<std::vector<Address>*>(p); });
+                 return nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(out->data(), {out->size()},
+                                                                      owner);
+             })
+        .def("stop",
+             [](AnyRuntime& rt, uint32_t actor, double timeout) {
+                 const Unlocked unlocked;
+                 rt.stop({actor}, seconds(timeout));
+             })
+        .def("send",
+             [](AnyRuntime& rt, uint32_t to, uint32_t type, nb::handle message, double timeout) {
+                 const Bytes payload(message, false);
+                 const Unlocked unlocked;
+                 rt.send({to}, type, payload.data(), static_cast<uint32_t>(payload.size()),
+                         seconds(timeout));
+             })
+        .def("send_many",
+             [](AnyRuntime& rt, const Addresses& to, uint32_t type, nb::handle messages,
+                uint32_t length, size_t count, double timeout) {
+                 const Bytes payloads(messages, false);
+                 if (payloads.size() != count * length) {
+                     throw Error(Errc::bad_argument,
+                                 std::to_string(payloads.size()) + " bytes are not " +
+                                     std::to_string(count) + " messages of " +
+                                     std::to_string(length));
+                 }
+                 bool to_one = false;
+                 const Address* a = addresses(to, count, to_one);
+                 const Unlocked unlocked;
+                 rt.send_many(a, to_one, type, payloads.data(), length, length, count,
+                              seconds(timeout));
+             })
+        .def("broadcast",
+             [](AnyRuntime& rt, uint32_t actor_type, uint32_t type, nb::handle message,
+                double timeout) {
+                 const Bytes payload(message, false);
+                 const Unlocked unlocked;
+                 rt.broadcast(actor_type, type, payload.data(),
+                              static_cast<uint32_t>(payload.size()), seconds(timeout));
+             })
+        // Returns (message type, payload).
+        .def("ask",
+             [](AnyRuntime& rt, uint32_t to, uint32_t type, nb::handle message, double timeout) {
+                 const Bytes payload(message, false);
+                 const uint32_t room = rt.image().table.max_message;
+                 unsigned char small[256];
+                 std::vector<unsigned char> large(room > sizeof small ? room : 0);
+                 unsigned char* reply = large.empty() ? small : large.data();
+                 Header h;
+                 {
+                     const Unlocked unlocked;
+                     h = rt.ask({to}, type, payload.data(), static_cast<uint32_t>(payload.size()),
+                                reply, room, seconds(timeout));
+                 }
+                 return nb::make_tuple(h.type, payload_bytes(reply, h.length));
+             })
+        .def("ask_many",
+             [](AnyRuntime& rt, const Addresses& to, uint32_t type, nb::handle messages,
+                uint32_t length, bool one_message, size_t count, uint32_t reply_type,
+                nb::handle replies, uint32_t reply_length, double timeout) {
+                 const Bytes payloads(messages, false);
+                 const Bytes out(replies, true);
+                 if (payloads.size() != (one_message ? 1 : count) * length ||
+                     out.size() != count * reply_length) {
+                     throw Error(Errc::bad_argument, "messages or replies of another length than " +
+                                                         std::to_string(count));
+                 }
+                 bool to_one = false;
+                 const Address* a = addresses(to, count, to_one);
+                 const Unlocked unlocked;
+                 rt.ask_many(a, to_one, type, payloads.data(), length, one_message ? 0 : length,
+                             count, reply_type, out.data(), reply_length, reply_length,
+                             seconds(timeout));
+             })
+        .def("ask_begin",
+             [](AnyRuntime& rt, uint32_t to, uint32_t type, nb::handle message, double timeout) {
+                 const Bytes payload(message, false);
+                 const Unlocked unlocked;
+                 return rt.ask_begin({to}, type, payload.data(),
+                                     static_cast<uint32_t>(payload.size()), seconds(timeout))
+                     .value;
+             })
+        // The tickets whose replies have arrived; waits until there is one, at most `timeout`.
+        .def("ask_ready",
+             [](const AnyRuntime& rt, const std::vector<uint32_t>& tickets, double timeout) {
+                 std::vector<uint32_t> ready;
+                 const Unlocked unlocked;
+                 const auto until = std::chrono::steady_clock::now() + seconds(timeout);
+                 for (uint32_t tries = 0;; ++tries) { // ends by a reply or the time-out
+                     for (const uint32_t t : tickets) {
+                         if (rt.ask_ready({t})) {
+                             ready.push_back(t);
+                         }
+                     }
+                     if (!ready.empty() || std::chrono::steady_clock::now() >= until) {
+                         return ready;
+                     }
+                     if (tries > 2000) {
+                         std::this_thread::sleep_for(std::chrono::microseconds(50));
+                     }
+                 }
+             })
+        .def("ask_end",
+             [](AnyRuntime& rt, uint32_t ticket) {
+                 std::vector<unsigned char> reply(rt.image().table.max_message);
+                 Header h;
+                 {
+                     const Unlocked unlocked;
+                     h = rt.ask_end({ticket}, reply.data(), static_cast<uint32_t>(reply.size()),
+                                    seconds(1));
+                 }
+                 return nb::make_tuple(h.type, payload_bytes(reply.data(), h.length));
+             })
+        .def("ask_abandon", [](AnyRuntime& rt, uint32_t ticket) { rt.ask_abandon({ticket}); })
+        // Returns (message type, payload, sender).
+        .def("receive",
+             [](AnyRuntime& rt, double timeout) {
+                 Message message;
+                 {
+                     const Unlocked unlocked;
+                     message = rt.receive(seconds(timeout));
+                 }
+                 return nb::make_tuple(message.header.type,
+                                       payload_bytes(message.payload.data(), message.header.length),
+                                       message.header.sender);
+             })
+        .def("receive_many",
+             [](AnyRuntime& rt, uint32_t type, nb::handle messages, uint32_t length, size_t count,
+                nb::handle senders) {
+                 const Bytes out(messages, true);
+                 const Bytes from(senders, true);
+                 if (out.size() < count * length || from.size() < count * sizeof(Address)) {
+                     throw Error(Errc::bad_argument, "the buffers hold fewer than " +
+                                                         std::to_string(count) + " messages");
+                 }
+                 const Unlocked unlocked;
+                 return rt.receive_many(type, out.data(), length, length, count,
+                                        reinterpret_cast<Address*>(from.data()));
+             })
+        .def("drain",
+             [](AnyRuntime& rt, double timeout) {
+                 const Unlocked unlocked;
+                 rt.drain(seconds(timeout));
+             })
+        .def("pause",
+             [](AnyRuntime& rt, double timeout) {
+                 const Unlocked unlocked;
+                 rt.pause(seconds(timeout));
+             })
+        .def("resume", &AnyRuntime::resume)
+        .def("park",
+             [](AnyRuntime& rt, double timeout) {
+                 const Unlocked unlocked;
+                 rt.park(seconds(timeout));
+             })
+        .def("parked", &AnyRuntime::parked)
+        .def("stats", &stats)
+        .def("stuck",
+             [](AnyRuntime& rt, double at_least) {
+                 const Unlocked unlocked;
+                 return rt.stuck(seconds(at_least));
+             })
+        .def("close", [](AnyRuntime& rt, double timeout) {
+            const Unlocked unlocked;
+            rt.close(seconds(timeout));
+        });
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cubin.hpp"
+
+#include <denizen/base/error.hpp>
+
+#include <cstring>
+#include <elf.h>
+#include <string>
+
+namespace denizen::gpu {
+namespace {
+
+// A T at `offset` of the file; throws if the file ends before.
+template <class T>
+T read(const std::vector<char>& file, uint64_t offset)
+{
+    if (offset > file.size() || file.size() - offset < sizeof(T)) {
+        throw Error(Errc::compile, "the cubin is truncated: " + std::to_string(file.size()) +
+                                       " bytes, " + std::to_string(offset + sizeof(T)) + " wanted");
+    }
+    T value;
+    std::memcpy(&value, file.data() + offset, sizeof(T));
+    return value;
+}
+
+} // namespace
+
+ProgramTable table_of(const std::vector<char>& cubin)
+{
+    const auto header = read<Elf64_Ehdr>(cubin, 0);
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
+        throw Error(Errc::compile, "not a cubin: no 64-bit ELF header");
+    }
+    const auto section = [&](uint64_t i) {
+        return read<Elf64_Shdr>(cubin, header.e_shoff + i * sizeof(Elf64_Shdr));
+    };
+    constexpr char wanted[] = "denizen_table";
+    for (uint64_t i = 0; i < header.e_shnum; ++i) {
+        const Elf64_Shdr symbols = section(i);
+        if (symbols.sh_type != SHT_SYMTAB) {
+            continue;
+        }
+        const Elf64_Shdr names = section(symbols.sh_link);
+        for (uint64_t s = 0; s < symbols.sh_size / sizeof(Elf64_Sym); ++s) {
+            const auto symbol = read<Elf64_Sym>(cubin, symbols.sh_offset + s * sizeof(Elf64_Sym));
+            const uint64_t name = names.sh_offset + symbol.st_name;
+            if (name + sizeof wanted > cubin.size() ||
+                std::memcmp(cubin.data() + name, wanted, sizeof wanted) != 0) {
+                continue;
+            }
+            const auto table = read<ProgramTable>(
+                cubin, section(symbol.st_shndx).sh_offset + symbol.st_value);
+            if (table.abi != layout_abi) {
+                throw Error(Errc::compile, "the cubin was compiled for layout " +
+                                               std::to_string(table.abi) + ", this runtime has " +
+                                               std::to_string(layout_abi) + "; compile it again");
+            }
+            return table;
+        }
+    }
+    throw Error(Errc::compile, "the cubin holds no denizen program: its text must end with "
+                               "DENIZEN_PROGRAM(...)");
+}
+
+} // namespace denizen::gpu
