@@ -50,7 +50,7 @@ $(VENV)/.dev: $(VENV)/.tools
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
-	python -m pip install -v $(WHEEL) '.[$(EXTRAS)]'
+	python -m pip install $(WHEEL) '.[$(EXTRAS)]'
 	touch $@
 
 install: $(VENV)/.installed
