@@ -469,7 +469,8 @@ struct AnyRuntime::Core {
                         (problem.empty() ? std::string("the program did not stop within ") +
                                                seconds(timeout_ns)
                                          : problem) +
-                            (on_gpu ? "; its GPU context has been torn down"
+                            (on_gpu ? "; its GPU context has been torn down, start a new process to use "
+                                      "the GPU again"
                                     : "; its thread has been left behind"));
         }
     }

@@ -153,8 +153,8 @@ public:
     std::string stuck(nanoseconds at_least);
 
     // Drains, stops and frees. If a handler does not return in time: Errc::stuck with its worker,
-    // actor, message and seconds; a GPU program's context is then torn down (its device memory and
-    // every other use of that context in this process end with it), a CPU worker's thread is left
+    // actor, message and seconds; a GPU program's context is then torn down (with it every other use
+    // of the GPU in this process, until the process is started anew), a CPU worker's thread is left
     // behind. Harmless when called again.
     void close(nanoseconds timeout);
 

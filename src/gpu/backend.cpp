@@ -156,12 +156,10 @@ public:
 
     void wake(uint32_t) override
     {
-        light_fence(); // the message before the look; partner: the heavy fence in keep()
-        if (asleep_.sleeping != 0 || mode() == Mode::left) {
-            ring_bell(&asleep_.bell, &asleep_.sleeping);
+        light_fence(); // the message before the look; partner: the heavy fence in sleep_on_bell()
+        if (mode() == Mode::left || load<Scope::system>(&asleep_.sleeping) != 0) {
             kick_.store(true, std::memory_order_relaxed);
-            fetch_add<Scope::system>(&asleep_.bell, 1u);
-            futex_wake_all(&asleep_.bell);
+            ring_keeper();
         }
     }
 
@@ -185,8 +183,8 @@ public:
 
     void abandon() override
     {
-        // The monitor traps, which ends the kernel and with it the context; then the context is
-        // reset, so that the process can use the GPU again from scratch.
+        // The monitor traps, which ends the kernel and with it the context. The driver then refuses
+        // this process everything until it is started anew; nothing short of that stops a handler.
         command(Command::kill);
         abandoned_ = true;
         {
@@ -347,11 +345,16 @@ private:
         }
     }
 
+    void ring_keeper()
+    {
+        fetch_add<Scope::system, Order::release>(&asleep_.bell, 1u);
+        futex_wake_all(&asleep_.bell);
+    }
+
     void stop_keeper()
     {
         stopping_.store(true, std::memory_order_release);
-        fetch_add<Scope::system>(&asleep_.bell, 1u);
-        futex_wake_all(&asleep_.bell);
+        ring_keeper();
         if (keeper_.joinable()) {
             keeper_.join();
         }

@@ -59,7 +59,9 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
     }
     lanes::sync();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
-        result.quiet &= load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].inbox_done;
+        // A message parked for the host is in no inbox, hence the outboxes.
+        result.quiet &= load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].inbox_done &&
+                        load<Scope::gpu>(&s.status[w].outbox) == 0;
     }
     result.all_left = lanes::ballot(!result.all_left) == 0;
     result.quiet = lanes::ballot(!result.quiet) == 0;

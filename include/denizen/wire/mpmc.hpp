@@ -87,7 +87,8 @@ public:
             if (first.sequence != ticket + 1) {
                 const uint32_t latest = load<S>(&ring_.words->head);
                 if (latest == ticket) {
-                    return detail::nothing_left(state, load<S>(&ring_.words->tail) != ticket);
+                    return detail::nothing_left(
+                        state, [&] { return load<S>(&ring_.words->tail) != ticket; });
                 }
                 ticket = latest;
                 continue;

@@ -69,15 +69,13 @@ DENIZEN_HD inline Errc refuse_send(const RingView& ring, const Header& h)
 }
 
 // What a consumer is told when it found nothing. The state must have been read before the ring was
-// found empty: what was sent before the close is then delivered first. `drawn`: some producer holds
-// a ticket whose message is on its way.
-DENIZEN_HD inline Errc nothing_left(RingState before, bool drawn)
+// found empty: what was sent before the close is then delivered first. `drawn()`: some producer
+// holds a ticket whose message is on its way.
+template <class Drawn>
+DENIZEN_HD inline Errc nothing_left(RingState before, Drawn&& drawn)
 {
-    if (drawn) {
-        return Errc::empty;
-    }
     switch (before) {
-    case RingState::closed: return Errc::closed;
+    case RingState::closed: return drawn() ? Errc::empty : Errc::closed;
     case RingState::producer_dead: return Errc::peer_dead;
     default: return Errc::empty;
     }

@@ -102,8 +102,9 @@ public:
         const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
         if (first.sequence != head_ + 1) {
             give_credit();
-            return detail::nothing_left(
-                state, TicketsShared && load<S>(&ring_.words->tail) != head_);
+            return detail::nothing_left(state, [&] {
+                return TicketsShared && load<S>(&ring_.words->tail) != head_;
+            });
         }
         h = decode(first);
         if (h.length > room) {
