@@ -889,13 +889,24 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
     if (!c.backlog.empty()) {
         return n;
     }
-    Header h;
-    while (n < count && c.egress.peek(h) && h.type == type &&
-           c.egress.try_receive(h, out + n * stride, length) == Errc::ok) {
-        if (senders != nullptr) {
-            senders[n] = {h.sender};
+    const auto take = [&](auto&& next) {
+        Header h;
+        while (n < count && next(h, out + n * stride)) {
+            if (senders != nullptr) {
+                senders[n] = {h.sender};
+            }
+            ++n;
         }
-        ++n;
+    };
+    if (!with_length(length, [&]<uint32_t L>() {
+            take([&](Header& h, void* to) {
+                return c.egress.try_receive_short<L>(type, h, to) == Errc::ok;
+            });
+        })) {
+        take([&](Header& h, void* to) {
+            return c.egress.peek(h) && h.type == type &&
+                   c.egress.try_receive(h, to, length) == Errc::ok;
+        });
     }
     return n;
 }

@@ -123,6 +123,31 @@ inline void store_register(Packet* p, __m128i value)
     asm volatile("%vmovdqa %1, %0" : "=m"(*p) : "x"(value) : "memory"); // as store_packet
 }
 
+inline __m128i load_register(const Packet* p)
+{
+    __m128i value;
+    asm volatile("%vmovdqa %1, %0" : "=x"(value) : "m"(*p) : "memory"); // as load_packet
+    return value;
+}
+
+inline uint32_t sequence_of(__m128i packet)
+{
+    return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_shuffle_epi32(packet, 0xff)));
+}
+
+// The payload bytes from At on, which the packet holds.
+template <uint32_t L, uint32_t At>
+inline void unpack_register(unsigned char* payload, __m128i packet)
+{
+    if constexpr (At + 16 <= L) {
+        // Four bytes too many: the next packet's are written over them.
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(payload + At), packet);
+    } else if constexpr (At < L) {
+        constexpr uint32_t n = L - At < packet_payload ? L - At : packet_payload;
+        __builtin_memcpy(payload + At, &packet, n);
+    }
+}
+
 } // namespace detail
 
 // Writes a message of L <= 36 bytes into the slot of its ticket.
@@ -142,6 +167,34 @@ inline void store_short(Slot* slot, uint32_t ticket, const Header& h, const void
     detail::store_register(&slot->packet[3], detail::pack_register<L, 24>(bytes, sequence));
 }
 
+// Reads a message of L <= 36 bytes from the slot of its ticket; false if it has not arrived whole.
+// Whether its header says L is the caller's to check.
+template <Scope S, uint32_t L>
+inline bool load_short(const Slot* slot, uint32_t ticket, Header& h, void* payload)
+{
+    static_assert(L <= first_payload);
+    const uint32_t sequence = ticket + 1;
+    const __m128i head = detail::load_register(&slot->packet[0]);
+    if (detail::sequence_of(head) != sequence) {
+        return false;
+    }
+    const __m128i a = detail::load_register(&slot->packet[1]);
+    const __m128i b = detail::load_register(&slot->packet[2]);
+    const __m128i c = detail::load_register(&slot->packet[3]);
+    if (detail::sequence_of(a) != sequence || detail::sequence_of(b) != sequence ||
+        detail::sequence_of(c) != sequence) {
+        return false;
+    }
+    Packet first;
+    __builtin_memcpy(&first, &head, sizeof first);
+    h = decode(first);
+    auto* bytes = static_cast<unsigned char*>(payload);
+    detail::unpack_register<L, 0>(bytes, a);
+    detail::unpack_register<L, 12>(bytes, b);
+    detail::unpack_register<L, 24>(bytes, c);
+    return true;
+}
+
 #else
 
 // Writes a message of L <= 36 bytes into the slot of its ticket.
@@ -155,6 +208,29 @@ DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h,
     store_packet<S>(&slot->packet[1], detail::pack<L>(bytes, 0, sequence));
     store_packet<S>(&slot->packet[2], detail::pack<L>(bytes, 12, sequence));
     store_packet<S>(&slot->packet[3], detail::pack<L>(bytes, 24, sequence));
+}
+
+
+// Reads a message of L <= 36 bytes from the slot of its ticket; false if it has not arrived whole.
+// Whether its header says L is the caller's to check.
+template <Scope S, uint32_t L>
+DENIZEN_HD inline bool load_short(const Slot* slot, uint32_t ticket, Header& h, void* payload)
+{
+    static_assert(L <= first_payload);
+    Packet p[4];
+    for (int k = 0; k < 4; ++k) {
+        p[k] = load_packet<S>(&slot->packet[k]);
+        if (p[k].sequence != ticket + 1) {
+            return false;
+        }
+    }
+    h = decode(p[0]);
+    auto* bytes = static_cast<unsigned char*>(payload);
+    for (uint32_t at = 0; at < L; at += packet_payload) {
+        copy_bytes(bytes + at, p[1 + at / packet_payload].word,
+                   L - at < packet_payload ? L - at : packet_payload);
+    }
+    return true;
 }
 
 #endif

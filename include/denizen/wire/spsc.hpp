@@ -126,6 +126,24 @@ public:
         return first.sequence == head_ + 1;
     }
 
+    // Receives the next message if it has arrived, is of `type` and has L bytes (at most 36), with no
+    // run-time lengths: ok, empty, or wrong_type (it stays, `h` tells what it is).
+    template <uint32_t L>
+    DENIZEN_HD Errc try_receive_short(uint32_t type, Header& h, void* payload)
+    {
+        unsigned char bytes[L == 0 ? 1 : L];
+        if (!load_short<S, L>(&ring_.slots[head_ & ring_.mask], head_, h, bytes)) {
+            give_credit();
+            return Errc::empty;
+        }
+        if (h.type != type || h.length != L) {
+            return Errc::wrong_type;
+        }
+        copy_bytes(payload, bytes, L);
+        advance(1);
+        return Errc::ok;
+    }
+
     // Receives messages of at most 36 bytes and hands them to `use(header, payload)`, at most
     // `count`; returns how many. Stops in front of a longer message.
     template <class Use>
