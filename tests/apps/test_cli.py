@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import denizen
+from denizen import cli
+from denizen.apps.flights import app, reference
 from denizen.lab import bench, machine, record, table
 from denizen.lab.record import Measured
 
@@ -18,7 +21,7 @@ HEADER = "year,month,day,sched_dep_time,dep_delay,arr_delay,tailnum,origin,dest,
 ROW = "2013,1,1,515,2,11,N14228,EWR,IAH,227,1400\n"
 
 
-def denizen(*words, cwd=None, timeout=240, **environment):
+def run_denizen(*words, cwd=None, timeout=240, **environment):
     return subprocess.run(
         [sys.executable, "-m", "denizen", *map(str, words)],
         capture_output=True,
@@ -39,7 +42,7 @@ def refused(done, message):
 
 
 def test_version():
-    done = denizen("--version")
+    done = run_denizen("--version")
     assert done.returncode == 0
     assert re.fullmatch(r"denizen \d+\.\d+\.\d+\n", done.stdout)
 
@@ -57,7 +60,7 @@ def test_version():
     ],
 )
 def test_wrong_usage_is_one_line(words, message):
-    refused(denizen(*words), message)
+    refused(run_denizen(*words), message)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +78,16 @@ def test_wrong_usage_is_one_line(words, message):
 def test_bad_data_is_one_line_with_file_and_row(tmp_path, text, message):
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    refused(denizen("run", "flights", "--device", "cpu", "--csv", path), message)
+    refused(run_denizen("run", "flights", "--device", "cpu", "--csv", path), message)
 
 
 def test_missing_file(tmp_path):
-    done = denizen("run", "flights", "--csv", tmp_path / "none.csv")
+    done = run_denizen("run", "flights", "--csv", tmp_path / "none.csv")
     refused(done, r".*none\.csv: No such file or directory")
 
 
 def test_missing_gpu_is_one_line(tmp_path):
-    done = denizen("bench", "dispatch", "--quick", "--device", "gpu:77")
+    done = run_denizen("bench", "dispatch", "--quick", "--device", "gpu:77")
     assert done.returncode == 1
     assert re.fullmatch(r'denizen: device "gpu:77".*\n', done.stderr)
 
@@ -107,11 +110,44 @@ def flights_csv(path, rows):
 
 def test_flights_are_verified_on_cpu_threads(tmp_path):
     path = flights_csv(tmp_path / "some.csv", 20_000)
-    done = denizen("run", "flights", "--device", "cpu:2", "--csv", path, "--no-dispatch")
+    done = run_denizen("run", "flights", "--device", "cpu:2", "--csv", path, "--no-dispatch")
     assert done.returncode == 0, done.stderr
     assert "verified 20,000 / 20,000\n" in done.stdout
     assert re.search(r"events per second\D+[\d,]+", done.stdout)
     assert re.search(r"ask under load, p50 of \d+", done.stdout)
+
+
+def test_a_wrong_figure_is_named(tmp_path, monkeypatch, capsys):
+    path = flights_csv(tmp_path / "some.csv", 2_000)
+    compute = reference.compute
+
+    def wrong(flights):
+        made = compute(flights)
+        made.airports["arrivals"][flights.airports.index("B3")] += 1
+        return made
+
+    monkeypatch.setattr(reference, "compute", wrong)
+    assert cli.main(["run", "flights", "--device", "cpu:2", "--csv", str(path)]) == 1
+    out, err = capsys.readouterr()
+    found = re.fullmatch(
+        r"denizen: not verified: arrivals of airport B3 is (\d+), expected (\d+)\n", err
+    )
+    assert int(found[2]) == int(found[1]) + 1
+    # Every flight to B3 is unproven, and only those.
+    assert f"verified {2_000 - int(found[1]):,} / 2,000\n" in out
+    assert "bench dispatch" not in out
+
+
+def test_an_actor_that_loses_a_flight_is_caught(tmp_path, monkeypatch, capsys):
+    path = flights_csv(tmp_path / "some.csv", 2_000)
+    program = app.program()
+    lossy = program.source.replace("seen.arrivals += 1;", "seen.arrivals += seen.arrivals != 5;")
+    assert lossy != program.source
+    messages = list(program.messages.values())
+    broken = denizen.Program(lossy, actors=program.actors, messages=messages)
+    monkeypatch.setattr(app, "program", lambda: broken)
+    assert cli.main(["run", "flights", "--device", "cpu:2", "--csv", str(path)]) == 1
+    assert "not verified: arrivals of airport" in capsys.readouterr().err
 
 
 @pytest.mark.gpu
@@ -119,7 +155,7 @@ def test_flights_are_verified_on_the_gpu(tmp_path):
     if machine.describe("gpu:0")[1] is None:
         pytest.skip("no NVIDIA driver")
     path = flights_csv(tmp_path / "some.csv", 100_000)
-    done = denizen("run", "flights", "--device", "gpu:0", "--csv", path, "--no-dispatch")
+    done = run_denizen("run", "flights", "--device", "gpu:0", "--csv", path, "--no-dispatch")
     assert done.returncode == 0, done.stderr
     assert "verified 100,000 / 100,000\n" in done.stdout
 
@@ -140,7 +176,7 @@ def case(verified=True):
 def test_bench_writes_a_record(tmp_path):
     fake_program(tmp_path, "sustained", [case()])
     path = tmp_path / "made" / "record.json"
-    done = denizen(
+    done = run_denizen(
         "bench", "sustained", "--quick", "--device", "cpu", "--json", path,
         DENIZEN_BENCH_DIR=str(tmp_path),
     )  # fmt: skip
@@ -153,7 +189,7 @@ def test_bench_writes_a_record(tmp_path):
 
 def test_bench_that_was_not_verified_fails(tmp_path):
     fake_program(tmp_path, "sustained", [case(verified=False)])
-    done = denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
+    done = run_denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
     assert done.returncode == 1
     assert "NOT VERIFIED" in done.stdout
     assert done.stderr == "denizen: sustained: the work was not verified\n"
@@ -161,7 +197,7 @@ def test_bench_that_was_not_verified_fails(tmp_path):
 
 def test_bench_program_that_prints_nonsense_is_one_line(tmp_path):
     fake_program(tmp_path, "sustained", ["nonsense"])
-    done = denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
+    done = run_denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
     assert done.returncode == 1
     assert re.fullmatch(r"denizen: bench_sustained, line 1 of its output: .*\n", done.stderr)
 
@@ -173,19 +209,20 @@ def test_bench_table(tmp_path):
     record.write(made, record.path_in(results, made))
     readme = tmp_path / "README.md"
     readme.write_text(f"# x\n{table.BEGIN}\n{table.END}\n")
-    stale = denizen("bench", "table", "--check", cwd=tmp_path)
+    stale = run_denizen("bench", "table", "--check", cwd=tmp_path)
     assert (stale.returncode, stale.stdout) == (1, "")
     assert stale.stderr == "denizen: README.md is out of date: run denizen bench table\n"
-    assert denizen("bench", "table", cwd=tmp_path).stdout == "README.md: written, 1 records\n"
+    assert run_denizen("bench", "table", cwd=tmp_path).stdout == "README.md: written, 1 records\n"
     assert "echoes" in readme.read_text()
-    assert denizen("bench", "table", "--check", cwd=tmp_path).returncode == 0
-    assert denizen("bench", "table", cwd=tmp_path).stdout == "README.md: up to date, 1 records\n"
-    elsewhere = denizen("bench", "table", "--results", "none", cwd=tmp_path)
+    assert run_denizen("bench", "table", "--check", cwd=tmp_path).returncode == 0
+    again = run_denizen("bench", "table", cwd=tmp_path)
+    assert again.stdout == "README.md: up to date, 1 records\n"
+    elsewhere = run_denizen("bench", "table", "--results", "none", cwd=tmp_path)
     assert (elsewhere.returncode, elsewhere.stderr) == (1, "denizen: none: no such folder\n")
 
 
 def test_info_names_the_backend():
-    done = denizen("info", "--device", "cpu")
+    done = run_denizen("info", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert Path("/proc/cpuinfo").exists()
     assert "cpu" in done.stdout.lower()

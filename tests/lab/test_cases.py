@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python cases really run, count what they say, and notice wrong work."""
 
+import os
+
 import numpy as np
 import pytest
 
 import denizen
 from denizen.lab import cases
+from denizen.lab.record import Measured, rows_of
+from denizen.program import cache_folder
 
 
 def test_ask_answers_every_question():
@@ -57,3 +61,47 @@ def test_items_fill_exactly_one_slot():
 @pytest.mark.parametrize("experiment", ["throughput", "sustained"])
 def test_experiments_without_python_cases(experiment):
     assert cases.measure(experiment, "cpu", quick=True) == []
+
+
+def test_start_is_measured_with_and_without_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path))
+    compiled = []
+    compile_cpu = denizen.Program.compile_cpu
+
+    def watched(program):
+        before = set(cache_folder().glob("**/*.so"))
+        image = compile_cpu(program)
+        compiled.append(set(cache_folder().glob("**/*.so")) != before)
+        return image
+
+    monkeypatch.setattr(denizen.Program, "compile_cpu", watched)
+    cold, cached = cases.start("cpu:1", quick=True)
+    assert cold.params == {"how": "CPU, host compiler cold"}
+    assert cached.params == {"how": "CPU, host compiler cached"}
+    assert cold.verified and cached.verified
+    # Once to find the compiler, then each time with an empty cache, then from the cache.
+    assert compiled == [True] + [True] * cold.n + [False] * cached.n
+    assert os.environ["DENIZEN_CACHE"] == str(tmp_path)
+
+
+def test_power_needs_a_gpu():
+    assert cases.power("cpu", quick=True) == []
+
+
+def test_python_cases_are_compared_with_what_does_the_same(monkeypatch):
+    def fake(device, quick):
+        params = {"memory": "mapped", "process": "its own"}
+        return [Measured("ask from Python", params, "us", np.array([6.0]), 1, True)]
+
+    monkeypatch.setitem(cases._CASES, "dispatch", (fake,))
+    one = np.array([3.0])
+    beside = [
+        Measured("raw mailbox", {"memory": "pinned"}, "us", one, 1, True),
+        Measured("raw mailbox", {"memory": "mapped"}, "us", one, 1, True),
+        Measured("ask", {"memory": "mapped"}, "us", one, 1, True, ("raw mailbox",)),
+        Measured("ask", {"memory": "mapped"}, "us", one, 1, True, ("raw mailbox",), "A/A"),
+    ]
+    (python,) = cases.measure("dispatch", "gpu:0", quick=True, beside=beside)
+    assert python.ratio_base == ("ask", "raw mailbox")
+    *_, row = rows_of([*beside, python])
+    assert row.ratio_to == {"ask": 2.0, "raw mailbox": 2.0}

@@ -54,6 +54,18 @@ def test_rates_compare_the_other_way_round():
     assert table.comparison(ours) == "2.00x worse than theirs"
 
 
+def test_a_difference_below_the_noise_floor_is_none():
+    cases = [
+        Measured("ours", {"latency": False}, "us", np.array([10.0]), 1, True, ("theirs", "slow")),
+        Measured("ours", {"latency": False}, "us", np.array([10.5]), 1, True, (), "A/A"),
+        Measured("theirs", {}, "us", np.array([10.3]), 1, True),
+        Measured("slow", {}, "us", np.array([20.0]), 1, True),
+    ]
+    ours = record.rows_of(cases)[0]
+    assert table.comparison(ours) == "as theirs, within noise; 2.00x better than slow"
+    assert table.cells(ours)[0] == "ours (submit only, not a latency)"
+
+
 def test_what_was_not_verified_says_so():
     text = table.section(make(verified=False))
     assert "ask, NOT VERIFIED" in text

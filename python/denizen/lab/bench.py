@@ -67,5 +67,5 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     command = [str(programs.find(experiment)), "--device", device, *(["--quick"] if quick else [])]
     with Sampler(gpu) as sampler:
         environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
-        measured += cases.measure(experiment, device, quick=quick)
+        measured += cases.measure(experiment, device, quick=quick, beside=measured)
     return build_record(experiment, environment, measured, sampler.summary(), here, quick=quick)

@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
 import denizen
-from denizen.lab.record import Measured
+from denizen.lab import machine
+from denizen.lab.nvml import Nvml
+from denizen.lab.record import Measured, Scalar
 
 _TIMEOUT = 30.0
 
@@ -55,6 +62,7 @@ def ask(device: str, *, quick: bool) -> list[Measured]:
     wrong = 0
     with denizen.Runtime(echo_program(), device=device) as rt:
         (echo,) = rt.spawn("Echo").tolist()
+        memory = rt.description["lane_memory"]
         for i in range(-warm, rounds):
             ping = PING(value=i + warm)
             begin = time.perf_counter_ns()
@@ -63,7 +71,9 @@ def ask(device: str, *, quick: bool) -> list[Measured]:
             wrong += int(pong["value"]) != i + warm + 1
             if i >= 0:
                 samples[i] = (end - begin) * 1e-3
-    return [Measured("ask from Python", {}, "us", samples, rounds, wrong == 0)]
+    # The rivals are in the C++ program's process: these were not interleaved with them.
+    params = {"memory": memory, "process": "its own"}
+    return [Measured("ask from Python", params, "us", samples, rounds, wrong == 0)]
 
 
 def send_many(device: str, *, quick: bool) -> list[Measured]:
@@ -80,6 +90,7 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
     expected = int(items["value"].sum(dtype=np.uint64)) + int(items["rest"].sum(dtype=np.uint64))
     samples = np.empty(repetitions)
     with denizen.Runtime(sum_program(), device=device) as rt:
+        memory = rt.description["lane_memory"]
         actors = rt.spawn("Sum", rt.description["workers"])
         targets = np.resize(actors, count)
         for i in range(-1, repetitions):  # the first is a warm-up
@@ -93,13 +104,129 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
             totals["total"].sum(dtype=np.uint64)
         ) == expected * (repetitions + 1)
     events = count * repetitions
-    return [Measured("send_many from NumPy", {"bytes": 64}, "M/s", samples, events, verified)]
+    params = {"bytes": 64, "memory": memory}
+    return [Measured("send_many from NumPy", params, "M/s", samples, events, verified)]
 
 
-_CASES: dict[str, Callable[..., list[Measured]]] = {"dispatch": ask, "ring": send_many}
+def start(device: str, *, quick: bool) -> list[Measured]:
+    """Milliseconds from a program's text to its first answer: compiled anew, and from the cache.
+
+    Importing the package is not in it, nor what is found once per process (compiler, headers).
+    """
+    cold, warm = (2, 5) if quick else (7, 20)
+    on_gpu = False
+
+    def once(value: int) -> tuple[float, bool]:
+        nonlocal on_gpu
+        begin = time.perf_counter()
+        with denizen.Runtime(echo_program(), device=device) as rt:
+            (echo,) = rt.spawn("Echo").tolist()
+            right = int(rt.ask(echo, PING(value=value), timeout=_TIMEOUT)["value"]) == value + 1
+            seconds = time.perf_counter() - begin
+            on_gpu = bool(rt.description["on_gpu"])
+        return 1e3 * seconds, right
+
+    once(0)  # finds the compiler
+    found: dict[str, list[tuple[float, bool]]] = {"cold": [], "cached": []}
+    with _empty_cache() as clear:
+        for i in range(cold):
+            clear()
+            found["cold"].append(once(i))
+        for i in range(warm):
+            found["cached"].append(once(i))
+    compiler = "NVRTC" if on_gpu else "CPU, host compiler"
+    return [
+        Measured(
+            "start",
+            {"how": f"{compiler} {how}"},
+            "ms",
+            np.array([ms for ms, _ in runs]),
+            len(runs),
+            all(right for _, right in runs),
+        )
+        for how, runs in found.items()
+    ]
 
 
-def measure(experiment: str, device: str, *, quick: bool) -> list[Measured]:
-    """The Python cases of ``experiment`` on ``device``, none for most experiments."""
-    cases = _CASES.get(experiment)
-    return [] if cases is None else cases(device, quick=quick)
+@contextmanager
+def _empty_cache() -> Iterator[Callable[[], None]]:
+    """A cache of compiled programs for this process alone; gives a call that empties it."""
+    before = os.environ.get("DENIZEN_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder) / "cache"
+        os.environ["DENIZEN_CACHE"] = str(cache)
+        try:
+            yield lambda: shutil.rmtree(cache, ignore_errors=True)
+        finally:
+            if before is None:
+                del os.environ["DENIZEN_CACHE"]
+            else:
+                os.environ["DENIZEN_CACHE"] = before
+
+
+def power(device: str, *, quick: bool) -> list[Measured]:
+    """Watts of the GPU without a program, with an idle one, a parked one, and one at work.
+
+    Nothing without a GPU whose driver tells its power. The driver's figure is a mean over about a
+    second, so each state settles before it is read.
+    """
+    index = machine.gpu_index(device)
+    gpu = None if index is None else Nvml.open(index)
+    if gpu is None or gpu.read().power_w is None:
+        return []
+    settle, seconds = (1.5, 1.5) if quick else (2.0, 6.0)
+    measured: list[Measured] = []
+
+    def watch(state: str, busy: Callable[[], None], true_to_name: Callable[[], bool]) -> None:
+        watts: list[float] = []
+        right = True
+        begin = time.monotonic()
+        while (now := time.monotonic() - begin) < settle + seconds:  # ends by the clock
+            busy()
+            right &= true_to_name()
+            if now >= settle and (watt := gpu.read().power_w) is not None:
+                watts.append(watt)
+        params: dict[str, Scalar] = {"state": state}
+        measured.append(Measured("power", params, "W", np.array(watts), len(watts), right))
+
+    def rest() -> None:
+        time.sleep(0.05)
+
+    watch("no program", rest, lambda: True)
+    items = ITEM.zeros(1_000_000)
+    with denizen.Runtime(sum_program(), device=device) as rt:
+        if not rt.description["on_gpu"]:
+            return []
+        targets = np.resize(rt.spawn("Sum", rt.description["workers"]), len(items))
+        watch("resident, idle", rest, lambda: not rt.parked)
+        rt.park(_TIMEOUT)
+        watch("parked", rest, lambda: rt.parked)
+        watch("resident, at work", lambda: rt.send_many(targets, items), lambda: not rt.parked)
+        rt.drain(_TIMEOUT)
+    return measured
+
+
+_CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
+    "dispatch": (ask,),
+    "ring": (send_many,),
+    "start": (start, power),
+}
+
+
+def measure(
+    experiment: str, device: str, *, quick: bool, beside: Sequence[Measured] = ()
+) -> list[Measured]:
+    """The Python cases of ``experiment`` on ``device``, none for some experiments.
+
+    They are compared with those cases of the C++ program, ``beside``, that do the same.
+    """
+    measured = [item for case in _CASES.get(experiment, ()) for item in case(device, quick=quick)]
+    for item in measured:
+        same = _SAME.get(item.case)
+        for other in beside:
+            if other.case == same and not other.arm and other.params.items() <= item.params.items():
+                item.ratio_base = (other.case, *other.ratio_base)
+    return measured
+
+
+_SAME = {"ask from Python": "ask", "send_many from NumPy": "host to device"}

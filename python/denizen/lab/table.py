@@ -42,20 +42,30 @@ def interval(row: Row) -> str:
 
 def params(row: Row) -> str:
     """The parameters of a row in words, empty without any."""
-    return ", ".join(
-        f"{key} {value:,}" if isinstance(value, int) and not isinstance(value, bool)
-        else f"{key} {value}"
-        for key, value in row.params.items()
-    )  # fmt: skip
+    words = []
+    for key, value in row.params.items():
+        if (key, value) == ("latency", False):
+            words.append("submit only, not a latency")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            words.append(f"{key} {value:,}")
+        else:
+            words.append(f"{key} {value}")
+    return ", ".join(words)
 
 
 def comparison(row: Row) -> str:
-    """How a row stands to its bases: ``3.1x better than launch + sync``."""
+    """How a row stands to its bases: ``3.1x better than launch + sync``.
+
+    A difference below the row's noise floor is none.
+    """
     parts = []
     for base, ratio in row.ratio_to.items():
         if ratio <= 0:
             continue
         gain = 1 / ratio if lower_is_better(row.unit) else ratio
+        if abs(ratio - 1) <= (row.noise_floor or 0.0):
+            parts.append(f"as {base}, within noise")
+            continue
         kind = "better" if gain >= 1 else "worse"
         parts.append(f"{number(max(gain, 1 / gain))}x {kind} than {base}")
     return "; ".join(parts)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
+from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 import denizen
 from denizen.apps.flights import reference
 from denizen.apps.flights.load import Flights
+from denizen.lab import machine
 
 CHUNK = 4096  # flights handed to the runtime at once
 _ASK_TIMEOUT = 5.0
@@ -91,35 +93,44 @@ class Result:
 
 
 class _Asker:
-    """Asks random aircraft, one after the other, on its own thread until :meth:`finish`."""
+    """Asks random aircraft, one after the other, on its own thread between enter and exit.
+
+    Leaving raises what went wrong in the thread, unless something else already went wrong.
+    """
 
     def __init__(self, rt: denizen.Runtime, planes: NDArray[np.uint32]) -> None:
         self._rt, self._planes = rt, planes
         self._stop = threading.Event()
         self._error: BaseException | None = None
-        self._seconds: list[float] = []
         self._thread = threading.Thread(target=self._run, name="asker", daemon=True)
+        self.seconds: list[float] = []
+
+    def __enter__(self) -> _Asker:
         self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()  # ends: every ask has a deadline
+        if self._error is not None and error is None:
+            raise self._error
 
     def _run(self) -> None:
         choose = random.Random(2013)
         query = QUERY()
         try:
-            while not self._stop.is_set():  # ends at finish(), or when an ask fails
-                address = self._planes[choose.randrange(len(self._planes))]
+            while not self._stop.is_set():  # ends at exit, or when an ask fails
+                address = int(self._planes[choose.randrange(len(self._planes))])
                 begin = time.perf_counter()
-                self._rt.ask(int(address), query, timeout=_ASK_TIMEOUT)
-                self._seconds.append(time.perf_counter() - begin)
+                self._rt.ask(address, query, timeout=_ASK_TIMEOUT)
+                self.seconds.append(time.perf_counter() - begin)
         except BaseException as error:
             self._error = error
-
-    def finish(self) -> NDArray[np.float64]:
-        """Stop, and give the round trips in seconds; raises what the thread raised."""
-        self._stop.set()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return np.array(self._seconds)
 
 
 def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Result:
@@ -140,19 +151,19 @@ def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Res
         targets = planes[flights.aircraft]
 
         rt.ask(planes[0], QUERY(), timeout=_ASK_TIMEOUT)  # the program has started
-        asker = _Asker(rt, planes)
         begin = time.perf_counter()
-        for at in range(0, len(events), CHUNK):
-            rt.send_many(targets[at : at + CHUNK], events[at : at + CHUNK])
-            advance(len(events[at : at + CHUNK]))
-        asks = asker.finish()
+        with _Asker(rt, planes) as asker:
+            for at in range(0, len(events), CHUNK):
+                rt.send_many(targets[at : at + CHUNK], events[at : at + CHUNK])
+                advance(len(events[at : at + CHUNK]))
         rt.drain(_DRAIN_TIMEOUT)
         seconds = time.perf_counter() - begin
 
         of_planes = rt.ask_many(planes, "Query", AIRCRAFT_REPORT, timeout=_DRAIN_TIMEOUT)
         of_ports = rt.ask_many(ports, "Query", AIRPORT_REPORT, timeout=_DRAIN_TIMEOUT)
-        name = str(rt.description["device"])
-        workers = int(rt.description["workers"])
+        found = rt.description
+        name = str(found["device"]) if found["on_gpu"] else machine.cpu_name()
+        workers = f"{found['workers']:,} {'warps' if found['on_gpu'] else 'threads'}"
     expected = reference.compute(flights)
     aircraft = reference.compare("aircraft", flights.tails, _figures(of_planes), expected.aircraft)
     airports = reference.compare("airport", flights.airports, _figures(of_ports), expected.airports)
@@ -167,8 +178,8 @@ def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Res
         figures=aircraft.figures + airports.figures,
         first_difference=aircraft.first or airports.first,
         seconds=seconds,
-        asks=asks,
-        device=f"{name}, {workers} workers",
+        asks=np.array(asker.seconds),
+        device=f"{name}; {workers}",
     )
 
 
