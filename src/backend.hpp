@@ -11,10 +11,10 @@
 namespace denizen {
 
 struct Regions {
-    std::byte* host = nullptr;          // both sides reach it at this address
-    std::byte* device = nullptr;        // near the workers; zero-filled; the CPU may not reach it
-    std::byte* lanes_host = nullptr;    // the host lanes' slots as the host writes them
-    std::byte* lanes_device = nullptr;  // and as the workers read them
+    std::byte* host = nullptr;         // both sides reach it at this address
+    std::byte* device = nullptr;       // near the workers; zero-filled; the CPU may not reach it
+    std::byte* lanes_host = nullptr;   // the host lanes' slots as the host writes them
+    std::byte* lanes_device = nullptr; // and as the workers read them
 };
 
 class Backend {

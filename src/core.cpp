@@ -31,7 +31,8 @@ void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 {
     if (n < 2 || n > most || !std::has_single_bit(n)) {
         throw Error(Errc::bad_argument, std::string(name) + " = " + std::to_string(n) +
-                                            "; use a power of two from 2 to " + std::to_string(most));
+                                            "; use a power of two from 2 to " +
+                                            std::to_string(most));
     }
 }
 
@@ -90,14 +91,34 @@ struct AnyRuntime::Core {
         return static_cast<size_t>(a.worker()) * shared.actors_per_worker + a.local();
     }
 
-    bool accepts(Address to, uint32_t type) const
-    {
-        if (to.node() != 0 || to.worker() >= workers || to.local() >= shared.actors_per_worker) {
-            return false;
+    // Which addresses take a message type: one load and two shifts each.
+    class Takers {
+    public:
+        Takers(const Core& core, uint32_t type)
+            : workers_(core.workers), per_worker_(core.shared.actors_per_worker),
+              types_(core.types.data())
+        {
+            for (uint32_t a = 0; a < core.image.table.actors; ++a) {
+                mask_ |= static_cast<uint64_t>(core.image.table.can_handle(a, type)) << a;
+            }
         }
-        const uint8_t actor = types[index(to)];
-        return actor != 0 && image.table.can_handle(actor - 1u, type);
-    }
+
+        bool have(Address to) const
+        {
+            if (to.value >> 18 >= workers_ || to.local() >= per_worker_) { // node 0 included
+                return false;
+            }
+            const uint8_t actor =
+                types_[static_cast<size_t>(to.worker()) * per_worker_ + to.local()];
+            return actor != 0 && (mask_ >> (actor - 1u) & 1) != 0;
+        }
+
+    private:
+        uint32_t workers_;
+        uint32_t per_worker_;
+        const uint8_t* types_;
+        uint64_t mask_ = 0;
+    };
 
     [[noreturn]] void refuse(Address to, uint32_t type) const
     {
@@ -154,8 +175,8 @@ struct AnyRuntime::Core {
             return what + " to " + describe({e.actor}) + ": it has no handler for it" + worker;
         case Errc::exhausted:
             return "outbox of worker " + std::to_string(e.worker) + " (" +
-                   std::to_string(shared.outbox_capacity) + " parked messages) is full and " + what +
-                   " from " + describe({e.actor}) + " to " + describe({e.sender}) +
+                   std::to_string(shared.outbox_capacity) + " parked messages) is full and " +
+                   what + " from " + describe({e.actor}) + " to " + describe({e.sender}) +
                    " found no room; a handler may send its own worker at most inbox_slots + "
                    "outbox_slots messages, and actors that flood each other need larger ones";
         default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
@@ -176,23 +197,24 @@ struct AnyRuntime::Core {
     // Waits, without the lock, until lane w may have room for n slots.
     template <class Held>
     void wait_for_room(Held& held, uint32_t w, uint32_t n, uint64_t begin, uint64_t deadline_ns,
-                       const std::string& progress)
+                       size_t sent, size_t count)
     {
         Backoff wait;
         flush_stores();
-        while (!port.room(w, n)) { // ends by credit, failure or deadline
+        while (!port.lanes.room(w, n)) { // ends by credit, failure or deadline
             held.unlock();
             backend->wake(w);
             drain_egress_if_full(); // a worker may be waiting for us to take its messages
             check_alive();
             if (now_ns() - begin > deadline_ns) {
                 const std::string who = stuck(500'000'000);
-                throw Error(Errc::full, "host lane of worker " + std::to_string(w) + " (" +
-                                            std::to_string(port.capacity()) + " slots) is full: " +
-                                            (who.empty() ? "its worker has not kept up for " +
-                                                               seconds(now_ns() - begin)
-                                                         : who) +
-                                            progress);
+                throw Error(Errc::full,
+                            "host lane of worker " + std::to_string(w) + " (" +
+                                std::to_string(port.lanes.capacity()) + " slots) is full: " +
+                                (who.empty()
+                                     ? "its worker has not kept up for " + seconds(now_ns() - begin)
+                                     : who) +
+                                accepted(sent, count));
             }
             wait.pause();
             held.lock();
@@ -203,11 +225,12 @@ struct AnyRuntime::Core {
     {
         std::unique_lock held(port.lock);
         const uint32_t n = slots_for(h.length);
-        if (!port.room(w, n)) {
-            wait_for_room(held, w, n, now_ns(), deadline_ns, "");
+        if (!port.lanes.room(w, n)) {
+            wait_for_room(held, w, n, now_ns(), deadline_ns, 0, 1);
         }
-        if (!with_length(h.length, [&]<uint32_t L>() { port.write_short<L>(w, h, payload); })) {
-            port.write(w, h, payload);
+        if (!with_length(h.length,
+                         [&]<uint32_t L>() { port.lanes.write_short<L>(w, h, payload); })) {
+            port.lanes.write(w, h, payload);
         }
         held.unlock();
         flush_stores();
@@ -218,7 +241,7 @@ struct AnyRuntime::Core {
                       uint32_t length, uint64_t deadline_ns)
     {
         check_message(type, length);
-        if (!accepts(to, type)) {
+        if (!Takers(*this, type).have(to)) {
             refuse(to, type);
         }
         if (closed) {
@@ -236,13 +259,16 @@ struct AnyRuntime::Core {
         constexpr bool fixed = L <= first_payload;
         const uint32_t n = fixed ? 1 : slots_for(length);
         const uint64_t begin = now_ns();
+        Lanes lanes = port.lanes;
+        const Takers takers(*this, type);
         for (size_t i = 0; i < count;) {
             const size_t end = i + chunk < count ? i + chunk : count;
             std::unique_lock held(port.lock);
             for (; i < end; ++i) {
                 const Address a = to_one ? *to : to[i];
-                if (!accepts(a, type)) {
+                if (!takers.have(a)) {
                     held.unlock();
+                    flush_stores();
                     wake_all();
                     try {
                         refuse(a, type);
@@ -251,14 +277,14 @@ struct AnyRuntime::Core {
                     }
                 }
                 const uint32_t w = a.worker();
-                if (!port.room(w, n)) {
-                    wait_for_room(held, w, n, begin, deadline_ns, accepted(i, count));
+                if (!lanes.room(w, n)) {
+                    wait_for_room(held, w, n, begin, deadline_ns, i, count);
                 }
                 const Header h{a.value, host.value, type, 0, fixed ? L : length};
                 if constexpr (fixed) {
-                    port.write_short<L>(w, h, payload + i * stride);
+                    lanes.write_short<L>(w, h, payload + i * stride);
                 } else {
-                    port.write(w, h, payload + i * stride);
+                    lanes.write(w, h, payload + i * stride);
                 }
             }
             held.unlock();
@@ -269,8 +295,9 @@ struct AnyRuntime::Core {
 
     static std::string accepted(size_t sent, size_t count)
     {
-        return " (" + std::to_string(sent) + " of " + std::to_string(count) +
-               " messages were accepted before it)";
+        return count == 1 ? std::string()
+                          : " (" + std::to_string(sent) + " of " + std::to_string(count) +
+                                " messages were accepted before it)";
     }
 
     void wake_all()
@@ -315,10 +342,11 @@ struct AnyRuntime::Core {
             const uint64_t waited = now_ns() - begin;
             if (waited > deadline_ns) {
                 cells.abandon(ticket);
-                const std::string who = stuck(deadline_ns / 2 < 500'000'000 ? deadline_ns / 2
-                                                                            : 500'000'000);
+                const std::string who =
+                    stuck(deadline_ns / 2 < 500'000'000 ? deadline_ns / 2 : 500'000'000);
                 throw Error(Errc::timeout, what() + " was not answered within " +
-                                               seconds(deadline_ns) + (who.empty() ? "" : ": " + who));
+                                               seconds(deadline_ns) +
+                                               (who.empty() ? "" : ": " + who));
             }
             // A core that waits for the GPU is well spent for some microseconds; on the CPU backend
             // the worker may need this very core.
@@ -355,7 +383,8 @@ struct AnyRuntime::Core {
     {
         Message m;
         m.payload.resize(image.table.max_message);
-        while (egress.try_receive(m.header, m.payload.data(), image.table.max_message) == Errc::ok) {
+        while (egress.try_receive(m.header, m.payload.data(), image.table.max_message) ==
+               Errc::ok) {
             backlog.push_back({m.header, {m.payload.begin(), m.payload.begin() + m.header.length}});
         }
     }
@@ -382,7 +411,7 @@ struct AnyRuntime::Core {
     {
         const std::lock_guard guard(port.lock);
         for (uint32_t w = 0; w < workers; ++w) {
-            if (load<Scope::system>(&reports[w].lane_done) != port.tail(w)) {
+            if (load<Scope::system>(&reports[w].lane_done) != port.lanes.tail(w)) {
                 return true;
             }
         }
@@ -413,9 +442,8 @@ struct AnyRuntime::Core {
 
     bool drained(uint64_t deadline_ns)
     {
-        return wait_until(deadline_ns, [&] {
-            return !pending() && load<Scope::system>(&control->quiet) != 0;
-        });
+        return wait_until(deadline_ns,
+                          [&] { return !pending() && load<Scope::system>(&control->quiet) != 0; });
     }
 
     std::string stuck(uint64_t at_least_ns)
@@ -434,8 +462,8 @@ struct AnyRuntime::Core {
         if (longest < at_least_ns || running == 0) {
             return {};
         }
-        return "worker " + std::to_string(who) + " is stuck: " +
-               describe({static_cast<uint32_t>(running)}) + " has been handling " +
+        return "worker " + std::to_string(who) +
+               " is stuck: " + describe({static_cast<uint32_t>(running)}) + " has been handling " +
                message_name(static_cast<uint32_t>(running >> 32) - 1) + " for " + seconds(longest);
     }
 
@@ -465,13 +493,14 @@ struct AnyRuntime::Core {
         // a moment.
         if (!backend->join(left > 100'000'000 ? left : 100'000'000)) {
             backend->abandon();
-            throw Error(Errc::stuck,
-                        (problem.empty() ? std::string("the program did not stop within ") +
-                                               seconds(timeout_ns)
-                                         : problem) +
-                            (on_gpu ? "; its GPU context has been torn down, start a new process to use "
-                                      "the GPU again"
-                                    : "; its thread has been left behind"));
+            throw Error(
+                Errc::stuck,
+                (problem.empty()
+                     ? std::string("the program did not stop within ") + seconds(timeout_ns)
+                     : problem) +
+                    (on_gpu ? "; its GPU context has been torn down, start a new process to use "
+                              "the GPU again"
+                            : "; its thread has been left behind"));
         }
     }
 
@@ -492,10 +521,10 @@ struct AnyRuntime::Core {
     SpscReceiver<Scope::system> egress;
     std::deque<Message> backlog;
     std::mutex spawn_mutex;
-    std::vector<uint32_t> next_local;  // per worker
+    std::vector<uint32_t> next_local; // per worker
     uint32_t next_worker = 0;
     uint64_t heap_used = 0;
-    std::vector<uint8_t> types;  // by index(): actor type + 1, 0: none
+    std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };
 
 AnyRuntime::Core::Core(Image program, const Options& wanted)
@@ -511,13 +540,13 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     if (options.asks < 1 || options.asks > max_cells) {
-        throw Error(Errc::bad_argument, "asks = " + std::to_string(options.asks) +
-                                            "; use 1 to 65,536");
+        throw Error(Errc::bad_argument,
+                    "asks = " + std::to_string(options.asks) + "; use 1 to 65,536");
     }
     const uint32_t message_slots = slots_for(image.table.max_message);
-    const bool use_gpu = options.device.kind == Device::Kind::gpu ||
-                         (options.device.kind == Device::Kind::automatic && gpu_present() &&
-                          image.runs_on_gpu());
+    const bool use_gpu =
+        options.device.kind == Device::Kind::gpu ||
+        (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
     if (use_gpu) {
         backend = make_gpu_backend(image, options, workers, [this] { return pending(); });
     } else {
@@ -542,8 +571,8 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_slots = std::bit_ceil(message_slots);
-    shared.scratch_bytes = message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128))
-                                             : 0;
+    shared.scratch_bytes =
+        message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
@@ -655,12 +684,12 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nano
     const std::lock_guard guard(c.spawn_mutex);
     uint64_t heap = round_up(c.heap_used, 256);
     if (heap + stride * count > c.options.state_bytes) {
-        throw Error(Errc::exhausted, std::to_string(count) + " actors " + c.actor_name(actor_type) +
-                                         " need " + std::to_string(stride * count) +
-                                         " bytes of state, " +
-                                         std::to_string(c.options.state_bytes -
-                                                        std::min(heap, c.options.state_bytes)) +
-                                         " are left; raise state_bytes");
+        throw Error(
+            Errc::exhausted,
+            std::to_string(count) + " actors " + c.actor_name(actor_type) + " need " +
+                std::to_string(stride * count) + " bytes of state, " +
+                std::to_string(c.options.state_bytes - std::min(heap, c.options.state_bytes)) +
+                " are left; raise state_bytes");
     }
     std::vector<uint32_t> share(c.workers, count / c.workers);
     for (uint32_t i = 0; i < count % c.workers; ++i) {
@@ -728,10 +757,10 @@ void AnyRuntime::stop(Address actor, nanoseconds deadline)
     }
     const Address ticket = c.take_cell(ns(deadline));
     const StopRequest r{actor.local()};
-    c.send_header(actor.worker(),
-                  {actor.value, ticket.value, static_cast<uint32_t>(SystemOp::stop), flag_system,
-                   sizeof r},
-                  &r, ns(deadline));
+    c.send_header(
+        actor.worker(),
+        {actor.value, ticket.value, static_cast<uint32_t>(SystemOp::stop), flag_system, sizeof r},
+        &r, ns(deadline));
     c.wait_reply(ticket, nullptr, 0, ns(deadline), [&] { return "stopping " + c.describe(actor); });
     c.types[c.index(actor)] = 0;
 }
@@ -752,7 +781,8 @@ void AnyRuntime::send_many(const Address* to, bool to_one, uint32_t type, const 
     if (!with_length(length, [&]<uint32_t L>() {
             c.send_batch<L>(to, to_one, type, length, bytes, stride, count, ns(deadline));
         })) {
-        c.send_batch<first_payload + 1>(to, to_one, type, length, bytes, stride, count, ns(deadline));
+        c.send_batch<first_payload + 1>(to, to_one, type, length, bytes, stride, count,
+                                        ns(deadline));
     }
 }
 
@@ -763,14 +793,15 @@ void AnyRuntime::broadcast(uint32_t actor_type, uint32_t type, const void* paylo
     c.check_message(type, length);
     c.check_alive();
     if (actor_type >= c.image.table.actors || !c.image.table.can_handle(actor_type, type)) {
-        throw Error(Errc::wrong_type,
-                    (actor_type < c.image.table.actors ? "actor " + c.actor_name(actor_type)
-                                                       : "actor type " + std::to_string(actor_type)) +
-                        " has no handler for " + c.message_name(type));
+        throw Error(Errc::wrong_type, (actor_type < c.image.table.actors
+                                           ? "actor " + c.actor_name(actor_type)
+                                           : "actor type " + std::to_string(actor_type)) +
+                                          " has no handler for " + c.message_name(type));
     }
     for (uint32_t w = 0; w < c.workers; ++w) {
-        c.send_header(w, {Address::actor(w, actor_type).value, host.value, type, flag_broadcast, length},
-                      payload, ns(deadline));
+        c.send_header(
+            w, {Address::actor(w, actor_type).value, host.value, type, flag_broadcast, length},
+            payload, ns(deadline));
     }
 }
 
@@ -795,7 +826,8 @@ bool AnyRuntime::ask_ready(Address ticket) const
 
 Header AnyRuntime::ask_end(Address ticket, void* reply, uint32_t room, nanoseconds deadline)
 {
-    return core_->wait_reply(ticket, reply, room, ns(deadline), [] { return std::string("an ask"); });
+    return core_->wait_reply(ticket, reply, room, ns(deadline),
+                             [] { return std::string("an ask"); });
 }
 
 void AnyRuntime::ask_abandon(Address ticket) { core_->cells.abandon(ticket); }
@@ -805,9 +837,8 @@ Header AnyRuntime::ask(Address to, uint32_t type, const void* payload, uint32_t 
 {
     Core& c = *core_;
     const Address ticket = ask_begin(to, type, payload, length, deadline);
-    return c.wait_reply(ticket, reply, room, ns(deadline), [&] {
-        return "ask " + c.message_name(type) + " to " + c.describe(to);
-    });
+    return c.wait_reply(ticket, reply, room, ns(deadline),
+                        [&] { return "ask " + c.message_name(type) + " to " + c.describe(to); });
 }
 
 void AnyRuntime::ask_many(const Address* to, bool to_one, uint32_t type, const void* payloads,
@@ -827,18 +858,16 @@ void AnyRuntime::ask_many(const Address* to, bool to_one, uint32_t type, const v
     try {
         while (answered < count) {
             while (sent < count && open.size() < most) {
-                open.push_back(ask_begin(to_one ? *to : to[sent], type, bytes + sent * stride, length,
-                                         deadline));
+                open.push_back(ask_begin(to_one ? *to : to[sent], type, bytes + sent * stride,
+                                         length, deadline));
                 ++sent;
             }
             const Address asked = to_one ? *to : to[answered];
             const Address ticket = open.front();
             open.pop_front();
-            const Header h = c.wait_reply(ticket, out + answered * reply_stride, reply_length,
-                                          ns(deadline), [&] {
-                                              return "ask " + c.message_name(type) + " to " +
-                                                     c.describe(asked);
-                                          });
+            const Header h = c.wait_reply(
+                ticket, out + answered * reply_stride, reply_length, ns(deadline),
+                [&] { return "ask " + c.message_name(type) + " to " + c.describe(asked); });
             if (h.type != reply_type) {
                 throw Error(Errc::wrong_type, c.describe(asked) + " answered with " +
                                                   c.message_name(h.type) + ", not " +
@@ -863,8 +892,8 @@ Message AnyRuntime::receive(nanoseconds deadline)
     while (!c.try_receive(m)) { // ends by a message, failure or the deadline
         c.check_alive();
         if (now_ns() - begin > ns(deadline)) {
-            throw Error(Errc::timeout, "no actor sent a message to the host within " +
-                                           seconds(ns(deadline)));
+            throw Error(Errc::timeout,
+                        "no actor sent a message to the host within " + seconds(ns(deadline)));
         }
         wait.pause();
     }
@@ -916,8 +945,8 @@ void AnyRuntime::drain(nanoseconds deadline)
     Core& c = *core_;
     if (!c.drained(ns(deadline))) {
         const std::string who = c.stuck(ns(deadline) / 2);
-        throw Error(Errc::timeout, "messages are still being handled after " + seconds(ns(deadline)) +
-                                       (who.empty() ? "" : ": " + who));
+        throw Error(Errc::timeout, "messages are still being handled after " +
+                                       seconds(ns(deadline)) + (who.empty() ? "" : ": " + who));
     }
 }
 
@@ -931,15 +960,16 @@ void AnyRuntime::pause(nanoseconds deadline)
     }
     if (!c.wait_until(ns(deadline), [&] {
             for (uint32_t w = 0; w < c.workers; ++w) {
-                if (load<Scope::system>(&c.reports[w].mode) != static_cast<uint32_t>(Mode::paused)) {
+                if (load<Scope::system>(&c.reports[w].mode) !=
+                    static_cast<uint32_t>(Mode::paused)) {
                     return false;
                 }
             }
             return true;
         })) {
         const std::string who = c.stuck(0);
-        throw Error(Errc::timeout, "not paused after " + seconds(ns(deadline)) +
-                                       (who.empty() ? "" : ": " + who));
+        throw Error(Errc::timeout,
+                    "not paused after " + seconds(ns(deadline)) + (who.empty() ? "" : ": " + who));
     }
 }
 

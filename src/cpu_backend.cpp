@@ -44,11 +44,13 @@ public:
     {
         const size_t total = host_bytes + device_bytes + lane_bytes;
         // calloc'ed pages are zero and are not touched before they are used.
-        memory_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (total + 4095) / 4096 * 4096)));
+        memory_.reset(
+            static_cast<std::byte*>(std::aligned_alloc(4096, (total + 4095) / 4096 * 4096)));
         if (!memory_) {
-            throw Error(Errc::exhausted, "cannot allocate " + std::to_string(total >> 20) +
-                                             " MB for the program; lower max_actors, state_bytes or "
-                                             "the ring sizes");
+            throw Error(Errc::exhausted,
+                        "cannot allocate " + std::to_string(total >> 20) +
+                            " MB for the program; lower max_actors, state_bytes or "
+                            "the ring sizes");
         }
         std::memset(memory_.get(), 0, total);
         bytes_ = total;
@@ -171,8 +173,9 @@ std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& opt
                                           uint32_t& workers)
 {
     if (image.run_worker == nullptr) {
-        throw Error(Errc::no_device, "this program was compiled for the GPU only; compile it for the "
-                                     "CPU too or choose a GPU");
+        throw Error(Errc::no_device,
+                    "this program was compiled for the GPU only; compile it for the "
+                    "CPU too or choose a GPU");
     }
     workers = options.workers != 0 ? options.workers : usable_cores();
     return std::make_unique<CpuBackend>(image, workers);

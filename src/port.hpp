@@ -31,64 +31,71 @@ private:
     uint32_t word_ = 0;
 };
 
-class Port {
+// The lanes' producer side. Trivially copyable: a loop that sends works on a copy, whose pointers
+// stay in registers. Everything here needs the port's lock.
+class Lanes {
 public:
-    void open(uint32_t workers, uint32_t mask, Slot* slots, uint32_t* credit)
+    Lanes() = default;
+    Lanes(uint32_t mask, Slot* slots, const uint32_t* credit, uint64_t* ends)
+        : mask_(mask), slots_(slots), credit_(credit), ends_(ends)
     {
-        mask_ = mask;
-        slots_ = slots;
-        credit_ = credit;
-        lanes_.resize(workers);
     }
 
     uint32_t capacity() const { return mask_ + 1; }
+    uint32_t tail(uint32_t w) const { return static_cast<uint32_t>(ends_[w]); }
 
-    // The four below need the lock.
-
+    // Whether lane w has room for n slots.
     bool room(uint32_t w, uint32_t n)
     {
-        Lane& lane = lanes_[w];
-        if (lane.tail + n - lane.credit <= capacity()) {
+        const uint32_t t = tail(w);
+        if (t + n - static_cast<uint32_t>(ends_[w] >> 32) <= capacity()) {
             return true;
         }
         // Acquire: partner of the worker's release of its credit.
-        lane.credit = load<Scope::system, Order::acquire>(&credit_[w * credit_stride]);
-        return lane.tail + n - lane.credit <= capacity();
+        const uint32_t credit = load<Scope::system, Order::acquire>(&credit_[w * credit_stride]);
+        ends_[w] = t | static_cast<uint64_t>(credit) << 32;
+        return t + n - credit <= capacity();
     }
 
     void write(uint32_t w, const Header& h, const void* payload)
     {
-        Lane& lane = lanes_[w];
-        store_message<Scope::system>(slots_ + static_cast<size_t>(w) * capacity(), mask_, lane.tail, h,
-                                     payload);
-        lane.tail += slots_for(h.length);
+        store_message<Scope::system>(slots_ + static_cast<size_t>(w) * capacity(), mask_, tail(w),
+                                     h, payload);
+        advance(w, slots_for(h.length));
     }
 
     // As write, for a length of at most 36 bytes known at compile time.
     template <uint32_t L>
     void write_short(uint32_t w, const Header& h, const void* payload)
     {
-        Lane& lane = lanes_[w];
-        store_short<Scope::system, L>(slots_ + static_cast<size_t>(w) * capacity() +
-                                          (lane.tail & mask_),
-                                      lane.tail, h, payload);
-        ++lane.tail;
+        const uint32_t t = tail(w);
+        store_short<Scope::system, L>(slots_ + static_cast<size_t>(w) * capacity() + (t & mask_), t,
+                                      h, payload);
+        advance(w, 1);
     }
 
-    uint32_t tail(uint32_t w) const { return lanes_[w].tail; }
-
-    SpinLock lock;
-
 private:
-    struct Lane {
-        uint32_t tail = 0;
-        uint32_t credit = 0;  // as last read
-    };
+    void advance(uint32_t w, uint32_t n)
+    {
+        ends_[w] = (ends_[w] & ~uint64_t{0xffffffff}) | (tail(w) + n);
+    }
 
     uint32_t mask_ = 0;
     Slot* slots_ = nullptr;
-    uint32_t* credit_ = nullptr;
-    std::vector<Lane> lanes_;
+    const uint32_t* credit_ = nullptr;
+    uint64_t* ends_ = nullptr; // per lane: tail | credit as last read << 32
+};
+
+struct Port {
+    void open(uint32_t workers, uint32_t mask, Slot* slots, const uint32_t* credit)
+    {
+        ends.assign(workers, 0);
+        lanes = {mask, slots, credit, ends.data()};
+    }
+
+    SpinLock lock;
+    Lanes lanes;
+    std::vector<uint64_t> ends;
 };
 
 } // namespace denizen

@@ -2,8 +2,8 @@
 // The runtime without types: addresses, type numbers and bytes. Runtime<P> (runtime.hpp) and the
 // Python package are thin faces of it; use those. Host only.
 //
-// Every call may be made from any thread. Every wait has a deadline; what it throws is denizen::Error
-// and names the actor or ring, the limit and the way out.
+// Every call may be made from any thread. Every wait has a deadline; what it throws is
+// denizen::Error and names the actor or ring, the limit and the way out.
 #pragma once
 
 #include <denizen/actor/address.hpp>
@@ -23,7 +23,7 @@ using std::chrono::nanoseconds;
 // Where a program lives.
 struct Device {
     enum class Kind { automatic, cpu, gpu } kind = Kind::automatic;
-    int ordinal = 0;  // which GPU
+    int ordinal = 0; // which GPU
 
     // The first GPU if there is one that the program was compiled for, else the CPU.
     static Device automatic() { return {}; }
@@ -34,11 +34,11 @@ struct Device {
 // A compiled program.
 struct Image {
     ProgramTable table{};
-    std::vector<std::string> actors;    // names by type number
+    std::vector<std::string> actors; // names by type number
     std::vector<std::string> messages;
     // CPU: runs worker `id` until it leaves.
     void (*run_worker)(const Shared&, uint32_t id) = nullptr;
-    std::shared_ptr<void> library;  // keeps run_worker loaded
+    std::shared_ptr<void> library; // keeps run_worker loaded
     // GPU: the kernel `denizen_resident` in a cubin, or a CUfunction of an ahead-of-time kernel in
     // the current context.
     std::vector<char> cubin;
@@ -49,18 +49,18 @@ struct Image {
 
 struct Options {
     Device device;
-    uint32_t workers = 0;      // 0: one per SM (GPU) or one per core (CPU); at most 2048
-    uint32_t sms = 0;          // GPU: most SMs to use; 0: as many as there are workers
-    uint32_t lane_slots = 256;       // host -> one worker
-    uint32_t inbox_slots = 1024;     // workers -> one worker
-    uint32_t outbox_slots = 1024;    // parked sends of one worker
-    uint32_t egress_slots = 16384;   // all workers -> host
-    uint32_t asks = 4096;            // unanswered asks at a time, at most 65,536
+    uint32_t workers = 0;          // 0: one per SM (GPU) or one per core (CPU); at most 2048
+    uint32_t sms = 0;              // GPU: most SMs to use; 0: as many as there are workers
+    uint32_t lane_slots = 256;     // host -> one worker
+    uint32_t inbox_slots = 1024;   // workers -> one worker
+    uint32_t outbox_slots = 1024;  // parked sends of one worker
+    uint32_t egress_slots = 16384; // all workers -> host
+    uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
     uint64_t state_bytes = 16u << 20;  // of all actors together
-    std::chrono::milliseconds idle{0};  // leave the GPU after this long without work; 0: stay
-    std::chrono::milliseconds host_timeout{1000};  // GPU: leave when the host was silent for so long
-    bool mapped = true;  // GPU: CPU-mapped device memory for the host's messages, if it can be had
+    std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
+    std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
+    bool mapped = true; // GPU: CPU-mapped device memory for the host's messages, if it can be had
 };
 
 struct Message {
@@ -69,21 +69,21 @@ struct Message {
 };
 
 struct Stats {
-    uint64_t handled = 0;       // messages that reached a worker
-    uint64_t dead_letters = 0;  // messages without a live actor or without a handler
+    uint64_t handled = 0;      // messages that reached a worker
+    uint64_t dead_letters = 0; // messages without a live actor or without a handler
     uint64_t errors = 0;
     std::string first_error;
     Mode mode = Mode::starting;
-    uint64_t launches = 0;  // 1, and one more for each return from being parked
+    uint64_t launches = 0; // 1, and one more for each return from being parked
     std::vector<uint64_t> handled_by_worker;
 };
 
 struct Description {
-    std::string device;          // "NVIDIA H100 80GB HBM3" or "CPU"
+    std::string device; // "NVIDIA H100 80GB HBM3" or "CPU"
     bool on_gpu = false;
     uint32_t workers = 0;
-    std::string lane_memory;     // "mapped", "pinned" or "host"
-    std::string why_not_mapped;  // where it is not "mapped" on a GPU
+    std::string lane_memory;    // "mapped", "pinned" or "host"
+    std::string why_not_mapped; // where it is not "mapped" on a GPU
     uint64_t device_bytes = 0;
     uint64_t host_bytes = 0;
     double start_ms = 0;
@@ -92,7 +92,7 @@ struct Description {
 class AnyRuntime {
 public:
     AnyRuntime(Image image, const Options& options);
-    ~AnyRuntime();  // close(1 s) without throwing
+    ~AnyRuntime(); // close(1 s) without throwing
     AnyRuntime(const AnyRuntime&) = delete;
     AnyRuntime& operator=(const AnyRuntime&) = delete;
 
@@ -106,9 +106,10 @@ public:
     void stop(Address actor, nanoseconds deadline);
 
     // Accepts a message, waiting for room until the deadline (Errc::full).
-    void send(Address to, uint32_t type, const void* payload, uint32_t length, nanoseconds deadline);
-    // `count` messages of one type: message i at payloads + i * stride, to to[i], or all to to[0] if
-    // `to_one`. On an error the message tells how many were accepted before it.
+    void send(Address to, uint32_t type, const void* payload, uint32_t length,
+              nanoseconds deadline);
+    // `count` messages of one type: message i at payloads + i * stride, to to[i], or all to to[0]
+    // if `to_one`. On an error the message tells how many were accepted before it.
     void send_many(const Address* to, bool to_one, uint32_t type, const void* payloads,
                    uint32_t length, size_t stride, size_t count, nanoseconds deadline);
     void broadcast(uint32_t actor_type, uint32_t type, const void* payload, uint32_t length,
@@ -153,9 +154,9 @@ public:
     std::string stuck(nanoseconds at_least);
 
     // Drains, stops and frees. If a handler does not return in time: Errc::stuck with its worker,
-    // actor, message and seconds; a GPU program's context is then torn down (with it every other use
-    // of the GPU in this process, until the process is started anew), a CPU worker's thread is left
-    // behind. Harmless when called again.
+    // actor, message and seconds; a GPU program's context is then torn down (with it every other
+    // use of the GPU in this process, until the process is started anew), a CPU worker's thread is
+    // left behind. Harmless when called again.
     void close(nanoseconds timeout);
 
 private:

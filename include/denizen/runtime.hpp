@@ -6,8 +6,8 @@
 //   rt.send(counters[7], Tick{5});
 //   Total t = rt.ask<Total>(counters[7], Ask{});
 //
-// In a file compiled by nvcc the program is compiled for the GPU and the CPU, else for the CPU only;
-// Device::automatic() takes the best that is there.
+// In a file compiled by nvcc the program is compiled for the GPU and the CPU, else for the CPU
+// only; Device::automatic() takes the best that is there.
 #pragma once
 
 #include <denizen/any_runtime.hpp>
@@ -70,7 +70,8 @@ Image image_of()
         const cudaError_t error = cudaGetFuncBySymbol(
             &function, reinterpret_cast<const void*>(&detail::resident_kernel<P>));
         if (error != cudaSuccess) {
-            throw Error(Errc::driver, std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
+            throw Error(Errc::driver,
+                        std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
         }
         return function;
     };
@@ -127,7 +128,8 @@ public:
     R ask(Address to, const M& message, nanoseconds deadline = 1s)
     {
         R reply;
-        const Header h = runtime_.ask(to, id<M>(), &message, sizeof(M), &reply, sizeof(R), deadline);
+        const Header h =
+            runtime_.ask(to, id<M>(), &message, sizeof(M), &reply, sizeof(R), deadline);
         if (h.type != id<R>()) {
             throw Error(Errc::wrong_type, "the reply is a " + runtime_.image().messages[h.type] +
                                               ", not a " + runtime_.image().messages[id<R>()]);

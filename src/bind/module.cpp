@@ -26,8 +26,9 @@ using Unlocked = nb::gil_scoped_release;
 
 nanoseconds seconds(double s)
 {
-    return nanoseconds(s <= 0 ? 0 : s > 1e9 ? static_cast<int64_t>(1e18)
-                                            : static_cast<int64_t>(s * 1e9));
+    return nanoseconds(s <= 0    ? 0
+                       : s > 1e9 ? static_cast<int64_t>(1e18)
+                                 : static_cast<int64_t>(s * 1e9));
 }
 
 // A buffer of Python's for the length of a call.
@@ -35,8 +36,8 @@ class Bytes {
 public:
     Bytes(nb::handle object, bool writable)
     {
-        if (PyObject_GetBuffer(object.ptr(), &view_,
-                               writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) {
+        if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) !=
+            0) {
             throw nb::python_error();
         }
     }
@@ -57,7 +58,8 @@ const Address* addresses(const Addresses& to, size_t count, bool& to_one)
     to_one = to.size() == 1;
     if (!to_one && to.size() != count) {
         throw Error(Errc::bad_argument, std::to_string(to.size()) + " addresses for " +
-                                            std::to_string(count) + " messages; give one or as many");
+                                            std::to_string(count) +
+                                            " messages; give one or as many");
     }
     static_assert(sizeof(Address) == sizeof(uint32_t));
     return reinterpret_cast<const Address*>(to.data());
@@ -199,16 +201,15 @@ NB_MODULE(_core, m)
     m.def("set_nvrtc_folders", &gpu::set_nvrtc_folders);
     m.def("nvrtc_version", &gpu::nvrtc_version);
     m.def("nvrtc_architectures", &gpu::nvrtc_architectures);
-    m.def("compile_cubin",
-          [](const std::string& source, const std::string& name,
-             const std::vector<std::string>& options) {
-              gpu::Compiled out;
-              {
-                  const Unlocked unlocked;
-                  out = gpu::compile_cubin(source, name, options);
-              }
-              return nb::make_tuple(nb::bytes(out.cubin.data(), out.cubin.size()), out.log);
-          });
+    m.def("compile_cubin", [](const std::string& source, const std::string& name,
+                              const std::vector<std::string>& options) {
+        gpu::Compiled out;
+        {
+            const Unlocked unlocked;
+            out = gpu::compile_cubin(source, name, options);
+        }
+        return nb::make_tuple(nb::bytes(out.cubin.data(), out.cubin.size()), out.log);
+    });
 
     nb::class_<Image>(m, "Image")
         .def_prop_ro("state_sizes",
@@ -265,10 +266,9 @@ NB_MODULE(_core, m)
                 uint32_t length, size_t count, double timeout) {
                  const Bytes payloads(messages, false);
                  if (payloads.size() != count * length) {
-                     throw Error(Errc::bad_argument,
-                                 std::to_string(payloads.size()) + " bytes are not " +
-                                     std::to_string(count) + " messages of " +
-                                     std::to_string(length));
+                     throw Error(Errc::bad_argument, std::to_string(payloads.size()) +
+                                                         " bytes are not " + std::to_string(count) +
+                                                         " messages of " + std::to_string(length));
                  }
                  bool to_one = false;
                  const Address* a = addresses(to, count, to_one);
@@ -322,8 +322,9 @@ NB_MODULE(_core, m)
              [](AnyRuntime& rt, uint32_t to, uint32_t type, nb::handle message, double timeout) {
                  const Bytes payload(message, false);
                  const Unlocked unlocked;
-                 return rt.ask_begin({to}, type, payload.data(),
-                                     static_cast<uint32_t>(payload.size()), seconds(timeout))
+                 return rt
+                     .ask_begin({to}, type, payload.data(), static_cast<uint32_t>(payload.size()),
+                                seconds(timeout))
                      .value;
              })
         // The tickets whose replies have arrived; waits until there is one, at most `timeout`.

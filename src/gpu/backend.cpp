@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on a GPU: a cooperative launch on a stream of its own in the device's primary context,
-// so that the user's kernels on other streams run beside it, and a keeper thread that beats the
-// heart and brings a parked program back.
+// The program on a GPU: a cooperative launch on a stream of its own in the device's primary
+// context, so that the user's kernels on other streams run beside it, and a keeper thread that
+// beats the heart and brings a parked program back.
 //
 // While the program is resident nothing here calls what waits for the whole device: no
 // device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
@@ -28,17 +28,18 @@ constexpr uint64_t ms = 1'000'000; // nanoseconds
 class GpuBackend final : public Backend {
 public:
     GpuBackend(const Image& image, const Options& options, uint32_t& workers, Pending pending)
-        : driver_(driver()), info_(device_info(options.device.ordinal)), pending_(std::move(pending)),
-          want_mapped_(options.mapped), tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
+        : driver_(driver()), info_(device_info(options.device.ordinal)),
+          pending_(std::move(pending)), want_mapped_(options.mapped),
+          tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
     {
         if (!info_.cooperative_launch || info_.major < 8) {
-            throw Error(Errc::no_device, info_.name + " has compute capability " +
-                                             std::to_string(info_.major) + "." +
-                                             std::to_string(info_.minor) +
-                                             "; the runtime needs 8.0 or newer");
+            throw Error(Errc::no_device,
+                        info_.name + " has compute capability " + std::to_string(info_.major) +
+                            "." + std::to_string(info_.minor) + "; the runtime needs 8.0 or newer");
         }
         check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain", info_.name);
+        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
+              info_.name);
         const ContextScope scope(context_);
         if (image.cubin.empty()) {
             function_ = static_cast<Function>(image.kernel());
@@ -147,7 +148,8 @@ public:
 
     Errc failure(std::string& text) override
     {
-        if (!failed_.load(std::memory_order_acquire)) { // partner of the release in notice_failure()
+        if (!failed_.load(
+                std::memory_order_acquire)) { // partner of the release in notice_failure()
             return Errc::ok;
         }
         text = failure_;
@@ -226,8 +228,8 @@ private:
         const auto sms = static_cast<uint32_t>(info_.sm_count);
         const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
         if (most_sms > sms) {
-            throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " + info_.name +
-                                                " has " + std::to_string(sms));
+            throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " +
+                                                info_.name + " has " + std::to_string(sms));
         }
         workers = options.workers != 0 ? options.workers : most_sms;
         for (warps_ = (workers + most_sms - 1) / most_sms; warps_ <= 32; ++warps_) {
@@ -259,13 +261,13 @@ private:
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
         store<Scope::system>(&c.leave, static_cast<uint32_t>(Leave::none));
         fetch_add<Scope::system>(&c.heartbeat, 1u);
-        check(driver_.memset_d32_async(board_command_,
-                                       static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,
-                                       stream_),
+        check(driver_.memset_d32_async(
+                  board_command_, static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,
+                  stream_),
               "cuMemsetD32Async");
         void* parameters[] = {&shared_};
-        check(driver_.launch_cooperative_kernel(function_, blocks_, 1, 1, warps_ * 32, 1, 1, 0, stream_,
-                                                parameters),
+        check(driver_.launch_cooperative_kernel(function_, blocks_, 1, 1, warps_ * 32, 1, 1, 0,
+                                                stream_, parameters),
               "cuLaunchCooperativeKernel",
               std::to_string(blocks_) + " blocks of " + std::to_string(warps_) + " warps");
         launches_.fetch_add(1, std::memory_order_relaxed);
@@ -337,7 +339,8 @@ private:
 
     void stop_keeper_after_leaving(uint64_t patience_ns)
     {
-        // The heart beats until the program has left, so that it does not leave for the wrong reason.
+        // The heart beats until the program has left, so that it does not leave for the wrong
+        // reason.
         const uint64_t begin = now_ns();
         while (mode() != Mode::left && !failed_.load(std::memory_order_relaxed) && !parked() &&
                now_ns() - begin < patience_ns) { // ends by leaving or patience
@@ -400,8 +403,9 @@ std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& opt
                                           uint32_t& workers, Pending pending)
 {
     if (!image.runs_on_gpu()) {
-        throw Error(Errc::no_device, "this program was compiled for the CPU only; compile it for the "
-                                     "GPU too or choose the CPU");
+        throw Error(Errc::no_device,
+                    "this program was compiled for the CPU only; compile it for the "
+                    "GPU too or choose the CPU");
     }
     return std::make_unique<GpuBackend>(image, options, workers, std::move(pending));
 }

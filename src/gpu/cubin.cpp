@@ -28,7 +28,8 @@ T read(const std::vector<char>& file, uint64_t offset)
 ProgramTable table_of(const std::vector<char>& cubin)
 {
     const auto header = read<Elf64_Ehdr>(cubin, 0);
-    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64) {
         throw Error(Errc::compile, "not a cubin: no 64-bit ELF header");
     }
     const auto section = [&](uint64_t i) {
@@ -48,8 +49,8 @@ ProgramTable table_of(const std::vector<char>& cubin)
                 std::memcmp(cubin.data() + name, wanted, sizeof wanted) != 0) {
                 continue;
             }
-            const auto table = read<ProgramTable>(
-                cubin, section(symbol.st_shndx).sh_offset + symbol.st_value);
+            const auto table =
+                read<ProgramTable>(cubin, section(symbol.st_shndx).sh_offset + symbol.st_value);
             if (table.abi != layout_abi) {
                 throw Error(Errc::compile, "the cubin was compiled for layout " +
                                                std::to_string(table.abi) + ", this runtime has " +

@@ -14,20 +14,20 @@ namespace denizen {
 
 enum class Errc : uint32_t {
     ok = 0,
-    full,          // a ring has no room and the deadline has passed
-    empty,         // nothing to receive
-    closed,        // the ring or the runtime has been closed
-    oversize,      // the message is larger than the ring, the buffer or the protocol allows
-    wrong_type,    // the actor has no handler for the message, or the reply is of another type
-    no_actor,      // the address names no live actor
-    peer_dead,     // the other side of a ring is gone
-    timeout,       // the deadline has passed
-    stuck,         // a handler does not return
-    exhausted,     // a fixed resource (actors, state memory, reply cells, outbox) is used up
-    bad_argument,  // the caller's value is outside its range
-    no_device,     // no GPU, or no driver
-    driver,        // the CUDA driver reported an error
-    compile,       // program text does not compile
+    full,         // a ring has no room and the deadline has passed
+    empty,        // nothing to receive
+    closed,       // the ring or the runtime has been closed
+    oversize,     // the message is larger than the ring, the buffer or the protocol allows
+    wrong_type,   // the actor has no handler for the message, or the reply is of another type
+    no_actor,     // the address names no live actor
+    peer_dead,    // the other side of a ring is gone
+    timeout,      // the deadline has passed
+    stuck,        // a handler does not return
+    exhausted,    // a fixed resource (actors, state memory, reply cells, outbox) is used up
+    bad_argument, // the caller's value is outside its range
+    no_device,    // no GPU, or no driver
+    driver,       // the CUDA driver reported an error
+    compile,      // program text does not compile
 };
 
 DENIZEN_HD inline const char* to_string(Errc code)

@@ -4,8 +4,8 @@
 // It settles "I published, do you sleep?" against "I sleep, did you publish?". The sender, which is
 // the hot side, runs light_fence() between its store and its load; the sleeper, which is about to
 // spend microseconds anyway, runs heavy_fence() between its own. At least one of the two then sees
-// the other's store. heavy_fence() is membarrier(2), which makes every running thread of the process
-// pass a full barrier; where the kernel refuses it, both sides fall back to a full fence.
+// the other's store. heavy_fence() is membarrier(2), which makes every running thread of the
+// process pass a full barrier; where the kernel refuses it, both sides fall back to a full fence.
 #pragma once
 
 #include <denizen/base/target.hpp>

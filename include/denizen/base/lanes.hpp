@@ -20,7 +20,10 @@ __device__ inline T shuffle(T value, uint32_t source)
 }
 // The lanes that hold the same value as this one.
 __device__ inline uint32_t match(uint32_t value) { return __match_any_sync(~0u, value); }
-__device__ inline uint32_t popcount(uint32_t v) { return static_cast<uint32_t>(__popc(static_cast<int>(v))); }
+__device__ inline uint32_t popcount(uint32_t v)
+{
+    return static_cast<uint32_t>(__popc(static_cast<int>(v)));
+}
 // Index of the lowest set bit; 32 if there is none.
 __device__ inline uint32_t first(uint32_t v)
 {
@@ -38,7 +41,10 @@ DENIZEN_HD inline T shuffle(T value, uint32_t)
     return value;
 }
 DENIZEN_HD inline uint32_t match(uint32_t) { return 1; }
-DENIZEN_HD inline uint32_t popcount(uint32_t v) { return static_cast<uint32_t>(__builtin_popcount(v)); }
+DENIZEN_HD inline uint32_t popcount(uint32_t v)
+{
+    return static_cast<uint32_t>(__builtin_popcount(v));
+}
 DENIZEN_HD inline uint32_t first(uint32_t v)
 {
     return v == 0 ? 32u : static_cast<uint32_t>(__builtin_ctz(v));

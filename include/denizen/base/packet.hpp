@@ -53,9 +53,9 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
                      : "=l"(low), "=l"(high)
                      : "l"(p));
     }
-    return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
-             static_cast<uint32_t>(high)},
-            static_cast<uint32_t>(high >> 32)};
+    return {
+        {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high)},
+        static_cast<uint32_t>(high >> 32)};
 #elif defined(__SANITIZE_THREAD__)
     const auto raw = __tsan_atomic128_load(reinterpret_cast<const volatile TsanPacket*>(p), 2);
     Packet value;
@@ -91,13 +91,15 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
     const uint64_t low = value.word[0] | static_cast<uint64_t>(value.word[1]) << 32;
     const uint64_t high = value.word[2] | static_cast<uint64_t>(value.sequence) << 32;
     if constexpr (S == Scope::system) {
-        asm volatile("{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.b128 [%0], t; }" ::"l"(p),
-                     "l"(low), "l"(high)
-                     : "memory");
+        asm volatile(
+            "{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.b128 [%0], t; }" ::"l"(p),
+            "l"(low), "l"(high)
+            : "memory");
     } else {
-        asm volatile("{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.gpu.b128 [%0], t; }" ::"l"(p),
-                     "l"(low), "l"(high)
-                     : "memory");
+        asm volatile(
+            "{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.gpu.b128 [%0], t; }" ::"l"(p),
+            "l"(low), "l"(high)
+            : "memory");
     }
 #elif defined(__SANITIZE_THREAD__)
     TsanPacket raw = 0;

@@ -10,8 +10,8 @@ namespace denizen {
 
 namespace detail {
 
-inline constexpr uint32_t rounds_per_look = 8;  // rounds between two looks at the command word
-inline constexpr uint32_t eager_rounds = 4096;  // rounds without work before a worker slows down
+inline constexpr uint32_t rounds_per_look = 8; // rounds between two looks at the command word
+inline constexpr uint32_t eager_rounds = 4096; // rounds without work before a worker slows down
 
 } // namespace detail
 
@@ -28,7 +28,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         if (n % detail::rounds_per_look != 0) {
             continue;
         }
-        const auto command = static_cast<Command>(lanes::shuffle(load<Scope::gpu>(&s.board->command), 0));
+        const auto command =
+            static_cast<Command>(lanes::shuffle(load<Scope::gpu>(&s.board->command), 0));
         if (command == Command::stop || (command == Command::leave && !worked)) {
             // Parked messages stay, with their tickets: the host sees that and brings us back.
             worker.set_mode(Mode::left);
@@ -71,8 +72,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// Warp v of block b is worker b * warps + v; the warp after the last worker is the monitor. Launched
-// cooperatively, so that every block is resident or the launch fails.
+// Warp v of block b is worker b * warps + v; the warp after the last worker is the monitor.
+// Launched cooperatively, so that every block is resident or the launch fails.
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
@@ -92,7 +93,7 @@ __device__ inline void run_resident(const Shared& s)
 #if defined(__CUDACC_RTC__)
 #define DENIZEN_PROGRAM(P)                                                                         \
     extern "C" __device__ const denizen::ProgramTable denizen_table = P::table();                  \
-    extern "C" __global__ void denizen_resident(const __grid_constant__ denizen::Shared shared)     \
+    extern "C" __global__ void denizen_resident(const __grid_constant__ denizen::Shared shared)    \
     {                                                                                              \
         denizen::run_resident<P>(shared);                                                          \
     }

@@ -36,26 +36,29 @@ struct ProgramTable {
     uint32_t abi;
     uint32_t actors;
     uint32_t messages;
-    uint32_t max_message;  // bytes of the largest message
+    uint32_t max_message; // bytes of the largest message
     ActorInfo actor[max_actor_types];
     MessageInfo message[max_message_types];
-    uint64_t handles[max_actor_types][max_message_types / 64];  // bit m: actor has a handler for m
+    uint64_t handles[max_actor_types][max_message_types / 64]; // bit m: actor has a handler for m
 
-    bool can_handle(uint32_t a, uint32_t m) const { return (handles[a][m / 64] >> m % 64 & 1) != 0; }
+    bool can_handle(uint32_t a, uint32_t m) const
+    {
+        return (handles[a][m / 64] >> m % 64 & 1) != 0;
+    }
 };
 
 // Flag bits of a message header.
-inline constexpr uint32_t flag_system = 1;     // type is a SystemOp; destination names the worker
-inline constexpr uint32_t flag_broadcast = 2;  // destination.local() is an actor type: all of them
+inline constexpr uint32_t flag_system = 1;    // type is a SystemOp; destination names the worker
+inline constexpr uint32_t flag_broadcast = 2; // destination.local() is an actor type: all of them
 
 enum class SystemOp : uint32_t { spawn = 0, stop = 1 };
 
 struct SpawnRequest {
     uint32_t type;
     uint32_t count;
-    uint32_t first;   // local index of the first
-    uint32_t stride;  // bytes between two states
-    uint64_t offset;  // of the first state in the heap
+    uint32_t first;  // local index of the first
+    uint32_t stride; // bytes between two states
+    uint64_t offset; // of the first state in the heap
 };
 
 struct StopRequest {
@@ -65,7 +68,7 @@ struct StopRequest {
 inline constexpr uint32_t no_type = ~0u;
 
 struct ActorEntry {
-    uint32_t type = no_type;  // no_type: not spawned, or stopped
+    uint32_t type = no_type; // no_type: not spawned, or stopped
     uint32_t reserved = 0;
     void* state = nullptr;
 };
@@ -81,9 +84,9 @@ enum class Leave : uint32_t { none = 0, idle, stopped, host_lost, failed };
 // What a worker tells the monitor. Device memory; the worker is the only writer.
 struct alignas(line) Status {
     uint64_t handled = 0;
-    uint32_t lane_done = 0;   // host lane: tickets whose messages have been handled
-    uint32_t inbox_done = 0;  // inbox: the same
-    uint32_t turn = 0;        // odd while handlers run; changes with every batch
+    uint32_t lane_done = 0;  // host lane: tickets whose messages have been handled
+    uint32_t inbox_done = 0; // inbox: the same
+    uint32_t turn = 0;       // odd while handlers run; changes with every batch
     uint32_t mode = 0;
     uint32_t outbox = 0;      // parked sends
     uint32_t outbox_lock = 0; // held by the lane that writes parked messages during a handler
@@ -97,15 +100,15 @@ struct alignas(line) Status {
 struct alignas(64) Report {
     uint64_t handled = 0;
     uint64_t dead_letters = 0;
-    uint64_t busy_ns = 0;  // how long the handlers that run now have been running
-    uint64_t running = 0;  // of one of them: destination | (message type + 1) << 32; 0: none
+    uint64_t busy_ns = 0; // how long the handlers that run now have been running
+    uint64_t running = 0; // of one of them: destination | (message type + 1) << 32; 0: none
     uint32_t lane_done = 0;
     uint32_t mode = 0;
-    uint32_t outbox = 0;   // parked sends
+    uint32_t outbox = 0; // parked sends
 };
 
 struct ErrorRecord {
-    uint32_t code = 0;  // Errc
+    uint32_t code = 0; // Errc
     uint32_t worker = 0;
     uint32_t actor = 0;
     uint32_t message = 0;
@@ -115,24 +118,24 @@ struct ErrorRecord {
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0;
-    uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
+    uint32_t jammed = 0; // workers with something parked: while any has, none takes from the host
     alignas(line) uint32_t egress_tail = 0;
-    alignas(line) uint32_t error_set = 0;  // 0 none, 1 being written, 2 written
+    alignas(line) uint32_t error_set = 0; // 0 none, 1 being written, 2 written
     ErrorRecord error;
     uint64_t errors = 0;
 };
 
 // Host memory that both sides reach.
 struct Control {
-    alignas(line) uint32_t command = 0;  // host -> monitor
-    uint32_t heartbeat = 0;              // host -> monitor
-    alignas(line) uint32_t scan = 0;     // monitor -> host: number of the last complete scan
-    uint32_t mode = 0;                   // of the whole program
-    uint32_t leave = 0;                  // why it left
-    uint32_t quiet = 0;                  // in that scan no message was between or in workers
+    alignas(line) uint32_t command = 0; // host -> monitor
+    uint32_t heartbeat = 0;             // host -> monitor
+    alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
+    uint32_t mode = 0;                  // of the whole program
+    uint32_t leave = 0;                 // why it left
+    uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint64_t errors = 0;
-    uint32_t error_set = 0;              // 1: `error` is written
-    ErrorRecord error;                   // the first one
+    uint32_t error_set = 0; // 1: `error` is written
+    ErrorRecord error;      // the first one
 };
 
 // One worker's inbox: words beside the slots.
@@ -144,7 +147,7 @@ struct Inbox {
 // A message that had no room: it holds its ticket and is written when its slot is free.
 struct alignas(line) Parked {
     Slot slot;
-    uintptr_t target;  // the slot; 0: written, or not yet complete
+    uintptr_t target; // the slot; 0: written, or not yet complete
     const uint32_t* credit;
     uint32_t ticket;
     uint32_t capacity;
@@ -159,8 +162,8 @@ struct Bell {
 // What the monitor remembers between scans, per worker. Device memory.
 struct Watch {
     uint32_t turn = 0;
-    uint32_t inbox_done = 0;  // as read in the first pass of this scan
-    uint64_t since = 0;       // when `turn` was first seen
+    uint32_t inbox_done = 0; // as read in the first pass of this scan
+    uint64_t since = 0;      // when `turn` was first seen
 };
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
@@ -171,17 +174,17 @@ struct Shared {
     uint32_t inbox_mask = 0;
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t cell_slots = 0;     // slots per reply cell, a power of two
-    uint32_t scratch_bytes = 0;  // per worker; 0 if every message fits in one slot
-    uint64_t idle_ns = 0;        // leave after this long without work; 0: never
-    uint64_t host_timeout_ns = 0;  // leave when the heartbeat has stopped for this long
+    uint32_t cell_slots = 0;      // slots per reply cell, a power of two
+    uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
+    uint64_t idle_ns = 0;         // leave after this long without work; 0: never
+    uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
 
-    Slot* lanes = nullptr;            // [workers][lane_mask + 1], written by the host
-    uint32_t* lane_credit = nullptr;  // [workers], 64 bytes apart, host memory
-    Slot* inboxes = nullptr;          // [workers][inbox_mask + 1]
-    Inbox* inbox = nullptr;           // [workers]
-    Parked* outboxes = nullptr;       // [workers][outbox_capacity]
-    Slot* egress = nullptr;           // host memory
+    Slot* lanes = nullptr;           // [workers][lane_mask + 1], written by the host
+    uint32_t* lane_credit = nullptr; // [workers], 64 bytes apart, host memory
+    Slot* inboxes = nullptr;         // [workers][inbox_mask + 1]
+    Inbox* inbox = nullptr;          // [workers]
+    Parked* outboxes = nullptr;      // [workers][outbox_capacity]
+    Slot* egress = nullptr;          // host memory
     const uint32_t* egress_credit = nullptr;
     Slot* cells = nullptr;            // host memory
     ActorEntry* actors = nullptr;     // [workers][actors_per_worker]
@@ -190,11 +193,11 @@ struct Shared {
     Status* status = nullptr;         // [workers]
     Report* reports = nullptr;        // [workers], host memory
     Board* board = nullptr;
-    Control* control = nullptr;       // host memory
-    Bell* bells = nullptr;            // [workers], CPU backend only
-    Watch* watch = nullptr;           // [workers]
+    Control* control = nullptr; // host memory
+    Bell* bells = nullptr;      // [workers], CPU backend only
+    Watch* watch = nullptr;     // [workers]
 };
 
-inline constexpr uint32_t credit_stride = 16;  // words between two workers' lane credits
+inline constexpr uint32_t credit_stride = 16; // words between two workers' lane credits
 
 } // namespace denizen

@@ -20,7 +20,7 @@ namespace denizen {
 struct ScanResult {
     bool all_left;
     bool quiet;
-    uint64_t handled;  // sum over the workers (this lane's share on a warp)
+    uint64_t handled; // sum over the workers (this lane's share on a warp)
 };
 
 DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
@@ -105,7 +105,8 @@ __device__ inline void run_monitor(const Shared& s)
     for (;;) { // ends when all workers have left, which a command, silence or a dead host asks for
         const uint64_t now = now_ns();
         const uint32_t beat = load<Scope::system>(&c.heartbeat);
-        const auto command = static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
+        const auto command =
+            static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
         if (beat != heartbeat) {
             heartbeat = beat;
             beat_at = now;

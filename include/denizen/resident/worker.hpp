@@ -8,8 +8,8 @@
 // (longer than a slot, to a whole-warp actor, to all actors of a type, or the runtime's own) are
 // taken one at a time.
 //
-// Rings that are full both ways do not deadlock: a send draws its ticket and, if the slot is not free
-// yet, is parked in the sender's outbox; the handler goes on and so does the worker. While any
+// Rings that are full both ways do not deadlock: a send draws its ticket and, if the slot is not
+// free yet, is parked in the sender's outbox; the handler goes on and so does the worker. While any
 // worker has something parked, none takes messages from the host: that is the back-pressure, and it
 // is what keeps outboxes from filling (tests/model/outbox.pml).
 #pragma once
@@ -79,7 +79,8 @@ public:
             if (take_host) {
                 in = from_host;
             }
-            const uint32_t served = serve(take_host ? lane_ : inbox_, in, take_host ? n_host : n_in);
+            const uint32_t served =
+                serve(take_host ? lane_ : inbox_, in, take_host ? n_host : n_in);
             if (take_host) {
                 advance<Scope::system>(lane_, served, &status_.lane_done);
             } else {
@@ -97,8 +98,8 @@ public:
     // CPU worker's last look).
     DENIZEN_HD bool something_arrived() const
     {
-        return load_packet<Scope::gpu>(&inbox_.slots[inbox_.head & inbox_.mask].packet[0]).sequence ==
-                   inbox_.head + 1 ||
+        return load_packet<Scope::gpu>(&inbox_.slots[inbox_.head & inbox_.mask].packet[0])
+                       .sequence == inbox_.head + 1 ||
                load_packet<Scope::system>(&lane_.slots[lane_.head & lane_.mask].packet[0])
                        .sequence == lane_.head + 1 ||
                parked() != 0;
@@ -140,15 +141,16 @@ public:
             if (ticket + slots_of<M> - egress_credit_ > s_.egress_mask + 1) {
                 egress_credit_ = load<Scope::system>(s_.egress_credit);
             }
-            write_or_park<Scope::system>(s_.egress, s_.egress_mask, s_.egress_credit, egress_credit_,
-                                         ticket, h, message);
+            write_or_park<Scope::system>(s_.egress, s_.egress_mask, s_.egress_credit,
+                                         egress_credit_, ticket, h, message);
         } else if (to.worker() < s_.workers && to.node() == 0) {
             Inbox& inbox = s_.inbox[to.worker()];
             // Acquire on the host: partner of the owner's release in give_credit().
             const uint32_t credit = load<Scope::gpu, host_acquire>(&inbox.credit);
             const uint32_t ticket = fetch_add<Scope::gpu>(&inbox.tail, slots_of<M>);
             Slot* slots = s_.inboxes + static_cast<uint64_t>(to.worker()) * (s_.inbox_mask + 1);
-            write_or_park<Scope::gpu>(slots, s_.inbox_mask, &inbox.credit, credit, ticket, h, message);
+            write_or_park<Scope::gpu>(slots, s_.inbox_mask, &inbox.credit, credit, ticket, h,
+                                      message);
 #if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
             ring_bell(&s_.bells[to.worker()].bell, &s_.bells[to.worker()].sleeping);
 #endif
@@ -172,7 +174,7 @@ private:
         uint32_t mask = 0;
         uint32_t head = 0;
         uint32_t credited = 0;
-        uint32_t width = 1;  // slots looked at in one round: grows with what arrives
+        uint32_t width = 1; // slots looked at in one round: grows with what arrives
         uint32_t* credit = nullptr;
     };
 
@@ -183,7 +185,7 @@ private:
         DENIZEN_HD Header header() const { return decode({{word[0], word[1], word[2]}, 0}); }
     };
 
-    static constexpr uint32_t max_host_wait = 16;  // rounds
+    static constexpr uint32_t max_host_wait = 16; // rounds
 
 #if DENIZEN_ON_DEVICE
 
@@ -282,8 +284,8 @@ private:
 
 #endif
 
-    // Settles how many slots to fetch next time: twice as many after a full house, half as many when
-    // most came in vain.
+    // Settles how many slots to fetch next time: twice as many after a full house, half as many
+    // when most came in vain.
     DENIZEN_HD static void adapt(Source& source, uint32_t n)
     {
         if (n == source.width) {
@@ -400,7 +402,8 @@ private:
         for (uint32_t i = lanes::id(); i < packets; i += lanes::size) {
             const uint32_t place = i + 1; // behind the header packet
             const uint32_t ticket = source.head + place / 4;
-            const Packet p = load_packet<Scope::system>(&source.slots[ticket & source.mask].packet[place % 4]);
+            const Packet p =
+                load_packet<Scope::system>(&source.slots[ticket & source.mask].packet[place % 4]);
             complete &= p.sequence == ticket + 1;
             auto* words = reinterpret_cast<uint32_t*>(to + static_cast<size_t>(i) * packet_payload);
             for (int w = 0; w < 3; ++w) { // scratch is rounded up to whole slots
@@ -412,7 +415,8 @@ private:
         return all;
     }
 
-    DENIZEN_HD void handle(const ActorEntry& entry, const Header& h, const void* payload, bool whole)
+    DENIZEN_HD void handle(const ActorEntry& entry, const Header& h, const void* payload,
+                           bool whole)
     {
         if (entry.type == no_type) {
             dead_letter(Errc::no_actor, h.destination, h.type, h.sender);
@@ -483,8 +487,8 @@ private:
             const uint32_t place = 4 * i + k;
             store_packet<S>(&slot->packet[k],
                             place == 0 ? encode(h, sequence)
-                                       : detail::pack(bytes, sizeof(M), (place - 1) * packet_payload,
-                                                      sequence));
+                                       : detail::pack(bytes, sizeof(M),
+                                                      (place - 1) * packet_payload, sequence));
         }
     }
 
@@ -704,7 +708,7 @@ private:
     uint32_t turn_ = 0;
     uint32_t actor_count_ = 0;
     uint32_t egress_credit_ = 0;
-    uint32_t host_waited_ = 0;  // rounds in which the inbox went first
+    uint32_t host_waited_ = 0; // rounds in which the inbox went first
 };
 
 } // namespace denizen

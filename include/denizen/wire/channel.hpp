@@ -74,8 +74,8 @@ inline std::string ring_name(const std::string& name, const RingView& ring)
         throw Error(code, who + " is full: its consumer has not moved for " + seconds(waited_ns) +
                               "; wait longer, drain it faster or make it larger");
     case Errc::empty:
-        throw Error(Errc::timeout, who + " is empty: its producers sent nothing for " +
-                                       seconds(waited_ns));
+        throw Error(Errc::timeout,
+                    who + " is empty: its producers sent nothing for " + seconds(waited_ns));
     case Errc::closed: throw Error(code, who + " is closed");
     case Errc::oversize:
         throw Error(code, who + ": a message of " + std::to_string(h.length) + " bytes takes " +

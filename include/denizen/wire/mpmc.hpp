@@ -95,7 +95,8 @@ public:
             }
             h = decode(first);
             if (h.length > room) {
-                // Another consumer may have taken it meanwhile: then the header is not ours to judge.
+                // Another consumer may have taken it meanwhile: then the header is not ours to
+                // judge.
                 if (load<S>(&ring_.words->head) == ticket) {
                     return Errc::oversize;
                 }

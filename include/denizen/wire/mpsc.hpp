@@ -55,7 +55,8 @@ public:
     {
         const auto* bytes = static_cast<const unsigned char*>(payloads);
         uint32_t sent = 0;
-        while (sent < count && try_send(h, bytes + static_cast<size_t>(stride) * sent) == Errc::ok) {
+        while (sent < count &&
+               try_send(h, bytes + static_cast<size_t>(stride) * sent) == Errc::ok) {
             ++sent;
         }
         return sent;

@@ -21,18 +21,18 @@ enum class RingState : uint32_t { open = 0, closed, producer_dead, consumer_dead
 
 struct RingWords {
     alignas(line) uint32_t tail = 0;
-    alignas(line) uint32_t head = 0;  // MPMC only: the next ticket to consume
+    alignas(line) uint32_t head = 0; // MPMC only: the next ticket to consume
     alignas(line) uint32_t credit = 0;
     alignas(line) uint32_t state = 0;
-    alignas(line) uint32_t bell = 0;  // futex word of a sleeping consumer
-    uint32_t sleeping = 0;            // how many sleep on it
+    alignas(line) uint32_t bell = 0; // futex word of a sleeping consumer
+    uint32_t sleeping = 0;           // how many sleep on it
 };
 
 // Trivially copyable; both sides build their ends from it.
 struct RingView {
     Slot* slots = nullptr;
     uint32_t mask = 0;
-    uint32_t start = 0;  // first ticket
+    uint32_t start = 0; // first ticket
     RingWords* words = nullptr;
 
     DENIZEN_HD uint32_t capacity() const { return mask + 1; }
@@ -46,8 +46,8 @@ struct RingView {
 // second can be written while the first is read.
 DENIZEN_HD inline bool fits(uint32_t capacity, uint32_t length)
 {
-    return length <= max_length && (capacity == 2 ? slots_for(length) <= 2
-                                                  : slots_for(length) <= capacity / 2);
+    return length <= max_length &&
+           (capacity == 2 ? slots_for(length) <= 2 : slots_for(length) <= capacity / 2);
 }
 
 namespace detail {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A message on the wire: one 64-byte slot of four packets, or several consecutive slots.
 //
-//   first slot    [ destination | kind | sender | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
-//   further slots [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
+//   first slot    [ destination | kind | sender | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq
+//   ] further slots [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
 //
 // A ring gives ticket t the slot t mod capacity; every packet of that slot then carries sequence
-// t + 1. Whole slots are written and awaited, also when the payload is shorter. A packet left out of
-// the writing would keep its old sequence and match again 2^32 tickets later; one left out of the
-// waiting could still be on its way when the slot is given to the next writer, and land on top.
+// t + 1. Whole slots are written and awaited, also when the payload is shorter. A packet left out
+// of the writing would keep its old sequence and match again 2^32 tickets later; one left out of
+// the waiting could still be on its way when the slot is given to the next writer, and land on top.
 #pragma once
 
 #include <denizen/base/packet.hpp>
@@ -20,20 +20,20 @@ struct alignas(64) Slot {
 
 static_assert(sizeof(Slot) == 64 && alignof(Slot) == 64);
 
-inline constexpr uint32_t max_type = 1023;      // message types of one program: 10 bits
-inline constexpr uint32_t max_flags = 31;       // 5 bits
-inline constexpr uint32_t max_length = 65536;   // payload bytes of one message: 17 bits
-inline constexpr uint32_t packet_payload = 12;  // bytes
-inline constexpr uint32_t first_payload = 36;   // bytes in the first slot of a message
-inline constexpr uint32_t next_payload = 48;    // bytes in each further slot
+inline constexpr uint32_t max_type = 1023;     // message types of one program: 10 bits
+inline constexpr uint32_t max_flags = 31;      // 5 bits
+inline constexpr uint32_t max_length = 65536;  // payload bytes of one message: 17 bits
+inline constexpr uint32_t packet_payload = 12; // bytes
+inline constexpr uint32_t first_payload = 36;  // bytes in the first slot of a message
+inline constexpr uint32_t next_payload = 48;   // bytes in each further slot
 
 // Meaning of the five flag bits is the resident runtime's; a ring only carries them.
 struct Header {
     uint32_t destination = 0;
     uint32_t sender = 0;
-    uint32_t type = 0;    // at most max_type
-    uint32_t flags = 0;   // at most max_flags
-    uint32_t length = 0;  // payload bytes, at most max_length
+    uint32_t type = 0;   // at most max_type
+    uint32_t flags = 0;  // at most max_flags
+    uint32_t length = 0; // payload bytes, at most max_length
 
     DENIZEN_HD bool operator==(const Header& o) const
     {
@@ -199,7 +199,8 @@ inline bool load_short(const Slot* slot, uint32_t ticket, Header& h, void* paylo
 
 // Writes a message of L <= 36 bytes into the slot of its ticket.
 template <Scope S, uint32_t L>
-DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h, const void* payload)
+DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h,
+                                   const void* payload)
 {
     static_assert(L <= first_payload);
     const auto* bytes = static_cast<const unsigned char*>(payload);
@@ -209,7 +210,6 @@ DENIZEN_HD inline void store_short(Slot* slot, uint32_t ticket, const Header& h,
     store_packet<S>(&slot->packet[2], detail::pack<L>(bytes, 12, sequence));
     store_packet<S>(&slot->packet[3], detail::pack<L>(bytes, 24, sequence));
 }
-
 
 // Reads a message of L <= 36 bytes from the slot of its ticket; false if it has not arrived whole.
 // Whether its header says L is the caller's to check.

@@ -60,7 +60,8 @@ public:
     {
         const auto* bytes = static_cast<const unsigned char*>(payloads);
         uint32_t sent = 0;
-        while (sent < count && try_send(h, bytes + static_cast<size_t>(stride) * sent) == Errc::ok) {
+        while (sent < count &&
+               try_send(h, bytes + static_cast<size_t>(stride) * sent) == Errc::ok) {
             ++sent;
         }
         return sent;
@@ -75,7 +76,8 @@ private:
         if (tail_ + n - credit_ <= ring_.capacity()) {
             return true;
         }
-        // Acquire: partner of the consumer's release; its reads of the slots come before our writes.
+        // Acquire: partner of the consumer's release; its reads of the slots come before our
+        // writes.
         credit_ = load<S, Order::acquire>(&ring_.words->credit);
         return tail_ + n - credit_ <= ring_.capacity();
     }
@@ -102,9 +104,8 @@ public:
         const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
         if (first.sequence != head_ + 1) {
             give_credit();
-            return detail::nothing_left(state, [&] {
-                return TicketsShared && load<S>(&ring_.words->tail) != head_;
-            });
+            return detail::nothing_left(
+                state, [&] { return TicketsShared && load<S>(&ring_.words->tail) != head_; });
         }
         h = decode(first);
         if (h.length > room) {
@@ -126,8 +127,8 @@ public:
         return first.sequence == head_ + 1;
     }
 
-    // Receives the next message if it has arrived, is of `type` and has L bytes (at most 36), with no
-    // run-time lengths: ok, empty, or wrong_type (it stays, `h` tells what it is).
+    // Receives the next message if it has arrived, is of `type` and has L bytes (at most 36), with
+    // no run-time lengths: ok, empty, or wrong_type (it stays, `h` tells what it is).
     template <uint32_t L>
     DENIZEN_HD Errc try_receive_short(uint32_t type, Header& h, void* payload)
     {
@@ -159,8 +160,8 @@ public:
         return received;
     }
 
-    // Tells the producer how far the consumer has come. Done by itself every quarter of the ring and
-    // whenever the ring is found empty.
+    // Tells the producer how far the consumer has come. Done by itself every quarter of the ring
+    // and whenever the ring is found empty.
     DENIZEN_HD void give_credit()
     {
         if (credited_ != head_) {

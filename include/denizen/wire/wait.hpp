@@ -3,7 +3,8 @@
 // `reset()` after a success; the caller owns the deadline.
 //   Spin     lowest latency, burns the core
 //   Backoff  spins, then yields, then sleeps up to 100 us (host) or 1 us (device)
-//   Park     spins, then sleeps on the ring's bell until the producer rings it (host consumers only)
+//   Park     spins, then sleeps on the ring's bell until the producer rings it (host consumers
+//   only)
 #pragma once
 
 #include <denizen/base/clock.hpp>
