@@ -33,6 +33,14 @@ def error(text: str) -> None:
     print(f"denizen: {' '.join(text.split())}", file=sys.stderr)
 
 
+def line(text: str) -> None:
+    """One paragraph on stdout, wrapped between words on a terminal."""
+    if HAVE_RICH and sys.stdout.isatty():
+        Console().print(Text(text))
+    else:
+        print(text)
+
+
 def table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
 ) -> None:

@@ -150,6 +150,20 @@ def test_an_actor_that_loses_a_flight_is_caught(tmp_path, monkeypatch, capsys):
     assert "not verified: arrivals of airport" in capsys.readouterr().err
 
 
+def test_commands_run_without_rich(tmp_path):
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich" / "__init__.py").write_text("raise ImportError('not here')")
+    path = flights_csv(tmp_path / "some.csv", 1_000)
+    folders = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    done = run_denizen(
+        "run", "flights", "--device", "cpu:1", "--csv", path, "--no-dispatch",
+        PYTHONPATH=os.pathsep.join(folder for folder in folders if folder),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "verified 1,000 / 1,000\n" in done.stdout
+    assert re.search(r"^events per second +[\d,]+$", done.stdout, re.MULTILINE)
+
+
 @pytest.mark.gpu
 def test_flights_are_verified_on_the_gpu(tmp_path):
     if machine.describe("gpu:0")[1] is None:

@@ -10,7 +10,7 @@ from denizen.lab.record import Record
 
 def show(record: Record) -> None:
     """Print the record's source, rows, goals and notes to stdout."""
-    print(table.source(record))
+    terminal.line(table.source(record))
     # The percentiles and counts are in the record; a terminal is narrower than a README.
     header = ("case", "unit", "median", "p99", "compared")
     rows = [
@@ -20,5 +20,5 @@ def show(record: Record) -> None:
     terminal.table(f"denizen bench {record.experiment}", header, rows, right=(2, 3))
     if record.goals:
         terminal.table("goals (for an H100)", table.GOALS_HEADER, table.goal_rows(record), (2,))
-    for line in table.notes(record):
-        print(line)
+    for note in table.notes(record):
+        terminal.line(note)
