@@ -83,10 +83,12 @@ public:
         release(ticket, slots_for(h.length));
     }
 
-    // Returns a cell whose ask was never sent.
+    // Returns a cell whose ask was never sent, its lap too: with the lap used up for nothing, 4,096
+    // of these would bring the last reply's back.
     void give_back(Address ticket)
     {
         const std::lock_guard guard(lock_);
+        --laps_[ticket.cell()];
         free_.push_back(ticket.cell());
     }
 
@@ -100,16 +102,21 @@ public:
 private:
     void release(Address ticket, uint32_t n)
     {
+        clear(ticket, n);
+        const std::lock_guard guard(lock_);
+        free_.push_back(ticket.cell());
+    }
+
+    // Later slots of a cell are not rewritten by every reply: their sequences would match again
+    // when the lap wraps.
+    void clear(Address ticket, uint32_t n)
+    {
         Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
         for (uint32_t i = 1; i < n; ++i) {
-            // Later slots are not rewritten by every reply; their sequence would match again when
-            // the lap wraps.
             for (Packet& p : cell[i].packet) {
                 store_packet<Scope::system>(&p, {{0, 0, 0}, 0});
             }
         }
-        const std::lock_guard guard(lock_);
-        free_.push_back(ticket.cell());
     }
 
     void reclaim() // with the lock held
@@ -117,6 +124,7 @@ private:
         for (size_t i = 0; i < abandoned_.size();) {
             Header h;
             if (arrived(abandoned_[i], h)) {
+                clear(abandoned_[i], slots_for(h.length));
                 free_.push_back(abandoned_[i].cell());
                 abandoned_[i] = abandoned_.back();
                 abandoned_.pop_back();

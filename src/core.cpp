@@ -154,18 +154,20 @@ struct AnyRuntime::Core {
         if (const Errc code = backend->failure(text); code != Errc::ok) {
             throw Error(code, text);
         }
-        if (load<Scope::system, Order::acquire>(&control->error_set) != 0 &&
-            control->error.code == static_cast<uint32_t>(Errc::exhausted)) {
-            throw Error(Errc::exhausted, "the program has stopped: " + first_error());
+        if (load<Scope::system, Order::acquire>(&control->fatal.set) != 0) {
+            throw Error(static_cast<Errc>(control->fatal.record.code),
+                        "the program has stopped: " + text_of(control->fatal));
         }
     }
 
-    std::string first_error() const
+    // Empty if there was no such error.
+    std::string text_of(const FirstError& first) const
     {
-        if (load<Scope::system, Order::acquire>(&control->error_set) == 0) {
+        // Acquire: partner of the monitor's release in mirror().
+        if (load<Scope::system, Order::acquire>(&first.set) == 0) {
             return {};
         }
-        const ErrorRecord& e = control->error;
+        const ErrorRecord& e = first.record;
         const std::string what = message_name(e.message);
         const std::string worker = " (worker " + std::to_string(e.worker) + ")";
         switch (static_cast<Errc>(e.code)) {
@@ -543,6 +545,12 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         throw Error(Errc::bad_argument,
                     "asks = " + std::to_string(options.asks) + "; use 1 to 65,536");
     }
+    if (options.idle.count() < 0 || options.host_timeout.count() < 1) {
+        throw Error(Errc::bad_argument,
+                    "idle = " + std::to_string(options.idle.count()) +
+                        " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
+                        " ms; use 0 or more, and 1 or more");
+    }
     const uint32_t message_slots = slots_for(image.table.max_message);
     const bool use_gpu =
         options.device.kind == Device::Kind::gpu ||
@@ -570,6 +578,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
+    shared.cell_count = options.asks;
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
@@ -1010,7 +1019,7 @@ Stats AnyRuntime::stats()
     Stats s;
     s.mode = static_cast<Mode>(load<Scope::system>(&c.control->mode));
     s.errors = load<Scope::system>(&c.control->errors);
-    s.first_error = c.first_error();
+    s.first_error = c.text_of(c.control->first);
     s.launches = c.backend->launches();
     for (uint32_t w = 0; w < c.workers; ++w) {
         s.handled_by_worker.push_back(load<Scope::system>(&c.reports[w].handled));

@@ -7,10 +7,9 @@
 #include <denizen/wire/wait.hpp>
 
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <sched.h>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -34,28 +33,35 @@ public:
                 }
             }
             new std::shared_ptr<void>(library_);
-            memory_.release();
             left_.release();
             shared_.release();
+            return;
+        }
+        command(Command::stop); // only if the start failed: otherwise join() has been here
+        for (std::thread& t : threads_) {
+            t.join();
+        }
+        if (memory_ != nullptr) {
+            munmap(memory_, bytes_);
         }
     }
 
     Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
     {
         const size_t total = host_bytes + device_bytes + lane_bytes;
-        // calloc'ed pages are zero and are not touched before they are used.
-        memory_.reset(
-            static_cast<std::byte*>(std::aligned_alloc(4096, (total + 4095) / 4096 * 4096)));
-        if (!memory_) {
+        // Anonymous pages are zero, and cost nothing before they are used.
+        void* pages =
+            mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pages == MAP_FAILED) {
             throw Error(Errc::exhausted,
                         "cannot allocate " + std::to_string(total >> 20) +
                             " MB for the program; lower max_actors, state_bytes or "
                             "the ring sizes");
         }
-        std::memset(memory_.get(), 0, total);
+        memory_ = static_cast<std::byte*>(pages);
         bytes_ = total;
         Regions r;
-        r.host = memory_.get();
+        r.host = memory_;
         r.device = r.host + host_bytes;
         r.lanes_host = r.lanes_device = r.device + device_bytes;
         return r;
@@ -69,7 +75,6 @@ public:
             threads_.emplace_back([run = run_, s = shared_.get(), left = left_.get(), w] {
                 run(*s, w);
                 left->fetch_add(1, std::memory_order_release); // partner: join()
-                left->notify_all();
             });
         }
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
@@ -140,14 +145,10 @@ public:
     }
 
 private:
-    struct Free {
-        void operator()(std::byte* p) const { std::free(p); }
-    };
-
     void (*run_)(const Shared&, uint32_t);
     std::shared_ptr<void> library_;
     uint32_t workers_;
-    std::unique_ptr<std::byte, Free> memory_;
+    std::byte* memory_ = nullptr;
     size_t bytes_ = 0;
     std::unique_ptr<Shared> shared_;
     std::unique_ptr<std::atomic<uint32_t>> left_;

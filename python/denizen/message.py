@@ -30,13 +30,26 @@ _C_TYPES = {
     "b1": "bool",
 }
 
+# Keywords of C++20 that are not Python's too.
+_C_KEYWORDS = frozenset(
+    """alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t char32_t
+    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit
+    decltype default delete do double dynamic_cast enum explicit export extern false float friend
+    goto inline int long mutable namespace new noexcept not_eq nullptr operator or_eq private
+    protected public register reinterpret_cast requires short signed sizeof static static_assert
+    static_cast struct switch template this thread_local throw true typedef typeid typename union
+    unsigned using virtual void volatile wchar_t xor xor_eq""".split()
+)
+
 Field = tuple[str, DTypeLike] | tuple[str, DTypeLike, int | tuple[int, ...]]
 
 
-def check_name(kind: str, name: str) -> None:
+def check_name(kind: str, name: object) -> None:
     """Raises ArgumentError unless `name` is an identifier in C++ and Python alike."""
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or keyword.iskeyword(name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ArgumentError(f'{kind} "{name}" is not an identifier; use letters, digits and _')
+    if keyword.iskeyword(name) or name in _C_KEYWORDS:
+        raise ArgumentError(f'{kind} "{name}" is a keyword of C++ or Python; use another name')
 
 
 class MessageType:
@@ -51,9 +64,14 @@ class MessageType:
         self.name = name
         for field in fields:
             check_name(f"field of message {name}", field[0])
-        plain = np.dtype(list(fields), align=True)
+        try:
+            plain = np.dtype(list(fields), align=True)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"message {name}: {error}; fields are (name, type) or (name, type, shape)"
+            ) from error
         names = plain.names or ()
-        spec: dict[str, Any] = {
+        spec: Any = {
             "names": list(names),
             "formats": [plain[n] for n in names],
             "offsets": [plain.fields[n][1] for n in names] if plain.fields else [],
@@ -69,12 +87,13 @@ class MessageType:
 
     def __call__(self, **fields: Any) -> np.void:
         """One message; fields not named are zero."""
-        message = np.zeros((), self.dtype)
+        message: Any = np.zeros((), self.dtype)
         for name, value in fields.items():
             if name not in (self.dtype.names or ()):
                 raise MessageError(f'message {self.name} has no field "{name}"')
             message[name] = value
-        return message[()]  # type: ignore[no-any-return]
+        record: np.void = message[()]
+        return record
 
     def __repr__(self) -> str:
         return f"<message {self.name}, {self.dtype.itemsize} bytes>"
@@ -89,17 +108,23 @@ class MessageType:
             f"static_assert(sizeof({self.name}) == {self.dtype.itemsize});",
             "#if !defined(__CUDACC_RTC__)  // which has no offsetof",
         ]
+        offsets: Any = self.dtype.fields or {}
         for name in self.dtype.names or ():
             field = self.dtype[name]
             base, shape = field.subdtype if field.subdtype is not None else (field, ())
             c_type = _C_TYPES.get(base.str[1:])
+            if 0 in shape:
+                raise ArgumentError(
+                    f"field {name} of message {self.name} has shape {shape}; C++ has no empty "
+                    "arrays, use 1 or more"
+                )
             if c_type is None or base.str[0] == ">":
                 raise ArgumentError(
                     f"field {name} of message {self.name} has dtype {base}; use integers, floats "
                     f"or bool in native byte order ({', '.join(_C_TYPES)})"
                 )
             lines.append(f"    {c_type} {name}{''.join(f'[{n}]' for n in shape)};")
-            offset = (self.dtype.fields or {})[name][1]
+            offset = offsets[name][1]
             checks.append(f"static_assert(__builtin_offsetof({self.name}, {name}) == {offset});")
         return "\n".join([*lines, "};", *checks, "#endif"]) + "\n"
 

@@ -57,20 +57,20 @@ def _host_compiler() -> tuple[str, str]:
     for name in wanted:
         path = shutil.which(name)
         if path:
-            version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+            version = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, check=True
+            )
             return path, version.stdout.splitlines()[0]
     raise CompileError(
-        f"no C++ compiler found (looked for {', '.join(wanted)}); install g++ 11 or newer, set CXX, "
-        "or use a GPU"
+        f"no C++ compiler found (looked for {', '.join(wanted)}); install g++ 11 or newer, "
+        "set CXX, or use a GPU"
     )
 
 
 @cache
 def _find_nvrtc() -> None:
     """Tells the core where PyPI's NVRTC wheels lie."""
-    roots = dict.fromkeys(
-        [*sys.path, *(sysconfig.get_path(k) for k in ("purelib", "platlib"))]
-    )
+    roots = dict.fromkeys([*sys.path, *(sysconfig.get_path(k) for k in ("purelib", "platlib"))])
     folders = [
         str(folder)
         for root in roots

@@ -40,7 +40,9 @@ def _parse_device(device: str) -> tuple[bool, int, int | None]:
     """(on a GPU, its ordinal, CPU threads)."""
     match = re.fullmatch(r"(auto)|cpu(?::(\d+))?|gpu(?::(\d+))?", device)
     if match is None:
-        raise ArgumentError(f'device "{device}"; use "auto", "cpu", "cpu:THREADS", "gpu" or "gpu:N"')
+        raise ArgumentError(
+            f'device "{device}"; use "auto", "cpu", "cpu:THREADS", "gpu" or "gpu:N"'
+        )
     if match[1]:
         return _core.gpu_count() > 0, 0, None
     if device.startswith("cpu"):
@@ -142,13 +144,15 @@ class Runtime:
         kind, record = self._one(message, fields)
         self._core.send(int(address), kind, record, timeout)
 
-    def send_many(
-        self, addresses: ArrayLike, messages: Messages, timeout: float = 60.0
-    ) -> None:
+    def send_many(self, addresses: ArrayLike, messages: Messages, timeout: float = 60.0) -> None:
         """Sends an array of messages of one type, shape (n,), to one address or to n of them."""
         kind, array = self._array(messages)
         self._core.send_many(
-            _addresses(addresses), kind, array.view(np.uint8), array.dtype.itemsize, array.size,
+            _addresses(addresses),
+            kind,
+            array.view(np.uint8),
+            array.dtype.itemsize,
+            array.size,
             timeout,
         )
 
@@ -192,8 +196,16 @@ class Runtime:
         answer = self._type(reply if isinstance(reply, str) else reply.name)
         replies = np.zeros(count, answer.dtype)
         self._core.ask_many(
-            to, kind, array.view(np.uint8), array.dtype.itemsize, one, count,
-            self._ids[answer.name], replies.view(np.uint8), answer.dtype.itemsize, timeout,
+            to,
+            kind,
+            array.view(np.uint8),
+            array.dtype.itemsize,
+            one,
+            count,
+            self._ids[answer.name],
+            replies.view(np.uint8),
+            answer.dtype.itemsize,
+            timeout,
         )
         return replies
 
@@ -223,9 +235,7 @@ class Runtime:
         dtype = self._types[kind].dtype
         return Received(self._types[kind].name, np.frombuffer(data, dtype)[0], sender)
 
-    def receive_many(
-        self, type: MessageType | str, count: int
-    ) -> tuple[Messages, Addresses]:
+    def receive_many(self, type: MessageType | str, count: int) -> tuple[Messages, Addresses]:
         """Messages of one type that have arrived, at most `count`, and their senders."""
         wanted = self._type(type if isinstance(type, str) else type.name)
         messages = np.empty(count, wanted.dtype)
@@ -308,9 +318,9 @@ class Runtime:
             return self._ids[name]
         same = [m.name for m in self._types if m.dtype == dtype]
         if len(same) != 1:
+            which = "the same for " + ", ".join(same) if same else "no message"
             raise MessageError(
-                f"dtype {dtype} is {'no message' if not same else 'the same for ' + ', '.join(same)}"
-                " of this program; make the array with the message's own dtype"
+                f"dtype {dtype} is {which} of this program; make the array with the message's own"
             )
         return self._ids[same[0]]
 
@@ -319,13 +329,16 @@ def _addresses(addresses: ArrayLike) -> Addresses:
     return np.ascontiguousarray(np.atleast_1d(addresses), np.uint32)
 
 
+_Waiting = tuple[asyncio.AbstractEventLoop, "asyncio.Future[tuple[int, bytes]]"]
+
+
 class _AsyncReplies:
     """A thread that waits for all asks of coroutines and wakes their loops."""
 
     def __init__(self, core: _core.Runtime) -> None:
         self._core = core
         self._lock = threading.Condition()
-        self._open: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[tuple[int, bytes]]]] = {}
+        self._open: dict[int, _Waiting] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
         self._thread.start()

@@ -68,9 +68,11 @@ struct StopRequest {
 inline constexpr uint32_t no_type = ~0u;
 
 struct ActorEntry {
-    uint32_t type = no_type; // no_type: not spawned, or stopped
+    uint32_t kind = 0; // actor type + 1; 0: not spawned, or stopped
     uint32_t reserved = 0;
     void* state = nullptr;
+
+    DENIZEN_HD uint32_t type() const { return kind - 1; } // no_type if there is none
 };
 
 enum class Command : uint32_t { run = 0, pause, leave, stop, kill };
@@ -115,13 +117,19 @@ struct ErrorRecord {
     uint32_t sender = 0;
 };
 
+// The first error of its kind.
+struct FirstError {
+    uint32_t set = 0; // 0 none, 1 being written, 2 written
+    ErrorRecord record;
+};
+
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0;
     uint32_t jammed = 0; // workers with something parked: while any has, none takes from the host
     alignas(line) uint32_t egress_tail = 0;
-    alignas(line) uint32_t error_set = 0; // 0 none, 1 being written, 2 written
-    ErrorRecord error;
+    alignas(line) FirstError first;
+    FirstError fatal; // why a worker stopped the program
     uint64_t errors = 0;
 };
 
@@ -134,8 +142,8 @@ struct Control {
     uint32_t leave = 0;                 // why it left
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint64_t errors = 0;
-    uint32_t error_set = 0; // 1: `error` is written
-    ErrorRecord error;      // the first one
+    FirstError first;
+    FirstError fatal;
 };
 
 // One worker's inbox: words beside the slots.
@@ -174,6 +182,7 @@ struct Shared {
     uint32_t inbox_mask = 0;
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
+    uint32_t cell_count = 0;      // reply cells
     uint32_t cell_slots = 0;      // slots per reply cell, a power of two
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never

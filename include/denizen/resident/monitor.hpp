@@ -23,6 +23,20 @@ struct ScanResult {
     uint64_t handled; // sum over the workers (this lane's share on a warp)
 };
 
+namespace detail {
+
+DENIZEN_HD inline void mirror(FirstError& to, const FirstError& from)
+{
+    // Acquire: partner of the worker's release in keep_first().
+    if (load<Scope::system>(&to.set) == 0 && load<Scope::gpu, Order::acquire>(&from.set) == 2) {
+        to.record = from.record;
+        // Release: partner of the host's acquire.
+        store<Scope::system, Order::release>(&to.set, 2u);
+    }
+}
+
+} // namespace detail
+
 DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
 {
     ScanResult result{true, true, 0};
@@ -71,11 +85,8 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
     lanes::sync();
     if (lanes::id() == 0) {
         Control& c = *s.control;
-        if (load<Scope::system>(&c.error_set) == 0 &&
-            load<Scope::gpu, Order::acquire>(&s.board->error_set) == 2) {
-            c.error = s.board->error;
-            store<Scope::system, Order::release>(&c.error_set, 1u);
-        }
+        detail::mirror(c.first, s.board->first);
+        detail::mirror(c.fatal, s.board->fatal);
         store<Scope::system>(&c.errors, load<Scope::gpu>(&s.board->errors));
         store<Scope::system>(&c.quiet, result.quiet ? 1u : 0u);
         // Release: partner of the host's acquire of the scan number.

@@ -22,17 +22,21 @@
 
 namespace denizen {
 
-// Notes an error for the host; the first one keeps its details.
-DENIZEN_HD inline void report_error(const Shared& s, Errc code, uint32_t worker, uint32_t actor,
-                                    uint32_t message, uint32_t sender)
+// Keeps the first error of a kind, for the host.
+DENIZEN_HD inline void keep_first(FirstError& first, const ErrorRecord& record)
+{
+    uint32_t none = 0;
+    if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
+        first.record = record;
+        // Release: partner of the monitor's acquire in scan().
+        store<Scope::gpu, Order::release>(&first.set, 2u);
+    }
+}
+
+DENIZEN_HD inline void report_error(const Shared& s, const ErrorRecord& record)
 {
     fetch_add<Scope::gpu>(&s.board->errors, uint64_t{1});
-    uint32_t none = 0;
-    if (compare_exchange<Scope::gpu>(&s.board->error_set, none, 1u)) {
-        s.board->error = {static_cast<uint32_t>(code), worker, actor, message, sender};
-        // Release: partner of the monitor's acquire in scan().
-        store<Scope::gpu, Order::release>(&s.board->error_set, 2u);
-    }
+    keep_first(s.board->first, record);
 }
 
 template <class P>
@@ -132,11 +136,11 @@ public:
     {
         constexpr uint32_t type = P::template message_id<M>;
         const Header h{to.value, self, type, 0, sizeof(M)};
-        if (to.is_reply_cell()) {
+        if (to.is_reply_cell() && to.cell() < s_.cell_count) {
             // The sequence of a reply is its address: nobody else was given it.
             Slot* cell = s_.cells + static_cast<uint64_t>(to.cell()) * s_.cell_slots;
             write<Scope::system>(cell, s_.cell_slots - 1, to.value, h, message);
-        } else if (to.is_host()) {
+        } else if (to.is_host() && !to.is_reply_cell()) {
             const uint32_t ticket = fetch_add<Scope::gpu>(&s_.board->egress_tail, slots_of<M>);
             if (ticket + slots_of<M> - egress_credit_ > s_.egress_mask + 1) {
                 egress_credit_ = load<Scope::system>(s_.egress_credit);
@@ -309,8 +313,8 @@ private:
             alone = h.flags != 0 || h.length > first_payload;
             if (!alone && local < s_.actors_per_worker) {
                 entry = actors_[local];
-                alone = P::has_warp_actors && entry.type != no_type &&
-                        P::grain(entry.type) == Grain::warp;
+                alone =
+                    P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
             }
         }
         const uint32_t leading = lanes::first(lanes::ballot(mine && alone));
@@ -379,13 +383,13 @@ private:
             if (base < s_.actors_per_worker) {
                 entry = actors_[base];
             }
-            const bool whole = P::has_warp_actors && entry.type != no_type &&
-                               P::grain(all ? named : entry.type) == Grain::warp;
+            const bool whole = P::has_warp_actors && entry.kind != 0 &&
+                               P::grain(all ? named : entry.type()) == Grain::warp;
             const uint32_t local = whole ? base : base + lanes::id();
             if (!whole && local < end && local != base) {
                 entry = actors_[local];
             }
-            if (local < end && (!all || entry.type == named)) {
+            if (local < end && (!all || entry.type() == named)) {
                 h.destination = Address::actor(id_, local).value;
                 handle(entry, h, payload, whole);
             }
@@ -418,7 +422,7 @@ private:
     DENIZEN_HD void handle(const ActorEntry& entry, const Header& h, const void* payload,
                            bool whole)
     {
-        if (entry.type == no_type) {
+        if (entry.kind == 0) {
             dead_letter(Errc::no_actor, h.destination, h.type, h.sender);
             return;
         }
@@ -426,7 +430,7 @@ private:
         uint64_t* running = &status_.running[whole ? 0 : lanes::id()];
         store<Scope::gpu>(running, h.destination | static_cast<uint64_t>(h.type + 1) << 32);
         Context<P> context(*this, h.destination, h.sender, whole);
-        if (!P::dispatch(entry.type, h.type, entry.state, payload, context) &&
+        if (!P::dispatch(entry.type(), h.type, entry.state, payload, context) &&
             (!whole || lanes::id() == 0)) {
             dead_letter(Errc::wrong_type, h.destination, h.type, h.sender);
         }
@@ -441,7 +445,7 @@ private:
             for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
                 void* state = s_.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
                 P::construct(r.type, state);
-                actors_[r.first + i] = {r.type, 0, state};
+                actors_[r.first + i] = {r.type + 1, 0, state};
             }
             actor_count_ = r.first + r.count > actor_count_ ? r.first + r.count : actor_count_;
             store<Scope::gpu>(&status_.actors, actor_count_); // for the next launch
@@ -449,7 +453,7 @@ private:
             StopRequest r;
             copy_bytes(&r, words, sizeof r);
             if (lanes::id() == 0) {
-                actors_[r.local].type = no_type;
+                actors_[r.local].kind = 0;
             }
         }
         lanes::sync();
@@ -540,7 +544,10 @@ private:
                 return;
             }
             if (now_ns() - begin >= patience_ns) {
-                report_error(s_, Errc::exhausted, id_, h.sender, h.type, h.destination);
+                const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id_, h.sender,
+                                         h.type, h.destination};
+                report_error(s_, record);
+                keep_first(s_.board->fatal, record);
                 store<Scope::gpu>(&s_.board->command, static_cast<uint32_t>(Command::stop));
                 return;
             }
@@ -694,7 +701,7 @@ private:
     DENIZEN_HD void dead_letter(Errc code, uint32_t to, uint32_t type, uint32_t sender)
     {
         fetch_add<Scope::block>(&status_.dead_letters, uint64_t{1});
-        report_error(s_, code, id_, to, type, sender);
+        report_error(s_, {static_cast<uint32_t>(code), id_, to, type, sender});
     }
 
     const Shared& s_;
