@@ -61,7 +61,7 @@ system:
 # --- build and tests ---
 build: $(VENV)/.tools
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON
-	cmake --build $(BUILD)
+	cmake --build $(BUILD) -- -k 0
 
 CTEST := ctest --output-on-failure --no-tests=error
 test-cpp: build
@@ -77,7 +77,7 @@ test-python: install $(VENV)/.dev
 
 test-tsan test-asan: test-%: $(VENV)/.tools
 	cmake --preset $*
-	cmake --build build/$*
+	cmake --build build/$* -- -k 0
 	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$*
 
 test-model:
@@ -108,7 +108,7 @@ gpu-install:
 
 gpu-test: gpu-install
 	cmake --preset release -B $(BUILD) $(FLAGS)
-	cmake --build $(BUILD)
+	cmake --build $(BUILD) -- -k 0
 	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^(device|gpu)$$' || status=1; \
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
 

@@ -3,7 +3,8 @@
 #include <cstdio>
 #include <gtest/gtest.h>
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv)
+{
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         std::puts("skipped: this machine has no CUDA device");
