@@ -32,13 +32,17 @@ _C_TYPES = {
 
 # Keywords of C++20 that are not Python's too.
 _C_KEYWORDS = frozenset(
-    """alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t char32_t
-    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit
-    decltype default delete do double dynamic_cast enum explicit export extern false float friend
-    goto inline int long mutable namespace new noexcept not_eq nullptr operator or_eq private
-    protected public register reinterpret_cast requires short signed sizeof static static_assert
-    static_cast struct switch template this thread_local throw true typedef typeid typename union
-    unsigned using virtual void volatile wchar_t xor xor_eq""".split()
+    re.findall(
+        r"\w+",
+        "alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t "
+        "char32_t co_await co_return co_yield compl concept const const_cast consteval "
+        "constexpr constinit decltype default delete do double dynamic_cast enum explicit "
+        "export extern false float friend goto inline int long mutable namespace new noexcept "
+        "not_eq nullptr operator or_eq private protected public register reinterpret_cast "
+        "requires short signed sizeof static static_assert static_cast struct switch template "
+        "this thread_local throw true typedef typeid typename union unsigned using virtual void "
+        "volatile wchar_t xor xor_eq ",
+    )
 )
 
 Field = tuple[str, DTypeLike] | tuple[str, DTypeLike, int | tuple[int, ...]]

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
@@ -50,17 +54,28 @@ def _headers_digest() -> str:
     return digest.hexdigest()
 
 
+def _host_compiler() -> tuple[tuple[str, ...], str]:
+    """The command of the host compiler, and its version."""
+    return _find_compiler(os.environ.get("CXX", "").strip())
+
+
 @cache
-def _host_compiler() -> tuple[str, str]:
-    """The host compiler and its version line."""
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
+    wanted = [explicit] if explicit else ["g++", "clang++", "c++"]
     for name in wanted:
-        path = shutil.which(name)
+        command = shlex.split(name)
+        path = shutil.which(command[0])
         if path:
-            version = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, check=True
+            command[0] = path
+            answer = subprocess.run(
+                [*command, "--version"], capture_output=True, text=True, check=False
             )
-            return path, version.stdout.splitlines()[0]
+            if answer.returncode != 0 or not answer.stdout:
+                raise CompileError(
+                    f"{name} --version fails ({answer.stderr.strip() or answer.returncode}); "
+                    "set CXX to a C++20 compiler"
+                )
+            return tuple(command), answer.stdout.splitlines()[0]
     raise CompileError(
         f"no C++ compiler found (looked for {', '.join(wanted)}); install g++ 11 or newer, "
         "set CXX, or use a GPU"
@@ -92,7 +107,9 @@ class Program:
         actors: the names of the actor structs.
         messages: the message types, replies included.
         name: stands for the text in compilers' messages.
-        flags: further compiler options, for both compilers (`-D...`, `-I...`).
+        flags: further compiler options, for both compilers (`-D...`, `-I...`). Headers that the
+            text includes from a folder named by `-I` count as content: change one, and the
+            program is compiled anew.
     """
 
     def __init__(
@@ -104,8 +121,14 @@ class Program:
         name: str = "program",
         flags: Sequence[str] = (),
     ) -> None:
+        for what, given in (("actors", actors), ("messages", messages), ("flags", flags)):
+            if isinstance(given, str):
+                raise ArgumentError(f'{what} = "{given}"; give a list')
         for actor in actors:
             check_name("actor", actor)
+        for message in messages:
+            if not isinstance(message, MessageType):
+                raise ArgumentError(f"{message!r} is no message type; use denizen.message(...)")
         if not actors:
             raise ArgumentError(f"{name} has no actors")
         self.source = source
@@ -127,20 +150,25 @@ class Program:
         messages: Sequence[MessageType],
         flags: Sequence[str] = (),
     ) -> Program:
-        """A program whose text lies in a file; compilers' messages name that file."""
+        """A program whose text lies in a file.
+
+        Compilers' messages name that file, and it may include others that lie beside it.
+        """
         text = Path(path).read_text(encoding="utf-8")
+        flags = (*flags, f"-I{Path(path).resolve().parent}")
         return cls(text, actors=actors, messages=messages, name=str(path), flags=flags)
 
     def text(self) -> str:
         """The whole translation unit: messages, the user's text, and the program's definition."""
         structs = "".join(m.struct for m in self.messages.values())
+        name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
             "#include <denizen/resident/kernel.hpp>\n"
             '#line 1 "messages"\n'
             f"{structs}"
-            f'#line 1 "{self.name}"\n'
+            f'#line 1 "{name}"\n'
             f"{self.source}\n"
-            f'#line 1 "end of {self.name}"\n'
+            f'#line 1 "end of {name}"\n'
             f"using denizen_program = denizen::Program<denizen::Actors<{', '.join(self.actors)}>, "
             f"denizen::Messages<{', '.join(self.messages)}>>;\n"
             "DENIZEN_PROGRAM(denizen_program)\n"
@@ -153,21 +181,21 @@ class Program:
         """
         compiler, version = _host_compiler()
         flags = (*_CPU_FLAGS, *self.flags)
-        path = self._cached(".so", (compiler, version, *flags))
-        if not path.exists():
-            with tempfile.TemporaryDirectory(dir=_made(path.parent)) as folder:
-                text = Path(folder) / "program.cpp"
+        path = self._cached(".so", (*compiler, version, *flags))
+        if _kept(path) is None:
+            with _folder_beside(path) as folder:
+                text = folder / "program.cpp"
                 text.write_text(self.text(), encoding="utf-8")
-                built = Path(folder) / "program.so"
+                built = folder / "program.so"
                 result = subprocess.run(
-                    [compiler, *flags, f"-I{get_include()}", str(text), "-o", str(built)],
+                    [*compiler, *flags, f"-I{get_include()}", str(text), "-o", str(built)],
                     capture_output=True,
                     text=True,
                     check=False,
                 )
                 if result.returncode != 0:
                     raise CompileError(f"{self.name} does not compile:\n{result.stderr.strip()}")
-                built.replace(path)
+                _keep(built.read_bytes(), path, folder)
         return _core.load_library(str(path), list(self.actors), list(self.messages))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
@@ -181,25 +209,76 @@ class Program:
         _find_nvrtc()
         flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *self.flags)
         path = self._cached(".cubin", (str(_core.nvrtc_version()), *flags))
-        if path.exists():
-            cubin = path.read_bytes()
-        else:
-            cubin, _ = _core.compile_cubin(
-                self.text(), self.name, [*flags, f"--include-path={get_include()}"]
-            )
-            with tempfile.NamedTemporaryFile(dir=_made(path.parent), delete=False) as file:
-                file.write(cubin)
-            Path(file.name).replace(path)
+        cubin = _kept(path)
+        if cubin is None:
+            with _folder_beside(path) as folder:
+                cubin, _ = _core.compile_cubin(
+                    self.text(), self.name, [*flags, f"--include-path={get_include()}"]
+                )
+                _keep(cubin, path, folder)
         return _core.load_cubin(cubin, list(self.actors), list(self.messages))
 
     def _cached(self, suffix: str, key: Iterable[str]) -> Path:
         digest = hashlib.sha256()
-        for part in (self.text(), _headers_digest(), str(_core.layout_abi), *key):
+        text = self.text()
+        for part in (text, _headers_digest(), str(_core.layout_abi), *key):
             digest.update(part.encode())
+            digest.update(b"\0")
+        for header in _own_headers(text, self.flags):
+            digest.update(header.read_bytes())
             digest.update(b"\0")
         return cache_folder() / (digest.hexdigest()[:32] + suffix)
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def _own_headers(text: str, flags: Sequence[str]) -> list[Path]:
+    """The files that `text` includes, and those they include, in the folders of `-I` flags."""
+    folders = [
+        Path(m[1]) for m in (re.fullmatch(r"(?:-I|--include-path=)(.+)", f) for f in flags) if m
+    ]
+    folders += [Path(f) for before, f in pairwise(flags) if before == "-I"]
+    found: dict[Path, None] = {}
+    texts = [(text, folders)]
+    while texts and folders:  # ends: each file is read once
+        here, where = texts.pop()
+        for name in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', here, re.MULTILINE):
+            path = next((f / name for f in where if (f / name).is_file()), None)
+            if path is not None and path not in found:
+                found[path] = None
+                texts.append((path.read_text("utf-8", "replace"), [path.parent, *folders]))
+    return list(found)
+
+
+# A kept file ends with the SHA-256 of the rest, which loaders do not mind: what a full disk or a
+# killed process left behind is compiled again. (The loader would map a truncated library and die.)
+
+
+def _keep(data: bytes, path: Path, folder: Path) -> None:
+    """Puts `data` at `path` in one step, by way of `folder` on the same file system."""
+    part = folder / "kept"
+    part.write_bytes(data + hashlib.sha256(data).digest())
+    part.replace(path)
+
+
+def _kept(path: Path) -> bytes | None:
+    """What was kept at `path`; None if nothing, or not all of it."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    size = hashlib.sha256().digest_size
+    return data[:-size] if hashlib.sha256(data[:-size]).digest() == data[-size:] else None
+
+
+@contextmanager
+def _folder_beside(path: Path) -> Iterator[Path]:
+    """A temporary folder in the cache."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=path.parent)
+    except OSError as error:
+        raise CompileError(
+            f"compiled programs cannot be kept in {path.parent}: {error.strerror}; set "
+            "DENIZEN_CACHE to a folder that can be written"
+        ) from error
+    with folder as name:
+        yield Path(name)

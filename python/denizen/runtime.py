@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import operator
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -14,12 +17,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denizen import _core
-from denizen.errors import ArgumentError, DeadlineError, DeviceError, MessageError
+from denizen.errors import (
+    ArgumentError,
+    ClosedError,
+    DeadlineError,
+    DeviceError,
+    ExhaustedError,
+    MessageError,
+    RingFullError,
+)
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
 
 Messages = NDArray[np.void]
 Addresses = NDArray[np.uint32]
+_Reply = tuple[int, bytes]
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,31 @@ def gpu_problem() -> str:
     return _core.gpu_problem()
 
 
+_SIZES = (
+    "lane_slots",
+    "inbox_slots",
+    "outbox_slots",
+    "egress_slots",
+    "asks",
+    "max_actors",
+    "state_bytes",
+)
+
+
+def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, int]:
+    """Checks what only this side knows: names, and that nothing is cut off on its way to C++."""
+    for name in sizes:
+        if name not in _SIZES:
+            raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
+    options = {k: v for k, v in {**given, **sizes}.items() if v is not None}
+    for name, value in options.items():
+        least = 1 if name in given else 0
+        most = 2**48 if name == "state_bytes" else 2**32 - 1
+        if not isinstance(value, int | np.integer) or not least <= value <= most:
+            raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
+    return {name: int(value) for name, value in options.items()}
+
+
 def _parse_device(device: str) -> tuple[bool, int, int | None]:
     """(on a GPU, its ordinal, CPU threads)."""
     match = re.fullmatch(r"(auto)|cpu(?::(\d+))?|gpu(?::(\d+))?", device)
@@ -43,6 +80,8 @@ def _parse_device(device: str) -> tuple[bool, int, int | None]:
         raise ArgumentError(
             f'device "{device}"; use "auto", "cpu", "cpu:THREADS", "gpu" or "gpu:N"'
         )
+    if match[2] and int(match[2]) == 0:
+        raise ArgumentError(f'device "{device}" has no threads; use "cpu:1" or more')
     if match[1]:
         return _core.gpu_count() > 0, 0, None
     if device.startswith("cpu"):
@@ -81,30 +120,30 @@ class Runtime:
         **sizes: int,
     ) -> None:
         on_gpu, ordinal, threads = _parse_device(device)
+        if threads is not None and workers not in (None, threads):
+            raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
+        options = _options(
+            {"workers": threads if workers is None else workers, "sms": sms, "idle_ms": idle_ms},
+            sizes,
+        )
+        options["mapped"] = int(mapped)
         if on_gpu:
             if _core.gpu_count() <= ordinal:
                 raise DeviceError(
-                    f"there is no GPU {ordinal}: {_core.gpu_problem() or 'the driver sees '}"
-                    f'{"" if _core.gpu_problem() else _core.gpu_count()}; use device="cpu"'
+                    f"there is no GPU {ordinal}: "
+                    f"{_core.gpu_problem() or f'the driver sees {_core.gpu_count()}'}; "
+                    'use device="cpu"'
                 )
             _, major, minor, _, _ = _core.gpu_info(ordinal)
             image = program.compile_gpu(10 * major + minor)
         else:
             image = program.compile_cpu()
-        options = {k: v for k, v in sizes.items() if v is not None}
-        for name, value in (("workers", workers or threads), ("sms", sms), ("idle_ms", idle_ms)):
-            if value is not None:
-                options[name] = value
-        for name, value in options.items():
-            if not isinstance(value, int | np.integer) or not 0 <= value < 2**48:
-                raise ArgumentError(f"{name} = {value!r}; use a whole number from 0")
-        options["mapped"] = int(mapped)
         self.program = program
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
-        self._async: _AsyncReplies | None = None
         self._core = _core.Runtime(image, on_gpu, ordinal, options)
+        self._async = _AsyncReplies(self._core)
 
     def __enter__(self) -> Runtime:
         return self
@@ -129,11 +168,13 @@ class Runtime:
 
         Returns their addresses: uint32, shape (count,).
         """
-        return self._core.spawn(self._actor(actor), count, timeout)
+        if not isinstance(count, int | np.integer) or not 0 <= count < 2**32:
+            raise ArgumentError(f"count = {count!r}; use a whole number from 0")
+        return self._core.spawn(self._actor(actor), int(count), _seconds(timeout))
 
     def stop(self, address: int, timeout: float = 1.0) -> None:
         """Ends an actor; no handler of it runs once the call has returned."""
-        self._core.stop(int(address), timeout)
+        self._core.stop(_address(address), _seconds(timeout))
 
     # ---- messages
 
@@ -142,7 +183,7 @@ class Runtime:
     ) -> None:
         """Sends one message: a record of a message dtype, or a type's name with its fields."""
         kind, record = self._one(message, fields)
-        self._core.send(int(address), kind, record, timeout)
+        self._core.send(_address(address), kind, record, _seconds(timeout))
 
     def send_many(self, addresses: ArrayLike, messages: Messages, timeout: float = 60.0) -> None:
         """Sends an array of messages of one type, shape (n,), to one address or to n of them."""
@@ -153,7 +194,7 @@ class Runtime:
             array.view(np.uint8),
             array.dtype.itemsize,
             array.size,
-            timeout,
+            _seconds(timeout),
         )
 
     def broadcast(
@@ -161,14 +202,14 @@ class Runtime:
     ) -> None:
         """Sends one message to every actor of a type."""
         kind, record = self._one(message, fields)
-        self._core.broadcast(self._actor(actor), kind, record, timeout)
+        self._core.broadcast(self._actor(actor), kind, record, _seconds(timeout))
 
     def ask(
         self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
     ) -> np.void:
         """Sends a message and waits for the reply, which it returns as a record."""
         kind, record = self._one(message, fields)
-        reply, data = self._core.ask(int(address), kind, record, timeout)
+        reply, data = self._core.ask(_address(address), kind, record, _seconds(timeout))
         return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
 
     def ask_many(
@@ -205,7 +246,7 @@ class Runtime:
             self._ids[answer.name],
             replies.view(np.uint8),
             answer.dtype.itemsize,
-            timeout,
+            _seconds(timeout),
         )
         return replies
 
@@ -214,24 +255,34 @@ class Runtime:
     ) -> np.void:
         """As ask, for asyncio: other coroutines run until the reply is there."""
         kind, record = self._one(message, fields)
-        if self._async is None:
-            self._async = _AsyncReplies(self._core)
-        ticket = self._core.ask_begin(int(address), kind, record, timeout)
+        address = _address(address)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _seconds(timeout)
+        while True:  # ends by room for the question or by the deadline
+            try:
+                ticket = self._core.ask_begin(address, kind, record, 0.0)
+                break
+            except (RingFullError, ExhaustedError):
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(0.0005)
         try:
-            reply, data = await asyncio.wait_for(self._async.wait(ticket), timeout)
+            reply, data = await asyncio.wait_for(
+                self._async.wait(ticket), max(deadline - loop.time(), 0.0)
+            )
         except (asyncio.TimeoutError, asyncio.CancelledError) as error:
             self._async.forget(ticket)
             if isinstance(error, asyncio.CancelledError):
                 raise
             name = self._types[kind].name
             raise DeadlineError(
-                f"ask {name} to address {int(address):#010x} was not answered within {timeout} s"
+                f"ask {name} to address {address:#010x} was not answered within {timeout} s"
             ) from None
         return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
 
     def receive(self, timeout: float = 1.0) -> Received:
         """The next message that an actor sent to the host (`ctx.send(denizen::host, ...)`)."""
-        kind, data, sender = self._core.receive(timeout)
+        kind, data, sender = self._core.receive(_seconds(timeout))
         dtype = self._types[kind].dtype
         return Received(self._types[kind].name, np.frombuffer(data, dtype)[0], sender)
 
@@ -249,11 +300,11 @@ class Runtime:
 
     def drain(self, timeout: float = 60.0) -> None:
         """Waits until every message sent so far, and all that they caused, has been handled."""
-        self._core.drain(timeout)
+        self._core.drain(_seconds(timeout))
 
     def pause(self, timeout: float = 1.0) -> None:
         """Stops handling; what is sent meanwhile waits in the rings."""
-        self._core.pause(timeout)
+        self._core.pause(_seconds(timeout))
 
     def resume(self) -> None:
         """Goes on after pause."""
@@ -261,7 +312,7 @@ class Runtime:
 
     def park(self, timeout: float = 1.0) -> None:
         """Leaves the GPU now; the next send brings the program back. Nothing on the CPU."""
-        self._core.park(timeout)
+        self._core.park(_seconds(timeout))
 
     @property
     def parked(self) -> bool:
@@ -274,12 +325,15 @@ class Runtime:
 
     def stuck(self, at_least: float = 1.0) -> str:
         """The handler that has been running for longest, if longer than `at_least` seconds."""
-        return self._core.stuck(at_least)
+        return self._core.stuck(_seconds(at_least))
 
     def close(self, timeout: float = 5.0) -> None:
-        """Drains, stops and frees. Raises StuckError if a handler does not return in time."""
-        if self._async is not None:
-            self._async.close()
+        """Drains and stops. Raises StuckError if a handler does not return in time.
+
+        Coroutines that still wait in ask_async get ClosedError.
+        """
+        timeout = _seconds(timeout)
+        self._async.close()
         self._core.close(timeout)
 
     # ---- types
@@ -305,9 +359,13 @@ class Runtime:
             return self._ids[self._type(message).name], self._type(message)(**fields)
         if fields:
             raise ArgumentError("fields belong to a message given by its name")
+        if not isinstance(message, np.void | np.ndarray):
+            raise MessageError(_no_message(message))
         return self._id_of(message.dtype), message
 
     def _array(self, messages: Messages) -> tuple[int, Messages]:
+        if not isinstance(messages, np.ndarray):
+            raise MessageError(f"{messages!r} is no array of messages; give one, shape (n,)")
         if messages.ndim != 1:
             raise MessageError(f"messages have shape {messages.shape}; give one dimension")
         return self._id_of(messages.dtype), np.ascontiguousarray(messages)
@@ -325,28 +383,64 @@ class Runtime:
         return self._ids[same[0]]
 
 
+def _no_message(given: object) -> str:
+    if isinstance(given, MessageType):
+        return f"{given!r} is a type, not a message; call it: {given.name}(...)"
+    return f"{given!r} is no message; call a message type, or use its array of records"
+
+
+def _address(address: int) -> int:
+    try:
+        value = operator.index(address)
+    except TypeError:
+        value = -1
+    if not 0 <= value < 2**32:
+        raise ArgumentError(f"{address!r} is no address; use one that spawn() returned")
+    return value
+
+
 def _addresses(addresses: ArrayLike) -> Addresses:
-    return np.ascontiguousarray(np.atleast_1d(addresses), np.uint32)
+    array = np.atleast_1d(np.asarray(addresses))
+    if array.ndim != 1:
+        raise ArgumentError(f"addresses have shape {array.shape}; give one dimension")
+    if array.dtype != np.uint32 and array.size > 0:
+        outside = array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= 2**32
+        if outside:
+            raise ArgumentError(
+                f"these {array.dtype} are no addresses; use those that spawn() returned"
+            )
+    return np.ascontiguousarray(array, np.uint32)
 
 
-_Waiting = tuple[asyncio.AbstractEventLoop, "asyncio.Future[tuple[int, bytes]]"]
+def _seconds(timeout: float) -> float:
+    try:
+        value = timeout + 0.0
+    except TypeError:
+        value = math.nan
+    if math.isnan(value):
+        raise ArgumentError(f"timeout = {timeout!r}; use seconds")
+    return value
 
 
 class _AsyncReplies:
-    """A thread that waits for all asks of coroutines and wakes their loops."""
+    """A thread, started at the first ask, that waits for all asks of coroutines."""
 
     def __init__(self, core: _core.Runtime) -> None:
         self._core = core
         self._lock = threading.Condition()
-        self._open: dict[int, _Waiting] = {}
+        self._open: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[_Reply]]] = {}
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
-    async def wait(self, ticket: int) -> tuple[int, bytes]:
+    async def wait(self, ticket: int) -> _Reply:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        future: asyncio.Future[_Reply] = loop.create_future()
         with self._lock:
+            if self._closed:
+                raise ClosedError("the runtime is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
+                self._thread.start()
             self._open[ticket] = (loop, future)
             self._lock.notify()
         return await future
@@ -360,25 +454,42 @@ class _AsyncReplies:
         with self._lock:
             self._closed = True
             self._lock.notify()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        error = ClosedError("the runtime was closed before the answer came")
+        for loop, future in self._open.values():
+            _tell(loop, future, error)
+        self._open.clear()
 
     def _run(self) -> None:
-        while True:
+        while True:  # ends by close()
             with self._lock:
                 self._lock.wait_for(lambda: self._open or self._closed)
                 if self._closed:
                     return
                 tickets = list(self._open)
-            for ticket in self._core.ask_ready(tickets, 0.01):
+            # Briefly: asks that begin meanwhile are not among these.
+            for ticket in self._core.ask_ready(tickets, 0.0005):
                 with self._lock:
                     entry = self._open.pop(ticket, None)
                     if entry is None:
                         continue
                     reply = self._core.ask_end(ticket)
-                loop, future = entry
-                loop.call_soon_threadsafe(_resolve, future, reply)
+                _tell(*entry, reply)
 
 
-def _resolve(future: asyncio.Future[tuple[int, bytes]], reply: tuple[int, bytes]) -> None:
-    if not future.done():
-        future.set_result(reply)
+def _tell(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[_Reply], outcome: _Reply | Exception
+) -> None:
+    # A loop that has been closed has nobody left to tell.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, future, outcome)
+
+
+def _settle(future: asyncio.Future[_Reply], outcome: _Reply | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
