@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from denizen import DenizenError, info, terminal
+from denizen import CompileError, DenizenError, info, terminal
 from denizen.apps.flights import command
 from denizen.apps.flights.load import DataError
 from denizen.lab import bench, machine, record, show, table
@@ -148,6 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DataError as error:
         terminal.error(str(error))
         return 2
+    except CompileError as error:  # the compiler's own lines, as it set them
+        print(f"denizen: {error}", file=sys.stderr)
+        return 1
     except (LabError, DenizenError, OSError) as error:
         terminal.error(str(error))
         return 1
