@@ -12,11 +12,11 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# verify <model> <spin's options...>: leaves spin's verdict in $folder/out. 2 GB, 10^7 steps deep.
+# verify <model> <spin's options...>: leaves spin's verdict in $folder/out. 2 GB, 3 million steps deep.
 verify() {
     (cd "$folder" && rm -f pan* && spin -a "${@:2}" "$models/$1.pml" >out 2>&1 &&
         gcc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c >>out 2>&1 &&
-        timeout 240 ./pan -m10000000 >out 2>&1)
+        timeout 240 ./pan -m3000000 >out 2>&1)
 }
 
 say() { # <verdict> <model and options>
