@@ -28,7 +28,7 @@ help:
 	@echo 'make test       every check; one alone: lint $(PARTS:%=test-%)'
 	@echo '                test-python test-tsan test-asan test-model test-install'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
-	@echo 'make gpu-bench  all experiments, records into OUT=folder (no download)'
+	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
 
 run: install
 	denizen run flights
@@ -113,9 +113,7 @@ gpu-test: gpu-install
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
 
 gpu-bench: gpu-install
-	mkdir -p $(OUT)
-	for experiment in start dispatch ring throughput sustained; do \
-	    PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m denizen bench $$experiment --json $(OUT)/$$experiment.json || exit 1; done
+	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m denizen bench all --out $(OUT) $(QUICK)
 
 clean:
 	rm -rf build
