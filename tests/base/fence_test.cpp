@@ -50,7 +50,7 @@ TEST(Fence, LightAgainstHeavyNeverMissBoth)
     uint32_t saw_published = 0;
     uint32_t missed = 0;
     uint32_t gates = 0;
-    uint32_t random = 2;
+    uint32_t own_random = 2;
     std::thread sender([&] {
         for (uint32_t i = 0, n = 0, random = 1; i < rounds; ++i) {
             meet(gate, ++n);
@@ -66,7 +66,7 @@ TEST(Fence, LightAgainstHeavyNeverMissBoth)
         published.word = 0;
         sleeping.word = 0;
         meet(gate, ++gates);
-        jitter(random);
+        jitter(own_random);
         store<Scope::system>(&sleeping.word, 1u);
         heavy_fence();
         saw_published = load<Scope::system>(&published.word);
