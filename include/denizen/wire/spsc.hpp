@@ -7,7 +7,7 @@
 // Both ends are trivially copyable, but an end is a position: use one live copy of each.
 #pragma once
 
-#include <denizen/wire/ring.hpp>
+#include <denizen/wire/wait.hpp>
 
 namespace denizen {
 
@@ -100,9 +100,11 @@ public:
     // stays in the ring and `h` tells its length).
     DENIZEN_HD Errc try_receive(Header& h, void* payload, uint32_t room)
     {
+        keep_distance();
         const RingState state = ring_.state();
         const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
         if (first.sequence != head_ + 1) {
+            streak_ = 0;
             give_credit();
             return detail::nothing_left(
                 state, [&] { return TicketsShared && load<S>(&ring_.words->tail) != head_; });
@@ -120,11 +122,15 @@ public:
     }
 
     // The header of the next message, if it has arrived; the message stays.
-    DENIZEN_HD bool peek(Header& h) const
+    DENIZEN_HD bool peek(Header& h)
     {
         const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
         h = decode(first);
-        return first.sequence == head_ + 1;
+        if (first.sequence != head_ + 1) {
+            streak_ = 0;
+            return false;
+        }
+        return true;
     }
 
     // Receives the next message if it has arrived, is of `type` and has L bytes (at most 36), with
@@ -132,8 +138,10 @@ public:
     template <uint32_t L>
     DENIZEN_HD Errc try_receive_short(uint32_t type, Header& h, void* payload)
     {
+        keep_distance();
         unsigned char bytes[L == 0 ? 1 : L];
         if (!load_short<S, L>(&ring_.slots[head_ & ring_.mask], head_, h, bytes)) {
+            streak_ = 0;
             give_credit();
             return Errc::empty;
         }
@@ -175,8 +183,36 @@ public:
     DENIZEN_HD uint32_t position() const { return head_; }
 
 private:
+    // A consumer at its producer's heels takes every cache line out of the producer's hands while
+    // it is being written, and both crawl at two misses per message. So after a run of messages
+    // without a gap it looks a little ahead; if the producer is not there yet it is given about a
+    // microsecond to get away ("temporal slipping": Giacomoni et al., FastForward, PPoPP 2008).
+    // Three to four times the throughput between distant cores. A consumer that finds its ring
+    // empty now and then never waits, nor does one of a ring so small that the producer would fill
+    // it.
+    DENIZEN_HD void keep_distance()
+    {
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+        constexpr uint32_t run = 8;
+        constexpr uint32_t pauses = 40;
+        if (streak_ < run) {
+            return;
+        }
+        streak_ = 0;
+        const uint32_t ahead = head_ + run;
+        if (ring_.mask < 255 ||
+            load_packet<S>(&ring_.slots[ahead & ring_.mask].packet[3]).sequence == ahead + 1) {
+            return;
+        }
+        for (uint32_t i = 0; i < pauses; ++i) {
+            relax();
+        }
+#endif
+    }
+
     DENIZEN_HD void advance(uint32_t n)
     {
+        ++streak_;
         head_ += n;
         if (head_ - credited_ > ring_.mask >> 2) {
             give_credit();
@@ -186,6 +222,7 @@ private:
     RingView ring_;
     uint32_t head_ = 0;
     uint32_t credited_ = 0;
+    uint32_t streak_ = 0; // messages since the ring was last found empty or looked ahead
 };
 
 } // namespace denizen
