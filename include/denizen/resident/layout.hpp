@@ -133,17 +133,18 @@ struct Board {
     uint64_t errors = 0;
 };
 
-// Host memory that both sides reach.
+// Host memory that both sides reach. Three lines: what the host writes, what changes with every
+// scan, and what a sender looks at after every message.
 struct Control {
     alignas(line) uint32_t command = 0; // host -> monitor
     uint32_t heartbeat = 0;             // host -> monitor
     alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
-    uint32_t mode = 0;                  // of the whole program
-    uint32_t leave = 0;                 // why it left
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
+    alignas(line) uint32_t mode = 0; // of the whole program
+    uint32_t leave = 0;              // why it left
 };
 
 // One worker's inbox: words beside the slots.
@@ -167,11 +168,12 @@ struct Bell {
     uint32_t sleeping = 0;
 };
 
-// What the monitor remembers between scans, per worker. Device memory.
+// What the monitor remembers of a worker between scans. Device memory.
 struct Watch {
     uint32_t turn = 0;
     uint32_t inbox_done = 0; // as read in the first pass of this scan
     uint64_t since = 0;      // when `turn` was first seen
+    Report told;             // what the host has been told
 };
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.

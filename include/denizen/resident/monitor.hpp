@@ -35,6 +35,32 @@ DENIZEN_HD inline void mirror(FirstError& to, const FirstError& from)
     }
 }
 
+// Writes what has changed. Rewriting everything would put a burst of small writes on the bus at
+// every scan, and replies would queue behind it.
+DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
+{
+    if (now.handled != told.handled) {
+        store<Scope::system>(&host.handled, now.handled);
+    }
+    if (now.dead_letters != told.dead_letters) {
+        store<Scope::system>(&host.dead_letters, now.dead_letters);
+    }
+    if (now.busy_ns != told.busy_ns) {
+        store<Scope::system>(&host.busy_ns, now.busy_ns);
+        store<Scope::system>(&host.running, now.running);
+    }
+    if (now.lane_done != told.lane_done) {
+        store<Scope::system>(&host.lane_done, now.lane_done);
+    }
+    if (now.mode != told.mode) {
+        store<Scope::system>(&host.mode, now.mode);
+    }
+    if (now.outbox != told.outbox) {
+        store<Scope::system>(&host.outbox, now.outbox);
+    }
+    told = now;
+}
+
 } // namespace detail
 
 DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
@@ -59,17 +85,17 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
                 running = load<Scope::gpu>(&status.running[i]);
             }
         }
-        const uint64_t handled = load<Scope::gpu>(&status.handled);
-        Report& r = s.reports[w];
-        store<Scope::system>(&r.handled, handled);
-        store<Scope::system>(&r.dead_letters, load<Scope::gpu>(&status.dead_letters));
-        store<Scope::system>(&r.busy_ns, (turn & 1) != 0 ? now - watch.since : uint64_t{0});
-        store<Scope::system>(&r.lane_done, lane_done);
-        store<Scope::system>(&r.mode, mode);
-        store<Scope::system>(&r.running, running);
-        store<Scope::system>(&r.outbox, load<Scope::gpu>(&status.outbox));
+        Report r;
+        r.handled = load<Scope::gpu>(&status.handled);
+        r.dead_letters = load<Scope::gpu>(&status.dead_letters);
+        r.busy_ns = (turn & 1) != 0 ? now - watch.since : 0;
+        r.running = running;
+        r.lane_done = lane_done;
+        r.mode = mode;
+        r.outbox = load<Scope::gpu>(&status.outbox);
+        detail::tell(s.reports[w], watch.told, r);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
-        result.handled += handled;
+        result.handled += r.handled;
     }
     lanes::sync();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {

@@ -63,8 +63,9 @@ public:
     DENIZEN_HD uint32_t id() const { return id_; }
     DENIZEN_HD uint32_t count() const { return s_.workers; }
 
-    // One round; true if a message was handled or a parked one written.
-    DENIZEN_HD bool round()
+    // One round; true if a message was handled or a parked one written. Also has a look at the
+    // program's command.
+    DENIZEN_HD bool round(Command& command)
     {
         // All loads are on their way before any is looked at.
         Arrival in;
@@ -72,6 +73,7 @@ public:
         fetch<Scope::gpu>(inbox_, in);
         fetch<Scope::system>(lane_, from_host);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        const uint32_t word = load<Scope::gpu>(&s_.board->command);
         const uint32_t n_in = arrived(inbox_, in);
         const uint32_t n_host = lanes::shuffle(jammed, 0) == 0 ? arrived(lane_, from_host) : 0;
         bool worked = false;
@@ -92,9 +94,13 @@ public:
             }
             worked = served != 0;
         }
-        if (parked() != 0) {
-            worked |= flush();
+        if (worked || outbox_used_) {
+            outbox_used_ = parked() != 0;
+            if (outbox_used_) {
+                worked |= flush();
+            }
         }
+        command = static_cast<Command>(lanes::shuffle(word, 0));
         return worked;
     }
 
@@ -715,6 +721,7 @@ private:
     uint32_t turn_ = 0;
     uint32_t actor_count_ = 0;
     uint32_t egress_credit_ = 0;
+    bool outbox_used_ = true;  // at the end of the last round
     uint32_t host_waited_ = 0; // rounds in which the inbox went first
 };
 
