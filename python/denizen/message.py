@@ -75,6 +75,12 @@ class MessageType:
                 f"message {name}: {error}; fields are (name, type) or (name, type, shape)"
             ) from error
         names = plain.names or ()
+        for field_name in names:
+            if 0 in plain[field_name].shape:
+                raise ArgumentError(
+                    f"field {field_name} of message {name} has shape {plain[field_name].shape}; "
+                    "C++ has no empty arrays, use 1 or more"
+                )
         spec: Any = {
             "names": list(names),
             "formats": [plain[n] for n in names],
@@ -117,11 +123,6 @@ class MessageType:
             field = self.dtype[name]
             base, shape = field.subdtype if field.subdtype is not None else (field, ())
             c_type = _C_TYPES.get(base.str[1:])
-            if 0 in shape:
-                raise ArgumentError(
-                    f"field {name} of message {self.name} has shape {shape}; C++ has no empty "
-                    "arrays, use 1 or more"
-                )
             if c_type is None or base.str[0] == ">":
                 raise ArgumentError(
                     f"field {name} of message {self.name} has dtype {base}; use integers, floats "

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+
+import pytest
+import sample
+
+import denizen
+from denizen import _core
+from denizen.program import _find_nvrtc
+
+GPU_PROBLEM = denizen.gpu_problem() or ("" if _core.gpu_count() > 0 else "the driver sees no GPU")
+DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+def pytest_collection_modifyitems(items):
+    if GPU_PROBLEM:
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason=GPU_PROBLEM))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of these tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
+        yield
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.fixture
+def rt(device):
+    """The sample program, running."""
+    with denizen.Runtime(sample.program(), device) as runtime:
+        yield runtime
+
+
+@pytest.fixture
+def nvrtc():
+    _find_nvrtc()
+    try:
+        return _core.nvrtc_version()
+    except denizen.CompileError as error:
+        pytest.skip(str(error).splitlines()[0])
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs Python text in a process of its own; returns what it printed."""
+
+    def run(text, *arguments, timeout=120, status=0):
+        script = tmp_path / "script.py"
+        script.write_text(text)
+        result = subprocess.run(
+            [sys.executable, str(script), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            check=False,
+        )
+        assert result.returncode == status, result.stderr
+        return result.stdout + result.stderr
+
+    return run

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs are compiled once, kept on disk by content, and their errors show the user's line."""
+
+import os
+import stat
+
+import pytest
+import sample
+
+import denizen
+from denizen import _core
+from denizen import program as program_module
+
+GET = denizen.message("Get")
+VALUE = denizen.message("Value", [("n", "u4")])
+
+
+def constant(text="5", **options):
+    """A program whose actor answers with a C++ expression."""
+    handler = f"void on(const Get&, auto& ctx) {{ ctx.reply(Value{{{text}}}); }}"
+    source = f"struct Constant {{ {handler} }};"
+    return denizen.Program(source, actors=["Constant"], messages=[GET, VALUE], **options)
+
+
+def answer(program, device="cpu:1"):
+    with denizen.Runtime(program, device) as rt:
+        (actor,) = rt.spawn("Constant")
+        return int(rt.ask(actor, "Get", timeout=20)["n"])
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """A compiler that counts how often it compiles."""
+    log = tmp_path / "calls"
+    log.touch()
+    compiler = tmp_path / "counting-g++"
+    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] || echo call >> "{log}"\nexec g++ "$@"\n')
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(compiler))
+    return lambda: len(log.read_text().splitlines())
+
+
+# ---- the disk cache
+
+
+def test_the_second_time_no_compiler_runs(empty_cache, calls):
+    assert answer(constant()) == 5
+    assert calls() == 1
+    assert answer(constant()) == 5
+    assert calls() == 1
+    assert [p.suffix for p in empty_cache.iterdir()] == [".so"]
+
+
+def test_another_process_finds_it_too(empty_cache, calls, run_python):
+    text = """
+import denizen
+get, value = denizen.message("Get"), denizen.message("Value", [("n", "u4")])
+source = "struct Constant { void on(const Get&, auto& ctx) { ctx.reply(Value{6}); } };"
+program = denizen.Program(source, actors=["Constant"], messages=[get, value])
+with denizen.Runtime(program, "cpu:1") as rt:
+    print("answer", rt.ask(rt.spawn("Constant")[0], "Get", timeout=20)["n"])
+"""
+    assert "answer 6" in run_python(text)
+    assert "answer 6" in run_python(text)
+    assert calls() == 1
+
+
+def test_what_changes_the_program_compiles_it_anew(empty_cache, calls):
+    assert answer(constant("5")) == 5
+    assert answer(constant("6")) == 6
+    assert calls() == 2
+    assert answer(constant("FIVE", flags=["-DFIVE=5"])) == 5
+    assert answer(constant("FIVE", flags=["-DFIVE=7"])) == 7
+    assert calls() == 4
+    extra = denizen.message("Extra", [("x", "f8")])
+    source = constant().source
+    more = denizen.Program(source, actors=["Constant"], messages=[GET, VALUE, extra])
+    assert answer(more) == 5
+    assert calls() == 5
+    assert answer(constant("5")) == 5
+    assert calls() == 5
+
+
+def test_another_compiler_compiles_it_anew(empty_cache, calls, monkeypatch):
+    assert answer(constant()) == 5
+    monkeypatch.setenv("CXX", "g++ -O1")
+    assert answer(constant()) == 5
+    assert calls() == 1
+    assert len(list(empty_cache.iterdir())) == 2
+
+
+def test_changed_headers_of_denizen_compile_it_anew(empty_cache, calls, monkeypatch):
+    assert answer(constant()) == 5
+    monkeypatch.setattr(program_module, "_headers_digest", lambda: "another state of the headers")
+    assert answer(constant()) == 5
+    assert calls() == 2
+
+
+def test_a_changed_header_of_the_user_compiles_it_anew(empty_cache, calls, tmp_path):
+    folder = tmp_path / "headers"
+    folder.mkdir()
+    (folder / "outer.hpp").write_text('#include "inner.hpp"\n')
+    (folder / "inner.hpp").write_text("#define CHOSEN 1\n")
+    for flags in (["-I", str(folder)], [f"-I{folder}"]):
+        source = "#include <outer.hpp>\n" + constant("CHOSEN").source
+        arguments = {"actors": ["Constant"], "messages": [GET, VALUE], "flags": flags}
+        for number in (2, 3):
+            (folder / "inner.hpp").write_text(f"#define CHOSEN {number}\n")
+            assert answer(denizen.Program(source, **arguments)) == number
+            assert answer(denizen.Program(source, **arguments)) == number
+    assert calls() == 4
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "flipped"])
+def test_a_damaged_file_is_compiled_again(empty_cache, calls, damage):
+    assert answer(constant()) == 5
+    (kept,) = empty_cache.iterdir()
+    data = bytearray(kept.read_bytes())
+    if damage == "flipped":
+        data[len(data) // 2] ^= 1
+    kept.unlink()
+    kept.write_bytes({"empty": b"", "cut": data[:4000], "garbage": b"x" * 9000}.get(damage, data))
+    assert answer(constant()) == 5
+    assert calls() == 2
+    assert answer(constant()) == 5
+    assert calls() == 2
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("DENIZEN_CACHE", str(blocked))
+    with pytest.raises(denizen.CompileError, match=r"cannot be kept in .*; set DENIZEN_CACHE to"):
+        answer(constant())
+
+
+def test_where_the_cache_lies(monkeypatch, tmp_path):
+    assert str(program_module.cache_folder()) == os.environ["DENIZEN_CACHE"]
+    monkeypatch.delenv("DENIZEN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert program_module.cache_folder() == tmp_path / "denizen"
+
+
+# ---- compilers
+
+
+def test_no_compiler_is_a_clear_error(empty_cache, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(empty_cache))
+    program_module._find_compiler.cache_clear()
+    with pytest.raises(
+        denizen.CompileError, match=r"looked for g\+\+, clang\+\+, c\+\+\); install g"
+    ):
+        answer(constant())
+    monkeypatch.setenv("CXX", "no-such-compiler -m64")
+    with pytest.raises(denizen.CompileError, match="looked for no-such-compiler -m64"):
+        answer(constant())
+
+
+def test_a_compiler_that_does_not_even_tell_its_version(empty_cache, monkeypatch):
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(denizen.CompileError, match="false --version fails"):
+        answer(constant())
+
+
+WRONG = """struct Constant {
+    uint32_t n = 0;
+    void on(const Get&, auto& ctx) {
+        ctx.reply(Value{no_such_name});
+    }
+};
+"""
+
+
+def test_errors_of_the_host_compiler_show_the_users_line(empty_cache):
+    program = denizen.Program(WRONG, actors=["Constant"], messages=[GET, VALUE], name="mine")
+    with pytest.raises(denizen.CompileError, match=r"mine does not compile") as caught:
+        program.compile_cpu()
+    assert "mine:4:" in str(caught.value)
+    assert "no_such_name" in str(caught.value)
+    assert list(empty_cache.iterdir()) == []
+
+
+def test_errors_of_nvrtc_show_the_users_line(empty_cache, nvrtc):
+    program = denizen.Program(WRONG, actors=["Constant"], messages=[GET, VALUE], name="mine")
+    with pytest.raises(denizen.CompileError, match=r'cannot compile "mine"') as caught:
+        program.compile_gpu(90)
+    assert "mine(4)" in str(caught.value)
+    assert "no_such_name" in str(caught.value)
+    assert list(empty_cache.iterdir()) == []
+
+
+def test_names_with_quotes_and_backslashes(empty_cache):
+    program = denizen.Program(
+        WRONG, actors=["Constant"], messages=[GET, VALUE], name='a "quoted" \\ name\nof two lines'
+    )
+    with pytest.raises(denizen.CompileError) as caught:
+        program.compile_cpu()
+    assert 'a "quoted" \\ name of two lines:4:' in str(caught.value)
+
+
+def test_an_actor_that_the_text_does_not_define(empty_cache):
+    program = denizen.Program("", actors=["Ghost"], messages=[GET], name="empty")
+    with pytest.raises(denizen.CompileError, match="Ghost"):
+        program.compile_cpu()
+
+
+def test_a_program_from_a_file(empty_cache, tmp_path):
+    file = tmp_path / "constant.hpp"
+    (tmp_path / "beside.hpp").write_text("#define NUMBER 8\n")
+    file.write_text('#include "beside.hpp"\n' + constant("NUMBER").source)
+    arguments = {"actors": ["Constant"], "messages": [GET, VALUE]}
+    assert answer(denizen.Program.from_file(file, **arguments)) == 8
+    (tmp_path / "beside.hpp").write_text("#define NUMBER 9\n")
+    assert answer(denizen.Program.from_file(str(file), **arguments)) == 9
+    file.write_text(WRONG)
+    with pytest.raises(denizen.CompileError, match=r"constant\.hpp:4:"):
+        denizen.Program.from_file(file, **arguments).compile_cpu()
+    with pytest.raises(FileNotFoundError):
+        denizen.Program.from_file(tmp_path / "none.hpp", **arguments)
+
+
+# ---- NVRTC, which needs no GPU
+
+
+def test_nvrtc_makes_a_cubin_with_the_same_table(empty_cache, nvrtc):
+    program = sample.program()
+    on_gpu, on_cpu = program.compile_gpu(90), program.compile_cpu()
+    assert sorted(p.suffix for p in empty_cache.iterdir()) == [".cubin", ".so"]
+    assert on_gpu.state_sizes == on_cpu.state_sizes
+    names = list(program.messages)
+    for actor in range(len(program.actors)):
+        for message in range(len(names)):
+            assert on_gpu.handles(actor, message) == on_cpu.handles(actor, message)
+    assert on_cpu.handles(0, names.index("Add"))
+    assert not on_cpu.handles(0, names.index("Hop"))
+
+
+def test_a_cubin_is_kept_and_checked(empty_cache, nvrtc, monkeypatch):
+    program = constant()
+    program.compile_gpu(90)
+    (kept,) = empty_cache.iterdir()
+    compiled = []
+    compile_cubin = _core.compile_cubin
+
+    def counting(*arguments):
+        compiled.append(arguments)
+        return compile_cubin(*arguments)
+
+    monkeypatch.setattr(_core, "compile_cubin", counting)
+    program.compile_gpu(90)
+    assert compiled == []
+    kept.write_bytes(kept.read_bytes()[:-100])
+    program.compile_gpu(90)
+    assert len(compiled) == 1
+    program.compile_gpu(80)
+    assert len(compiled) == 2
+    assert len(list(empty_cache.iterdir())) == 2
+
+
+def test_an_architecture_that_nvrtc_does_not_know(empty_cache, nvrtc):
+    with pytest.raises(denizen.CompileError, match="gpu-architecture"):
+        constant().compile_gpu(12)
+
+
+def test_no_nvrtc_is_a_clear_error(run_python, monkeypatch, tmp_path):
+    monkeypatch.setenv("DENIZEN_NVRTC", str(tmp_path))
+    text = """
+import denizen, sample
+try:
+    sample.program().compile_gpu(90)
+except denizen.CompileError as error:
+    print(error)
+"""
+    out = run_python(text)
+    assert "no NVRTC (12.8 or newer)" in out
+    assert "pip install" in out
+
+
+# ---- what a program may be made of
+
+
+def test_programs_that_make_no_sense():
+    cases = [
+        ({"actors": [], "messages": [GET]}, "program has no actors"),
+        ({"actors": "Constant", "messages": [GET]}, 'actors = "Constant"; give a list'),
+        ({"actors": ["Constant"], "messages": "Get"}, 'messages = "Get"; give a list'),
+        ({"actors": ["Constant"], "messages": ["Get"]}, "'Get' is no message type"),
+        ({"actors": ["A", "A"], "messages": [GET]}, "program defines A twice"),
+        ({"actors": ["Get"], "messages": [GET]}, "program defines Get twice"),
+        ({"actors": ["1"], "messages": [GET]}, 'actor "1" is not an identifier'),
+        ({"actors": ["A"], "messages": [], "flags": "-O3"}, 'flags = "-O3"; give a list'),
+    ]
+    for arguments, text in cases:
+        with pytest.raises(denizen.ArgumentError, match=text):
+            denizen.Program("", **arguments)
+
+
+def test_the_headers_are_where_get_include_says():
+    assert (denizen.get_include() / "denizen" / "runtime.hpp").is_file()

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices and options: what is out of range is refused with the range."""
+
+import numpy as np
+import pytest
+import sample
+
+import denizen
+from denizen import _core
+
+
+@pytest.mark.parametrize("text", ["tpu", "cpu:", "cpu:x", "gpu:-1", "gpu:", "", "CPU", "cpu:2 "])
+def test_devices_that_do_not_exist(text):
+    with pytest.raises(denizen.ArgumentError, match='; use "auto", "cpu", "cpu:THREADS", "gpu"'):
+        denizen.Runtime(sample.program(), text)
+
+
+def test_a_device_without_threads():
+    with pytest.raises(denizen.ArgumentError, match='"cpu:0" has no threads; use "cpu:1" or more'):
+        denizen.Runtime(sample.program(), "cpu:0")
+    with pytest.raises(denizen.ArgumentError, match="workers = 4096; use 1 to 2048"):
+        denizen.Runtime(sample.program(), "cpu:4096")
+
+
+def test_threads_given_twice():
+    with pytest.raises(denizen.ArgumentError, match='"cpu:2" and workers = 3; give one of the two'):
+        denizen.Runtime(sample.program(), "cpu:2", workers=3)
+    with denizen.Runtime(sample.program(), "cpu:2", workers=2) as rt:
+        assert rt.description["workers"] == 2
+    with denizen.Runtime(sample.program(), "cpu", workers=3) as rt:
+        assert rt.description["workers"] == 3
+
+
+def test_a_gpu_that_is_not_there():
+    with pytest.raises(denizen.DeviceError, match=r'there is no GPU 99: .*; use device="cpu"'):
+        denizen.Runtime(sample.program(), "gpu:99")
+
+
+def test_auto_takes_the_gpu_if_there_is_one():
+    with denizen.Runtime(sample.program()) as rt:
+        assert rt.description["on_gpu"] == (_core.gpu_count() > 0)
+    assert (denizen.gpu_problem() == "") == (_core.gpu_count() > 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": 0}, "workers = 0; use a whole number from 1"),
+        ({"workers": -1}, "workers = -1; use a whole number from 1"),
+        ({"workers": 1.5}, "workers = 1.5; use a whole number"),
+        ({"workers": "2"}, "workers = '2'; use a whole number"),
+        ({"workers": 2049}, "workers = 2049; use 1 to 2048"),
+        ({"idle_ms": 0}, "idle_ms = 0; use a whole number from 1"),
+        ({"sms": 0}, "sms = 0; use a whole number from 1"),
+        ({"lane_slots": 100}, "lane_slots = 100; use a power of two from 2 to 65536"),
+        ({"lane_slots": 1 << 17}, "lane_slots = 131072; use a power of two from 2 to 65536"),
+        ({"lane_slots": 2**32 + 256}, "lane_slots = 4294967552; use a whole number from 0"),
+        ({"inbox_slots": 1}, "inbox_slots = 1; use a power of two from 2 to 65536"),
+        ({"egress_slots": 3}, "egress_slots = 3; use a power of two from 2 to 1048576"),
+        ({"asks": 0}, "asks = 0; use 1 to 65,536"),
+        ({"asks": 65_537}, "asks = 65537; use 1 to 65,536"),
+        ({"max_actors": 0}, "max_actors = 0 on .* workers; use 1 to 262,144 per worker"),
+        ({"lanes": 3}, 'no option is called "lanes"; sizes are lane_slots, inbox_slots'),
+    ],
+)
+def test_options_out_of_range(options, text):
+    with pytest.raises(denizen.ArgumentError, match=text):
+        denizen.Runtime(sample.program(), "cpu", **options)
+
+
+@pytest.mark.gpu
+def test_more_sms_than_the_gpu_has():
+    _, _, _, sms, _ = _core.gpu_info(0)
+    with pytest.raises(denizen.ArgumentError, match=rf"sms = {sms + 1}; .* has {sms}"):
+        denizen.Runtime(sample.program(), "gpu", sms=sms + 1)
+
+
+def test_the_smallest_sizes_work(device):
+    workers = {"workers": 1} if device == "gpu" else {}
+    smallest = {
+        "lane_slots": 2, "inbox_slots": 2, "outbox_slots": 1, "egress_slots": 2, "asks": 1,
+        "max_actors": 64,
+    }  # fmt: skip
+    with denizen.Runtime(sample.program(), device, **workers, **smallest) as rt:
+        a, b = rt.spawn("Hopper", 2)
+        rt.send(a, "Hop", to=int(b), left=200)
+        rt.drain()
+        assert int(rt.ask(a, "Ask")["sum"]) + int(rt.ask(b, "Ask")["sum"]) == 201
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, sample.BLOCK(words=np.ones(100, "u4")))
+        assert rt.ask(counter, "Ask").tolist() == (100, 1)
+
+
+def test_options_may_be_numpy_numbers():
+    with denizen.Runtime(sample.program(), "cpu", workers=np.int64(2), asks=np.uint16(8)) as rt:
+        assert rt.description["workers"] == 2
+
+
+@pytest.mark.gpu
+def test_messages_through_pinned_memory():
+    with denizen.Runtime(sample.program(), "gpu", mapped=False) as rt:
+        assert rt.description["lane_memory"] == "pinned"
+        assert rt.description["why_not_mapped"] == "switched off"
+        counters = rt.spawn("Counter", 1000)
+        rt.send_many(np.tile(counters, 50), sample.ADD.zeros(50_000))
+        rt.drain()
+        assert set(rt.ask_many(counters, "Ask", "Total")["count"].tolist()) == {50}

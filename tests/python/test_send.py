@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""send, send_many and broadcast: what arrives is what was sent; what cannot be sent is refused."""
+
+import numpy as np
+import pytest
+import sample
+from sample import ADD, BLOCK, HOP, TOTAL
+
+from denizen import ArgumentError, MessageError, NoActorError, RingFullError, Runtime, message
+
+
+def totals(rt, actors):
+    return rt.ask_many(actors, "Ask", TOTAL)
+
+
+def test_a_message_by_its_name_with_fields_or_as_a_record(rt):
+    (counter,) = rt.spawn("Counter")
+    rt.send(counter, "Add", n=5)
+    rt.send(counter, ADD(n=6))
+    rt.send(counter, ADD.zeros(2)[1])
+    rt.send(int(counter), "Add")
+    assert rt.ask(counter, "Ask").tolist() == (11, 4)
+
+
+def test_spawned_addresses_are_distinct_and_spread(rt):
+    counters = rt.spawn("Counter", 1000)
+    assert counters.dtype == np.uint32
+    assert counters.shape == (1000,)
+    assert len(np.unique(counters)) == 1000
+    workers = rt.description["workers"]
+    assert len(np.unique(counters >> 18)) == workers
+    assert rt.spawn("Counter", 0).shape == (0,)
+
+
+def test_many_to_one(rt):
+    (counter,) = rt.spawn("Counter")
+    messages = ADD.zeros(20_000)
+    messages["n"] = np.arange(20_000)
+    rt.send_many(counter, messages)
+    rt.drain()
+    assert rt.ask(counter, "Ask").tolist() == (20_000 * 19_999 // 2, 20_000)
+
+
+def test_many_to_as_many(rt):
+    counters = rt.spawn("Counter", 300)
+    to = np.random.default_rng(0).integers(0, 300, 30_000)
+    messages = ADD.zeros(30_000)
+    messages["n"] = np.arange(30_000)
+    rt.send_many(counters[to], messages)
+    expected = np.bincount(to, weights=messages["n"], minlength=300).astype("u8")
+    answers = totals(rt, counters)
+    assert np.array_equal(answers["sum"], expected)
+    assert np.array_equal(answers["count"], np.bincount(to, minlength=300))
+
+
+def test_long_messages_in_many(rt):
+    counters = rt.spawn("Counter", 7)
+    messages = BLOCK.zeros(700)
+    messages["words"] = np.random.default_rng(2).integers(0, 2**32, (700, 100), dtype="u4")
+    rt.send_many(np.tile(counters, 100), messages)
+    answers = totals(rt, counters)
+    for i in range(7):
+        assert answers["sum"][i] == messages["words"][i::7].sum(dtype="u8")
+    assert answers["count"].tolist() == [100] * 7
+
+
+@pytest.mark.parametrize(
+    "part", [np.s_[::2], np.s_[::-1], np.s_[5:500:7], np.s_[[3, 1, 2]], np.s_[:0]]
+)
+def test_arrays_that_are_not_contiguous(rt, part):
+    counters = rt.spawn("Counter", 1000)
+    messages = ADD.zeros(1000)
+    messages["n"] = np.arange(1000) + 1
+    rt.send_many(counters[part], messages[part])
+    answers = totals(rt, counters)
+    expected = np.zeros(1000, "u8")
+    expected[part] = messages["n"][part]
+    assert np.array_equal(answers["sum"], expected)
+
+
+def test_a_column_of_a_table_of_messages(rt):
+    counters = rt.spawn("Counter", 10)
+    table = ADD.zeros(40).reshape(10, 4)
+    table["n"] = np.arange(40).reshape(10, 4)
+    rt.send_many(counters, table[:, 2])
+    assert totals(rt, counters)["sum"].tolist() == list(range(2, 40, 4))
+
+
+def test_addresses_of_any_integer_type(rt):
+    counters = rt.spawn("Counter", 3)
+    messages = ADD.zeros(3)
+    messages["n"] = 1
+    rt.send_many(counters.tolist(), messages)
+    rt.send_many(counters.astype("i8"), messages)
+    rt.send_many(tuple(int(c) for c in counters), messages)
+    rt.send_many(int(counters[0]), messages)
+    assert totals(rt, counters)["count"].tolist() == [6, 3, 3]
+
+
+def test_broadcast_reaches_every_actor_of_the_type_once(rt):
+    counters = rt.spawn("Counter", 500)
+    hoppers = rt.spawn("Hopper", 20)
+    more = rt.spawn("Counter", 77)
+    rt.broadcast("Counter", "Add", n=3)
+    rt.broadcast("Counter", ADD(n=4))
+    rt.broadcast("Counter", BLOCK(words=np.ones(100, "u4")))
+    for actors in (counters, more):
+        answers = totals(rt, actors)
+        assert set(answers["sum"].tolist()) == {107}
+        assert set(answers["count"].tolist()) == {3}
+    assert set(totals(rt, hoppers)["sum"].tolist()) == {0}
+
+
+def test_actors_message_each_other(rt):
+    ring = rt.spawn("Hopper", 50)
+    # Two actors each pass the ball back and forth: the receiver knows only who to send it to.
+    for a, b in zip(ring[::2], ring[1::2], strict=True):
+        rt.send(a, HOP(to=int(b), left=1))
+    rt.drain()
+    answers = totals(rt, ring)
+    assert answers["sum"].tolist() == [1] * 50
+    assert answers["count"].tolist() == [0, 1] * 25
+
+
+def test_a_long_chain_of_messages_between_actors(rt):
+    a, b = rt.spawn("Hopper", 2)
+    rt.send(a, HOP(to=int(b), left=5000))
+    rt.drain()
+    # Each hop names its sender as the next target.
+    answers = totals(rt, [a, b])
+    assert answers["sum"].sum() == 5001
+    assert answers["count"].sum() == 1
+
+
+def test_a_warps_worth_of_lanes_or_one_thread(rt):
+    team = rt.spawn("Team", 5)
+    for n in (1, 2):
+        rt.broadcast("Team", "Add", n=n)
+    answers = totals(rt, team)
+    assert set(answers["sum"].tolist()) == {64 * 3 + 2 * sum(range(64))}
+    assert set(answers["count"].tolist()) == {32 if rt.description["on_gpu"] else 1}
+
+
+# ---- refusals
+
+
+def refuses(error, text):
+    return pytest.raises(error, match=text)
+
+
+def test_what_is_no_address(rt):
+    (counter,) = rt.spawn("Counter")
+    with refuses(NoActorError, r"address 0x00000fff names no actor; spawn it first"):
+        rt.send(0xFFF, "Add")
+    with refuses(NoActorError, "names no actor"):
+        rt.ask(2**32 - 1, "Ask")
+    for wrong in (-1, 2**32, 2.5, "x", None):
+        with refuses(ArgumentError, "is no address; use one that spawn"):
+            rt.send(wrong, "Add")
+    for wrong in ([-1], [2**40], [1.5], ["x"]):
+        with refuses(ArgumentError, "are no addresses"):
+            rt.send_many(wrong, ADD.zeros(1))
+    with refuses(ArgumentError, r"addresses have shape \(2, 1\)"):
+        rt.send_many([[counter], [counter]], ADD.zeros(2))
+
+
+def test_a_batch_stops_at_the_first_wrong_address_and_says_where(rt):
+    counters = rt.spawn("Counter", 10).copy()
+    right = counters.copy()
+    counters[6] = 0xFFF
+    with refuses(NoActorError, r"0x00000fff names no actor.*\(6 of 10 messages were accepted"):
+        rt.send_many(counters, ADD.zeros(10))
+    rt.drain()
+    assert totals(rt, right)["count"].tolist() == [1] * 6 + [0] * 4
+
+
+def test_lengths_that_do_not_match(rt):
+    counters = rt.spawn("Counter", 5)
+    with refuses(ArgumentError, "5 addresses for 4 messages; give one or as many"):
+        rt.send_many(counters, ADD.zeros(4))
+    with refuses(ArgumentError, "0 addresses for 4 messages"):
+        rt.send_many([], ADD.zeros(4))
+    with refuses(MessageError, r"shape \(2, 2\); give one dimension"):
+        rt.send_many(counters[:4], ADD.zeros(4).reshape(2, 2))
+    with refuses(MessageError, "is no array of messages"):
+        rt.send_many(counters, ADD())
+    with refuses(MessageError, "Add has 4 bytes, not 8"):
+        rt.send(counters[0], ADD.zeros(2))
+    rt.drain()
+    assert totals(rt, counters)["count"].tolist() == [0] * 5
+
+
+def test_messages_and_actors_that_the_program_does_not_have(rt):
+    (counter,) = rt.spawn("Counter")
+    with refuses(MessageError, 'no message "Nothing"; it has Add, Ask'):
+        rt.send(counter, "Nothing")
+    with refuses(MessageError, "is no message of this program"):
+        rt.send(counter, message("Foreign", [("x", "f8", (3,))])())
+    with refuses(ArgumentError, 'no actor "Nobody"; it has Counter, Hopper'):
+        rt.spawn("Nobody")
+    with refuses(ArgumentError, 'no actor "Nobody"'):
+        rt.broadcast("Nobody", "Add")
+    with refuses(MessageError, r"actor Counter #0 of worker 0 has no handler for Hop"):
+        rt.send(counter, "Hop")
+    with refuses(MessageError, "actor Hopper has no handler for Add"):
+        rt.broadcast("Hopper", "Add")
+    with refuses(MessageError, "is a type, not a message; call it: Add"):
+        rt.send(counter, ADD)
+    with refuses(MessageError, "5 is no message"):
+        rt.send(counter, 5)
+    with refuses(ArgumentError, "fields belong to a message given by its name"):
+        rt.send(counter, ADD(), n=5)
+    with refuses(MessageError, 'message Add has no field "m"'):
+        rt.send(counter, "Add", m=5)
+
+
+@pytest.mark.parametrize("timeout", [None, "1", float("nan")])
+def test_a_timeout_is_a_number_of_seconds(rt, timeout):
+    (counter,) = rt.spawn("Counter")
+    calls = [
+        lambda: rt.send(counter, "Add", timeout=timeout),
+        lambda: rt.ask(counter, "Ask", timeout=timeout),
+        lambda: rt.ask_many(counter, "Ask", TOTAL, timeout=timeout),
+        lambda: rt.send_many(counter, ADD.zeros(1), timeout=timeout),
+        lambda: rt.spawn("Counter", timeout=timeout),
+        lambda: rt.broadcast("Counter", "Add", timeout=timeout),
+        lambda: rt.receive(timeout),
+        lambda: rt.drain(timeout),
+        lambda: rt.pause(timeout),
+        lambda: rt.stop(counter, timeout),
+        lambda: rt.stuck(timeout),
+        lambda: rt.close(timeout),
+    ]
+    for call in calls:
+        with refuses(ArgumentError, "use seconds"):
+            call()
+
+
+def test_a_full_lane_is_an_error_that_names_it(device):
+    workers = 1 if device == "gpu" else None
+    with Runtime(sample.program(), device, workers=workers, lane_slots=32) as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.pause()
+        with refuses(RingFullError, r"host lane of worker 0 \(\d+ slots\) is full.*of 100"):
+            rt.send_many(counter, ADD.zeros(100), timeout=0.05)
+        with refuses(RingFullError, "is full"):
+            rt.send(counter, "Add", timeout=0.01)
+        rt.resume()
+        rt.drain()
+        accepted = int(rt.ask(counter, "Ask")["count"])
+        assert 0 < accepted < 100
+        rt.send(counter, "Add")
+        assert rt.ask(counter, "Ask")["count"] == accepted + 1
