@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a test body of the runtime runs: on 1, 2 and 3 CPU threads always, and on a GPU where the
+// file was compiled by nvcc and there is one (skipped with a line otherwise).
+#pragma once
+
+#include <denizen/runtime.hpp>
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <ostream>
+#include <regex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace denizen::test {
+
+struct Place {
+    const char* name;
+    Device device;
+    uint32_t workers; // 0: one per SM
+    bool mapped;      // the host's messages in CPU-mapped device memory
+};
+
+inline void PrintTo(const Place& p, std::ostream* out) { *out << p.name; }
+
+inline bool gpu_here()
+{
+#if defined(__CUDACC__)
+    int devices = 0;
+    return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+#else
+    return false;
+#endif
+}
+
+inline std::vector<Place> places()
+{
+    return {
+        {"cpu1", Device::cpu(), 1, false}, {"cpu2", Device::cpu(), 2, false},
+        {"cpu3", Device::cpu(), 3, false},
+#if defined(__CUDACC__)
+        {"gpu", Device::gpu(), 0, true},   {"gpu2", Device::gpu(), 2, false},
+#endif
+    };
+}
+
+class AtEveryPlace : public testing::TestWithParam<Place> {
+protected:
+    void SetUp() override
+    {
+        if (on_gpu() && !gpu_here()) {
+            GTEST_SKIP() << "this machine has no CUDA device";
+        }
+    }
+
+    static bool on_gpu() { return GetParam().device.kind == Device::Kind::gpu; }
+    static Device device() { return GetParam().device; }
+    static Options options()
+    {
+        Options o;
+        o.workers = GetParam().workers;
+        o.mapped = GetParam().mapped;
+        return o;
+    }
+};
+
+// The smallest rings there are.
+inline Options small_rings(Options o)
+{
+    o.lane_slots = o.inbox_slots = o.outbox_slots = o.egress_slots = 2;
+    return o;
+}
+
+#define DENIZEN_AT_EVERY_PLACE(suite)                                                              \
+    INSTANTIATE_TEST_SUITE_P(                                                                      \
+        at, suite, testing::ValuesIn(denizen::test::places()),                                     \
+        [](const auto& instance) { return std::string(instance.param.name); })
+
+// Less of the same under a sanitizer, whose runs are some 5 to 50 times as long.
+constexpr uint32_t scaled(uint32_t n)
+{
+#if defined(__SANITIZE_THREAD__)
+    return n / 40 > 0 ? n / 40 : 1;
+#elif defined(__SANITIZE_ADDRESS__)
+    return n / 8 > 0 ? n / 8 : 1;
+#else
+    return n;
+#endif
+}
+
+// The error that `call` throws.
+template <class Call>
+Error error_of(Call&& call)
+{
+    try {
+        call();
+    } catch (const Error& e) {
+        return e;
+    }
+    return Error(Errc::ok, "no error was thrown");
+}
+
+// `call` throws an error of this code, with exactly this text.
+template <class Call>
+void expect_error(Errc code, const std::string& text, Call&& call)
+{
+    const Error e = error_of(call);
+    EXPECT_STREQ(to_string(e.code()), to_string(code));
+    EXPECT_EQ(e.what(), text);
+}
+
+// As above for a text with seconds or counts in it.
+template <class Call>
+void expect_error_like(Errc code, const std::string& pattern, Call&& call)
+{
+    const Error e = error_of(call);
+    EXPECT_STREQ(to_string(e.code()), to_string(code));
+    EXPECT_TRUE(std::regex_match(e.what(), std::regex(pattern)))
+        << "text:    " << e.what() << "\npattern: " << pattern;
+}
+
+// "actor Counter #17 of worker 3", as errors name it.
+inline std::string named(const std::string& type, Address a)
+{
+    return "actor " + (type.empty() ? "" : type + " ") + "#" + std::to_string(a.local()) +
+           " of worker " + std::to_string(a.worker());
+}
+
+// Waits until `done()`; false if that has not happened after a time that no correct program takes.
+template <class Done>
+bool eventually(Done&& done, nanoseconds limit = 20s)
+{
+    const uint64_t begin = now_ns();
+    while (!done()) {
+        if (now_ns() - begin > static_cast<uint64_t>(limit.count())) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return true;
+}
+
+// A word that handlers and the host both reach.
+class SharedWord {
+public:
+    explicit SharedWord(bool on_gpu)
+    {
+#if defined(__CUDACC__)
+        if (on_gpu) {
+            void* p = nullptr;
+            EXPECT_EQ(cudaHostAlloc(&p, sizeof(uint32_t), cudaHostAllocPortable), cudaSuccess);
+            word_ = static_cast<uint32_t*>(p);
+            *word_ = 0;
+            return;
+        }
+#endif
+        EXPECT_FALSE(on_gpu);
+        word_ = &own_;
+    }
+    SharedWord(const SharedWord&) = delete;
+    SharedWord& operator=(const SharedWord&) = delete;
+    // Pinned memory is left to the process's end: freeing it would wait for the resident program.
+
+    uint32_t get() const { return load<Scope::system, Order::acquire>(word_); }
+    void set(uint32_t value) { store<Scope::system, Order::release>(word_, value); }
+    uint64_t address() const { return reinterpret_cast<uint64_t>(word_); }
+
+private:
+    uint32_t own_ = 0;
+    uint32_t* word_ = nullptr;
+};
+
+} // namespace denizen::test
