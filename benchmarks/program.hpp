@@ -121,13 +121,4 @@ int run_program(int argc, char** argv, Body body)
     }
 }
 
-// Calls `turn(i)` for every i below `count`, forwards in even rounds and backwards in odd ones:
-// what drifts with time then falls on all of them alike.
-template <class Turn>
-void interleaved(uint32_t rounds, size_t count, Turn turn)
-{
-    for (uint32_t round = 0; round < rounds; ++round)
-        for (size_t k = 0; k < count; ++k) turn(round % 2 == 0 ? k : count - 1 - k);
-}
-
 } // namespace denizen::bench

@@ -137,6 +137,9 @@ inline __m128i pack_register(const unsigned char* payload, uint32_t length, uint
     __m128i value = _mm_setzero_si128();
     if (at + 16 <= length) {
         value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(payload + at));
+    } else if (at >= 4 && at + packet_payload == length) {
+        value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(payload + at - 4));
+        value = _mm_srli_si128(value, 4);
     } else {
         uint64_t low = 0;
         uint64_t high = 0;
