@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thousand counters that live in a resident program, on the GPU if there is one.
+
+python counter.py            the first GPU, else CPU threads
+python counter.py cpu:2      two CPU threads
+"""
+
+import sys
+
+import numpy as np
+
+import denizen
+
+Tick = denizen.message("Tick", [("n", "u4")])
+Ask = denizen.message("Ask")
+Total = denizen.message("Total", [("sum", "u8"), ("ticks", "u4")])
+
+counting = denizen.Program(
+    """
+    struct Counter {
+        uint64_t sum = 0;
+        uint32_t ticks = 0;
+        void on(const Tick& m, auto&) { sum += m.n; ++ticks; }
+        void on(const Ask&, auto& ctx) { ctx.reply(Total{sum, ticks}); }
+    };
+    """,
+    actors=["Counter"],
+    messages=[Tick, Ask, Total],
+    name="counter",
+)
+
+
+def main(device: str = "auto") -> None:
+    with denizen.Runtime(counting, device) as rt:
+        counters = rt.spawn("Counter", 1000)
+
+        rt.send(counters[7], Tick(n=5))  # one message
+        rt.send(counters[7], "Tick", n=6)  # the same by name
+        print("counter 7:", rt.ask(counters[7], "Ask", timeout=10))
+
+        ticks = Tick.zeros(1_000_000)  # a million, from one array
+        ticks["n"] = np.arange(1_000_000) % 10
+        rt.send_many(counters[np.arange(1_000_000) % 1000], ticks)
+
+        totals = rt.ask_many(counters, "Ask", Total)
+        expected = int(ticks["n"].sum(dtype=np.uint64)) + 11
+        print(f"{totals['ticks'].sum():,} ticks on {rt.description['device']},", end=" ")
+        print(f"sum {totals['sum'].sum():,}, expected {expected:,}")
+        if totals["sum"].sum() != expected:
+            sys.exit("wrong sum")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
