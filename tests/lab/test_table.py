@@ -54,6 +54,14 @@ def test_rates_compare_the_other_way_round():
     assert table.comparison(ours) == "2.00x worse than theirs"
 
 
+def test_a_common_beginning_is_not_repeated():
+    cases = [
+        Measured("cpu to cpu, ours", {}, "M/s", np.array([4.0]), 1, True, ("cpu to cpu, theirs",)),
+        Measured("cpu to cpu, theirs", {}, "M/s", np.array([2.0]), 1, True),
+    ]
+    assert table.comparison(record.rows_of(cases)[0]) == "2.00x better than theirs"
+
+
 def test_a_difference_below_the_noise_floor_is_none():
     cases = [
         Measured("ours", {"latency": False}, "us", np.array([10.0]), 1, True, ("theirs", "slow")),

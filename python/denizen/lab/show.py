@@ -19,6 +19,6 @@ def show(record: Record) -> None:
     ]
     terminal.table(f"denizen bench {record.experiment}", header, rows, right=(2, 3))
     if record.goals:
-        terminal.table("goals (for an H100)", table.GOALS_HEADER, table.goal_rows(record), (2,))
+        terminal.table("goals", table.GOALS_HEADER, table.goal_rows(record), (2,))
     for note in table.notes(record):
         terminal.line(note)

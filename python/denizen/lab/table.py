@@ -62,12 +62,15 @@ def comparison(row: Row) -> str:
     for base, ratio in row.ratio_to.items():
         if ratio <= 0:
             continue
+        # "cpu to cpu, boost queue" is "boost queue" beside "cpu to cpu, denizen spsc".
+        kind, _, rest = base.partition(", ")
+        name = rest if rest and row.case.startswith(f"{kind}, ") else base
         gain = 1 / ratio if lower_is_better(row.unit) else ratio
         if abs(ratio - 1) <= (row.noise_floor or 0.0):
-            parts.append(f"as {base}, within noise")
+            parts.append(f"as {name}, within noise")
             continue
-        kind = "better" if gain >= 1 else "worse"
-        parts.append(f"{number(max(gain, 1 / gain))}x {kind} than {base}")
+        how = "better" if gain >= 1 else "worse"
+        parts.append(f"{number(max(gain, 1 / gain))}x {how} than {name}")
     return "; ".join(parts)
 
 
