@@ -5,18 +5,17 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/resident/post.hpp>
 #include <denizen/resident/program.hpp>
 
 namespace denizen {
 
 template <class P>
-class Worker;
-
-template <class P>
 class Context {
 public:
-    DENIZEN_HD Context(Worker<P>& worker, uint32_t self, uint32_t sender, bool whole_warp)
-        : worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp)
+    DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
+                       bool whole_warp)
+        : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp)
     {
     }
 
@@ -28,7 +27,7 @@ public:
     {
         static_assert(P::template message_id<M> != no_type, "not a message type of this program");
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            worker_.post(to, self_, message);
+            post(shared_, worker_, to, self_, P::template message_id<M>, message);
         }
         if (whole_warp_) {
             denizen::lanes::sync();
@@ -46,8 +45,8 @@ public:
     DENIZEN_HD Address self() const { return {self_}; }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
     DENIZEN_HD Address sender() const { return {sender_}; }
-    DENIZEN_HD uint32_t worker() const { return worker_.id(); }
-    DENIZEN_HD uint32_t workers() const { return worker_.count(); }
+    DENIZEN_HD uint32_t worker() const { return worker_; }
+    DENIZEN_HD uint32_t workers() const { return shared_.workers; }
     DENIZEN_HD uint64_t now_ns() const { return denizen::now_ns(); }
 
     // In a whole-warp handler, this thread's lane and their number; otherwise 0 and 1.
@@ -61,7 +60,8 @@ public:
     }
 
 private:
-    Worker<P>& worker_;
+    const Shared& shared_;
+    uint32_t worker_;
     uint32_t self_;
     uint32_t sender_;
     bool whole_warp_;

@@ -27,6 +27,14 @@ using uintptr_t = unsigned long;
 #define DENIZEN_HD
 #endif
 
+// A function that is called rarely: kept out of line, so that it does not thin out the hot path in
+// the instruction cache.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define DENIZEN_COLD __host__ __device__ __noinline__
+#else
+#define DENIZEN_COLD __attribute__((noinline, cold))
+#endif
+
 // 1 while device code is generated, else 0.
 #if defined(__CUDA_ARCH__)
 #define DENIZEN_ON_DEVICE 1

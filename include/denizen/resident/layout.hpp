@@ -66,6 +66,7 @@ struct StopRequest {
 };
 
 inline constexpr uint32_t no_type = ~0u;
+inline constexpr uint32_t no_worker = ~0u;
 
 struct ActorEntry {
     uint32_t kind = 0; // actor type + 1; 0: not spawned, or stopped
@@ -90,9 +91,10 @@ struct alignas(line) Status {
     uint32_t inbox_done = 0; // inbox: the same
     uint32_t turn = 0;       // odd while handlers run; changes with every batch
     uint32_t mode = 0;
-    uint32_t outbox = 0;      // parked sends
-    uint32_t outbox_lock = 0; // held by the lane that writes parked messages during a handler
-    uint32_t actors = 0;      // entries in use
+    uint32_t outbox = 0;        // parked sends
+    uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
+    uint32_t actors = 0;        // entries in use
+    uint32_t egress_credit = 0; // the host's, as last read
     uint64_t dead_letters = 0;
     // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
     uint64_t running[32] = {};
@@ -160,6 +162,7 @@ struct alignas(line) Parked {
     const uint32_t* credit;
     uint32_t ticket;
     uint32_t capacity;
+    uint32_t owner; // the worker that consumes the ring, or no_worker
 };
 
 // A sleeping CPU worker's bell; unused on the GPU, whose workers never sleep.
