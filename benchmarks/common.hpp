@@ -122,6 +122,7 @@ private:
 
 // One finished case. `n` is the number of events behind the samples (round trips, messages, tasks).
 struct Case {
+    Case() = default;
     explicit Case(std::string case_name, Json with = {}, std::string in_unit = "us")
         : name(std::move(case_name)), params(std::move(with)), unit(std::move(in_unit))
     {
@@ -129,7 +130,7 @@ struct Case {
 
     std::string name;
     Json params;
-    std::string unit;
+    std::string unit = "us";
     uint64_t n = 0;
     bool verified = false;               // the work's result was checked, outside the timed region
     std::vector<std::string> ratio_base; // names of the cases to compare with

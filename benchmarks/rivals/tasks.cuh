@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many small tasks by launching: N independent tasks (results[i] = 2*i) and N dependent pairs (a
-// first kernel writes data[i] = 2*i, a second adds 1). Each way is one method that returns when the
-// host knows that the work is done; reset() and verify() stay outside the timed region and cover
-// every element.
+// first kernel writes data[i] = i, a second makes it 2*data[i] + 1). Each way is one method that
+// returns when the host knows that the work is done; reset() and verify() stay outside the timed
+// region and cover every element.
 #pragma once
 
 #include <algorithm>
@@ -34,28 +34,28 @@ static __global__ void all_tasks(uint32_t* results, uint32_t n)
     if (i < n) results[i] = 2 * i;
 }
 
-static __global__ void pair_first(uint32_t* data, uint32_t i) { data[i] = 2 * i; }
-static __global__ void pair_second(uint32_t* data, uint32_t i) { data[i] += 1; }
+static __global__ void pair_first(uint32_t* data, uint32_t i) { data[i] = i; }
+static __global__ void pair_second(uint32_t* data, uint32_t i) { data[i] = 2 * data[i] + 1; }
 
 static __global__ void graph_pair_first(uint32_t* data, const uint32_t* next)
 {
-    data[*next] = 2 * *next;
+    data[*next] = *next;
 }
 static __global__ void graph_pair_second(uint32_t* data, uint32_t* next)
 {
-    data[*next] += 1;
+    data[*next] = 2 * data[*next] + 1;
     *next += 1;
 }
 
 static __global__ void all_pairs_first(uint32_t* data, uint32_t n)
 {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) data[i] = 2 * i;
+    if (i < n) data[i] = i;
 }
 static __global__ void all_pairs_second(uint32_t* data, uint32_t n)
 {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) data[i] += 1;
+    if (i < n) data[i] = 2 * data[i] + 1;
 }
 
 } // namespace kernels
@@ -89,6 +89,7 @@ public:
     }
     bool verify() const { return verify(n_); }
     uint32_t size() const { return n_; }
+    uint32_t* data() const { return array_.get(); } // for kernels
 
 protected:
     ~Work() = default;
@@ -101,7 +102,7 @@ protected:
     DeviceBuffer<uint32_t> next_;
 };
 
-// GROSR's experiment B: independent tasks.
+// GROSR's experiment B: independent tasks. Each way does the first `count`, once per reset().
 class TaskWork : public Work {
 public:
     explicit TaskWork(uint32_t n, uint32_t graph_nodes = 1000)
@@ -116,7 +117,7 @@ public:
         preload(kernels::all_tasks);
     }
 
-    // One launch and one synchronisation per task, for the first `count` tasks.
+    // One launch and one synchronisation per task.
     void synchronous(uint32_t count)
     {
         for (uint32_t i = 0; i < count; ++i) {
@@ -127,28 +128,33 @@ public:
     }
 
     // One launch per task, one synchronisation at the end.
-    void batched()
+    void batched(uint32_t count)
     {
-        for (uint32_t i = 0; i < n_; ++i) kernels::one_task<<<1, 1, 0, stream_>>>(array_.get(), i);
+        for (uint32_t i = 0; i < count; ++i)
+            kernels::one_task<<<1, 1, 0, stream_>>>(array_.get(), i);
         enqueued();
         stream_.synchronize();
     }
+    void batched() { batched(n_); }
 
-    // A graph of graph_nodes() tasks, replayed as often as needed. Once per reset().
-    void graph()
+    // A graph of graph_nodes() tasks, replayed as often as needed: `count` is a multiple of that,
+    // or all.
+    void graph(uint32_t count)
     {
-        for (uint32_t done = 0; done < n_; done += nodes_) graph_.launch(stream_);
+        for (uint32_t done = 0; done < count; done += nodes_) graph_.launch(stream_);
         stream_.synchronize();
     }
+    void graph() { graph(n_); }
     uint32_t graph_nodes() const { return nodes_; }
 
     // One thread per task, one launch: what to use when the work is uniform and known beforehand.
-    void bulk()
+    void bulk(uint32_t count)
     {
-        kernels::all_tasks<<<bulk_blocks(n_), bulk_threads, 0, stream_>>>(array_.get(), n_);
+        kernels::all_tasks<<<bulk_blocks(count), bulk_threads, 0, stream_>>>(array_.get(), count);
         enqueued();
         stream_.synchronize();
     }
+    void bulk() { bulk(n_); }
 
 private:
     uint32_t nodes_;
@@ -197,25 +203,27 @@ public:
     }
 
     // All pairs, two launches each, one synchronisation at the end.
-    void batched()
+    void batched(uint32_t count)
     {
-        for (uint32_t i = 0; i < n_; ++i) {
+        for (uint32_t i = 0; i < count; ++i) {
             kernels::pair_first<<<1, 1, 0, stream_>>>(array_.get(), i);
             kernels::pair_second<<<1, 1, 0, stream_>>>(array_.get(), i);
         }
         enqueued();
         stream_.synchronize();
     }
+    void batched() { batched(n_); }
 
     // All pairs in two launches, where they are known beforehand.
-    void bulk()
+    void bulk(uint32_t count)
     {
-        const uint32_t blocks = bulk_blocks(n_);
-        kernels::all_pairs_first<<<blocks, bulk_threads, 0, stream_>>>(array_.get(), n_);
-        kernels::all_pairs_second<<<blocks, bulk_threads, 0, stream_>>>(array_.get(), n_);
+        const uint32_t blocks = bulk_blocks(count);
+        kernels::all_pairs_first<<<blocks, bulk_threads, 0, stream_>>>(array_.get(), count);
+        kernels::all_pairs_second<<<blocks, bulk_threads, 0, stream_>>>(array_.get(), count);
         enqueued();
         stream_.synchronize();
     }
+    void bulk() { bulk(n_); }
 
 private:
     Graph graph_;
