@@ -54,6 +54,24 @@ def test_base_with_equal_parameters_is_chosen():
     assert [row.ratio_to for row in rows[:2]] == [{"graph": 0.5}, {"graph": 0.25}]
 
 
+def test_how_a_case_was_timed_does_not_choose_its_base():
+    (row, *_) = record.rows_of(
+        [
+            measured("pair", [2.0], base=("launches",), n=10, timed=5),
+            measured("launches", [4.0], n=10, timed=3),
+            measured("launches", [9.0], n=20, timed=5),
+        ]
+    )
+    assert row.ratio_to == {"launches": 0.5}
+
+
+def test_a_missing_base_costs_the_ratio_not_the_record(capsys):
+    cases = [measured("a", [1.0], base=("b", "c")), measured("c", [2.0])]
+    made = bench.build_record("ring", {}, cases, None, HERE, quick=True)
+    assert made.rows[0].ratio_to == {"c": 0.5}
+    assert 'is to be compared with "b", of which 0 rows fit' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("cases", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from denizen import terminal
 from denizen.lab import cases, goals, machine, programs
 from denizen.lab.nvml import Sampler
 from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
@@ -33,7 +34,10 @@ def build_record(
         value = rest.pop(name, None)
         return otherwise if value is None else str(value)
 
-    rows = rows_of(measured)
+    complaints: list[str] = []
+    rows = rows_of(measured, complaints)
+    for complaint in complaints:
+        terminal.error(complaint)
     driver = told("driver", here.driver)
     return Record(
         experiment=experiment,

@@ -25,6 +25,8 @@ Scalar = str | int | float | bool
 
 EXPERIMENTS = ("dispatch", "ring", "throughput", "sustained", "start")
 SAMPLES_KEPT = 400
+# Parameters that say how a case was measured, not what: they may differ between a case and its base.
+_HOW = frozenset({"timed", "process"})
 _LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "MB", "W"})
 
 
@@ -124,7 +126,10 @@ def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
         shared = [
             other
             for other in found
-            if all(row.params[key] == other.params[key] for key in row.params.keys() & other.params)
+            if all(
+                row.params[key] == other.params[key]
+                for key in row.params.keys() & other.params.keys() - _HOW
+            )
         ]
         found = shared
     if len(found) != 1:
@@ -139,11 +144,12 @@ def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
     return found[0]
 
 
-def rows_of(measured: Sequence[Measured]) -> list[Row]:
+def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -> list[Row]:
     """Statistics and ratios of the cases, A/A arms folded into the noise floor of their case.
 
     Raises LabError for a case that appears twice, an A/A arm without its case, or a base that is
-    missing, ambiguous or in another unit.
+    missing, ambiguous or in another unit; with ``complaints`` a base that is, is left out and told
+    there instead, since a long measurement must not be lost for want of a ratio.
     """
     rows: dict[tuple[str, str], Row] = {}
     bases: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -189,8 +195,14 @@ def rows_of(measured: Sequence[Measured]) -> list[Row]:
         row.verified = row.verified and item.verified
     for key, row in rows.items():
         for name in bases[key]:
-            base = _base(row, name, list(rows.values()))
-            row.ratio_to[name] = row.median / base.median
+            try:
+                base = _base(row, name, list(rows.values()))
+            except LabError as error:
+                if complaints is None:
+                    raise
+                complaints.append(str(error))
+            else:
+                row.ratio_to[name] = row.median / base.median
     return list(rows.values())
 
 
