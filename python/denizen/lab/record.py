@@ -25,7 +25,7 @@ Scalar = str | int | float | bool
 
 EXPERIMENTS = ("dispatch", "ring", "throughput", "sustained", "start")
 SAMPLES_KEPT = 400
-# Parameters that say how a case was measured, not what: they may differ between a case and its base.
+# Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})
 _LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "MB", "W"})
 
