@@ -154,17 +154,18 @@ struct AnyRuntime::Core {
         if (const Errc code = backend->failure(text); code != Errc::ok) {
             throw Error(code, text);
         }
-        if (load<Scope::system, Order::acquire>(&control->fatal.set) != 0) {
-            throw Error(static_cast<Errc>(control->fatal.record.code),
-                        "the program has stopped: " + text_of(control->fatal));
+        // On the CPU straight from the workers: nobody mirrors it between two scans.
+        const FirstError& fatal = on_gpu ? control->fatal : shared.board->fatal;
+        if (const std::string why = text_of(fatal); !why.empty()) {
+            throw Error(static_cast<Errc>(fatal.record.code), "the program has stopped: " + why);
         }
     }
 
     // Empty if there was no such error.
     std::string text_of(const FirstError& first) const
     {
-        // Acquire: partner of the monitor's release in mirror().
-        if (load<Scope::system, Order::acquire>(&first.set) == 0) {
+        // Acquire: partner of the release in mirror(), or in keep_first().
+        if (load<Scope::system, Order::acquire>(&first.set) != 2) {
             return {};
         }
         const ErrorRecord& e = first.record;

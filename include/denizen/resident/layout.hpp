@@ -158,7 +158,7 @@ struct Inbox {
 // A message that had no room: it holds its ticket and is written when its slot is free.
 struct alignas(line) Parked {
     Slot slot;
-    uintptr_t target; // the slot; 0: written, or not yet complete
+    uintptr_t target; // 0: free, 1: being filled, else the address of its slot
     const uint32_t* credit;
     uint32_t ticket;
     uint32_t capacity;

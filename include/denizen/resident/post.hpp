@@ -86,26 +86,67 @@ DENIZEN_HD inline void write_parked(const Shared& s, const Parked& p)
     }
 }
 
-// One lane, in the middle of a handler, writes the parked messages that have room. The list keeps
-// its length: other lanes may be adding to it.
-DENIZEN_COLD inline void flush_during_handler(const Shared& s, uint32_t id)
+// Entry of an outbox: free, being filled, or the address of the slot it is bound for.
+inline constexpr uintptr_t entry_free = 0;
+inline constexpr uintptr_t entry_filling = 1;
+
+enum class Outlook { moving, only_to_self };
+
+// One lane, in the middle of a handler, writes the parked messages that have room and frees their
+// entries. The list keeps its length: other lanes may be adding to it.
+DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id)
 {
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     uint32_t open = 0;
     // Acquire: partner of the release below.
     if (!compare_exchange<Scope::block, Order::acquire>(&status.outbox_lock, open, 1u)) {
-        return; // another lane is at it
+        return Outlook::moving; // another lane is at it
     }
+    Outlook outlook = Outlook::only_to_self;
     for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
         Parked& p = outbox[i];
-        // Acquire: partner of the release in park(); the rest of the entry is complete.
-        if (load<Scope::block, Order::acquire>(&p.target) != 0 && has_room(p)) {
+        // Acquire: partner of the release in fill(); the rest of the entry is complete.
+        const uintptr_t target = load<Scope::block, Order::acquire>(&p.target);
+        if (target > entry_filling && has_room(p)) {
             write_parked(s, p);
-            store<Scope::block>(&p.target, uintptr_t{0});
+            store<Scope::block, Order::release>(&p.target, entry_free); // partner: claim()
+            outlook = Outlook::moving;
+        } else if (target <= entry_filling || p.owner != id) {
+            outlook = Outlook::moving;
         }
     }
     store<Scope::block, Order::release>(&status.outbox_lock, 0u);
+    return outlook;
+}
+
+DENIZEN_HD inline bool claim(Parked& p)
+{
+    uintptr_t found = entry_free;
+    return compare_exchange<Scope::block, Order::acquire>(&p.target, found, entry_filling);
+}
+
+// An entry for one more message: the next one, or any that is free by now. Null if there is none.
+DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
+{
+    Status& status = s.status[id];
+    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
+    const uint32_t place = fetch_add<Scope::block>(&status.outbox, 1u);
+    if (place == 0) {
+        fetch_add<Scope::gpu>(&s.board->jammed, 1u);
+    }
+    if (place < s.outbox_capacity && claim(outbox[place])) {
+        return &outbox[place];
+    }
+    if (place >= s.outbox_capacity) {
+        fetch_add<Scope::block>(&status.outbox, ~0u);
+    }
+    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
+        if (claim(outbox[i])) {
+            return &outbox[i];
+        }
+    }
+    return nullptr;
 }
 
 } // namespace detail
@@ -116,35 +157,18 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
                               const uint32_t* credit, uint32_t capacity, uint32_t ticket,
                               uint32_t owner, const Header& h)
 {
-    Status& status = s.status[id];
-    const uint32_t place = fetch_add<Scope::block>(&status.outbox, 1u);
-    if (place < s.outbox_capacity) {
-        if (place == 0) {
-            fetch_add<Scope::gpu>(&s.board->jammed, 1u);
-        }
-        Parked& p = s.outboxes[static_cast<uint64_t>(id) * s.outbox_capacity + place];
-        p.slot = content;
-        p.credit = credit;
-        p.ticket = ticket;
-        p.capacity = capacity;
-        p.owner = owner;
-        // Release: partner of the acquire in flush_during_handler().
-        store<Scope::block, Order::release>(&p.target, reinterpret_cast<uintptr_t>(target));
-        return;
-    }
-    // The outbox is full too: write what is parked from here until our own slot is free. If nobody
-    // makes room for two seconds the program is deadlocked by its own sends; it stops with an
-    // error, instead of hanging or losing the message silently. Room in our own inbox cannot come
-    // before this handler ends, so that is an error at once.
-    fetch_add<Scope::block>(&status.outbox, ~0u);
-    const uint64_t patience_ns = owner == id ? 0 : 2'000'000'000;
     const uint64_t begin = now_ns();
-    while (ticket - load<Scope::system, detail::host_acquire>(credit) >= capacity) {
-        // Ends: by credit, by the stop command, or by the end of patience.
+    Parked* p = detail::find_entry(s, id);
+    while (p == nullptr) {
+        // The outbox is full too. Ends: when something parked has left, by the stop command, or
+        // with an error: at once if all of it waits for this very worker, which cannot make room
+        // before this handler ends, and after two seconds if nobody else makes room either. The
+        // program then stops, instead of hanging or losing the message silently.
+        const detail::Outlook outlook = detail::flush_during_handler(s, id);
         if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
             return;
         }
-        if (now_ns() - begin >= patience_ns) {
+        if (outlook == detail::Outlook::only_to_self || now_ns() - begin > 2'000'000'000) {
             const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id, h.sender, h.type,
                                      h.destination};
             report_error(s, record);
@@ -152,12 +176,16 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
             store<Scope::gpu>(&s.board->command, static_cast<uint32_t>(Command::stop));
             return;
         }
-        detail::flush_during_handler(s, id);
         relax();
+        p = detail::find_entry(s, id);
     }
-    for (int k = 0; k < 4; ++k) {
-        store_packet<Scope::system>(&target->packet[k], content.packet[k]);
-    }
+    p->slot = content;
+    p->credit = credit;
+    p->ticket = ticket;
+    p->capacity = capacity;
+    p->owner = owner;
+    // Release: partner of the acquire in flush_during_handler().
+    store<Scope::block, Order::release>(&p->target, reinterpret_cast<uintptr_t>(target));
 }
 
 // Between handlers, all lanes: writes the parked messages that have room; keeps the rest in order.
@@ -173,15 +201,16 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
         Parked p{};
         if (i < n) {
             p = outbox[i];
-            keep = p.target != 0 && !detail::has_room(p);
-            if (p.target != 0 && !keep) {
+            const bool filled = p.target != detail::entry_free;
+            keep = filled && !detail::has_room(p);
+            if (filled && !keep) {
                 detail::write_parked(s, p);
             }
         }
         lanes::sync(); // every entry of this group has been read before one is overwritten
         const uint32_t staying = lanes::ballot(keep);
         if (i < n) {
-            outbox[i].target = 0;
+            outbox[i].target = detail::entry_free;
         }
         lanes::sync();
         if (keep) {
