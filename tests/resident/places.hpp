@@ -6,6 +6,7 @@
 #include <denizen/runtime.hpp>
 
 #include <chrono>
+#include <deque>
 #include <gtest/gtest.h>
 #include <ostream>
 #include <regex>
@@ -157,7 +158,8 @@ public:
         }
 #endif
         EXPECT_FALSE(on_gpu);
-        word_ = &own_;
+        static std::deque<uint32_t> all; // a thread that was left behind may still look at its word
+        word_ = &all.emplace_back(0);
     }
     SharedWord(const SharedWord&) = delete;
     SharedWord& operator=(const SharedWord&) = delete;
@@ -168,7 +170,6 @@ public:
     uint64_t address() const { return reinterpret_cast<uint64_t>(word_); }
 
 private:
-    uint32_t own_ = 0;
     uint32_t* word_ = nullptr;
 };
 
