@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/resident/worker.hpp: round, post, write_or_park, park, flush, advance.
+ * Models include/denizen/resident/worker.hpp: round, post, write_or_park, park, flush,
+ * advance.
  *
  * Two workers that answer each other, inboxes of CAP slots, and a host that always has one more
  * message in each worker's lane. A handler sends on at most one message per message (to the other
  * worker; a message from the host starts HOPS of them). A send reads the credit, draws its ticket,
  * and writes its slot if that credit covers it; else the message is parked in the sender's outbox
  * with its ticket, and written by a later flush. No worker takes from its lane while anything is
- * parked anywhere.
+ * parked anywhere (Board::jammed).
  *
  * Checked: nothing lost, duplicated or reordered between two workers; no slot written before it is
  * free; no deadlock; and no outbox ever holds more than OUTBOX messages, whatever the host sends.
@@ -96,12 +97,12 @@ inline flush() {
 
 proctype Worker(bit me) {
     byte seen, ticket, left, i, kept, sent, expected;
-    bit from_lane, lane_next;
+    bit from_lane;
     do
     :: atomic { /* what this round serves */
            if
-           :: ARRIVED(me) && (!lane_next || GATE) -> from_lane = false; lane_next = true
-           :: !GATE && (lane_next || !ARRIVED(me)) -> from_lane = true; lane_next = false
+           :: ARRIVED(me) -> from_lane = false
+           :: !GATE -> from_lane = true /* at any time: the real worker prefers the inbox */
            fi;
            if
            :: from_lane -> left = HOPS

@@ -24,9 +24,13 @@ std::string without_time(std::string text)
         return text;
     }
     const size_t begin = text.rfind(' ', end - 1) + 1;
-    const bool is_time = end - begin >= 3 && text[end - 2] == '.' &&
-                         text.find_first_not_of("0123456789.", begin) == end;
-    return is_time ? text.replace(begin, end - begin, "T") : text;
+    if (end - begin < 3 || text[end - 2] != '.' ||
+        text.find_first_not_of("0123456789.", begin) != end) {
+        return text;
+    }
+    text.erase(begin, end - begin);
+    text.insert(begin, 1, 'T');
+    return text;
 }
 
 // Expects `call` to throw Error with this code and this text, but for the time that has passed.

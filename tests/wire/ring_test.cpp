@@ -354,6 +354,31 @@ TYPED_TEST(CreditRing, CreditComesAQuarterOfTheRingAtATime)
     EXPECT_EQ(ring.rx.position() - TypeParam::start, 17u);
 }
 
+TYPED_TEST(CreditRing, MessagesOfKnownTypeAndLengthAreReceivedShort)
+{
+    typename TestFixture::Pair ring(4);
+    Header h;
+    unsigned char bytes[36] = {};
+    EXPECT_EQ(ring.rx.template try_receive_short<20>(3, h, bytes), Errc::empty);
+    const std::vector<unsigned char> sent = this->payload(1, 20);
+    for (int lap = 0; lap < 5; ++lap) {
+        ASSERT_EQ(ring.tx.try_send({1, 2, 3, 4, 20}, sent.data()), Errc::ok);
+        EXPECT_EQ(ring.rx.template try_receive_short<20>(9, h, bytes), Errc::wrong_type);
+        EXPECT_EQ(ring.rx.template try_receive_short<16>(3, h, bytes), Errc::wrong_type);
+        EXPECT_EQ(h.length, 20u);
+        Header peeked;
+        EXPECT_TRUE(ring.rx.peek(peeked));
+        EXPECT_TRUE((peeked == Header{1, 2, 3, 4, 20}));
+        ASSERT_EQ(ring.rx.template try_receive_short<20>(3, h, bytes), Errc::ok);
+        EXPECT_TRUE(h == peeked);
+        EXPECT_EQ(std::memcmp(bytes, sent.data(), 20), 0);
+        EXPECT_EQ(bytes[20], 0); // not a byte too many
+        EXPECT_FALSE(ring.rx.peek(peeked));
+        EXPECT_EQ(ring.rx.template try_receive_short<20>(3, h, bytes), Errc::empty);
+        EXPECT_EQ(load<Scope::system>(&ring.channel.view().words->credit), ring.rx.position());
+    }
+}
+
 TYPED_TEST(CreditRing, BatchesSendWhatFitsAndReceiveWhatIsThere)
 {
     typename TestFixture::Pair ring(8);

@@ -27,7 +27,7 @@ constexpr uint32_t messages = 2'000; // per run, over all producers
 #elif defined(__SANITIZE_ADDRESS__)
 constexpr uint32_t messages = 10'000;
 #else
-constexpr uint32_t messages = 40'000;
+constexpr uint32_t messages = 24'000;
 #endif
 
 uint64_t base_seed()
@@ -262,7 +262,8 @@ void stress(std::vector<uint32_t> producers, std::vector<uint32_t> consumers)
     uint64_t seed = base_seed();
     for (const uint32_t p : producers) {
         for (const uint32_t c : consumers) {
-            for (const uint32_t capacity : {2u, 16u, 512u}) {
+            for (const uint32_t capacity :
+                 {2u, 16u, 512u}) { // the last keeps its distance (spsc.hpp)
                 for (const How how : {How::tries, How::waits}) {
                     // Near 2^32 for the sequence, and in the middle for sign mistakes.
                     const uint32_t start = how == How::tries ? 0u - 1000 : 0x80000000u - 777;
