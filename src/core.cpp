@@ -23,7 +23,7 @@ uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 std::string seconds(uint64_t ns)
 {
     char text[32];
-    std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(ns) * 1e-9);
+    std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(ns) * 1e-9);
     return text;
 }
 
@@ -244,7 +244,8 @@ struct AnyRuntime::Core {
                       uint32_t length, uint64_t deadline_ns)
     {
         check_message(type, length);
-        if (!Takers(*this, type).have(to)) {
+        if (to.value >> 18 >= workers || to.local() >= shared.actors_per_worker ||
+            types[index(to)] == 0 || !image.table.can_handle(types[index(to)] - 1u, type)) {
             refuse(to, type);
         }
         if (closed) {

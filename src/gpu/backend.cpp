@@ -14,9 +14,12 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace denizen {
 namespace {
@@ -24,6 +27,50 @@ namespace {
 using namespace gpu;
 
 constexpr uint64_t ms = 1'000'000; // nanoseconds
+
+// What ended programs leave behind. Freeing device memory waits for everything that runs on the
+// device, a resident program of another runtime included, which never ends: so nothing is freed
+// before the last program of the process has left.
+class Graveyard {
+public:
+    void enter()
+    {
+        const std::lock_guard guard(mutex_); // while somebody frees, nobody launches
+        ++resident_;
+    }
+
+    void leave()
+    {
+        const std::lock_guard guard(mutex_);
+        if (--resident_ == 0) {
+            for (const auto& free : buried_) {
+                free();
+            }
+            buried_.clear();
+        }
+    }
+
+    void bury(std::function<void()> free)
+    {
+        const std::lock_guard guard(mutex_);
+        if (resident_ == 0) {
+            free();
+        } else {
+            buried_.push_back(std::move(free));
+        }
+    }
+
+private:
+    std::mutex mutex_;
+    int resident_ = 0;
+    std::vector<std::function<void()>> buried_;
+};
+
+Graveyard& graveyard()
+{
+    static auto* yard = new Graveyard; // outlives every runtime, static ones too
+    return *yard;
+}
 
 class GpuBackend final : public Backend {
 public:
@@ -49,6 +96,11 @@ public:
             check(driver_.module_get_function(&function_, module_, "denizen_resident"),
                   "cuModuleGetFunction", "denizen_resident");
         }
+        // An SM changes the split of its memory between L1 and shared memory only when it is empty.
+        // We use no shared memory, but every other kernel's must fit beside us: take the split that
+        // leaves the most.
+        check(driver_.func_set_attribute(function_, func_shared_carveout, 100),
+              "cuFuncSetAttribute", "shared memory carveout");
         place(options, workers);
         int least = 0;
         int greatest = 0;
@@ -60,25 +112,38 @@ public:
 
     ~GpuBackend() override
     {
+        if (resident_) { // the start failed half-way
+            command(Command::stop);
+            if (!join(2000 * ms)) {
+                abandon();
+            }
+        }
         stop_keeper();
         if (abandoned_) {
-            return; // the context is gone, and with it all of this
+            return; // the context is dead, and with it all of this
         }
-        const ContextScope scope(context_);
-        mapped_.reset();
-        if (device_memory_ != 0) {
-            driver_.mem_free(device_memory_);
-        }
-        if (host_memory_ != nullptr) {
-            driver_.mem_free_host(host_memory_);
-        }
-        if (stream_ != nullptr) {
-            driver_.stream_destroy(stream_);
-        }
-        if (module_ != nullptr) {
-            driver_.module_unload(module_);
-        }
-        driver_.primary_ctx_release(device_);
+        graveyard().bury(
+            [mapped = std::make_shared<std::optional<MappedMemory>>(std::move(mapped_)),
+             device_memory = device_memory_, host_memory = host_memory_, stream = stream_,
+             module = module_, context = context_, device = device_, &driver = driver_] {
+                {
+                    const ContextScope scope(context);
+                    mapped->reset();
+                    if (device_memory != 0) {
+                        driver.mem_free(device_memory);
+                    }
+                    if (host_memory != nullptr) {
+                        driver.mem_free_host(host_memory);
+                    }
+                    if (stream != nullptr) {
+                        driver.stream_destroy(stream);
+                    }
+                    if (module != nullptr) {
+                        driver.module_unload(module);
+                    }
+                }
+                driver.primary_ctx_release(device);
+            });
     }
 
     Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
@@ -111,6 +176,8 @@ public:
     {
         shared_ = shared;
         board_command_ = reinterpret_cast<DevicePtr>(&shared.board->command);
+        graveyard().enter();
+        resident_ = true;
         // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
         // call lasts as long as the program stays.
         keeper_ = std::thread([this] { keep(); });
@@ -180,6 +247,7 @@ public:
             std::this_thread::yield();
         }
         stop_keeper();
+        leave();
         return true;
     }
 
@@ -187,21 +255,16 @@ public:
     {
         // The monitor traps, which ends the kernel and with it the context. The driver then refuses
         // this process everything until it is started anew; nothing short of that stops a handler.
+        // The memory stays: other threads may be looking at it.
         command(Command::kill);
         abandoned_ = true;
-        {
-            const ContextScope scope(context_);
-            const uint64_t begin = now_ns();
-            while (driver_.stream_query(stream_) == error_not_ready &&
-                   now_ns() - begin < 2000 * ms) { // ends by the trap or after 2 s
-                std::this_thread::yield();
-            }
+        ring_keeper();
+        const uint64_t begin = now_ns();
+        while (!failed_.load(std::memory_order_acquire) && now_ns() - begin < 2000 * ms) {
+            std::this_thread::yield(); // ends when the keeper sees the trap, or after 2 s
         }
         stop_keeper();
-        driver_.primary_ctx_reset(device_);
-        if (mapped_) {
-            mapped_->abandon();
-        }
+        leave();
     }
 
     bool write_combined() const override { return mapped_.has_value(); }
@@ -220,6 +283,14 @@ private:
     Mode mode() const
     {
         return static_cast<Mode>(load<Scope::system, Order::acquire>(&shared_.control->mode));
+    }
+
+    void leave()
+    {
+        if (resident_) {
+            resident_ = false;
+            graveyard().leave();
+        }
     }
 
     // How many workers, in how many blocks. One more warp is the monitor.
@@ -393,6 +464,7 @@ private:
     std::atomic<uint64_t> launches_{0};
     std::string failure_;
     bool abandoned_ = false;
+    bool resident_ = false; // between launch() and join()
 };
 
 } // namespace

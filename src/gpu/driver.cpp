@@ -96,7 +96,6 @@ std::string load_driver(const char* library, Driver& table)
     load(table.device_total_mem, "cuDeviceTotalMem_v2");
     load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
     load(table.primary_ctx_release, "cuDevicePrimaryCtxRelease_v2");
-    load(table.primary_ctx_reset, "cuDevicePrimaryCtxReset_v2");
     load(table.ctx_set_current, "cuCtxSetCurrent");
     load(table.ctx_get_current, "cuCtxGetCurrent");
     load(table.ctx_push_current, "cuCtxPushCurrent_v2");

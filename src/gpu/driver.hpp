@@ -5,8 +5,8 @@
 // cuda.h). Called by everything in src/gpu and by the runtime's GPU backend; never from device
 // code.
 //
-// Hazards beside a resident kernel: mem_free, mem_free_host, module_unload and primary_ctx_reset
-// may wait for all work of the context, which a resident kernel never ends. Stop it first.
+// Hazards beside a resident kernel: mem_free, mem_free_host and module_unload may wait for all work
+// of the context, which a resident kernel never ends. Stop it first.
 #pragma once
 
 #include <array>
@@ -57,6 +57,7 @@ inline constexpr int func_shared_bytes = 1;
 inline constexpr int func_local_bytes = 3;
 inline constexpr int func_registers = 4;
 inline constexpr int func_max_dynamic_shared = 8;
+inline constexpr int func_shared_carveout = 9; // per cent of the SM's memory that is shared memory
 
 struct Uuid {
     std::array<unsigned char, 16> bytes{};
@@ -99,7 +100,6 @@ struct Driver {
     Result (*device_total_mem)(std::size_t*, Device);
     Result (*primary_ctx_retain)(Context*, Device);
     Result (*primary_ctx_release)(Device);
-    Result (*primary_ctx_reset)(Device);
     Result (*ctx_set_current)(Context);
     Result (*ctx_get_current)(Context*);
     Result (*ctx_push_current)(Context);

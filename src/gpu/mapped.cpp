@@ -359,15 +359,6 @@ std::byte* MappedMemory::host() const { return parts_->host; }
 DevicePtr MappedMemory::device() const { return parts_->pointer; }
 std::size_t MappedMemory::size() const { return parts_->size; }
 
-void MappedMemory::abandon() noexcept
-{
-    if (parts_ == nullptr || parts_->context == nullptr) return;
-    driver().primary_ctx_release(parts_->cuda_device); // a reset does not give the reference back
-    parts_->pointer = 0;
-    parts_->external = nullptr;
-    parts_->context = nullptr;
-}
-
 std::optional<MappedMemory> MappedMemory::try_create(int ordinal, const Uuid& uuid,
                                                      std::size_t bytes, std::string* why_not)
 {

@@ -11,7 +11,7 @@
 //    path: each load crosses PCIe (about a microsecond). 16-byte aligned vector stores arrive
 //    whole.
 //  - Destruction calls cuMemFree, which may wait for all work of the context: stop the resident
-//    kernel first, or call abandon() when the context has been torn down.
+//    kernel first.
 #pragma once
 
 #include <cstddef>
@@ -40,10 +40,6 @@ public:
     std::byte* host() const;  // write-combined
     DevicePtr device() const; // the same bytes for kernels
     std::size_t size() const; // `bytes` rounded up to 2 MiB
-
-    // After primary_ctx_reset: the CUDA half is gone with the context, only the Vulkan half is
-    // freed.
-    void abandon() noexcept;
 
 private:
     struct Parts;

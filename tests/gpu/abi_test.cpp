@@ -57,6 +57,7 @@ static_assert(gpu::func_max_threads == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 static_assert(gpu::func_shared_bytes == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
 static_assert(gpu::func_local_bytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
 static_assert(gpu::func_registers == CU_FUNC_ATTRIBUTE_NUM_REGS);
+static_assert(gpu::func_shared_carveout == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 static_assert(gpu::func_max_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
 static_assert(sizeof(gpu::ExternalMemoryHandleDesc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC));
@@ -101,7 +102,6 @@ DENIZEN_AGREE(device_get_uuid, cuDeviceGetUuid);
 DENIZEN_AGREE(device_total_mem, cuDeviceTotalMem);
 DENIZEN_AGREE(primary_ctx_retain, cuDevicePrimaryCtxRetain);
 DENIZEN_AGREE(primary_ctx_release, cuDevicePrimaryCtxRelease);
-DENIZEN_AGREE(primary_ctx_reset, cuDevicePrimaryCtxReset);
 DENIZEN_AGREE(ctx_set_current, cuCtxSetCurrent);
 DENIZEN_AGREE(ctx_get_current, cuCtxGetCurrent);
 DENIZEN_AGREE(ctx_push_current, cuCtxPushCurrent);

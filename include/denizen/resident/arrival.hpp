@@ -54,6 +54,12 @@ __device__ inline void fetch(const Source& source, Arrival& a)
     }
 }
 
+// Whether this lane's first packet has arrived.
+__device__ inline bool begins(const Source& source, const Arrival& a)
+{
+    return a.packet[0].sequence == source.head + lanes::id() / 4 + 1;
+}
+
 // How many whole slots have arrived, counted from the head.
 __device__ inline uint32_t arrived(const Source& source, const Arrival& a)
 {
@@ -101,6 +107,11 @@ DENIZEN_HD inline void fetch(const Source& source, Arrival& a)
     for (int k = 0; k < 4; ++k) {
         a.packet[k] = load_packet<S>(&slot.packet[k]);
     }
+}
+
+DENIZEN_HD inline bool begins(const Source& source, const Arrival& a)
+{
+    return a.packet[0].sequence == source.head + 1;
 }
 
 DENIZEN_HD inline uint32_t arrived(const Source& source, const Arrival& a)

@@ -10,8 +10,8 @@ namespace denizen {
 
 namespace detail {
 
-inline constexpr uint32_t rounds_before_credit = 8; // idle rounds before all credit is given
-inline constexpr uint32_t eager_rounds = 4096; // rounds without work before a worker slows down
+inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at the command
+inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
 
 } // namespace detail
 
@@ -22,10 +22,14 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     Worker<P> worker(s, id);
     worker.set_mode(Mode::running);
     uint32_t idle = 0;
-    for (;;) {
-        Command command;
-        const bool worked = worker.round(command);
+    for (uint32_t n = 1;; ++n) {
+        const bool worked = worker.round();
         idle = worked ? 0 : idle + 1;
+        if (n % detail::rounds_per_look != 0 && idle <= detail::eager_rounds) {
+            continue;
+        }
+        const auto command =
+            static_cast<Command>(lanes::shuffle(load<Scope::gpu>(&s.board->command), 0));
         if (command == Command::stop || (command == Command::leave && !worked)) {
             // Parked messages stay, with their tickets: the host sees that and brings us back.
             worker.set_mode(Mode::left);
@@ -44,7 +48,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             worker.set_mode(Mode::running);
             continue;
         }
-        if (idle == detail::rounds_before_credit) {
+        if (idle >= detail::rounds_per_look) {
             worker.idle();
         }
 #if DENIZEN_ON_DEVICE

@@ -153,9 +153,9 @@ public:
         handled_ = load<Scope::gpu>(&status_.handled);
     }
 
-    // One round; true if a message was handled or a parked one written. Also has a look at the
-    // program's command.
-    DENIZEN_HD bool round(Command& command)
+    // One round; true if a message was handled or a parked one written. The idle round is as short
+    // as it can be: how long it takes is how late a message is seen.
+    DENIZEN_HD bool round()
     {
         // All loads are on their way before any is looked at.
         Arrival in;
@@ -163,12 +163,15 @@ public:
         fetch<Scope::gpu>(inbox_, in);
         fetch<Scope::system>(lane_, from_host);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
-        const uint32_t word = load<Scope::gpu>(&s_.board->command);
+        if (lanes::ballot(begins(inbox_, in) || begins(lane_, from_host)) == 0 && !outbox_used_) {
+            adapt(inbox_, 0);
+            adapt(lane_, 0);
+            return false;
+        }
         const uint32_t n_in = arrived(inbox_, in);
         const uint32_t n_host = lanes::shuffle(jammed, 0) == 0 ? arrived(lane_, from_host) : 0;
         adapt(inbox_, n_in);
         adapt(lane_, n_host);
-        command = static_cast<Command>(lanes::shuffle(word, 0));
         bool worked = false;
         if (n_in != 0 || n_host != 0) {
             // The inbox first, so that work under way ends before new work is let in; but the host
@@ -251,7 +254,7 @@ private:
         const Words words = words_of(a, n);
         const Header h = words.header();
         const uint32_t local = Address{h.destination}.local();
-        bool mine = lanes::id() < n;
+        const bool mine = lanes::id() < n;
         bool alone = false; // needs the whole warp
         ActorEntry entry;
         if (mine) {
@@ -270,18 +273,22 @@ private:
             handled_ += served != 0 ? 1 : 0;
             return served;
         }
-        mine = lanes::id() < n;
+        bool todo = lanes::id() < n;
         // Lanes whose messages go to the same actor take turns, in ring order.
-        const uint32_t same = n > 1 ? lanes::match(mine ? local : ~lanes::id()) : 0;
-        const uint32_t rank = mine ? lanes::popcount(same & lanes::below()) : 0;
-        bool todo = mine;
-        for (uint32_t r = 0; lanes::ballot(todo) != 0; ++r) { // ends: r reaches every rank
+        uint32_t rank = 0;
+        if (n > 1) {
+            const uint32_t same = lanes::match(todo ? local : ~lanes::id());
+            rank = lanes::popcount(same & lanes::below());
+        }
+        uint32_t r = 0;
+        do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
                 detail::handle<P>(s_, id_, entry, h, words.word + 3, false);
             }
+            ++r;
             lanes::sync();
-        }
+        } while (n > 1 && lanes::ballot(todo) != 0);
         handled_ += n;
         return n;
     }

@@ -55,7 +55,7 @@ inline uint64_t nanoseconds_of(std::chrono::nanoseconds d)
 inline std::string seconds(uint64_t ns)
 {
     char text[32];
-    std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(ns) * 1e-9);
+    std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(ns) * 1e-9);
     return text;
 }
 
