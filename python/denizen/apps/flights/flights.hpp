@@ -8,7 +8,8 @@ struct Aircraft {
     AircraftReport seen{};
     uint32_t last_minute = 0;
 
-    void on(const Flight& flight, auto& ctx) {
+    void on(const Flight& flight, auto& ctx)
+    {
         seen.flights += 1;
         seen.misordered += flight.minute < last_minute;
         last_minute = flight.minute;
@@ -34,7 +35,8 @@ struct Aircraft {
 struct Airport {
     AirportReport seen{};
 
-    void on(const Departure& flight, auto&) {
+    void on(const Departure& flight, auto&)
+    {
         seen.departures += 1;
         seen.minutes += flight.minutes;
         if (flight.delay == missing) {
@@ -44,7 +46,8 @@ struct Airport {
         }
     }
 
-    void on(const Arrival& flight, auto&) {
+    void on(const Arrival& flight, auto&)
+    {
         seen.arrivals += 1;
         seen.minutes += flight.minutes;
         if (flight.delay != missing) {
