@@ -19,6 +19,7 @@ from denizen.apps.flights import command
 from denizen.apps.flights.load import DataError
 from denizen.lab import bench, machine, record, show, table
 from denizen.lab.record import EXPERIMENTS, LabError
+from denizen.lab.schema import SchemaError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -151,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CompileError as error:  # the compiler's own lines, as it set them
         print(f"denizen: {error}", file=sys.stderr)
         return 1
-    except (LabError, DenizenError, OSError) as error:
+    except (LabError, SchemaError, DenizenError, OSError) as error:
         terminal.error(str(error))
         return 1
     except KeyboardInterrupt:

@@ -209,6 +209,16 @@ def test_bench_that_was_not_verified_fails(tmp_path):
     assert done.stderr == "denizen: sustained: the work was not verified\n"
 
 
+def test_a_commit_that_is_none_is_refused_before_measuring(tmp_path):
+    fake_program(tmp_path, "sustained", ["never read"])
+    done = run_denizen(
+        "bench", "sustained", "--device", "cpu",
+        DENIZEN_BENCH_DIR=str(tmp_path), DENIZEN_COMMIT="main",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == ('denizen: DENIZEN_COMMIT is "main", expected 40 hexadecimal digits\n')
+
+
 def test_bench_program_that_prints_nonsense_is_one_line(tmp_path):
     fake_program(tmp_path, "sustained", ["nonsense"])
     done = run_denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))

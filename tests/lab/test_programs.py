@@ -52,6 +52,7 @@ def test_cases_and_environment_are_read(tmp_path):
         (json.dumps({**CASE, "params": {"a": [1]}}), "params must be"),
         (json.dumps(CASE).replace("2.0", "NaN"), "NaN is no measurement"),
         (json.dumps({"environment": {}}), "printed no case"),
+        (json.dumps({"environment": {"clocks": [1]}}), "environment must be"),
         ("", "printed no case"),
     ],
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from denizen import terminal
@@ -68,6 +69,8 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     here, gpu = machine.describe(device)
     if gpu is None and device.startswith("gpu"):
         raise LabError(f'device "{device}": no NVIDIA driver or no such GPU')
+    if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", machine.commit()):
+        raise LabError(f'DENIZEN_COMMIT is "{machine.commit()}", expected 40 hexadecimal digits')
     command = [str(programs.find(experiment)), "--device", device, *(["--quick"] if quick else [])]
     with Sampler(gpu) as sampler:
         environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)

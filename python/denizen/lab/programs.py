@@ -98,7 +98,7 @@ def parse(text: str, name: str) -> tuple[Environment, list[Measured]]:
             if not isinstance(value, dict):
                 raise ValueError("not a JSON object")
             if "environment" in value:
-                environment.update(value["environment"])
+                environment.update(_environment(value["environment"]))
             else:
                 measured.append(_measured(value))
         except (ValueError, TypeError) as error:
@@ -106,6 +106,13 @@ def parse(text: str, name: str) -> tuple[Environment, list[Measured]]:
     if not measured:
         raise LabError(f"{name} printed no case")
     return environment, measured
+
+
+def _environment(value: Any) -> Environment:
+    scalar = (str, int, float, bool, type(None))
+    if not isinstance(value, dict) or not all(isinstance(v, scalar) for v in value.values()):
+        raise ValueError("environment must be an object of text, numbers, booleans and nulls")
+    return value
 
 
 def _no_constant(name: str) -> float:
