@@ -4,6 +4,8 @@ their own: such a handler keeps its thread, or costs the GPU context."""
 
 import re
 
+import pytest
+
 SPINNER = """
 import sys, time
 import denizen
@@ -51,7 +53,7 @@ print("closed twice")
 """
 )
 
-NAMED = r"worker 0 is stuck: actor Spinner #0 of worker 0 has been handling Spin for \d+\.\d s"
+NAMED = r"worker 0 is stuck: actor Spinner #0 of worker 0 has been handling Spin for [\d.]+ s"
 
 
 def test_it_is_named_and_close_returns_an_error(run_python, device):
@@ -82,3 +84,40 @@ except denizen.StuckError:
 """
     )
     assert "neighbour: 1" in run_python(text, "cpu:2")
+
+
+DYING = """
+import sys
+import denizen
+
+crash = denizen.message("Crash")
+ask = denizen.message("Ask")
+text = '''
+struct Broken {
+    uint64_t address = 16;
+    void on(const Crash&, auto&) { *reinterpret_cast<volatile uint32_t*>(address) = 1; }
+    void on(const Ask&, auto& ctx) { ctx.reply(Ask{}); }
+};
+'''
+program = denizen.Program(text, actors=["Broken"], messages=[crash, ask], name="broken")
+rt = denizen.Runtime(program, "gpu")
+(actor,) = rt.spawn("Broken")
+rt.ask(actor, "Ask", timeout=20)
+rt.send(actor, "Crash")
+for call in (lambda: rt.ask(actor, "Ask", timeout=20), lambda: rt.drain(20)):
+    try:
+        call()
+    except denizen.DeadError as error:
+        print("dead:", error)
+rt.close()
+print("closed")
+"""
+
+
+@pytest.mark.gpu
+def test_a_program_that_dies_is_an_error_and_not_a_hang(run_python):
+    out = run_python(DYING)
+    assert (
+        len(re.findall(r"dead: the program on .* died: CUDA_ERROR_.*start a new process", out)) == 2
+    )
+    assert "closed" in out
