@@ -40,7 +40,8 @@ def test_number(value, text):
 def test_row_shows_its_figures_and_comparison():
     text = table.section(make())
     assert (
-        "| ask | us | 3.10 | 3.00 to 3.20 | - | - | 300 | 3.00x better than launch + sync |" in text
+        "| ask | us | 3.10 | 3.00 to 3.20 | - | - | - | 300 | 3.00x better than launch + sync |"
+        in text
     )
     assert "driver 1.2 · CUDA 13.0" in text
 
@@ -78,6 +79,16 @@ def test_what_was_not_verified_says_so():
     text = table.section(make(verified=False))
     assert "ask, NOT VERIFIED" in text
     assert text.count("NOT VERIFIED") == 2
+
+
+def test_records_of_one_experiment_share_a_heading_and_many_rows_are_folded():
+    many = [Measured("case", {"n": n}, "us", np.array([1.0]), 1, True) for n in range(9)]
+    long = bench.build_record("dispatch", {}, many, None, HERE, quick=False)
+    text = table.figures([make(), long])
+    assert text.count("### Dispatch") == 1
+    assert text.count("<details><summary>9 rows</summary>\n\n| case |") == 1
+    assert text.count("</details>") == 1
+    assert text.count("| case (n ") == 9
 
 
 def test_region_is_replaced_and_the_rest_kept():

@@ -15,7 +15,7 @@ def show(record: Record) -> None:
     header = ("case", "unit", "median", "p99", "compared")
     rows = [
         (case, unit, median, p99, compared)
-        for case, unit, median, _, p99, _, _, compared in map(table.cells, record.rows)
+        for case, unit, median, _, p99, _, _, _, compared in map(table.cells, record.rows)
     ]
     terminal.table(f"denizen bench {record.experiment}", header, rows, right=(2, 3))
     if record.goals:

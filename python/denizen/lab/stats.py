@@ -51,13 +51,13 @@ def samples_array(samples: ArrayLike) -> NDArray[np.float64]:
 
 
 def block_length(n: int) -> int:
-    """Samples per bootstrap block for ``n`` samples: n^(1/3), longer where that gives > 256 blocks.
+    """Samples per bootstrap block for ``n`` samples: n^(1/3), within 10 and 256 blocks.
 
-    n^(1/3) is the rate-optimal order for the block bootstrap of a variance (Künsch 1989); the cap
-    on the number of blocks bounds the memory of a resampling.
+    n^(1/3) is the rate-optimal order for the block bootstrap of a variance (Künsch 1989). Fewer
+    than ten blocks (or samples) would resample almost nothing; the cap bounds the memory it takes.
     """
     root: float = n ** (1 / 3)
-    return max(1, round(root), math.ceil(n / _MAX_BLOCKS))
+    return max(1, min(round(root), n // 10), math.ceil(n / _MAX_BLOCKS))
 
 
 def median_ci(

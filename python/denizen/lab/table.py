@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from denizen.lab.record import LabError, Record, Row, lower_is_better
@@ -85,10 +86,10 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[i
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-HEADER = ("case", "unit", "median", "95 % interval", "p99", "p99.9", "n", "compared")
+HEADER = ("case", "unit", "median", "95 % interval", "p99", "p99.9", "max", "n", "compared")
 
 
-def cells(row: Row) -> tuple[str, str, str, str, str, str, str, str]:
+def cells(row: Row) -> tuple[str, str, str, str, str, str, str, str, str]:
     """The cells of one row under :data:`HEADER`."""
     name = f"{row.case} ({params(row)})" if row.params else row.case
     if not row.verified:
@@ -100,6 +101,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str, str, str]:
         interval(row),
         number(row.p99),
         number(row.p999),
+        number(row.max if row.p99 is not None and lower_is_better(row.unit) else None),
         f"{row.n:,}",
         comparison(row),
     )
@@ -134,6 +136,16 @@ def notes(record: Record) -> list[str]:
             f"Noise floor: the same case measured twice (A/A) differed by up to "
             f"{100 * (worst.noise_floor or 0.0):.2g} %; smaller differences mean nothing."
         )
+    for row in record.rows:
+        if (
+            record.experiment == "sustained"
+            and row.cv is not None
+            and not lower_is_better(row.unit)
+        ):
+            lines.append(
+                f"{row.case}: coefficient of variation {100 * row.cv:.2g} % "
+                f"over {len(row.samples) * row.stride} samples."
+            )
     sensors = record.nvml or {}
     if sensors.get("power_w") is not None:
         lines.append(
@@ -160,26 +172,28 @@ def goals(record: Record) -> str:
     return grid(GOALS_HEADER, goal_rows(record), (2,)) if record.goals else ""
 
 
+_FOLDED = 8  # more rows than this are folded away, below the goals they answer
+
+
 def section(record: Record) -> str:
-    """A record as Markdown: heading, source, goals, rows, notes."""
-    parts = [
-        f"### {_TITLES[record.experiment]}",
-        source(record),
-        goals(record),
-        grid(HEADER, [cells(row) for row in record.rows], (2, 3, 4, 5, 6)),
-        "\n".join(notes(record)),
-    ]
+    """A record as Markdown: source, goals, rows, notes."""
+    rows = grid(HEADER, [cells(row) for row in record.rows], (2, 3, 4, 5, 6, 7))
+    if len(record.rows) > _FOLDED:
+        summary = f"<summary>{len(record.rows)} rows</summary>"
+        rows = f"<details>{summary}\n\n{rows}\n\n</details>"
+    parts = [f"**{source(record)}**", goals(record), rows, "\n".join(notes(record))]
     return "\n\n".join(part for part in parts if part)
 
 
 def figures(records: Sequence[Record]) -> str:
     """The README's region, markers included, of these records in their order."""
-    if records:
-        body = "\n\n".join(section(record) for record in records)
-    else:
-        body = "No records yet: `denizen bench all` makes them."
-    note = "<!-- made by `denizen bench table` of benchmarks/results: do not edit -->"
-    return f"{BEGIN}\n{note}\n\n{body}\n\n{END}"
+    parts = [BEGIN + "\n<!-- made by `denizen bench table` of benchmarks/results: do not edit -->"]
+    if not records:
+        parts.append("No records yet: `denizen bench all` makes them.")
+    for experiment, group in groupby(records, key=lambda record: record.experiment):
+        parts.append(f"### {_TITLES[experiment]}")
+        parts += [section(record) for record in group]
+    return "\n\n".join([*parts, END])
 
 
 def with_figures(text: str, records: Sequence[Record]) -> str:
