@@ -136,12 +136,8 @@ def notes(record: Record) -> list[str]:
             f"Noise floor: the same case measured twice (A/A) differed by up to "
             f"{100 * (worst.noise_floor or 0.0):.2g} %; smaller differences mean nothing."
         )
-    for row in record.rows:
-        if (
-            record.experiment == "sustained"
-            and row.cv is not None
-            and not lower_is_better(row.unit)
-        ):
+    for row in record.rows if record.experiment == "sustained" else ():
+        if row.cv is not None and not lower_is_better(row.unit):
             lines.append(
                 f"{row.case}: coefficient of variation {100 * row.cv:.2g} % "
                 f"over {len(row.samples) * row.stride} samples."
