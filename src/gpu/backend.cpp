@@ -190,6 +190,7 @@ public:
         }
         wanted_.store(c, std::memory_order_relaxed);
         store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
+        ring_keeper(); // which looks more often while the program is on its way out
     }
 
     Command commanded() const override { return wanted_.load(std::memory_order_relaxed); }
@@ -366,7 +367,9 @@ private:
             // Between two beats a sender or close() may ring.
             const uint32_t seen = load<Scope::system, Order::acquire>(&asleep_.bell);
             if (!stopping_.load(std::memory_order_acquire)) {
-                futex_wait(&asleep_.bell, seen, mode() == Mode::left ? 20'000 : tick_ns_);
+                const bool leaving = mode() == Mode::left ||
+                                     wanted_.load(std::memory_order_relaxed) >= Command::leave;
+                futex_wait(&asleep_.bell, seen, leaving ? 20'000 : tick_ns_);
             }
         }
     }

@@ -28,8 +28,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         if (n % detail::rounds_per_look != 0 && idle <= detail::eager_rounds) {
             continue;
         }
-        const auto command =
-            static_cast<Command>(lanes::shuffle(load<Scope::gpu>(&s.board->command), 0));
+        const Command command = worker.look();
         if (command == Command::stop || (command == Command::leave && !worked)) {
             // Parked messages stay, with their tickets: the host sees that and brings us back.
             worker.set_mode(Mode::left);

@@ -162,14 +162,17 @@ public:
         Arrival from_host;
         fetch<Scope::gpu>(inbox_, in);
         fetch<Scope::system>(lane_, from_host);
-        const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        // Only while there is work: all idle workers reading one word would slow everybody's reads.
+        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
         if (lanes::ballot(begins(inbox_, in) || begins(lane_, from_host)) == 0 && !outbox_used_) {
             adapt(inbox_, 0);
             adapt(lane_, 0);
+            worked_ = false;
             return false;
         }
+        jammed_ = lanes::shuffle(jammed, 0);
         const uint32_t n_in = arrived(inbox_, in);
-        const uint32_t n_host = lanes::shuffle(jammed, 0) == 0 ? arrived(lane_, from_host) : 0;
+        const uint32_t n_host = jammed_ == 0 ? arrived(lane_, from_host) : 0;
         adapt(inbox_, n_in);
         adapt(lane_, n_host);
         bool worked = false;
@@ -210,7 +213,17 @@ public:
                 worked |= flush(s_, id_);
             }
         }
+        worked_ = worked;
         return worked;
+    }
+
+    // A look, every few rounds, at what changes rarely.
+    DENIZEN_HD Command look()
+    {
+        const uint32_t command = load<Scope::gpu>(&s_.board->command);
+        const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        jammed_ = lanes::shuffle(jammed, 0);
+        return static_cast<Command>(lanes::shuffle(command, 0));
     }
 
     // True if a message waits or is being written, by the first packet of each ring (the sleeping
@@ -328,6 +341,8 @@ private:
     uint64_t handled_ = 0;
     uint32_t turn_ = 0;
     uint32_t host_waited_ = 0; // rounds in which the inbox went first
+    uint32_t jammed_ = 0;      // workers with parked messages, as last read
+    bool worked_ = false;      // in the last round
     bool outbox_used_ = true;  // at the end of the last round
 };
 
