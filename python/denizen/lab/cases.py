@@ -76,11 +76,15 @@ def ask(device: str, *, quick: bool) -> list[Measured]:
     return [Measured("ask from Python", params, "us", samples, rounds, wrong == 0)]
 
 
+_RUN = 64
+
+
 def send_many(device: str, *, quick: bool) -> list[Measured]:
     """Messages of one slot per second (M/s), from the call to the last one handled.
 
     Each repetition hands over one array, spread over one actor per worker, and waits until all are
-    handled. Afterwards the actors must have counted and summed every message.
+    handled: message by message in turn, and in runs of 64 to the same actor. Afterwards the actors
+    must have counted and summed every message.
     """
     repetitions, count = (5, 200_000) if quick else (15, 4_000_000)
     items = ITEM.zeros(count)
@@ -88,24 +92,37 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
     items["value"] = random.integers(0, 2**32, count, dtype=np.uint32)
     items["rest"] = random.integers(0, 2**32, (count, 8), dtype=np.uint32)
     expected = int(items["value"].sum(dtype=np.uint64)) + int(items["rest"].sum(dtype=np.uint64))
-    samples = np.empty(repetitions)
     with denizen.Runtime(sum_program(), device=device) as rt:
         memory = rt.description["lane_memory"]
         actors = rt.spawn("Sum", rt.description["workers"])
-        targets = np.resize(actors, count)
+        ways = {"in turn": actors, f"in runs of {_RUN}": np.repeat(actors, _RUN)}
+        targets = [np.resize(pattern, count) for pattern in ways.values()]
+        samples = np.empty((len(ways), repetitions))
         for i in range(-1, repetitions):  # the first is a warm-up
-            begin = time.perf_counter()
-            rt.send_many(targets, items)
-            rt.drain(_TIMEOUT)
-            if i >= 0:
-                samples[i] = count / (time.perf_counter() - begin) * 1e-6
+            # Forth and back, so that no way always comes first.
+            for way in range(len(ways)) if i % 2 == 0 else reversed(range(len(ways))):
+                begin = time.perf_counter()
+                rt.send_many(targets[way], items)
+                rt.drain(_TIMEOUT)
+                if i >= 0:
+                    samples[way, i] = count / (time.perf_counter() - begin) * 1e-6
         totals = rt.ask_many(actors, "Query", TOTAL, timeout=_TIMEOUT)
-        verified = int(totals["count"].sum(dtype=np.uint64)) == count * (repetitions + 1) and int(
-            totals["total"].sum(dtype=np.uint64)
-        ) == expected * (repetitions + 1)
-    events = count * repetitions
-    params = {"bytes": 64, "memory": memory}
-    return [Measured("send_many from NumPy", params, "M/s", samples, events, verified)]
+    sent = len(ways) * (repetitions + 1)
+    verified = (
+        int(totals["count"].sum(dtype=np.uint64)) == count * sent
+        and int(totals["total"].sum(dtype=np.uint64)) == expected * sent
+    )
+    return [
+        Measured(
+            "send_many from NumPy",
+            {"bytes": 64, "memory": memory, "targets": name},
+            "M/s",
+            samples[way],
+            count * repetitions,
+            verified,
+        )
+        for way, name in enumerate(ways)
+    ]
 
 
 def start(device: str, *, quick: bool) -> list[Measured]:
