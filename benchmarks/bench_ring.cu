@@ -14,6 +14,7 @@
 
 #include <denizen/wire/wait.hpp>
 
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -54,7 +55,8 @@ void push_stores()
 class Link {
 public:
     Link(const Memory& memory, uint32_t slots_per_message)
-        : memory_(memory), per_message_(slots_per_message), words_(1), tally_(1),
+        : memory_(memory), per_message_(slots_per_message),
+          shift_(static_cast<uint32_t>(std::countr_zero(slots_per_message))), words_(1), tally_(1),
           payload_(size_t{ring_messages} * payload_of(slots_per_message) / 4)
     {
         preload(kernels::consume);
@@ -72,8 +74,8 @@ public:
     {
         SpscSender<Scope::system> tx(clear());
         kernels::consume<<<1, threads, 0, stream_>>>(memory_.device, ring_slots - 1, 0,
-                                                     count * per_message_, per_message_,
-                                                     words_.get(), tally_.get());
+                                                     count * per_message_, shift_, words_.get(),
+                                                     tally_.get());
         wait_for_start();
         const uint64_t begin = now_ns();
         const auto* bytes = reinterpret_cast<const unsigned char*>(payload_.data());
@@ -106,8 +108,8 @@ public:
         SpscReceiver<Scope::system> rx(clear());
         store<Scope::system>(&words_[0].credit, 0u - ring_slots); // no room: the kernel waits
         kernels::produce<<<1, threads, 0, stream_>>>(memory_.device, ring_slots - 1, 0,
-                                                     count * per_message_, per_message_,
-                                                     words_.get(), tally_.get());
+                                                     count * per_message_, shift_, words_.get(),
+                                                     tally_.get());
         wait_for_start();
         const uint32_t length = payload_of(per_message_);
         const auto* bytes = reinterpret_cast<const unsigned char*>(payload_.data());
@@ -179,7 +181,8 @@ private:
     }
 
     Memory memory_;
-    uint32_t per_message_;
+    uint32_t per_message_; // slots, a power of two
+    uint32_t shift_;       // its logarithm
     OwnStream stream_;
     PinnedBuffer<RingWords> words_;
     PinnedBuffer<Tally> tally_;

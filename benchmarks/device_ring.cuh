@@ -23,12 +23,13 @@ constexpr uint32_t groups = 4;         // loads under way per thread
 constexpr uint64_t repetition_limit_ns = 10'000'000'000;
 
 // Payload bytes of a message that takes `slots` slots.
-constexpr uint32_t payload_of(uint32_t slots) { return slots * 48 - 12; }
+DENIZEN_HD constexpr uint32_t payload_of(uint32_t slots) { return slots * 48 - 12; }
 
 // Payload word w of message i.
+constexpr uint32_t word_step = 2654435761u;
 DENIZEN_HD inline uint32_t word_of(uint32_t i, uint32_t w)
 {
-    return (i % ring_messages * 4099 + w + 1) * 2654435761u;
+    return (i % ring_messages * 4099 + w + 1) * word_step;
 }
 
 // What a kernel tells, in pinned memory: `started` at once, the rest when it leaves.
@@ -41,16 +42,17 @@ struct Tally {
 
 namespace kernels {
 
-// The packet k of slot `ticket`, as it must be (its sequence is checked elsewhere).
-static __device__ Packet packet_of(uint32_t ticket, uint32_t k, uint32_t per_message)
+// The packet k of slot `ticket`, as it must be (its sequence is checked elsewhere), in messages of
+// 2^shift slots. A division by a number of slots would cost more than all the rest of a round.
+static __device__ Packet packet_of(uint32_t ticket, uint32_t k, uint32_t shift)
 {
-    const uint32_t message = ticket / per_message;
-    const uint32_t place = ticket % per_message * 4 + k;
+    const uint32_t message = ticket >> shift;
+    const uint32_t place = (ticket & ((1u << shift) - 1)) * 4 + k;
     if (place == 0) {
-        return encode({message, ring_sender, ring_type, 0, per_message * 48 - 12}, ticket + 1);
+        return encode({message, ring_sender, ring_type, 0, payload_of(1u << shift)}, ticket + 1);
     }
-    const uint32_t w = 3 * (place - 1);
-    return {{word_of(message, w), word_of(message, w + 1), word_of(message, w + 2)}, ticket + 1};
+    const uint32_t first = word_of(message, 3 * (place - 1));
+    return {{first, first + word_step, first + 2 * word_step}, ticket + 1};
 }
 
 // Adds up what the threads of the block found and writes it to the tally.
@@ -70,7 +72,8 @@ static __device__ void report(Tally* tally, uint32_t slots, uint64_t sum, uint64
     }
 }
 
-// Consumes `total` slots from ticket `head` on. Ends when it has them, or at the time limit.
+// Consumes `total` slots, in messages of 2^shift, from ticket `head` on. Ends when it has them, or
+// at the time limit.
 //
 // Per round: the loads of `width` groups are started, then each thread looks at its sequences; the
 // first slot with a packet that is not there bounds the run (atomicMin in shared memory). One
@@ -79,7 +82,7 @@ static __device__ void report(Tally* tally, uint32_t slots, uint64_t sum, uint64
 // decision after the barrier is taken from shared words that are not written before the next one,
 // so the block stays together.
 static __global__ void __launch_bounds__(threads)
-    consume(const Slot* slots, uint32_t mask, uint32_t head, uint32_t total, uint32_t per_message,
+    consume(const Slot* slots, uint32_t mask, uint32_t head, uint32_t total, uint32_t shift,
             RingWords* words, Tally* tally)
 {
     __shared__ uint32_t missing[3];
@@ -123,11 +126,11 @@ static __global__ void __launch_bounds__(threads)
         __syncthreads();
         if (late[round % 2] != 0) break;
         uint32_t n = min(min(missing[round % 3], width * rows), left);
-        n -= n % per_message; // whole messages only
+        n = n >> shift << shift; // whole messages only
 #pragma unroll
         for (uint32_t g = 0; g < groups; ++g) {
             if (g * rows + row < n) {
-                const Packet wanted = packet_of(head + g * rows + row, k, per_message);
+                const Packet wanted = packet_of(head + g * rows + row, k, shift);
                 for (int w = 0; w < 3; ++w) {
                     wrong += p[g].word[w] != wanted.word[w] ? 1 : 0;
                     sum += p[g].word[w];
@@ -151,10 +154,11 @@ static __global__ void __launch_bounds__(threads)
     if (threadIdx.x == 0) store<Scope::system>(&words->credit, head); // the last word: all is done
 }
 
-// Produces `total` slots from ticket `tail` on. Ends when they are written, or at the time limit.
-// Thread 0 reads the credit for the block; one barrier per round, two words by turns, as above.
+// Produces `total` slots, in messages of 2^shift, from ticket `tail` on. Ends when they are
+// written, or at the time limit. Thread 0 reads the credit for the block; one barrier per round,
+// two words by turns, as above.
 static __global__ void __launch_bounds__(threads)
-    produce(Slot* slots, uint32_t mask, uint32_t tail, uint32_t total, uint32_t per_message,
+    produce(Slot* slots, uint32_t mask, uint32_t tail, uint32_t total, uint32_t shift,
             const RingWords* words, Tally* tally)
 {
     __shared__ uint32_t credit[2];
@@ -178,7 +182,7 @@ static __global__ void __launch_bounds__(threads)
         for (uint32_t g = 0; g < groups; ++g) {
             const uint32_t ticket = tail + g * rows + row;
             if (g * rows + row < n) {
-                const Packet packet = packet_of(ticket, k, per_message);
+                const Packet packet = packet_of(ticket, k, shift);
                 store_packet<Scope::system>(&slots[ticket & mask].packet[k], packet);
                 for (int w = 0; w < 3; ++w) sum += packet.word[w];
             }
