@@ -91,6 +91,7 @@ proctype Consumer(byte me) {
            MOVED(5 - me);
            assert(m[me] != POISON && NUMBER(m[me]) == expected[WHO(m[me])]);
            expected[WHO(m[me])] = (expected[WHO(m[me])] + 1) % NUMS;
+           p[me] = 1; /* the header has been read */
            state[me] = OWNS
 #ifdef PLANTED_EARLY_FREE
            ;
