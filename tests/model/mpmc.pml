@@ -91,7 +91,6 @@ proctype Consumer(byte me) {
            MOVED(5 - me);
            assert(m[me] != POISON && NUMBER(m[me]) == expected[WHO(m[me])]);
            expected[WHO(m[me])] = (expected[WHO(m[me])] + 1) % NUMS;
-           p[me] = 1; /* the header has been read */
            state[me] = OWNS
 #ifdef PLANTED_EARLY_FREE
            ;
@@ -104,7 +103,8 @@ proctype Consumer(byte me) {
 #else
            state[me] == OWNS && HERE ->
 #endif
-           assert(p[me] >= PAYLOAD(m[me], i[me]) || body[AT(ticket[me] + i[me], p[me])] == m[me]);
+           assert(i[me] + p[me] == 0 /* the header has been read */ ||
+                  p[me] >= PAYLOAD(m[me], i[me]) || body[AT(ticket[me] + i[me], p[me])] == m[me]);
            p[me]++;
            if
            :: p[me] == AWAITED(m[me], i[me]) -> p[me] = 0; i[me]++
