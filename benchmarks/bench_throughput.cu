@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many small pieces of work, after the two experiments of GROSR. Pairs: step one writes i to
-// data[i], step two, which depends on it, doubles it and adds one. Tasks: results[i] = 2 * i. The
+// Many small pieces of work, after the two experiments of GROSR. Pairs: step one produces
+// i, step two, which depends on it, writes 2 * i + 1 to data[i]. Tasks: results[i] = 2 * i. The
 // resident program gets every pair and every task as a message from one host thread; the rivals are
 // launches, graphs, and the fused kernel that is the right thing where the work is uniform and
 // known beforehand. Every element is checked after every repetition, with the clock stopped.
@@ -39,20 +39,12 @@ struct Pair {
 };
 struct Step {
     uint32_t i;
+    uint32_t value;
     Address asker;
 };
 struct Done {
     uint32_t value;
 };
-
-// What one actor wrote before it sent, another reads after it received: packets order themselves
-// only, so on the device both sides need a fence. On the CPU a packet is release and acquire.
-DENIZEN_HD inline void order_data()
-{
-#if DENIZEN_ON_DEVICE
-    __threadfence();
-#endif
-}
 
 struct Tasker {
     uint32_t* data = nullptr;
@@ -68,20 +60,21 @@ struct Tasker {
     }
 };
 
+// Step one keeps i in its own state and hands it on in the message, which is how one actor's work
+// depends on another's. (Handed on through memory it would need a fence on either side, each longer
+// than the message's way.)
 struct First {
-    uint32_t* data = nullptr;
+    uint32_t value = 0;
     Address peer;
     DENIZEN_HD void on(const Setup& m, auto& ctx)
     {
-        data = m.data;
         peer = m.peer;
         ctx.reply(Done{0});
     }
     DENIZEN_HD void on(const Pair& m, auto& ctx)
     {
-        data[m.i] = m.i;
-        order_data();
-        ctx.send(peer, Step{m.i, ctx.sender()});
+        value = m.i;
+        ctx.send(peer, Step{m.i, value, ctx.sender()});
     }
 };
 
@@ -95,8 +88,7 @@ struct Second {
     }
     DENIZEN_HD void on(const Step& m, auto& ctx)
     {
-        order_data();
-        const uint32_t value = 2 * data[m.i] + 1;
+        const uint32_t value = 2 * m.value + 1;
         data[m.i] = value;
         if (m.asker.is_reply_cell()) ctx.send(m.asker, Done{value});
     }

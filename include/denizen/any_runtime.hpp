@@ -49,8 +49,10 @@ struct Image {
 
 struct Options {
     Device device;
-    uint32_t workers = 0;          // 0: one per SM (GPU) or one per core (CPU); at most 2048
-    uint32_t sms = 0;              // GPU: most SMs to use; 0: as many as there are workers
+    uint32_t workers = 0; // 0: one on each of `sms` (GPU) or one per core (CPU); at most 2048
+    // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
+    // blocks need a whole SM run only on the others.
+    uint32_t sms = 0;
     uint32_t lane_slots = 256;     // host -> one worker
     uint32_t inbox_slots = 1024;   // workers -> one worker
     uint32_t outbox_slots = 1024;  // parked sends of one worker

@@ -95,8 +95,9 @@ class Runtime:
     Args:
         program: what to run; compiled now unless it is cached.
         device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
-        workers: GPU: warps, by default one per SM; CPU: threads, by default one per core.
-        sms: GPU: most SMs to use; the rest is left to other kernels.
+        workers: GPU: warps, by default one on each of `sms`; CPU: threads, by default one per core.
+        sms: GPU: most SMs to use, by default a quarter of them, or as many as `workers` needs.
+            Kernels whose blocks need a whole SM (large matrix products) run only on the others.
         idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
             None: stay until closed.
         mapped: GPU: write messages straight into device memory where the machine can.

@@ -12,6 +12,7 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/wire/wait.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -303,7 +304,11 @@ private:
             throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " +
                                                 info_.name + " has " + std::to_string(sms));
         }
-        workers = options.workers != 0 ? options.workers : most_sms;
+        // By default a quarter of the SMs. A kernel whose blocks fill an SM (cuBLAS's SGEMM takes
+        // all registers) finds no place on one that we are on, and a resident program does not go
+        // away.
+        const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
+        workers = options.workers != 0 ? options.workers : wanted_sms;
         for (warps_ = (workers + most_sms - 1) / most_sms; warps_ <= 32; ++warps_) {
             blocks_ = workers / warps_ + 1;
             int per_sm = 0;
