@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // main() of the tests that have nothing to do without a GPU: 77 tells ctest that they were skipped.
 #include <cstdio>
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 int main(int argc, char** argv)
