@@ -63,7 +63,7 @@ def test_sixteen_sms():
         assert rt.ask_many(counters, "Ask", TOTAL)["count"].sum() == sent
 
 
-@pytest.mark.parametrize("options", [{"sms": 16}, {}], ids=["16 SMs", "all SMs"])
+@pytest.mark.parametrize("options", [{"sms": 16}, {}], ids=["16 SMs", "default"])
 def test_pytorch_on_its_own_stream(options):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
