@@ -77,6 +77,8 @@ class HostPingPong {
 public:
     void start()
     {
+        // The stop word of the last block would end the new thread before its first request.
+        request_.store(last_, std::memory_order_relaxed);
         thread_ = std::thread([this, next = last_ + 1]() mutable {
             // Ends by the stop word. Gives the core away now and then: there may be no other.
             for (uint32_t polls = 1;; ++polls) {
