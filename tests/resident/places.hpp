@@ -20,7 +20,7 @@ namespace denizen::test {
 struct Place {
     const char* name;
     Device device;
-    uint32_t workers; // 0: one per SM
+    uint32_t workers; // 0: as many as the runtime takes
     bool mapped;      // the host's messages in CPU-mapped device memory
 };
 
