@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The text with the time that has passed, `0.1 s`, written as `T s`.
+// The text with the time that has passed, `0.1 s` or `6e-08 s`, written as `T s`.
 std::string without_time(std::string text)
 {
     const size_t end = text.find(" s", text.find(" for "));
@@ -24,8 +24,7 @@ std::string without_time(std::string text)
         return text;
     }
     const size_t begin = text.rfind(' ', end - 1) + 1;
-    if (end - begin < 3 || text[end - 2] != '.' ||
-        text.find_first_not_of("0123456789.", begin) != end) {
+    if (end == begin || text.find_first_not_of("0123456789.e-", begin) != end) {
         return text;
     }
     text.erase(begin, end - begin);
