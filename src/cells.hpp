@@ -2,7 +2,7 @@
 // Reply cells: where the answers to `ask` arrive. A cell is a slot (or several, if the program has
 // long messages) in host memory that one ask owns; the worker writes the reply there, every packet
 // carrying the ask's address as its sequence, and the asking thread polls it. No ring, nobody in
-// between.
+// between. A reply of at most 8 bytes is a single packet.
 //
 // A cell whose ask gave up is not given out again before its late reply has come: a reply to an old
 // ask can never be taken for a new one's. The 12-bit lap in the address is the second guard.
@@ -11,6 +11,7 @@
 #include "port.hpp"
 
 #include <denizen/actor/address.hpp>
+#include <denizen/resident/layout.hpp>
 
 #include <cstring>
 #include <mutex>
@@ -58,6 +59,9 @@ public:
             return false;
         }
         h = decode(first);
+        if ((h.flags & flag_compact) != 0) {
+            return true;
+        }
         const uint32_t n = slots_for(h.length);
         for (uint32_t i = 0; i < n; ++i) {
             for (const Packet& p : cell[i].packet) {
@@ -75,6 +79,12 @@ public:
         Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
         auto* bytes = static_cast<unsigned char*>(reply);
         const uint32_t length = h.length < room ? h.length : room;
+        if ((h.flags & flag_compact) != 0) {
+            const uint32_t words[2] = {h.destination, h.sender}; // see store_compact()
+            std::memcpy(bytes, words, length);
+            release(ticket, 0);
+            return;
+        }
         for (uint32_t place = 1, at = 0; at < length; ++place, at += packet_payload) {
             const Packet p = load_packet<Scope::system>(&cell[place / 4].packet[place % 4]);
             const uint32_t part = length - at < packet_payload ? length - at : packet_payload;
@@ -107,15 +117,13 @@ private:
         free_.push_back(ticket.cell());
     }
 
-    // Later slots of a cell are not rewritten by every reply: their sequences would match again
-    // when the lap wraps.
+    // Clears a reply of n slots but for its first packet. The others are not rewritten by every
+    // reply: their sequences would match again when the lap wraps.
     void clear(Address ticket, uint32_t n)
     {
         Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
-        for (uint32_t i = 1; i < n; ++i) {
-            for (Packet& p : cell[i].packet) {
-                store_packet<Scope::system>(&p, {{0, 0, 0}, 0});
-            }
+        for (uint32_t place = 1; place < 4 * n; ++place) {
+            store_packet<Scope::system>(&cell[place / 4].packet[place % 4], {{0, 0, 0}, 0});
         }
     }
 
@@ -124,7 +132,7 @@ private:
         for (size_t i = 0; i < abandoned_.size();) {
             Header h;
             if (arrived(abandoned_[i], h)) {
-                clear(abandoned_[i], slots_for(h.length));
+                clear(abandoned_[i], (h.flags & flag_compact) != 0 ? 0 : slots_for(h.length));
                 free_.push_back(abandoned_[i].cell());
                 abandoned_[i] = abandoned_.back();
                 abandoned_.pop_back();

@@ -1007,7 +1007,7 @@ void AnyRuntime::park(nanoseconds deadline)
     while (!c.backend->parked()) { // ends when the program has left, or by the deadline
         c.check_alive();
         if (now_ns() - begin > ns(deadline)) {
-            c.backend->command(Command::run);
+            c.backend->command(c.backend->commanded());
             throw Error(Errc::timeout, "the program did not leave the GPU within " +
                                            seconds(ns(deadline)) + "; it still has work");
         }

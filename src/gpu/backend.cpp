@@ -29,48 +29,32 @@ using namespace gpu;
 
 constexpr uint64_t ms = 1'000'000; // nanoseconds
 
-// What ended programs leave behind. Freeing device memory waits for everything that runs on the
-// device, a resident program of another runtime included, which never ends: so nothing is freed
-// before the last program of the process has left.
-class Graveyard {
+class GpuBackend;
+
+// The programs of this process that live on a GPU. Loading code and taking or freeing memory may
+// wait for everything that runs on the device, and a resident program never ends: for such a moment
+// all of them leave. They come back by themselves when there is something for them to do.
+class Residents {
 public:
-    void enter()
-    {
-        const std::lock_guard guard(mutex_); // while somebody frees, nobody launches
-        ++resident_;
-    }
+    // Runs `use` while no program of this process is on a GPU. False, without running it, if one
+    // does not leave within two seconds.
+    template <class Use>
+    bool without_any(Use&& use);
 
-    void leave()
-    {
-        const std::lock_guard guard(mutex_);
-        if (--resident_ == 0) {
-            for (const auto& free : buried_) {
-                free();
-            }
-            buried_.clear();
-        }
-    }
+    void add(GpuBackend* backend);
+    void remove(GpuBackend* backend);
 
-    void bury(std::function<void()> free)
-    {
-        const std::lock_guard guard(mutex_);
-        if (resident_ == 0) {
-            free();
-        } else {
-            buried_.push_back(std::move(free));
-        }
-    }
+    // Held during a launch, too: nobody comes back before `use` has ended.
+    std::mutex mutex;
 
 private:
-    std::mutex mutex_;
-    int resident_ = 0;
-    std::vector<std::function<void()>> buried_;
+    std::vector<GpuBackend*> backends_;
 };
 
-Graveyard& graveyard()
+Residents& residents()
 {
-    static auto* yard = new Graveyard; // outlives every runtime, static ones too
-    return *yard;
+    static auto* all = new Residents; // outlives every runtime, static ones too
+    return *all;
 }
 
 class GpuBackend final : public Backend {
@@ -85,30 +69,10 @@ public:
                         info_.name + " has compute capability " + std::to_string(info_.major) +
                             "." + std::to_string(info_.minor) + "; the runtime needs 8.0 or newer");
         }
-        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
-              info_.name);
-        const ContextScope scope(context_);
-        if (image.cubin.empty()) {
-            function_ = static_cast<Function>(image.kernel());
-        } else {
-            check(driver_.module_load_data(&module_, image.cubin.data()), "cuModuleLoadData",
-                  "the program's cubin");
-            check(driver_.module_get_function(&function_, module_, "denizen_resident"),
-                  "cuModuleGetFunction", "denizen_resident");
+        if (!residents().without_any([&] { take(image, options, workers); })) {
+            throw Error(Errc::stuck, "another program of this process is on " + info_.name +
+                                         " and does not leave it: one of its handlers is stuck");
         }
-        // An SM changes the split of its memory between L1 and shared memory only when it is empty.
-        // We use no shared memory, but every other kernel's must fit beside us: take the split that
-        // leaves the most.
-        check(driver_.func_set_attribute(function_, func_shared_carveout, 100),
-              "cuFuncSetAttribute", "shared memory carveout");
-        place(options, workers);
-        int least = 0;
-        int greatest = 0;
-        check(driver_.ctx_get_stream_priority_range(&least, &greatest),
-              "cuCtxGetStreamPriorityRange");
-        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
-              "cuStreamCreateWithPriority");
     }
 
     ~GpuBackend() override
@@ -123,31 +87,22 @@ public:
         if (abandoned_) {
             return; // the context is dead, and with it all of this
         }
-        graveyard().bury(
-            [mapped = std::make_shared<std::optional<MappedMemory>>(std::move(mapped_)),
-             device_memory = device_memory_, host_memory = host_memory_, stream = stream_,
-             module = module_, context = context_, device = device_, &driver = driver_] {
-                {
-                    const ContextScope scope(context);
-                    mapped->reset();
-                    if (device_memory != 0) {
-                        driver.mem_free(device_memory);
-                    }
-                    if (host_memory != nullptr) {
-                        driver.mem_free_host(host_memory);
-                    }
-                    if (stream != nullptr) {
-                        driver.stream_destroy(stream);
-                    }
-                    if (module != nullptr) {
-                        driver.module_unload(module);
-                    }
-                }
-                driver.primary_ctx_release(device);
-            });
+        // If another program is stuck, what we have stays taken: better than to wait for ever.
+        residents().without_any([this] { give_back(); });
     }
 
     Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    {
+        Regions r;
+        if (!residents().without_any(
+                [&] { r = take_memory(host_bytes, device_bytes, lane_bytes); })) {
+            throw Error(Errc::stuck, "another program of this process is on " + info_.name +
+                                         " and does not leave it: one of its handlers is stuck");
+        }
+        return r;
+    }
+
+    Regions take_memory(size_t host_bytes, size_t device_bytes, size_t lane_bytes)
     {
         const ContextScope scope(context_);
         if (want_mapped_) {
@@ -177,7 +132,7 @@ public:
     {
         shared_ = shared;
         board_command_ = reinterpret_cast<DevicePtr>(&shared.board->command);
-        graveyard().enter();
+        residents().add(this);
         resident_ = true;
         // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
         // call lasts as long as the program stays.
@@ -189,7 +144,9 @@ public:
         if (shared_.control == nullptr) {
             return;
         }
-        wanted_.store(c, std::memory_order_relaxed);
+        if (c != Command::leave) { // which is for now; what is wanted holds when it is back
+            wanted_.store(c, std::memory_order_relaxed);
+        }
         store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
         ring_keeper(); // which looks more often while the program is on its way out
     }
@@ -229,7 +186,6 @@ public:
     {
         light_fence(); // the message before the look; partner: the heavy fence in sleep_on_bell()
         if (mode() == Mode::left || load<Scope::system>(&asleep_.sleeping) != 0) {
-            kick_.store(true, std::memory_order_relaxed);
             ring_keeper();
         }
     }
@@ -249,6 +205,7 @@ public:
             std::this_thread::yield();
         }
         stop_keeper();
+        parked_.store(true, std::memory_order_release); // another runtime may wait for that
         leave();
         return true;
     }
@@ -282,6 +239,55 @@ public:
     }
 
 private:
+    void take(const Image& image, const Options& options, uint32_t& workers)
+    {
+        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
+        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
+              info_.name);
+        const ContextScope scope(context_);
+        if (image.cubin.empty()) {
+            function_ = static_cast<Function>(image.kernel());
+        } else {
+            check(driver_.module_load_data(&module_, image.cubin.data()), "cuModuleLoadData",
+                  "the program's cubin");
+            check(driver_.module_get_function(&function_, module_, "denizen_resident"),
+                  "cuModuleGetFunction", "denizen_resident");
+        }
+        // An SM changes the split of its memory between L1 and shared memory only when it is empty.
+        // We use no shared memory, but every other kernel's must fit beside us: take the split that
+        // leaves the most.
+        check(driver_.func_set_attribute(function_, func_shared_carveout, 100),
+              "cuFuncSetAttribute", "shared memory carveout");
+        place(options, workers);
+        int least = 0;
+        int greatest = 0;
+        check(driver_.ctx_get_stream_priority_range(&least, &greatest),
+              "cuCtxGetStreamPriorityRange");
+        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
+              "cuStreamCreateWithPriority");
+    }
+
+    void give_back()
+    {
+        {
+            const ContextScope scope(context_);
+            mapped_.reset();
+            if (device_memory_ != 0) {
+                driver_.mem_free(device_memory_);
+            }
+            if (host_memory_ != nullptr) {
+                driver_.mem_free_host(host_memory_);
+            }
+            if (stream_ != nullptr) {
+                driver_.stream_destroy(stream_);
+            }
+            if (module_ != nullptr) {
+                driver_.module_unload(module_);
+            }
+        }
+        driver_.primary_ctx_release(device_);
+    }
+
     Mode mode() const
     {
         return static_cast<Mode>(load<Scope::system, Order::acquire>(&shared_.control->mode));
@@ -291,7 +297,7 @@ private:
     {
         if (resident_) {
             resident_ = false;
-            graveyard().leave();
+            residents().remove(this);
         }
     }
 
@@ -330,11 +336,11 @@ private:
 
     void start()
     {
+        const std::lock_guard guard(residents().mutex);
         const ContextScope scope(context_);
         Control& c = *shared_.control;
-        if (wanted_.load(std::memory_order_relaxed) == Command::leave) {
-            command(Command::run);
-        }
+        store<Scope::system>(&c.command,
+                             static_cast<uint32_t>(wanted_.load(std::memory_order_relaxed)));
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
         store<Scope::system>(&c.leave, static_cast<uint32_t>(Leave::none));
         fetch_add<Scope::system>(&c.heartbeat, 1u);
@@ -342,13 +348,13 @@ private:
                   board_command_, static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,
                   stream_),
               "cuMemsetD32Async");
+        launches_.fetch_add(1, std::memory_order_relaxed);
+        parked_.store(false, std::memory_order_release);
         void* parameters[] = {&shared_};
         check(driver_.launch_cooperative_kernel(function_, blocks_, 1, 1, warps_ * 32, 1, 1, 0,
                                                 stream_, parameters),
               "cuLaunchCooperativeKernel",
               std::to_string(blocks_) + " blocks of " + std::to_string(warps_) + " warps");
-        launches_.fetch_add(1, std::memory_order_relaxed);
-        parked_.store(false, std::memory_order_release);
     }
 
     // The keeper thread: heartbeat, failures, and the way back from being parked.
@@ -372,8 +378,9 @@ private:
             // Between two beats a sender or close() may ring.
             const uint32_t seen = load<Scope::system, Order::acquire>(&asleep_.bell);
             if (!stopping_.load(std::memory_order_acquire)) {
-                const bool leaving = mode() == Mode::left ||
-                                     wanted_.load(std::memory_order_relaxed) >= Command::leave;
+                const bool leaving =
+                    mode() == Mode::left || load<Scope::system>(&shared_.control->command) >=
+                                                static_cast<uint32_t>(Command::leave);
                 futex_wait(&asleep_.bell, seen, leaving ? 20'000 : tick_ns_);
             }
         }
@@ -384,9 +391,9 @@ private:
     {
         parked_.store(true, std::memory_order_release);
         const auto needed = [&] {
-            return stopping_.load(std::memory_order_acquire) || pending_() ||
-                   load<Scope::system>(&shared_.control->quiet) == 0 ||
-                   kick_.exchange(false, std::memory_order_relaxed);
+            return stopping_.load(std::memory_order_acquire) ||
+                   (wanted_.load(std::memory_order_relaxed) == Command::run &&
+                    (pending_() || load<Scope::system>(&shared_.control->quiet) == 0));
         };
         while (!needed()) { // ends by a sender's bell or by stop_keeper()
             sleep_on_bell(&asleep_.bell, &asleep_.sleeping, 1000 * ms, needed);
@@ -464,9 +471,8 @@ private:
     DevicePtr board_command_ = 0;
     std::thread keeper_;
     Bell asleep_;
-    std::atomic<bool> kick_{false};
     std::atomic<bool> stopping_{false};
-    std::atomic<bool> parked_{false};
+    std::atomic<bool> parked_{true}; // not on the GPU
     std::atomic<bool> failed_{false};
     std::atomic<Command> wanted_{Command::run};
     std::atomic<uint64_t> launches_{0};
@@ -474,6 +480,44 @@ private:
     bool abandoned_ = false;
     bool resident_ = false; // between launch() and join()
 };
+
+template <class Use>
+bool Residents::without_any(Use&& use)
+{
+    const std::lock_guard guard(mutex);
+    for (GpuBackend* b : backends_) {
+        b->command(Command::leave);
+    }
+    const uint64_t begin = now_ns();
+    bool all_left = true;
+    for (GpuBackend* b : backends_) {
+        std::string ignored;
+        // Ends when it has left, has died, or after two seconds.
+        while (!b->parked() && b->failure(ignored) == Errc::ok && now_ns() - begin < 2000 * ms) {
+            std::this_thread::yield();
+        }
+        all_left &= b->parked() || b->failure(ignored) != Errc::ok;
+    }
+    if (all_left) {
+        use();
+    }
+    for (GpuBackend* b : backends_) {
+        b->command(b->commanded()); // it may come back, or stay if it has not left
+    }
+    return all_left;
+}
+
+void Residents::add(GpuBackend* backend)
+{
+    const std::lock_guard guard(mutex);
+    backends_.push_back(backend);
+}
+
+void Residents::remove(GpuBackend* backend)
+{
+    const std::lock_guard guard(mutex);
+    std::erase(backends_, backend);
+}
 
 } // namespace
 

@@ -15,7 +15,7 @@ inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a 
 
 } // namespace detail
 
-// Ends when the command says stop, or says leave and there is nothing to do.
+// Ends when the command says stop or leave.
 template <class P>
 DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
@@ -28,24 +28,28 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         if (n % detail::rounds_per_look != 0 && idle <= detail::eager_rounds) {
             continue;
         }
-        const Command command = worker.look();
-        if (command == Command::stop || (command == Command::leave && !worked)) {
-            // Parked messages stay, with their tickets: the host sees that and brings us back.
-            worker.set_mode(Mode::left);
-            return;
-        }
+        Command command = worker.look();
         if (command == Command::pause) {
             worker.set_mode(Mode::paused);
-            // Ends when the host resumes, stops or dies (the monitor sees to the last).
-            while (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::pause)) {
+            while (command == Command::pause) {
+                // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
 #if DENIZEN_ON_DEVICE
                 __nanosleep(1000);
 #elif DENIZEN_HOSTED
                 futex_wait(&s.board->command, static_cast<uint32_t>(Command::pause), 10'000'000);
 #endif
+                command = worker.look();
             }
-            worker.set_mode(Mode::running);
-            continue;
+            if (command == Command::run) {
+                worker.set_mode(Mode::running);
+                continue;
+            }
+        }
+        if (command == Command::stop || command == Command::leave) {
+            // Whatever waits or is parked stays, with its tickets: the host sees that there is work
+            // and brings the program back.
+            worker.set_mode(Mode::left);
+            return;
         }
         if (idle >= detail::rounds_per_look) {
             worker.idle();

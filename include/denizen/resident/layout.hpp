@@ -51,6 +51,10 @@ struct ProgramTable {
 inline constexpr uint32_t flag_system = 1;    // type is a SystemOp; destination names the worker
 inline constexpr uint32_t flag_broadcast = 2; // destination.local() is an actor type: all of them
 
+inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, kind, payload
+
+inline constexpr uint32_t compact_payload = 8; // bytes
+
 enum class SystemOp : uint32_t { spawn = 0, stop = 1 };
 
 struct SpawnRequest {

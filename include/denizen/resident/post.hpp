@@ -250,6 +250,18 @@ DENIZEN_HD inline Slot make_slot(uint32_t i, uint32_t sequence, const Header& h,
     return slot;
 }
 
+// A reply of at most 8 bytes, all in one packet: the host's core polls the cell's line, and each
+// further store to it would cost that core one more miss.
+DENIZEN_HD inline void store_compact(Slot* cell, Address to, uint32_t type, uint32_t flags,
+                                     const void* payload, uint32_t length)
+{
+    uint32_t words[2] = {0, 0};
+    copy_bytes(words, payload, length);
+    store_packet<Scope::system>(
+        &cell->packet[0],
+        encode({words[0], words[1], type, flags | flag_compact, length}, to.value));
+}
+
 } // namespace detail
 
 // Sends one message of worker `id`'s actor `self`; called by one lane, in a handler.
@@ -269,6 +281,10 @@ DENIZEN_HD inline void post(const Shared& s, uint32_t id, Address to, uint32_t s
     if (to.is_reply_cell() && to.cell() < s.cell_count) {
         // The sequence of a reply is its address: nobody else was given it.
         slots = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
+        if constexpr (sizeof(M) <= compact_payload) {
+            detail::store_compact(slots, to, type, 0, &message, sizeof(M));
+            return;
+        }
         mask = s.cell_slots - 1;
         sequence = to.value;
     } else {

@@ -94,8 +94,7 @@ DENIZEN_HD inline void run_system(const Shared& s, uint32_t id, const Header& h,
     lanes::sync();
     if (lanes::id() == 0) {
         Slot* cell = s.cells + static_cast<uint64_t>(Address{h.sender}.cell()) * s.cell_slots;
-        store_short<Scope::system, 0>(cell, h.sender - 1, {h.sender, 0, h.type, flag_system, 0},
-                                      words);
+        store_compact(cell, Address{h.sender}, h.type, flag_system, words, 0);
     }
 }
 
