@@ -84,8 +84,6 @@ __global__ void wait_for(const uint32_t* word, uint32_t* seen)
     *seen = denizen::load<denizen::Scope::system>(word);
 }
 
-extern char** environ;
-
 namespace {
 
 using namespace denizen;

@@ -6,12 +6,16 @@
 #include <denizen/runtime.hpp>
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <gtest/gtest.h>
 #include <ostream>
 #include <regex.h>
+#include <spawn.h>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -149,6 +153,29 @@ inline std::string named(const std::string& type, Address a)
 {
     return "actor " + (type.empty() ? "" : type + " ") + "#" + std::to_string(a.local()) +
            " of worker " + std::to_string(a.worker());
+}
+
+// A test that leaves its process unusable (a GPU context that is torn down) runs in one of its own.
+// True in that process; else runs this very test there, checks that it passed, and returns false.
+inline bool in_a_process_of_its_own()
+{
+    if (std::getenv("DENIZEN_TEST_ALONE") != nullptr) {
+        return true;
+    }
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    const std::string filter =
+        std::string("--gtest_filter=") + test.test_suite_name() + '.' + test.name();
+    const char* arguments[] = {"alone", filter.c_str(), nullptr};
+    pid_t child = 0;
+    setenv("DENIZEN_TEST_ALONE", "1", 1);
+    EXPECT_EQ(posix_spawn(&child, "/proc/self/exe", nullptr, nullptr,
+                          const_cast<char* const*>(arguments), environ),
+              0);
+    unsetenv("DENIZEN_TEST_ALONE");
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "its output is above";
+    return false;
 }
 
 // Waits until `done()`; false if that has not happened after a time that no correct program takes.
