@@ -6,7 +6,7 @@
  *
  * Two host threads send messages into the lanes of two workers; each message makes its worker send
  * one to the other worker's inbox, which has room for INBOX. The monitor tells the workers to leave
- * whenever it likes. A worker leaves after a round without work, also with messages parked: they hold
+ * whenever it likes. A worker leaves between two messages, also with more waiting or parked: they hold
  * tickets, so the last scan is not quiet. When both have left, the program has; the keeper then
  * looks whether a lane or an inbox holds anything, else announces that it sleeps, looks again, and
  * sleeps on a bell. A sender publishes under the port's lock, then looks whether the keeper sleeps or
@@ -94,7 +94,7 @@ end_left:
 #ifdef PLANTED_STAY
     :: !worker_left[me] && !WORK && parked[me] == 0 ->
 #else
-    :: !worker_left[me] && !WORK ->
+    :: !worker_left[me] ->
 #endif
         if
         :: command_leave -> worker_left[me] = true
