@@ -263,12 +263,12 @@ TEST_P(traffic, two_actors_that_forward_to_each_other)
 
 TEST_P(traffic, the_smallest_rings)
 {
-    relay(small_rings(options()), most_peers, scaled(100'000), 3);
-    relay(small_rings(options()), 2, scaled(100'000), 3);
+    relay(small_rings(options()), most_peers, scaled(40'000), 3);
+    relay(small_rings(options()), 2, scaled(40'000), 3);
     Options o = small_rings(options()); // wide in front, narrow behind
     o.outbox_slots += (o.workers != 0 ? o.workers : 256) * 32;
     o.lane_slots = 256;
-    relay(o, 9, scaled(100'000), 7);
+    relay(o, 9, scaled(40'000), 7);
 }
 
 TEST_P(traffic, several_host_threads_send_and_ask)
@@ -517,7 +517,7 @@ TEST_P(traffic, what_was_sent_to_the_host_is_there_after_drain)
         o.egress_slots = slots;
         Rt rt(device(), o);
         const auto actors = meet(rt, 5);
-        for (uint32_t round = 0; round < scaled(200); ++round) {
+        for (uint32_t round = 0; round < scaled(100); ++round) {
             for (uint32_t a = 0; a < 5; ++a) {
                 rt.send(actors[a], Shout{a * 7}, 30s);
             }
