@@ -7,6 +7,7 @@
 #include <denizen/wire/spsc.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdio>
 #include <cstring>
@@ -78,7 +79,7 @@ struct AnyRuntime::Core {
         }
         std::string name = "actor";
         if (a.worker() < workers && a.local() < shared.actors_per_worker) {
-            const uint8_t type = types[index(a)];
+            const uint8_t type = type_at(index(a));
             if (type != 0) {
                 name += ' ' + actor_name(type - 1u);
             }
@@ -89,6 +90,14 @@ struct AnyRuntime::Core {
     size_t index(Address a) const
     {
         return static_cast<size_t>(a.worker()) * shared.actors_per_worker + a.local();
+    }
+
+    // Type + 1 of the actor at an index, 0: none. Threads may send to an actor while another stops
+    // it: whoever comes too late sends a dead letter.
+    uint8_t type_at(size_t i) const { return load<Scope::system>(&types[i]); }
+    void set_type(size_t i, uint32_t type)
+    {
+        store<Scope::system>(&types[i], static_cast<uint8_t>(type));
     }
 
     // Which addresses take a message type: one load and two shifts each.
@@ -108,8 +117,8 @@ struct AnyRuntime::Core {
             if (to.value >> 18 >= workers_ || to.local() >= per_worker_) { // node 0 included
                 return false;
             }
-            const uint8_t actor =
-                types_[static_cast<size_t>(to.worker()) * per_worker_ + to.local()];
+            const uint8_t actor = load<Scope::system>(
+                &types_[static_cast<size_t>(to.worker()) * per_worker_ + to.local()]);
             return actor != 0 && (mask_ >> (actor - 1u) & 1) != 0;
         }
 
@@ -123,7 +132,7 @@ struct AnyRuntime::Core {
     [[noreturn]] void refuse(Address to, uint32_t type) const
     {
         if (to.node() != 0 || to.worker() >= workers || to.local() >= shared.actors_per_worker ||
-            types[index(to)] == 0) {
+            type_at(index(to)) == 0) {
             char text[64];
             std::snprintf(text, sizeof text, "address 0x%08x names no actor", to.value);
             throw Error(Errc::no_actor, std::string(text) + "; spawn it first and use its address");
@@ -244,8 +253,9 @@ struct AnyRuntime::Core {
                       uint32_t length, uint64_t deadline_ns)
     {
         check_message(type, length);
-        if (to.value >> 18 >= workers || to.local() >= shared.actors_per_worker ||
-            types[index(to)] == 0 || !image.table.can_handle(types[index(to)] - 1u, type)) {
+        const bool inside = to.value >> 18 < workers && to.local() < shared.actors_per_worker;
+        const uint8_t actor = inside ? type_at(index(to)) : uint8_t{0};
+        if (actor == 0 || !image.table.can_handle(actor - 1u, type)) {
             refuse(to, type);
         }
         if (closed) {
@@ -477,6 +487,7 @@ struct AnyRuntime::Core {
 
     void close(uint64_t timeout_ns)
     {
+        const std::lock_guard guard(close_mutex); // a second closer returns when the first is done
         if (closed) {
             return;
         }
@@ -519,7 +530,8 @@ struct AnyRuntime::Core {
     uint32_t workers = 0;
     bool on_gpu = false;
     bool write_combined = false;
-    bool closed = false;
+    std::atomic<bool> closed{false};
+    std::mutex close_mutex;
     Shared shared;
     Control* control = nullptr;
     Report* reports = nullptr;
@@ -753,7 +765,7 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nano
         });
     }
     for (const Address a : addresses) {
-        c.types[c.index(a)] = static_cast<uint8_t>(actor_type + 1);
+        c.set_type(c.index(a), actor_type + 1);
     }
     for (uint32_t w = 0; w < c.workers; ++w) {
         c.next_local[w] += share[w];
@@ -768,7 +780,7 @@ void AnyRuntime::stop(Address actor, nanoseconds deadline)
     Core& c = *core_;
     c.check_alive();
     if (actor.node() != 0 || actor.worker() >= c.workers ||
-        actor.local() >= c.shared.actors_per_worker || c.types[c.index(actor)] == 0) {
+        actor.local() >= c.shared.actors_per_worker || c.type_at(c.index(actor)) == 0) {
         c.refuse(actor, 0);
     }
     const Address ticket = c.take_cell(ns(deadline));
@@ -778,7 +790,7 @@ void AnyRuntime::stop(Address actor, nanoseconds deadline)
         {actor.value, ticket.value, static_cast<uint32_t>(SystemOp::stop), flag_system, sizeof r},
         &r, ns(deadline));
     c.wait_reply(ticket, nullptr, 0, ns(deadline), [&] { return "stopping " + c.describe(actor); });
-    c.types[c.index(actor)] = 0;
+    c.set_type(c.index(actor), 0);
 }
 
 void AnyRuntime::send(Address to, uint32_t type, const void* payload, uint32_t length,
