@@ -140,7 +140,9 @@ public:
     size_t receive_many(uint32_t type, void* payloads, uint32_t length, size_t stride, size_t count,
                         Address* senders);
 
-    // Returns once every message sent before the call, and every message these caused, is handled.
+    // Returns once nothing is under way: every message sent before the call and every message these
+    // caused has been handled, and whatever other threads sent meanwhile. Beside threads that send
+    // all the time that moment may not come (Errc::timeout).
     void drain(nanoseconds deadline);
     // Handlers stop between two messages; what is sent meanwhile waits in the rings.
     void pause(nanoseconds deadline);

@@ -300,7 +300,10 @@ class Runtime:
     # ---- life of the program
 
     def drain(self, timeout: float = 60.0) -> None:
-        """Waits until every message sent so far, and all that they caused, has been handled."""
+        """Waits until nothing is under way: all that was sent, and all that it caused, is handled.
+
+        Messages that other threads send meanwhile count too.
+        """
         self._core.drain(_seconds(timeout))
 
     def pause(self, timeout: float = 1.0) -> None:
