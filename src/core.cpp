@@ -1027,7 +1027,7 @@ void AnyRuntime::park(nanoseconds deadline)
     }
 }
 
-bool AnyRuntime::parked() const { return core_->backend->parked(); }
+bool AnyRuntime::parked() const { return !core_->closed && core_->backend->parked(); }
 
 Stats AnyRuntime::stats()
 {

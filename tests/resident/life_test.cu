@@ -496,7 +496,8 @@ TEST_P(life, close_names_a_handler_that_does_not_return)
                           "worker " + std::to_string(looper.worker()) +
                               " is stuck: " + named("Looper", looper) +
                               " has been handling Loop for [0-9.e-]+ s; " +
-                              (on_gpu() ? "its GPU context has been torn down"
+                              (on_gpu() ? "its GPU context has been torn down, start a new "
+                                          "process to use the GPU again"
                                         : "its thread has been left behind"),
                           [&] { rt.close(300ms); });
         rt.close(); // harmless
