@@ -570,6 +570,8 @@ TEST_P(life, threads_that_send_and_ask_while_another_closes)
                             rt->stats();
                             if (i < 1000) { // what is stopped is not given out again
                                 rt->stop(rt->spawn<Counter>(1, 10s)[0], 10s);
+                            } else {
+                                rt->send(actors[0], Add{1}, 10s);
                             }
                         }
                         running += i == 10;
