@@ -80,8 +80,10 @@ public:
         auto* bytes = static_cast<unsigned char*>(reply);
         const uint32_t length = h.length < room ? h.length : room;
         if ((h.flags & flag_compact) != 0) {
-            const uint32_t words[2] = {h.destination, h.sender}; // see store_compact()
-            std::memcpy(bytes, words, length);
+            if (length != 0) { // an acknowledgement has none, and its asker no room
+                const uint32_t words[2] = {h.destination, h.sender}; // see store_compact()
+                std::memcpy(bytes, words, length);
+            }
             release(ticket, 0);
             return;
         }
