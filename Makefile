@@ -85,10 +85,13 @@ test-model:
 
 # A stranger's project finds the installed tree, and the tree inside the Python package.
 test-install: build install
-	rm -rf build/prefix build/consumer-*
+	rm -rf build/prefix
 	cmake --install $(BUILD) --prefix build/prefix --component denizen
-	for root in $(CURDIR)/build/prefix $$(cd / && python -c 'import denizen; print(denizen.get_include() + "/..")'); do \
-	    rm -rf build/consumer && cmake -S tests/install -B build/consumer -G Ninja -DCMAKE_PREFIX_PATH=$$root && \
+	package=$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)') && \
+	for root in $(CURDIR)/build/prefix "$$package"; do \
+	    rm -rf build/consumer && \
+	    cmake -S tests/install -B build/consumer -G Ninja -DCMAKE_PREFIX_PATH="$$root" && \
+	    grep "^denizen_DIR:PATH=$$root/" build/consumer/CMakeCache.txt && \
 	    cmake --build build/consumer && build/consumer/consumer || exit 1; done
 
 lint: $(VENV)/.dev
