@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models the edge between running and parked: src/gpu/backend.cpp (wake, keep, rest), src/core.cpp
+ * Models the edge between running and parked: src/gpu/backend.cpp (wake, keep, rest), src/core.hpp
  * (send_header, pending), include/denizen/resident/{kernel,monitor}.hpp (run_worker, run_monitor,
  * scan).
  *
