@@ -71,7 +71,7 @@ struct Message {
 };
 
 struct Stats {
-    uint64_t handled = 0;      // messages that reached a worker
+    uint64_t handled = 0;      // messages handled; a reply may arrive just before it is counted
     uint64_t dead_letters = 0; // messages without a live actor or without a handler
     uint64_t errors = 0;
     std::string first_error;

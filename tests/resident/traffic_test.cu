@@ -235,6 +235,7 @@ protected:
     {
         Rt rt(device(), o);
         const auto actors = meet(rt, actor_count);
+        rt.drain(); // replies come a moment before they are counted
         const uint64_t before = rt.stats().handled;
         Expected expected;
         try {
