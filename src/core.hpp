@@ -19,12 +19,7 @@ namespace denizen {
 
 inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-inline std::string seconds(uint64_t ns)
-{
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(ns) * 1e-9);
-    return text;
-}
+using detail::seconds;
 
 // Runs `use.template operator()<L>()` for the length if it is one of the common ones.
 template <class Use>

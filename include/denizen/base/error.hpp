@@ -6,6 +6,7 @@
 #include <denizen/base/target.hpp>
 
 #if DENIZEN_HOSTED
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 #endif
@@ -53,6 +54,18 @@ DENIZEN_HD inline const char* to_string(Errc code)
 }
 
 #if DENIZEN_HOSTED
+namespace detail {
+
+// "0.1 s", for the texts of errors.
+inline std::string seconds(uint64_t ns)
+{
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(ns) * 1e-9);
+    return text;
+}
+
+} // namespace detail
+
 class Error : public std::runtime_error {
 public:
     Error(Errc code, const std::string& what) : std::runtime_error(what), code_(code) {}

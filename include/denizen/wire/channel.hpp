@@ -52,13 +52,6 @@ inline uint64_t nanoseconds_of(std::chrono::nanoseconds d)
     return d.count() < 0 ? 0 : static_cast<uint64_t>(d.count());
 }
 
-inline std::string seconds(uint64_t ns)
-{
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(ns) * 1e-9);
-    return text;
-}
-
 // `ring "orders" (4096 slots)`
 inline std::string ring_name(const std::string& name, const RingView& ring)
 {
