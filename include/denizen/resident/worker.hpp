@@ -59,7 +59,7 @@ DENIZEN_HD inline void deliver(const Shared& s, uint32_t id, Header h, const voi
             entry = actors[local];
         }
         if (local < end && (!all || entry.type() == named)) {
-            h.destination = Address::actor(id, local).value;
+            h.destination = Address::actor(id, local, s.node).value;
             handle<P>(s, id, entry, h, payload, whole);
         }
         lanes::sync();
@@ -79,7 +79,8 @@ DENIZEN_HD inline void run_system(const Shared& s, uint32_t id, const Header& h,
         for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
             void* state = s.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
             P::construct(r.type, state);
-            actors[r.first + i] = {r.type + 1, 0, state};
+            actors[r.first + i] = {r.type + 1, Address::actor(id, r.first + i, s.node).value,
+                                   state};
         }
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
@@ -143,11 +144,11 @@ public:
     {
         lane_.slots = shared.lanes + static_cast<uint64_t>(id) * (shared.lane_mask + 1);
         lane_.mask = shared.lane_mask;
-        lane_.head = lane_.credited = load<Scope::gpu>(&status_.lane_done);
+        lane_.head = lane_.credited = load<Scope::gpu>(&status_.done[source_host]);
         lane_.credit = shared.lane_credit + id * credit_stride;
         inbox_.slots = shared.inboxes + static_cast<uint64_t>(id) * (shared.inbox_mask + 1);
         inbox_.mask = shared.inbox_mask;
-        inbox_.head = inbox_.credited = load<Scope::gpu>(&status_.inbox_done);
+        inbox_.head = inbox_.credited = load<Scope::gpu>(&status_.done[source_node]);
         inbox_.credit = &shared.inbox[id].credit;
         handled_ = load<Scope::gpu>(&status_.handled);
     }
@@ -200,8 +201,8 @@ public:
                 store<Scope::gpu>(&status_.handled, handled_);
                 // The handlers' sends have drawn their tickets before this is seen (they used the
                 // values), which is what the monitor's quiet check rests on.
-                publish(&status_.lane_done, lane_.head);
-                publish(&status_.inbox_done, inbox_.head);
+                publish(&status_.done[source_host], lane_.head);
+                publish(&status_.done[source_node], inbox_.head);
                 give_credit(lane_, lane_.mask >> 2);
                 give_credit(inbox_, inbox_.mask >> 2);
             }
