@@ -411,7 +411,7 @@ struct AnyRuntime::Core {
     {
         const std::lock_guard guard(port.lock);
         for (uint32_t w = 0; w < workers; ++w) {
-            if (load<Scope::system>(&reports[w].lane_done) != port.lanes.tail(w)) {
+            if (load<Scope::system>(&reports[w].lane_done[1]) != port.lanes.tail(w)) {
                 return true;
             }
         }

@@ -32,6 +32,9 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     }
     require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
+    require_power_of_two("local_slots", options.local_slots, 1u << 12);
+    require_power_of_two("near_slots", options.near_slots, 1u << 10);
+    require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     if (options.asks < 1 || options.asks > max_cells) {
         throw Error(Errc::bad_argument,
@@ -68,6 +71,13 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     const uint32_t least = std::bit_ceil(2 * message_slots);
     shared.lane_mask = std::max(options.lane_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
+    shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
+    shared.near_mask = std::max(options.near_slots, least) - 1;
+    shared.local_mask = std::max(options.local_slots, least) - 1;
+    shared.near = std::min(workers, options.cluster != 0 ? options.cluster : 4u);
+    shared.box_bytes = static_cast<uint32_t>(
+        sizeof(NearBox) + sizeof(Slot) * (shared.local_mask + 1 +
+                                          shared.near * static_cast<size_t>(shared.near_mask + 1)));
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
@@ -96,6 +106,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_host(control, 1);
         in_host(reports, workers);
         in_host(shared.lane_credit, static_cast<size_t>(workers) * credit_stride);
+        in_host(shared.urgent_lane_credit, static_cast<size_t>(workers) * credit_stride);
         in_host(egress_words, 1);
         in_host(egress_slots, shared.egress_mask + 1u);
         in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
@@ -103,7 +114,10 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_device(shared.status, workers);
         in_device(shared.watch, workers);
         in_device(shared.inbox, workers);
+        in_device(shared.urgent_inbox, workers);
         in_device(shared.bells, workers);
+        in_device(shared.boxes, static_cast<size_t>(workers) * shared.box_bytes);
+        in_device(shared.urgent_inboxes, static_cast<size_t>(workers) * (shared.urgent_mask + 1));
         in_device(shared.inboxes, static_cast<size_t>(workers) * (shared.inbox_mask + 1));
         in_device(shared.outboxes, static_cast<size_t>(workers) * shared.outbox_capacity);
         in_device(shared.actors, static_cast<size_t>(workers) * shared.actors_per_worker);
@@ -111,7 +125,8 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_device(shared.heap, options.state_bytes);
     };
     plan();
-    const size_t lane_bytes = static_cast<size_t>(workers) * (shared.lane_mask + 1) * sizeof(Slot);
+    const size_t lane_bytes = static_cast<size_t>(workers) *
+                              (shared.lane_mask + 1 + shared.urgent_mask + 1) * sizeof(Slot);
     base = backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096), lane_bytes);
     plan();
     shared.control = control;
@@ -119,6 +134,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     shared.egress = egress_slots;
     shared.egress_credit = &egress_words->credit;
     shared.lanes = reinterpret_cast<Slot*>(base.lanes_device);
+    shared.urgent_lanes = shared.lanes + static_cast<size_t>(workers) * (shared.lane_mask + 1);
     write_combined = backend->write_combined();
     port.open(workers, shared.lane_mask, reinterpret_cast<Slot*>(base.lanes_host),
               shared.lane_credit);

@@ -49,12 +49,20 @@ struct Image {
 
 struct Options {
     Device device;
-    uint32_t workers = 0; // 0: one on each of `sms` (GPU) or one per core (CPU); at most 2048
+    uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 7
+    uint32_t workers =
+        0; // of each node; 0: one on each of `sms` (GPU) or one per core (CPU); at most 2048
     // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
     // blocks need a whole SM run only on the others.
     uint32_t sms = 0;
-    uint32_t lane_slots = 256;     // host -> one worker
-    uint32_t inbox_slots = 1024;   // workers -> one worker
+    uint32_t lane_slots = 256;   // host -> one worker
+    uint32_t inbox_slots = 1024; // workers -> one worker
+    uint32_t local_slots = 64;   // one worker -> itself
+    uint32_t near_slots = 16;    // one worker -> one other of its cluster
+    uint32_t urgent_slots = 32;  // urgent messages: host -> one worker, workers -> one worker
+    // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
+    // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
+    uint32_t cluster = 0;
     uint32_t outbox_slots = 1024;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host
     uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536

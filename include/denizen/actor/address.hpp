@@ -25,9 +25,9 @@ struct Address {
     DENIZEN_HD constexpr uint32_t cell() const { return value & (max_cells - 1); }
     DENIZEN_HD constexpr bool operator==(const Address& o) const { return value == o.value; }
 
-    DENIZEN_HD static constexpr Address actor(uint32_t worker, uint32_t local)
+    DENIZEN_HD static constexpr Address actor(uint32_t worker, uint32_t local, uint32_t node = 0)
     {
-        return {worker << 18 | local};
+        return {node << 29 | worker << 18 | local};
     }
     DENIZEN_HD static constexpr Address reply_cell(uint32_t cell, uint32_t lap)
     {

@@ -12,9 +12,11 @@
 
 namespace denizen {
 
-inline constexpr uint32_t layout_abi = 1;
+inline constexpr uint32_t layout_abi = 2;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
+inline constexpr uint32_t max_nodes = 7; // GPUs (or groups of CPU threads) of one program
+inline constexpr uint32_t max_near = 32; // workers of one cluster: one lane looks at each
 
 // A handler runs on one thread, or on all 32 lanes of a warp at once.
 enum class Grain : uint32_t { thread = 0, warp = 1 };
@@ -23,12 +25,24 @@ struct ActorInfo {
     uint32_t size;
     uint32_t align;
     uint32_t grain;
-    uint32_t reserved;
+    uint32_t overflow; // Overflow
 };
+
+// What becomes of a message that finds no room on its way to an actor.
+enum class Overflow : uint32_t {
+    wait = 0,   // it waits in the sender's outbox
+    fail,       // the sender is told, and the message is not sent
+    drop_oldest // it waits; the oldest message that waits for the actor is dropped and counted
+};
+
+// Urgent messages have rings of their own, which a worker looks at first: they overtake data.
+enum class Priority : uint32_t { data = 0, urgent = 1 };
 
 struct MessageInfo {
     uint32_t size;
     uint32_t align;
+    uint32_t priority;
+    uint32_t reserved;
 };
 
 // What the host must know of a compiled program. In a cubin it is the global `denizen_table`.
@@ -72,13 +86,21 @@ struct StopRequest {
 inline constexpr uint32_t no_type = ~0u;
 inline constexpr uint32_t no_worker = ~0u;
 
-struct ActorEntry {
-    uint32_t kind = 0; // actor type + 1; 0: not spawned, or stopped
-    uint32_t reserved = 0;
+// What a worker reads of an actor for every message: 16 bytes.
+struct alignas(16) ActorEntry {
+    uint32_t kind = 0; // actor type + 1 | life << 8; 0: not spawned, or stopped
+    uint32_t self = 0; // the address that others know it by: not its place after a migration
     void* state = nullptr;
 
-    DENIZEN_HD uint32_t type() const { return kind - 1; } // no_type if there is none
+    DENIZEN_HD uint32_t type() const { return (kind & 0xff) - 1; } // no_type if there is none
+    DENIZEN_HD bool running() const { return kind - 1 < 0xff; }
 };
+
+static_assert(sizeof(ActorEntry) == 16);
+
+// The ways a message can take, nearest first.
+enum class Route : uint32_t { worker = 0, sm, cluster, gpu, peer, host };
+inline constexpr uint32_t routes = 6;
 
 enum class Command : uint32_t { run = 0, pause, leave, stop, kill };
 
@@ -88,29 +110,44 @@ enum class Mode : uint32_t { starting = 0, running, paused, left };
 // Why the program left the processor.
 enum class Leave : uint32_t { none = 0, idle, stopped, host_lost, failed };
 
+// The rings that a worker reads, besides the near ones: two from the host, two from this node's
+// workers, one from each other node. Those for urgent messages first.
+inline constexpr uint32_t source_host_urgent = 0;
+inline constexpr uint32_t source_node_urgent = 1;
+inline constexpr uint32_t source_host = 2;
+inline constexpr uint32_t source_node = 3;
+inline constexpr uint32_t source_peer = 4; // and the next: one for each other node, in their order
+inline constexpr uint32_t max_sources = source_peer + max_nodes - 1;
+
 // What a worker tells the monitor. Device memory; the worker is the only writer.
+//
+// `done` and the near words are told when a worker has nothing to do or leaves, and in this order:
+// near_tail, a fence, near_head and done. So a position past a message is never seen before the
+// tails of what its handler sent: the monitor's quiet check rests on that.
 struct alignas(line) Status {
     uint64_t handled = 0;
-    uint32_t lane_done = 0;  // host lane: tickets whose messages have been handled
-    uint32_t inbox_done = 0; // inbox: the same
-    uint32_t turn = 0;       // odd while handlers run; changes with every batch
+    uint32_t turn = 0; // odd while handlers run; changes with every batch
     uint32_t mode = 0;
     uint32_t outbox = 0;        // parked sends
     uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
     uint32_t actors = 0;        // entries in use
     uint32_t egress_credit = 0; // the host's, as last read
     uint64_t dead_letters = 0;
+    uint32_t done[max_sources] = {};   // per ring: tickets whose messages have been handled
+    uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it
+    uint32_t near_head[max_near] = {}; // per near worker: slots from it that have been handled
     // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
     uint64_t running[32] = {};
+    uint64_t sent[8] = {}; // messages by Route
 };
 
 // What the monitor tells the host of one worker. Host memory.
 struct alignas(64) Report {
     uint64_t handled = 0;
     uint64_t dead_letters = 0;
-    uint64_t busy_ns = 0; // how long the handlers that run now have been running
-    uint64_t running = 0; // of one of them: destination | (message type + 1) << 32; 0: none
-    uint32_t lane_done = 0;
+    uint64_t busy_ns = 0;       // how long the handlers that run now have been running
+    uint64_t running = 0;       // of one of them: destination | (message type + 1) << 32; 0: none
+    uint32_t lane_done[2] = {}; // host lanes, urgent and data: tickets that have been handled
     uint32_t mode = 0;
     uint32_t outbox = 0; // parked sends
 };
@@ -178,17 +215,46 @@ struct Bell {
 // What the monitor remembers of a worker between scans. Device memory.
 struct Watch {
     uint32_t turn = 0;
-    uint32_t inbox_done = 0; // as read in the first pass of this scan
-    uint64_t since = 0;      // when `turn` was first seen
-    Report told;             // what the host has been told
+    uint32_t done[max_sources] = {};   // as read in the first pass of this scan
+    uint32_t near_head[max_near] = {}; // the same
+    uint64_t since = 0;                // when `turn` was first seen
+    Report told;                       // what the host has been told
+};
+
+// How a worker's near rings lie in its box: these words, then the slots of its ring to itself
+// (local_mask + 1), then those of the rings from near workers 0, 1, ... (near_mask + 1 each). The
+// box lies in the shared memory of the worker's SM, where near workers write too, and in
+// Shared::boxes while the program is off the GPU; on the CPU always there.
+struct alignas(line) NearBox {
+    uint32_t tail[max_near] = {};   // to near worker i: next ticket
+    uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
+    uint32_t head[max_near] = {};   // from near worker i: next ticket to handle
+    uint32_t sent[8] = {};          // messages by Route, since they were last told
+};
+
+// Another node, as this one's workers reach it.
+struct Peer {
+    Slot* inboxes = nullptr; // [workers][inbox_mask + 1] in the peer's memory; only we write there
+    uint32_t* tails = nullptr;         // [workers], 64 bytes apart, in our memory
+    const uint32_t* credits = nullptr; // [workers], 64 bytes apart, in our memory; the peer writes
+    const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
+    uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
 };
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
 struct Shared {
-    uint32_t workers = 0;
+    uint32_t workers = 0; // of this node
+    uint32_t node = 0;    // which one this is
+    uint32_t nodes = 1;
     uint32_t actors_per_worker = 0;
+    uint32_t near = 1;       // workers per cluster: those of one share near rings; at most 32
+    uint32_t per_sm = 1;     // workers per SM
+    uint32_t near_mask = 0;  // slots of a near ring - 1
+    uint32_t local_mask = 0; // slots of a worker's ring to itself - 1
+    uint32_t box_bytes = 0;  // of a worker's NearBox with its slots
     uint32_t lane_mask = 0;
     uint32_t inbox_mask = 0;
+    uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
     uint32_t cell_count = 0;      // reply cells
@@ -197,12 +263,18 @@ struct Shared {
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
 
-    Slot* lanes = nullptr;           // [workers][lane_mask + 1], written by the host
-    uint32_t* lane_credit = nullptr; // [workers], 64 bytes apart, host memory
-    Slot* inboxes = nullptr;         // [workers][inbox_mask + 1]
-    Inbox* inbox = nullptr;          // [workers]
-    Parked* outboxes = nullptr;      // [workers][outbox_capacity]
-    Slot* egress = nullptr;          // host memory
+    Slot* lanes = nullptr;                  // [workers][lane_mask + 1], written by the host
+    uint32_t* lane_credit = nullptr;        // [workers], 64 bytes apart, host memory
+    Slot* inboxes = nullptr;                // [workers][inbox_mask + 1]
+    Inbox* inbox = nullptr;                 // [workers]
+    Slot* urgent_lanes = nullptr;           // [workers][urgent_mask + 1], written by the host
+    uint32_t* urgent_lane_credit = nullptr; // [workers], 64 bytes apart, host memory
+    Slot* urgent_inboxes = nullptr;         // [workers][urgent_mask + 1]
+    Inbox* urgent_inbox = nullptr;          // [workers]
+    unsigned char* boxes = nullptr;         // [workers][box_bytes]
+    Peer peer[max_nodes] = {};              // by node; our own is unused
+    Parked* outboxes = nullptr;             // [workers][outbox_capacity]
+    Slot* egress = nullptr;                 // host memory
     const uint32_t* egress_credit = nullptr;
     Slot* cells = nullptr;            // host memory
     ActorEntry* actors = nullptr;     // [workers][actors_per_worker]
@@ -216,6 +288,6 @@ struct Shared {
     Watch* watch = nullptr;     // [workers]
 };
 
-inline constexpr uint32_t credit_stride = 16; // words between two workers' lane credits
+inline constexpr uint32_t credit_stride = 16; // words between two workers' credits
 
 } // namespace denizen

@@ -49,8 +49,8 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
         store<Scope::system>(&host.busy_ns, now.busy_ns);
         store<Scope::system>(&host.running, now.running);
     }
-    if (now.lane_done != told.lane_done) {
-        store<Scope::system>(&host.lane_done, now.lane_done);
+    if (now.lane_done[1] != told.lane_done[1]) {
+        store<Scope::system>(&host.lane_done[1], now.lane_done[1]);
     }
     if (now.mode != told.mode) {
         store<Scope::system>(&host.mode, now.mode);
@@ -71,8 +71,8 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         Status& status = s.status[w];
         Watch& watch = s.watch[w];
         // Acquire: partner of the worker's publish(); the positions come before the tails below.
-        watch.inbox_done = load<Scope::gpu, Order::acquire>(&status.inbox_done);
-        const uint32_t lane_done = load<Scope::gpu, Order::acquire>(&status.lane_done);
+        watch.done[source_node] = load<Scope::gpu, Order::acquire>(&status.done[source_node]);
+        const uint32_t lane_done = load<Scope::gpu, Order::acquire>(&status.done[source_host]);
         const uint32_t turn = load<Scope::gpu>(&status.turn);
         const uint32_t mode = load<Scope::gpu>(&status.mode);
         if (turn != watch.turn) {
@@ -90,7 +90,7 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         r.dead_letters = load<Scope::gpu>(&status.dead_letters);
         r.busy_ns = (turn & 1) != 0 ? now - watch.since : 0;
         r.running = running;
-        r.lane_done = lane_done;
+        r.lane_done[1] = lane_done;
         r.mode = mode;
         r.outbox = load<Scope::gpu>(&status.outbox);
         detail::tell(s.reports[w], watch.told, r);
@@ -100,7 +100,7 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
     lanes::sync();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         // A message parked for the host is in no inbox, hence the outboxes.
-        result.quiet &= load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].inbox_done &&
+        result.quiet &= load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].done[source_node] &&
                         load<Scope::gpu>(&s.status[w].outbox) == 0;
     }
     result.all_left = lanes::ballot(!result.all_left) == 0;

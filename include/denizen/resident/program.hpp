@@ -64,6 +64,26 @@ DENIZEN_HD constexpr Grain grain_of()
     }
 }
 
+template <class A>
+DENIZEN_HD constexpr Overflow overflow_of()
+{
+    if constexpr (requires { A::overflow; }) {
+        return A::overflow;
+    } else {
+        return Overflow::wait;
+    }
+}
+
+template <class M>
+DENIZEN_HD constexpr Priority priority_of()
+{
+    if constexpr (requires { M::priority; }) {
+        return M::priority;
+    } else {
+        return Priority::data;
+    }
+}
+
 } // namespace detail
 
 template <class ActorList, class MessageList>
@@ -88,6 +108,7 @@ struct Program<Actors<A...>, Messages<M...>> {
         return most;
     }
     static constexpr bool has_long_messages = ((sizeof(M) > first_payload) || ...);
+    static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
 
     DENIZEN_HD static Grain grain(uint32_t actor)
@@ -130,10 +151,13 @@ struct Program<Actors<A...>, Messages<M...>> {
         t.messages = sizeof...(M);
         t.max_message = max_message();
         uint32_t a = 0;
-        ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()), 0}),
+        ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()),
+                          static_cast<uint32_t>(detail::overflow_of<A>())}),
          ...);
         uint32_t m = 0;
-        ((t.message[m++] = {sizeof(M), alignof(M)}), ...);
+        ((t.message[m++] = {sizeof(M), alignof(M), static_cast<uint32_t>(detail::priority_of<M>()),
+                            0}),
+         ...);
         a = 0;
         (mark<A>(t, a++), ...);
         return t;
