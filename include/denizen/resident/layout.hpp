@@ -186,8 +186,12 @@ struct Control {
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
-    alignas(line) uint32_t mode = 0; // of the whole program
+    alignas(line) uint32_t mode = 0; // of the whole node
     uint32_t leave = 0;              // why it left
+    // Sums over this node's workers, in that scan, of the slots of messages to and from each other
+    // node: sent (Peer::tails) and handled (Status::done). Indexed by node.
+    alignas(line) uint32_t peer_sent[max_nodes] = {};
+    uint32_t peer_done[max_nodes] = {};
 };
 
 // One worker's inbox: words beside the slots.
@@ -239,11 +243,12 @@ struct Peer {
     const uint32_t* credits = nullptr; // [workers], 64 bytes apart, in our memory; the peer writes
     const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
+    Bell* bells = nullptr;            // the peer's, [workers]: CPU backend only
 };
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
 struct Shared {
-    uint32_t workers = 0; // of this node
+    uint32_t workers = 0; // of this node, and of each other
     uint32_t node = 0;    // which one this is
     uint32_t nodes = 1;
     uint32_t actors_per_worker = 0;
