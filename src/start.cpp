@@ -58,7 +58,7 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
     require_power_of_two("local_slots", options.local_slots, 1u << 12);
-    require_power_of_two("near_slots", options.near_slots, 1u << 10);
+    require_power_of_two("near_slots", options.near_slots, 1u << 12);
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
@@ -77,7 +77,8 @@ void AnyRuntime::Core::check_options() const
     }
     if (options.nodes < 1 || options.nodes > max_nodes) {
         throw Error(Errc::bad_argument,
-                    "nodes = " + std::to_string(options.nodes) + "; use 1 to 7");
+                    "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                        std::to_string(max_nodes));
     }
     if (options.nodes > 1 && options.idle.count() != 0) {
         throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +
@@ -201,7 +202,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device(shared.scratch, of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {
             if (other != number) {
-                Peer& peer = shared.peer[other];
+                PeerLink& peer = shared.peer[other];
                 in_device(peer.tails, of_workers * credit_stride);
                 in_device(peer.credits, of_workers * credit_stride);
                 in_device(peer.from, of_workers * (shared.inbox_mask + 1));
@@ -236,8 +237,8 @@ void AnyRuntime::Core::wire_peers()
             if (&other == &node) {
                 continue;
             }
-            Peer& peer = node.shared.peer[other.shared.node];
-            const Peer& there = other.shared.peer[node.shared.node];
+            PeerLink& peer = node.shared.peer[other.shared.node];
+            const PeerLink& there = other.shared.peer[node.shared.node];
             peer.inboxes = const_cast<Slot*>(there.from);
             peer.from_credits = const_cast<uint32_t*>(there.credits);
             peer.bells = other.shared.bells;
