@@ -148,13 +148,13 @@ public:
     // How often a block was seen out of step in `count` barriers.
     uint64_t out_of_step(const Crowd& crowd, uint32_t count)
     {
-        wrong_[0] = 0;
         clear();
+        check_cuda(cudaMemsetAsync(wrong_.get(), 0, sizeof(unsigned long long), stream_), "memset");
         with(crowd.barrier, [&](auto b) {
             run(crowd, kernels::checked<b()>, count, crowd.group, arrived(), places(),
                 wrong_.get());
         });
-        return wrong_[0];
+        return copied(wrong_.get());
     }
 
     // Microseconds of one iteration of two barriers, launch and synchronisation included, by the
@@ -168,12 +168,7 @@ public:
             run(crowd, kernels::host_timed<b()>, count, arrived(), counter());
             ns = now_ns() - begin;
         });
-        uint32_t atomics = 0;
-        check_cuda(
-            cudaMemcpyAsync(&atomics, counter(), sizeof atomics, cudaMemcpyDeviceToHost, stream_),
-            "copy of the counter");
-        stream_.synchronize();
-        right &= atomics == count * crowd.blocks * block_threads;
+        right &= copied(counter()) == count * crowd.blocks * block_threads;
         return static_cast<double>(ns) * 1e-3 / count;
     }
 
@@ -229,6 +224,16 @@ private:
         stream_.synchronize();
     }
 
+    template <class T>
+    T copied(const T* from) const
+    {
+        T value{};
+        check_cuda(cudaMemcpyAsync(&value, from, sizeof value, cudaMemcpyDeviceToHost, stream_),
+                   "copy of a counter");
+        stream_.synchronize();
+        return value;
+    }
+
     template <class... Parameters, class... A>
     void run(const Crowd& crowd, void (*kernel)(Parameters...), A... arguments)
     {
@@ -240,7 +245,7 @@ private:
     OwnStream stream_;
     DeviceBuffer<uint32_t> words_;
     PinnedBuffer<BlockTimes> times_;
-    PinnedBuffer<unsigned long long> wrong_;
+    DeviceBuffer<unsigned long long> wrong_;
     uint32_t sms_ = 0;
     bool has_clusters_ = false;
     int shared_ = 0;

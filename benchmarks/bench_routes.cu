@@ -11,8 +11,12 @@
 
 #include "program.hpp"
 
-#include <functional>
-#include <memory>
+#include <atomic>
+#include <thread>
+
+#if defined(__CUDACC__)
+#include "rivals/words.cuh"
+#endif
 
 namespace {
 
@@ -124,9 +128,10 @@ void one_way(const Arguments& arguments, bool tell)
         Pair& pair = pairs.emplace_back();
         pair.from = players[0];
         pair.to = to;
-        Case& result = pair.result;
-        result = Case("one way", Json().add("route", route).add("bytes", Slots * 64));
+        Case& result = pair.result =
+            Case("one way", Json().add("route", route).add("bytes", Slots * 64));
         result.arm = arm;
+        if (Slots == 1 && to.worker() != players[0].worker()) result.ratio_base = {"raw words"};
         result.verified = true;
     };
     add("worker", players[workers], "");
@@ -140,6 +145,72 @@ void one_way(const Arguments& arguments, bool tell)
                 [&](size_t i) { pairs[i].samples.add(play(pairs[i]) * 1e-3); });
     for (const Pair& pair : pairs) pair.result.print(pair.samples);
     runtime.close();
+}
+
+// --- two words, the limit ---
+
+// Numbers go to and fro between two threads of the host, each polling a word of its own.
+double host_words(uint32_t rounds)
+{
+    struct alignas(line) Word {
+        std::atomic<uint32_t> value{0};
+    };
+    Word word[2];
+    // Ends when the other has stored it. Gives the core away now and then: there may be no other.
+    const auto await = [](const Word& own, uint32_t value) {
+        for (uint32_t polls = 1; own.value.load(std::memory_order_relaxed) != value; ++polls)
+            polls % 256 == 0 ? void(sched_yield()) : relax();
+    };
+    std::thread second([&] {
+        for (uint32_t i = 1; i <= rounds; ++i) {
+            await(word[1], i);
+            word[0].value.store(i, std::memory_order_relaxed);
+        }
+    });
+    const uint64_t begin = now_ns();
+    for (uint32_t i = 1; i <= rounds; ++i) {
+        word[1].value.store(i, std::memory_order_relaxed);
+        await(word[0], i);
+    }
+    const uint64_t ns = now_ns() - begin;
+    second.join();
+    return static_cast<double>(ns) * 1e-3 / (2.0 * rounds);
+}
+
+// What no message can beat; see rivals/words.cuh.
+void raw_words(const Arguments& arguments)
+{
+    const uint32_t rounds = arguments.quick ? 2'000 : 20'000;
+    const uint32_t repetitions = arguments.quick ? 5 : 21;
+    const auto take = [&](const Json& params, auto one) {
+        Case result("raw words", params);
+        result.n = uint64_t{2} * rounds * repetitions;
+        result.verified = true;
+        Samples samples(repetitions);
+        for (uint32_t i = 0; i <= repetitions; ++i) { // the first is a warm-up
+            const double us = one(result.verified);
+            if (i != 0) samples.add(us);
+        }
+        result.print(samples);
+    };
+#if defined(__CUDACC__)
+    if (arguments.gpu()) {
+        WordExchange words;
+        const auto on = [&](const char* route, WordPlace way) {
+            take(Json().add("route", route),
+                 [&](bool& right) { return words.one_way(way, rounds, right); });
+        };
+        int clusters = 0;
+        check_cuda(
+            cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, arguments.device.ordinal),
+            "cudaDeviceGetAttribute");
+        on("sm", WordPlace::sm);
+        if (clusters != 0) on("cluster", WordPlace::cluster);
+        on("gpu", WordPlace::gpu);
+        return;
+    }
+#endif
+    take(Json(), [&](bool&) { return host_words(rounds); });
 }
 
 // --- random targets ---
@@ -295,6 +366,7 @@ void measure(const Arguments& arguments)
     one_way<4>(arguments, false);
     one_way<16>(arguments, false);
     one_way<64>(arguments, false);
+    raw_words(arguments);
     if (!arguments.gpu()) {
         random_targets(arguments, arguments.workers != 0 ? arguments.workers : 2, walkers);
         return;
