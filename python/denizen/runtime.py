@@ -181,15 +181,13 @@ class Runtime:
             sizes,
         )
         options["mapped"] = int(mapped)
-        if where.on_gpu:
-            image = program.compile_gpu(_capability(where))
-        else:
-            image = program.compile_cpu()
+        gpu = where.on_gpu
+        image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
-        self._core = _core.Runtime(image, where.on_gpu, where.first, options)
+        self._core = _core.Runtime(image, gpu, where.first, options)
         self._async = _AsyncReplies(self._core)
 
     def __enter__(self) -> Runtime:
