@@ -225,9 +225,10 @@ public:
     {
         auto* out = static_cast<std::byte*>(to);
         return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
-            check(driver_.memcpy_dtoh_async(staging_, there, part, copies_), "cuMemcpyDtoHAsync");
-            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+            Result r = driver_.memcpy_dtoh_async(staging_, there, part, copies_);
+            r = r == success ? driver_.stream_synchronize(copies_) : r;
             std::memcpy(out + done, staging_, part);
+            return r;
         });
     }
 
@@ -236,8 +237,8 @@ public:
         const auto* in = static_cast<const std::byte*>(from);
         return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
             std::memcpy(staging_, in + done, part);
-            check(driver_.memcpy_htod_async(there, staging_, part, copies_), "cuMemcpyHtoDAsync");
-            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+            const Result r = driver_.memcpy_htod_async(there, staging_, part, copies_);
+            return r == success ? driver_.stream_synchronize(copies_) : r;
         });
     }
 
@@ -316,7 +317,9 @@ private:
         const ContextScope scope(context_);
         const auto there = reinterpret_cast<DevicePtr>(device_memory);
         for (size_t done = 0; done < bytes; done += staging_bytes) {
-            part(there + done, done, std::min(bytes - done, staging_bytes));
+            if (part(there + done, done, std::min(bytes - done, staging_bytes)) != success) {
+                return false; // the keeper says why
+            }
         }
         return true;
     }
