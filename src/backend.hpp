@@ -40,6 +40,9 @@ public:
     virtual bool join(uint64_t patience_ns) = 0;
     // When join failed: gives up the processor so that the process can go on.
     virtual void abandon() = 0;
+    // Copies device memory while the program runs, word by word: aligned words of 8 bytes are not
+    // torn, and nothing orders them. False if the processor is lost.
+    virtual bool read(void* to, const void* device_memory, size_t bytes) = 0;
     // True if stores to the lanes stay in write-combining buffers until a store fence.
     virtual bool write_combined() const = 0;
     virtual void describe(Description& d) const = 0;

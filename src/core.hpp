@@ -522,6 +522,8 @@ struct AnyRuntime::Core {
     SpinLock egress_lock;
     SpscReceiver<Scope::system> egress;
     std::deque<Message> backlog;
+    std::mutex observe_mutex;
+    uint32_t observing = 0; // Board::observe, as last asked for
     std::mutex spawn_mutex;
     std::vector<uint32_t> next_local; // per worker
     uint32_t next_worker = 0;

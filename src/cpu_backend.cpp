@@ -134,6 +134,13 @@ public:
     }
 
     void abandon() override { abandoned_ = true; }
+    bool read(void* to, const void* device_memory, size_t bytes) override
+    {
+        copy_words(to, device_memory, bytes,
+                   [](auto* into, auto* from) { *into = load<Scope::system>(from); });
+        return true;
+    }
+
     bool write_combined() const override { return false; }
 
     void describe(Description& d) const override
@@ -145,6 +152,23 @@ public:
     }
 
 private:
+    // Copies with `word(to, from)`: words of 8 bytes where both sides are aligned, then bytes.
+    template <class Word>
+    static void copy_words(void* to, const void* from, size_t bytes, Word&& word)
+    {
+        auto* out = static_cast<unsigned char*>(to);
+        auto* in = static_cast<const unsigned char*>(from);
+        const bool aligned =
+            (reinterpret_cast<uintptr_t>(out) | reinterpret_cast<uintptr_t>(in)) % 8 == 0;
+        size_t i = 0;
+        for (; aligned && i + 8 <= bytes; i += 8) {
+            word(reinterpret_cast<uint64_t*>(out + i), reinterpret_cast<const uint64_t*>(in + i));
+        }
+        for (; i < bytes; ++i) {
+            word(out + i, in + i);
+        }
+    }
+
     void (*run_)(const Shared&, uint32_t);
     std::shared_ptr<void> library_;
     uint32_t workers_;

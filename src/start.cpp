@@ -2,6 +2,8 @@
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
 
+#include <denizen/resident/telemetry.hpp>
+
 #include <algorithm>
 #include <bit>
 
@@ -84,6 +86,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
+    shared.actor_types = image.table.actors;
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
@@ -113,6 +116,8 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_device(shared.board, 1);
         in_device(shared.status, workers);
         in_device(shared.watch, workers);
+        in_device(shared.counters, workers);
+        in_device(shared.histograms, static_cast<size_t>(workers) * shared.actor_types);
         in_device(shared.inbox, workers);
         in_device(shared.urgent_inbox, workers);
         in_device(shared.bells, workers);

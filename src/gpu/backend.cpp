@@ -225,6 +225,8 @@ public:
         leave();
     }
 
+    bool read(void*, const void*, size_t) override { return false; }
+
     bool write_combined() const override { return mapped_.has_value(); }
 
     void describe(Description& d) const override

@@ -35,6 +35,7 @@ public:
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
+        ++rounds_;
         // All loads are on their way before any is looked at.
         Arrival in;
         Arrival from_host;
@@ -72,6 +73,7 @@ public:
             }
             const uint32_t served = serve(source, in, take_host ? n_host : n_in);
             worked = served != 0;
+            batches_ += worked ? 1 : 0;
             lane_.head += take_host ? served : 0;
             inbox_.head += take_host ? 0 : served;
             if (lanes::id() == 0) {
@@ -101,6 +103,8 @@ public:
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
         jammed_ = lanes::shuffle(jammed, 0);
+        observer_.look(s_, id_, rounds_, batches_);
+        rounds_ = batches_ = 0;
         return static_cast<Command>(lanes::shuffle(command, 0));
     }
 
@@ -160,7 +164,7 @@ private:
         n = leading < n ? leading : n;
         begin_turn();
         if (n == 0) {
-            const uint32_t served = detail::serve_alone<P>(s_, id_, source, words);
+            const uint32_t served = detail::serve_alone<P>(s_, id_, source, words, observer_.on());
             handled_ += served != 0 ? 1 : 0;
             return served;
         }
@@ -175,7 +179,7 @@ private:
         do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                detail::handle<P>(s_, id_, entry, h, words.word + 3, false);
+                detail::handle<P>(s_, id_, entry, h, words.word + 3, false, observer_.on());
             }
             ++r;
             lanes::sync();
@@ -219,9 +223,12 @@ private:
     uint64_t handled_ = 0;
     uint32_t turn_ = 0;
     uint32_t host_waited_ = 0; // rounds in which the inbox went first
-    uint32_t jammed_ = 0;      // workers with parked messages, as last read
-    bool worked_ = false;      // in the last round
-    bool outbox_used_ = true;  // at the end of the last round
+    Observer observer_;
+    uint32_t rounds_ = 0;     // since the last look
+    uint32_t batches_ = 0;    // of these, with a message handled
+    uint32_t jammed_ = 0;     // workers with parked messages, as last read
+    bool worked_ = false;     // in the last round
+    bool outbox_used_ = true; // at the end of the last round
 };
 
 } // namespace denizen
