@@ -100,6 +100,7 @@ Telemetry AnyRuntime::telemetry()
         }
     }
     const auto inboxes = copy(c.shared.inbox, c.workers);
+    const auto urgent = copy(c.shared.urgent_inbox, c.workers);
     const auto statuses = copy(c.shared.status, c.workers);
     const auto counters = copy(c.shared.counters, c.workers);
     const auto histograms = copy(c.shared.histograms, static_cast<size_t>(c.workers) * types);
@@ -132,7 +133,8 @@ Telemetry AnyRuntime::telemetry()
         one.dead_letters = status.dead_letters;
         one.lane = depth(lane_tails[w], load<Scope::system>(&report.lane_done[1]),
                          load<Scope::system>(&c.shared.lane_credit[w * credit_stride]));
-        one.inbox = depth(inboxes[w].tail, status.done[source_node], inboxes[w].credit);
+        one.inbox = depth(inboxes[w].tail, status.done[source_node], inboxes[w].credit) +
+                    depth(urgent[w].tail, status.done[source_node_urgent], urgent[w].credit);
         one.outbox = status.outbox;
         std::copy_n(status.sent, routes, one.sent.begin());
         if (const uint64_t busy = load<Scope::system>(&report.busy_ns),

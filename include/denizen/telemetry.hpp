@@ -33,8 +33,9 @@ struct WorkerTelemetry {
     uint64_t dead_letters = 0;
     // Queues, in 64-byte slots: at most a quarter of the ring more than there are.
     uint32_t lane = 0;   // from the host
-    uint32_t inbox = 0;  // from workers
+    uint32_t inbox = 0;  // from workers, those of near ones left out
     uint32_t outbox = 0; // messages that found no room
+    // Messages by Route, as told in its last look while observed, else when it was last idle.
     std::array<uint64_t, routes> sent{};
     // The handler that runs now, if any.
     uint64_t busy_ns = 0; // 0: none

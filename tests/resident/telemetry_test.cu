@@ -15,6 +15,10 @@ struct Add {
     uint32_t n;
 };
 struct Read {};
+struct Hop {
+    uint32_t to;
+    uint32_t left;
+};
 struct Sum {
     uint64_t value;
 };
@@ -29,6 +33,12 @@ struct Counter {
     uint64_t sum = 0;
     DENIZEN_HD void on(const Add& m, auto&) { sum += m.n; }
     DENIZEN_HD void on(const Read&, auto& ctx) { ctx.reply(Sum{sum}); }
+    DENIZEN_HD void on(const Hop& m, auto& ctx)
+    {
+        if (m.left != 0) {
+            ctx.send(denizen::Address{m.to}, Hop{ctx.self().value, m.left - 1});
+        }
+    }
 };
 
 struct Spinner {
@@ -72,7 +82,7 @@ struct Whole {
 };
 
 using Watched = denizen::Program<denizen::Actors<Counter, Spinner, Idler, Whole>,
-                                 denizen::Messages<Add, Read, Sum, Whirl, Loop>>;
+                                 denizen::Messages<Add, Read, Sum, Whirl, Loop, Hop>>;
 
 namespace {
 
@@ -307,6 +317,29 @@ TEST_P(telemetry, durations_are_measured_while_observed)
     ASSERT_EQ(again.slowest.size(), 1u);
     EXPECT_EQ(again.slowest[0].actor, counters[2]);
     EXPECT_EQ(again.slowest[0].message, "Add");
+}
+
+TEST_P(telemetry, sent_by_route)
+{
+    Rt rt(device(), options());
+    const auto counters = rt.spawn<Counter>(2 * rt.description().workers);
+    const Address a = counters[0];
+    Address same = a; // another actor of the same worker
+    for (const Address other : counters) {
+        same = other.worker() == a.worker() && !(other == a) ? other : same;
+    }
+    constexpr uint32_t hops = 100;
+    rt.send(a, Hop{same.value, hops});
+    rt.send(a, Hop{counters[1].value, hops}); // of another worker, if there is one
+    EXPECT_EQ((rt.ask<Sum>(a, Read{}).value), 0u);
+    rt.drain();
+    const Telemetry t = rt.telemetry();
+    const auto by = [&](Route r) { return t.sent[static_cast<uint32_t>(r)]; };
+    const bool alone = t.workers.size() == 1;
+    EXPECT_EQ(by(Route::worker), alone ? 2 * hops : hops);
+    EXPECT_EQ(by(Route::sm) + by(Route::cluster) + by(Route::gpu), alone ? 0 : hops);
+    EXPECT_EQ(by(Route::peer), 0u);
+    EXPECT_EQ(t.workers[a.worker()].sent[0], alone ? 2 * hops : hops);
 }
 
 TEST_P(telemetry, busy_worker_and_its_queue)
