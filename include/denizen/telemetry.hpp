@@ -25,6 +25,7 @@ struct Durations {
 };
 
 struct WorkerTelemetry {
+    Address place; // its node() and worker()
     Mode mode = Mode::starting;
     uint32_t actors = 0;      // places in use
     uint64_t handled = 0;     // messages
@@ -60,7 +61,7 @@ struct SlowHandlerTelemetry {
 
 struct Telemetry {
     uint64_t host_ns = 0;   // now_ns() of the host
-    uint64_t device_ns = 0; // now_ns() of the device; on a GPU 0 until it has been observed
+    uint64_t device_ns = 0; // of the (first) device; on a GPU 0 until it has been observed
     bool observed = false;
     Mode mode = Mode::starting;
     uint64_t handled = 0;
@@ -68,7 +69,7 @@ struct Telemetry {
     uint64_t errors = 0;
     uint64_t launches = 0;
     std::array<uint64_t, routes> sent{};
-    std::vector<WorkerTelemetry> workers;
+    std::vector<WorkerTelemetry> workers; // of node 0, then of node 1, ...
     std::vector<ActorTypeTelemetry> actor_types;
     std::vector<SlowHandlerTelemetry> slowest; // of each worker that has one, slowest first
 };

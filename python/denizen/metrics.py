@@ -107,26 +107,26 @@ def _of_program(t: Telemetry) -> Iterator[Metric]:
 
 
 def _of_workers(t: Telemetry) -> Iterator[Metric]:
-    workers = {(str(i),): w for i, w in enumerate(t.workers)}
+    workers = {(str(w.node), str(w.number)): w for w in t.workers}
     yield _counters(
         "messages_handled", "Messages handled.",
-        {key: w.handled for key, w in workers.items()}, "worker",
+        {key: w.handled for key, w in workers.items()}, "node", "worker",
     )  # fmt: skip
     yield _counters(
         "dead_letters", "Messages without a live actor or a handler.",
-        {key: w.dead_letters for key, w in workers.items()}, "worker",
+        {key: w.dead_letters for key, w in workers.items()}, "node", "worker",
     )  # fmt: skip
     yield _counters(
         "worker_batches", "Rounds that handled messages, while observed.",
-        {key: w.batches for key, w in workers.items()}, "worker",
+        {key: w.batches for key, w in workers.items()}, "node", "worker",
     )  # fmt: skip
     yield _counters(
         "worker_idle_rounds", "Rounds that found no message, while observed.",
-        {key: w.idle_rounds for key, w in workers.items()}, "worker",
+        {key: w.idle_rounds for key, w in workers.items()}, "node", "worker",
     )  # fmt: skip
     yield _gauges(
         "worker_busy_seconds", "How long the handlers that run now have been running.",
-        {key: w.busy for key, w in workers.items()}, "worker",
+        {key: w.busy for key, w in workers.items()}, "node", "worker",
     )  # fmt: skip
     yield _gauges(
         "queue_slots", "64-byte slots that wait: from the host, from workers, without room.",
@@ -135,7 +135,7 @@ def _of_workers(t: Telemetry) -> Iterator[Metric]:
             for key, w in workers.items()
             for queue in ("lane", "inbox", "outbox")
         },
-        "worker", "queue",
+        "node", "worker", "queue",
     )  # fmt: skip
 
 

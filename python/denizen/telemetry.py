@@ -26,6 +26,8 @@ class Worker:
     ``batches`` and ``idle_rounds``, the rounds with and without a message, count while observed.
     """
 
+    node: int
+    number: int  # on its node
     mode: str
     actors: int
     handled: int
@@ -81,7 +83,6 @@ class SlowHandler:
     """The slowest handler of a worker since observing began; ``type`` is the actor's."""
 
     actor: int
-    worker: int
     type: str
     message: str
     seconds: float

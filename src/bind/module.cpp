@@ -137,6 +137,8 @@ nb::dict to_dict(const Durations& d)
 nb::dict to_dict(const WorkerTelemetry& w, const Image& image)
 {
     nb::dict out;
+    out["node"] = w.place.node();
+    out["number"] = w.place.worker();
     out["mode"] = modes[static_cast<uint32_t>(w.mode)];
     out["actors"] = w.actors;
     out["handled"] = w.handled;
@@ -190,7 +192,6 @@ nb::dict telemetry(AnyRuntime& rt)
     for (const SlowHandlerTelemetry& s : t.slowest) {
         nb::dict one;
         one["actor"] = s.actor.value;
-        one["worker"] = s.actor.worker();
         one["type"] = s.type;
         one["message"] = s.message;
         one["seconds"] = static_cast<double>(s.ns) * 1e-9;

@@ -342,6 +342,36 @@ TEST_P(telemetry, sent_by_route)
     EXPECT_EQ(t.workers[a.worker()].sent[0], alone ? 2 * hops : hops);
 }
 
+TEST(telemetry_of_nodes, workers_of_all_nodes_in_order)
+{
+    Options o;
+    o.nodes = 2;
+    o.workers = 2;
+    Rt rt(Device::cpu(), o);
+    rt.observe(true);
+    const auto counters = rt.spawn<Counter>(8);
+    const auto on = [&](uint32_t node) {
+        return *std::find_if(counters.begin(), counters.end(),
+                             [&](Address a) { return a.node() == node; });
+    };
+    constexpr uint32_t hops = 50;
+    rt.send(on(0), Hop{on(1).value, hops});
+    rt.drain();
+    const Telemetry t = rt.telemetry();
+    ASSERT_EQ(t.workers.size(), 4u);
+    for (uint32_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(t.workers[i].place, Address::actor(i % 2, 0, i / 2));
+    }
+    EXPECT_EQ(t.sent[static_cast<uint32_t>(Route::peer)], hops);
+    EXPECT_EQ(t.actor_types[counter].handled, hops + 1);
+    EXPECT_EQ(t.actor_types[counter].durations.count, hops + 1);
+    EXPECT_EQ(t.actor_types[counter].live, 8u);
+    EXPECT_EQ(t.handled, rt.stats().handled);
+    ASSERT_EQ(t.slowest.size(), 2u);
+    EXPECT_NE(t.slowest[0].actor.node(), t.slowest[1].actor.node());
+    EXPECT_EQ(t.slowest[1].type, "Counter");
+}
+
 TEST_P(telemetry, busy_worker_and_its_queue)
 {
     Options o = options();

@@ -66,7 +66,10 @@ def time(seconds: float) -> str:
 
 
 def _where(actor: int, name: str) -> str:
-    return f"{name or 'actor'} #{actor & (2**18 - 1)} of worker {actor >> 18 & (2**11 - 1)}"
+    # include/denizen/actor/address.hpp
+    node, worker, local = actor >> 29, actor >> 18 & (2**11 - 1), actor & (2**18 - 1)
+    on = f" on node {node}" if node else ""
+    return f"{name or 'actor'} #{local} of worker {worker}{on}"
 
 
 class _Rates:
@@ -210,6 +213,7 @@ def _workers(
         return rates.of(lambda x: x.workers[i].handled)
 
     places = list(range(len(now.workers)))
+    nodes = any(w.node for w in now.workers)
     title = "worker"
     if most is not None and len(places) > most:
         # What needs attention first: handlers that do not return, then queues, then traffic.
@@ -228,18 +232,18 @@ def _workers(
         w = now.workers[i]
         old = before.workers[i] if before is not None and i < len(before.workers) else None
         running = f"{w.busy_message} {time(w.busy)}" if w.busy > 0 else ""
-        cells = [str(i), w.mode, number(rate(i)), _load(w, old)]
+        name = f"{w.node}:{w.number}" if nodes else str(w.number)
+        cells = [name, w.mode, number(rate(i)), _load(w, old)]
         if wide:
             cells += [number(w.handled), number(w.actors), number(w.dead_letters)]
             if w.busy > 0:
-                name = _name_of(now.actor_types)
-                running = f"{w.busy_message} {time(w.busy)}, {_where(w.busy_actor, name)}"
+                running += f", {_where(w.busy_actor, _only(now.actor_types))}"
         cells += [number(w.lane), number(w.inbox), number(w.outbox), running]
         table.add_row(*cells, style="bold red" if w.busy > 1 else "")
     return [table]
 
 
-def _name_of(types: Sequence[ActorType]) -> str:
+def _only(types: Sequence[ActorType]) -> str:
     return types[0].name if len(types) == 1 else ""
 
 
