@@ -68,7 +68,7 @@ def find(pid: int | None) -> str:
         raise DenizenError(f"{len(found)} programs are served, choose one with {way}: {each}")
     whose = "" if pid is None else f" by process {pid}"
     raise DenizenError(
-        f"no program is served{whose} (none in {announce.folder()}); serve one with "
+        f"no program is served{whose} (as {announce.folder()} tells); serve one with "
         "Runtime.serve_metrics() or denizen run flights --metrics PORT, or give --url"
     )
 
@@ -124,9 +124,9 @@ def live(url: str, console: Console) -> int:
     with _keys() as fd, Live(console=console, screen=True, auto_refresh=False) as shown:
         while True:  # ends by a key, Ctrl-C, or with the program
             width, height = console.size
-            screen = render(now, before, width, height - 1)
-            foot = "q quits" if now.telemetry.observed else "q quits; observe(False): no times"
-            shown.update(Group(screen, Text(foot, "dim")), refresh=True)
+            foot = Text("q quits" if now.telemetry.observed else "q quits; not observed: no times")
+            foot.stylize("dim")
+            shown.update(Group(render(now, before, width, height - 1), foot), refresh=True)
             if _quit_pressed(fd, _PERIOD):
                 break
             try:

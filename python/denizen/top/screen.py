@@ -47,21 +47,26 @@ class Snapshot:
         )
 
 
+def _three(value: float) -> str:
+    """Three digits, always: ``1.20``, ``12.0``, ``120``."""
+    return f"{value:#.3g}".rstrip(".")
+
+
 def number(value: float) -> str:
     """In at most six characters: ``987``, ``12.3k``, ``4.57M``."""
     for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size * 0.9995:
-            return f"{value / size:.3g}{name}" if value < 999.5 * size else f"{value:.0g}"
+            return f"{_three(value / size)}{name}" if value < 999.5e12 else f"{value:.0e}"
     return f"{value:.0f}"
 
 
 def time(seconds: float) -> str:
-    """``-`` for none, else ``45 ns``, ``1.2 µs``, ``300 ms``, ``12.3 s``."""
+    """``-`` for none, else ``45 ns``, ``1.20 µs``, ``300 ms``, ``12.3 s``."""
     if seconds <= 0:
         return "-"
     for size, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= size * 0.9995:
-            return f"{seconds / size:.3g} {name}" if seconds < 999.5 else f"{seconds:.0f} s"
+            return f"{_three(seconds / size) if seconds < 999.5 else f'{seconds:.0f}'} {name}"
     return f"{seconds * 1e9:.0f} ns"
 
 
@@ -207,23 +212,23 @@ def _load(now: Worker, before: Worker | None) -> str:
 
 
 def _workers(
-    now: Telemetry, before: Telemetry | None, rates: _Rates, wide: bool, most: int | None
+    now: Telemetry, before: Telemetry | None, rates: _Rates, wide: bool, most: int
 ) -> list[RenderableType]:
     def rate(i: int) -> float:
         return rates.of(lambda x: x.workers[i].handled)
 
     places = list(range(len(now.workers)))
     nodes = any(w.node for w in now.workers)
-    title = "worker"
-    if most is not None and len(places) > most:
+    more = 0
+    if len(places) > most:
         # What needs attention first: handlers that do not return, then queues, then traffic.
         def rank(i: int) -> tuple[float, ...]:
             w = now.workers[i]
             return (-(w.busy if w.busy > 0.1 else 0), -(w.lane + w.inbox + w.outbox), -rate(i), i)
 
-        places = sorted(places, key=rank)[:most]
-        title = f"worker ({most} of {len(now.workers):,})"
-    columns = [(title, False), ("mode", True), ("handled/s", False), ("load", False)]
+        places = sorted(places, key=rank)[: max(1, most - 1)]
+        more = len(now.workers) - len(places)
+    columns = [("worker", False), ("mode", True), ("handled/s", False), ("load", False)]
     if wide:
         columns += [("handled", False), ("actors", False), ("dead", False)]
     columns += [("lane", False), ("inbox", False), ("outbox", False), ("running", True)]
@@ -240,11 +245,34 @@ def _workers(
                 running += f", {_where(w.busy_actor, _only(now.actor_types))}"
         cells += [number(w.lane), number(w.inbox), number(w.outbox), running]
         table.add_row(*cells, style="bold red" if w.busy > 1 else "")
-    return [table]
+    if more == 0 or most == 1:
+        return [table]
+    return [table, _line((f"and {more:,} more, less busy", "dim"))]
 
 
 def _only(types: Sequence[ActorType]) -> str:
     return types[0].name if len(types) == 1 else ""
+
+
+def _share(height: int, now: Telemetry) -> tuple[int, int, int]:
+    """How many actor types, slow handlers and workers to show in so many lines.
+
+    Workers get six lines before anything else is shown in full: first types that nobody uses go,
+    then slow handlers, then types.
+    """
+    types, slow = min(len(now.actor_types), _MOST_TYPES), min(len(now.slowest), _MOST_SLOW)
+    used = max(1, sum(a.handled > 0 for a in now.actor_types))
+
+    def left() -> int:  # headings, and a blank line before each part
+        return height - (2 + types) - (2 + slow if slow else 0) - 2
+
+    wanted = min(6, len(now.workers))
+    while left() < wanted and (types > used or slow > 0 or types > 1):  # ends: all are 0 or 1
+        if types > used or (slow == 0 and types > 1):
+            types -= 1
+        else:
+            slow -= 1
+    return types, slow, max(1, left())
 
 
 def render(
@@ -255,18 +283,12 @@ def render(
     rates = _Rates(t, old)
     wide = width >= _WIDE
     head = _head(now, rates)
-    types = min(len(t.actor_types), _MOST_TYPES)
-    slow = min(len(t.slowest), _MOST_SLOW)
-    room: int | None = None
-    if height is not None:
-        # Blank lines between the parts, headings, and the line that says how to leave.
-        fixed = len(head) + 1 + 1 + 1 + 1 + 1
-        while types > 1 and height - fixed - types - (slow + 2 if slow else 0) < 4:
-            types, slow = types - 1, max(0, slow - 1)
-        room = max(1, height - fixed - types - (slow + 2 if slow else 0))
-    parts: list[RenderableType] = [*head, ""]
-    parts += _types(t, rates, wide, types)
-    if slow:
+    if height is None:
+        types, slow, workers = len(t.actor_types), _MOST_SLOW, len(t.workers)
+    else:
+        types, slow, workers = _share(height - len(head), t)
+    parts: list[RenderableType] = [*head, "", *_types(t, rates, wide, types)]
+    if slow and t.slowest:
         parts += ["", *_slowest(t, slow)]
-    parts += ["", *_workers(t, old, rates, wide, room)]
+    parts += ["", *_workers(t, old, rates, wide, workers)]
     return Group(*parts)
