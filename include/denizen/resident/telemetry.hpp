@@ -190,7 +190,7 @@ public:
 
 private:
     // 100 us tell the length of a tick to 1 %, even by a clock in steps of 1 us.
-    static constexpr uint64_t calibration_ns = DENIZEN_ON_DEVICE ? 100'000 : 0;
+    static constexpr uint64_t calibration_ns = DENIZEN_ON_DEVICE ? 100'000 : 1;
 
     // Settles the length of a tick, which follows the GPU's clock; false if it is too early.
     DENIZEN_HD static bool calibrate(Counters& c)
