@@ -561,6 +561,8 @@ struct AnyRuntime::Core {
     SpinLock egress_lock;
     size_t next_egress = 0;
     std::deque<Message> backlog;
+    std::mutex observe_mutex;
+    uint32_t observing = 0; // Board::observe, as last asked for
     std::mutex spawn_mutex;
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere

@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,10 @@ from denizen.errors import (
 )
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
+from denizen.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from denizen.metrics import Server
 
 Messages = NDArray[np.void]
 Addresses = NDArray[np.uint32]
@@ -184,6 +188,8 @@ class Runtime:
         gpu = where.on_gpu
         image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program
+        self.gpu = ordinal if on_gpu else None  # as CUDA counts them
+        self._server: Server | None = None
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
@@ -405,6 +411,40 @@ class Runtime:
         """
         return self._core.stats()
 
+    def observe(self, on: bool) -> None:
+        """Switches the measuring of handlers' durations on or off; off at first.
+
+        When the call returns, every worker measures (or has stopped) except one that is in a
+        handler of more than 0.1 s. Each `observe(True)` begins a new search for the slowest
+        handlers; counts and histograms go on.
+        """
+        self._core.observe(on)
+
+    def telemetry(self) -> Telemetry:
+        """What all workers count, their queues and what they do, without stopping them."""
+        return Telemetry.from_dict(self._core.telemetry())
+
+    def serve_metrics(self, port: int = 0, address: str = "127.0.0.1") -> str:
+        """Serves Prometheus metrics and what `denizen top` shows; returns the URL.
+
+        Observes the program from now on (`observe(False)` ends that), and serves until close.
+
+        Args:
+            port: 0: any that is free.
+            address: where to listen. The default can only be reached from this machine; what is
+                served names the program, its actors and its messages, to whoever asks.
+
+        Raises MissingPackageError without prometheus-client (`pip install denizen[observe]`), and
+        DenizenError if it is being served or the port is taken.
+        """
+        from denizen.metrics import Server  # noqa: PLC0415  (an optional dependency)
+
+        if self._server is not None:
+            raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
+        self.observe(True)
+        self._server = Server(self, port, address)
+        return self._server.url
+
     def stuck(self, at_least: float = 1.0) -> str:
         """The handler that has been running for longest, if longer than `at_least` seconds."""
         return self._core.stuck(_seconds(at_least))
@@ -415,6 +455,9 @@ class Runtime:
         Coroutines that still wait in ask_async get ClosedError.
         """
         timeout = _seconds(timeout)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         self._async.close()
         self._core.close(timeout)
 

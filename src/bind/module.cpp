@@ -6,6 +6,7 @@
 #include "../gpu/nvrtc.hpp"
 
 #include <denizen/any_runtime.hpp>
+#include <denizen/telemetry.hpp>
 
 #include <chrono>
 #include <dlfcn.h>
@@ -120,6 +121,90 @@ nb::dict describe(const Description& d)
     return out;
 }
 
+constexpr const char* modes[] = {"starting", "running", "paused", "left"};
+
+// As python/denizen/telemetry.py has it, in seconds.
+nb::dict to_dict(const Durations& d)
+{
+    nb::dict out;
+    out["count"] = d.count;
+    out["sum"] = static_cast<double>(d.sum_ns) * 1e-9;
+    out["p50"] = d.quantile(0.5) * 1e-9;
+    out["p90"] = d.quantile(0.9) * 1e-9;
+    out["p99"] = d.quantile(0.99) * 1e-9;
+    out["p999"] = d.quantile(0.999) * 1e-9;
+    out["max"] = d.quantile(1) * 1e-9;
+    out["buckets"] = d.buckets;
+    return out;
+}
+
+nb::dict to_dict(const WorkerTelemetry& w, const Image& image)
+{
+    nb::dict out;
+    out["node"] = w.place.node();
+    out["number"] = w.place.worker();
+    out["mode"] = modes[static_cast<uint32_t>(w.mode)];
+    out["actors"] = w.actors;
+    out["handled"] = w.handled;
+    out["batches"] = w.batches;
+    out["idle_rounds"] = w.idle_rounds;
+    out["dead_letters"] = w.dead_letters;
+    out["lane"] = w.lane;
+    out["inbox"] = w.inbox;
+    out["outbox"] = w.outbox;
+    out["sent"] = std::vector<uint64_t>(w.sent.begin(), w.sent.end());
+    out["busy"] = static_cast<double>(w.busy_ns) * 1e-9;
+    out["busy_actor"] = w.busy_actor.value;
+    out["busy_message"] =
+        w.busy_message < image.messages.size() ? image.messages[w.busy_message] : std::string();
+    return out;
+}
+
+nb::dict telemetry(AnyRuntime& rt)
+{
+    Telemetry t;
+    {
+        const Unlocked unlocked;
+        t = rt.telemetry();
+    }
+    nb::dict out;
+    out["time"] = static_cast<double>(t.host_ns) * 1e-9;
+    out["device_time"] = static_cast<double>(t.device_ns) * 1e-9;
+    out["observed"] = t.observed;
+    out["mode"] = modes[static_cast<uint32_t>(t.mode)];
+    out["handled"] = t.handled;
+    out["dead_letters"] = t.dead_letters;
+    out["errors"] = t.errors;
+    out["launches"] = t.launches;
+    out["sent"] = std::vector<uint64_t>(t.sent.begin(), t.sent.end());
+    nb::list workers;
+    for (const WorkerTelemetry& w : t.workers) {
+        workers.append(to_dict(w, rt.image()));
+    }
+    out["workers"] = workers;
+    nb::list types;
+    for (const ActorTypeTelemetry& a : t.actor_types) {
+        nb::dict type;
+        type["name"] = a.name;
+        type["live"] = a.live;
+        type["handled"] = a.handled;
+        type["durations"] = to_dict(a.durations);
+        types.append(type);
+    }
+    out["actor_types"] = types;
+    nb::list slowest;
+    for (const SlowHandlerTelemetry& s : t.slowest) {
+        nb::dict one;
+        one["actor"] = s.actor.value;
+        one["type"] = s.type;
+        one["message"] = s.message;
+        one["seconds"] = static_cast<double>(s.ns) * 1e-9;
+        slowest.append(one);
+    }
+    out["slowest"] = slowest;
+    return out;
+}
+
 nb::dict stats(AnyRuntime& rt)
 {
     Stats s;
@@ -127,7 +212,6 @@ nb::dict stats(AnyRuntime& rt)
         const Unlocked unlocked;
         s = rt.stats();
     }
-    static constexpr const char* modes[] = {"starting", "running", "paused", "left"};
     nb::dict out;
     out["handled"] = s.handled;
     out["dead_letters"] = s.dead_letters;
@@ -441,6 +525,12 @@ NB_MODULE(_core, m)
              })
         .def("parked", &AnyRuntime::parked)
         .def("stats", &stats)
+        .def("observe",
+             [](AnyRuntime& rt, bool on) {
+                 const Unlocked unlocked;
+                 rt.observe(on);
+             })
+        .def("telemetry", &telemetry)
         .def("stuck",
              [](AnyRuntime& rt, double at_least) {
                  const Unlocked unlocked;
