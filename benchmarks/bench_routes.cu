@@ -11,7 +11,9 @@
 
 #include "program.hpp"
 
+#include <array>
 #include <atomic>
+#include <numeric>
 #include <thread>
 
 #if defined(__CUDACC__)
@@ -99,52 +101,146 @@ using Playing = Program<Actors<Player<Slots>>, Messages<Start, Ball<Slots>, Repo
 
 constexpr double sample_ns = 1e6; // long against the clock's steps
 
+constexpr const char* route_names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};
+
+// A program's options and the routes that are measured in it.
+struct Setup {
+    Options options;
+    std::vector<Route> routes;
+};
+
+// One after the other: who waits for a core, or for an SM's issue slots, is not to be measured.
+std::vector<Setup> setups(const Arguments& arguments)
+{
+    const Options plain = arguments.options();
+    Setup common{plain, {Route::worker, Route::cluster, Route::gpu}};
+    Setup crowded{plain, {Route::sm}}; // two workers on an SM
+    Setup pair{plain, {Route::peer}};
+    pair.options.nodes = 2;
+    if (arguments.gpu()) {
+        crowded.options.sms = 8;
+        crowded.options.workers = 16;
+        crowded.options.cluster = 1; // else long messages leave no room for near rings
+        std::vector<Setup> all{common, crowded};
+        if (gpu::device_count() > arguments.device.ordinal + 1) all.push_back(pair);
+        return all;
+    }
+    // Threads of the host, one for each end: in a cluster, in none, on two nodes.
+    Setup apart{plain, {Route::gpu}};
+    common.options.workers = apart.options.workers = 2;
+    common.routes = {Route::worker, Route::cluster};
+    apart.options.cluster = 1;
+    pair.options.workers = 1;
+    return {common, apart, pair};
+}
+
+// Where the second player goes for messages to take a route from the first.
+Placement placement(Address first, Route route)
+{
+    switch (route) {
+    case Route::worker: return near(first, Near::worker);
+    case Route::sm: return near(first, Near::sm);
+    case Route::cluster: return near(first, Near::cluster);
+    case Route::peer: return on_node(first.node() + 1);
+    default: return near(first, Near::node);
+    }
+}
+
 // Two actors on one route.
 struct Pair {
     Address from;
     Address to;
+    Route route = Route::worker;
     uint32_t trips = 64; // of a sample
     Case result;
     Samples samples{256};
 };
 
-// A program for each length: long messages make room in every ring, and must not slow short ones.
-template <uint32_t Slots>
-void one_way(const Arguments& arguments, bool tell)
+// What went by each route while `body` ran, to the end.
+template <class P, class Body>
+std::array<uint64_t, routes> sent_during(Runtime<P>& runtime, Body body)
 {
-    Runtime<Playing<Slots>> runtime(arguments.device, arguments.options());
-    const uint32_t workers = runtime.description().workers;
-    if (tell) print_environment(environment(arguments, runtime.description()));
-    const auto players = runtime.template spawn<Player<Slots>>(workers + 1);
+    runtime.drain(); // workers tell when they have nothing to do
+    const Stats before = runtime.stats();
+    body();
+    runtime.drain();
+    const Stats after = runtime.stats();
+    std::array<uint64_t, routes> sent{};
+    for (uint32_t r = 0; r < routes; ++r)
+        sent[r] = after.sent_by_route[r] - before.sent_by_route[r];
+    return sent;
+}
 
-    const auto play = [&](Pair& pair) {
-        const Report r = runtime.template ask<Report>(pair.from, Start{pair.to, pair.trips}, 30s);
-        pair.result.verified &= r.trips == pair.trips && r.damaged == 0;
+template <uint32_t Slots>
+class OneWay {
+public:
+    explicit OneWay(const Setup& setup) : runtime_(setup.options.device, setup.options)
+    {
+        const Address first = runtime_.template spawn<Player<Slots>>();
+        for (const Route route : setup.routes) {
+            if (route == Route::cluster && description().cluster == 1) continue; // an older GPU
+            const Placement where = placement(first, route);
+            const Address second = runtime_.template spawn<Player<Slots>>(1, where)[0];
+            for (const char* arm : {"", "A/A"}) {
+                Pair& pair = pairs_.emplace_back();
+                pair.from = first;
+                pair.to = second;
+                pair.route = route;
+                pair.result = Case(
+                    "one way",
+                    Json().add("route", route_names[uint32_t(route)]).add("bytes", Slots * 64));
+                pair.result.arm = arm;
+                if (*arm == 0 && Slots == 1 && route != Route::worker)
+                    pair.result.ratio_base = {"raw words"};
+                pair.result.verified = true;
+            }
+        }
+    }
+
+    void run(uint32_t repetitions)
+    {
+        for (Pair& pair : pairs_) { // a warm-up that tells how many trips a sample needs
+            while (play(pair) * pair.trips < sample_ns && pair.trips < 1u << 20) pair.trips *= 2;
+            pair.result.n = 0;
+        }
+        interleaved(repetitions, pairs_.size(),
+                    [&](size_t i) { pairs_[i].samples.add(play(pairs_[i]) * 1e-3); });
+        for (const Pair& pair : pairs_) pair.result.print(pair.samples);
+        runtime_.close();
+    }
+
+    const Description& description() const { return runtime_.description(); }
+
+private:
+    // Nanoseconds of a trip. Every trip must have taken the pair's route.
+    double play(Pair& pair)
+    {
+        Report r{};
+        const auto sent = sent_during(runtime_, [&] {
+            r = runtime_.template ask<Report>(pair.from, Start{pair.to, pair.trips}, 30s);
+        });
+        pair.result.verified &= r.trips == pair.trips && r.damaged == 0 &&
+                                sent[static_cast<uint32_t>(pair.route)] == pair.trips;
         pair.result.n += r.trips;
         return static_cast<double>(r.ns) / r.trips;
-    };
-    std::vector<Pair> pairs;
-    const auto add = [&](const char* route, Address to, const char* arm) {
-        Pair& pair = pairs.emplace_back();
-        pair.from = players[0];
-        pair.to = to;
-        Case& result = pair.result =
-            Case("one way", Json().add("route", route).add("bytes", Slots * 64));
-        result.arm = arm;
-        if (Slots == 1 && to.worker() != players[0].worker()) result.ratio_base = {"raw words"};
-        result.verified = true;
-    };
-    add("worker", players[workers], "");
-    if (workers > 1)
-        for (const char* arm : {"", "A/A"}) add("gpu", players[1], arm);
-    for (Pair& pair : pairs) { // a warm-up that tells how many trips a sample needs
-        while (play(pair) * pair.trips < sample_ns && pair.trips < 1u << 20) pair.trips *= 2;
-        pair.result.n = 0;
     }
-    interleaved(arguments.quick ? 15 : 101, pairs.size(),
-                [&](size_t i) { pairs[i].samples.add(play(pairs[i]) * 1e-3); });
-    for (const Pair& pair : pairs) pair.result.print(pair.samples);
-    runtime.close();
+
+    // A program for each length: long messages make room in every ring, and must not slow short
+    // ones.
+    Runtime<Playing<Slots>> runtime_;
+    std::vector<Pair> pairs_;
+};
+
+template <uint32_t Slots>
+void one_way(const Arguments& arguments)
+{
+    bool told = Slots != 1;
+    for (const Setup& setup : setups(arguments)) {
+        OneWay<Slots> pairs(setup);
+        if (!told) print_environment(environment(arguments, pairs.description()));
+        told = true;
+        pairs.run(arguments.quick ? 15 : 101);
+    }
 }
 
 // --- two words, the limit ---
@@ -207,6 +303,12 @@ void raw_words(const Arguments& arguments)
         on("sm", WordPlace::sm);
         if (clusters != 0) on("cluster", WordPlace::cluster);
         on("gpu", WordPlace::gpu);
+        const int first = arguments.device.ordinal;
+        if (gpu::device_count() > first + 1 && PeerExchange::possible(first, first + 1)) {
+            PeerExchange peers(first, first + 1);
+            take(Json().add("route", "peer"),
+                 [&](bool& right) { return peers.one_way(rounds, right); });
+        }
         return;
     }
 #endif
@@ -290,11 +392,13 @@ struct Rates {
 Rates walk(Runtime<Walking>& runtime, const std::vector<Address>& actors, const Go& go)
 {
     runtime.broadcast<Walker>(Clear{});
-    runtime.drain();
-    const uint64_t begin = now_ns();
-    runtime.broadcast<Walker>(go);
-    runtime.drain();
-    const uint64_t host_ns = now_ns() - begin;
+    uint64_t host_ns = 0;
+    const auto sent = sent_during(runtime, [&] {
+        const uint64_t begin = now_ns();
+        runtime.broadcast<Walker>(go);
+        runtime.drain();
+        host_ns = now_ns() - begin;
+    });
 
     Tally all{0, 0, 0, ~uint64_t{0}, 0};
     for (const Tally& one : runtime.ask_many<Tally>(actors, Query{}, 60s)) {
@@ -306,8 +410,10 @@ Rates walk(Runtime<Walking>& runtime, const std::vector<Address>& actors, const 
     }
     const uint64_t tokens = uint64_t{go.tokens} * actors.size();
     const uint64_t messages = tokens * go.hops;
-    const bool right = all.handled == messages && all.finished == tokens &&
-                       all.ids == tokens * (tokens - 1) / 2 && all.end > all.begin;
+    const uint64_t on_all_routes = std::accumulate(sent.begin(), sent.end(), uint64_t{0});
+    const bool right = on_all_routes == messages && all.handled == messages &&
+                       all.finished == tokens && all.ids == tokens * (tokens - 1) / 2 &&
+                       all.end > all.begin;
     const auto rate = [&](uint64_t ns) {
         return static_cast<double>(messages) * 1e3 / static_cast<double>(std::max<uint64_t>(ns, 1));
     };
@@ -320,6 +426,8 @@ void random_targets(const Arguments& arguments, uint32_t workers, uint32_t token
     options.workers = workers;
     if (arguments.gpu())
         options.sms = static_cast<uint32_t>(gpu::device_info(options.device.ordinal).sm_count);
+    // With few workers most tokens wait in the same few rings.
+    if (!arguments.gpu()) options.local_slots = options.near_slots = 1024;
     options.max_actors = workers * walkers;
     options.state_bytes = uint64_t{options.max_actors} * 128;
     Runtime<Walking> runtime(arguments.device, options);
@@ -362,10 +470,10 @@ void random_targets(const Arguments& arguments, uint32_t workers, uint32_t token
 
 void measure(const Arguments& arguments)
 {
-    one_way<1>(arguments, true);
-    one_way<4>(arguments, false);
-    one_way<16>(arguments, false);
-    one_way<64>(arguments, false);
+    one_way<1>(arguments);
+    one_way<4>(arguments);
+    one_way<16>(arguments);
+    one_way<64>(arguments);
     raw_words(arguments);
     if (!arguments.gpu()) {
         random_targets(arguments, arguments.workers != 0 ? arguments.workers : 2, walkers);
