@@ -76,9 +76,8 @@ void AnyRuntime::Core::check_options() const
                         " ms; use 0 or more, and 1 or more");
     }
     if (options.nodes < 1 || options.nodes > max_nodes) {
-        throw Error(Errc::bad_argument,
-                    "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
-                        std::to_string(max_nodes));
+        throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                                            std::to_string(max_nodes));
     }
     if (options.nodes > 1 && options.idle.count() != 0) {
         throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +

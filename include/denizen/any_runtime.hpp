@@ -82,7 +82,7 @@ struct Stats {
     uint64_t handled = 0;      // messages handled; a reply may arrive just before it is counted
     uint64_t dead_letters = 0; // messages without a live actor or without a handler
     uint64_t errors = 0;
-    std::string first_error;
+    std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
     uint64_t launches = 0;                   // 1, and one more for each return from being parked
     std::vector<uint64_t> handled_by_worker; // node by node

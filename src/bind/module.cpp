@@ -107,7 +107,11 @@ nb::dict describe(const Description& d)
     nb::dict out;
     out["device"] = d.device;
     out["on_gpu"] = d.on_gpu;
+    out["nodes"] = d.nodes;
     out["workers"] = d.workers;
+    out["cluster"] = d.cluster;
+    out["per_sm"] = d.per_sm;
+    out["shared_bytes"] = d.shared_bytes;
     out["lane_memory"] = d.lane_memory;
     out["why_not_mapped"] = d.why_not_mapped;
     out["device_bytes"] = d.device_bytes;
@@ -132,7 +136,26 @@ nb::dict stats(AnyRuntime& rt)
     out["mode"] = modes[static_cast<uint32_t>(s.mode)];
     out["launches"] = s.launches;
     out["handled_by_worker"] = s.handled_by_worker;
+    static constexpr const char* names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};
+    nb::dict by_route;
+    for (uint32_t r = 0; r < routes; ++r) {
+        by_route[names[r]] = s.sent_by_route[r];
+    }
+    out["sent_by_route"] = by_route;
     return out;
+}
+
+// The addresses that `spawn()` returns, as an array that owns them.
+template <class Spawn>
+nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> addresses_from(Spawn&& spawn)
+{
+    std::vector<Address>* out = nullptr;
+    {
+        const Unlocked unlocked;
+        out = new std::vector<Address>(spawn());
+    }
+    nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<Address>*>(p); });
+    return nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(out->data(), {out->size()}, owner);
 }
 
 Options options_from(const nb::dict& given)
@@ -144,6 +167,16 @@ Options options_from(const nb::dict& given)
         const auto n = static_cast<uint32_t>(number);
         if (name == "workers") {
             o.workers = n;
+        } else if (name == "nodes") {
+            o.nodes = n;
+        } else if (name == "cluster") {
+            o.cluster = n;
+        } else if (name == "local_slots") {
+            o.local_slots = n;
+        } else if (name == "near_slots") {
+            o.near_slots = n;
+        } else if (name == "urgent_slots") {
+            o.urgent_slots = n;
         } else if (name == "sms") {
             o.sms = n;
         } else if (name == "lane_slots") {
@@ -191,6 +224,7 @@ NB_MODULE(_core, m)
 
     m.attr("layout_abi") = layout_abi;
     m.attr("max_short") = first_payload;
+    m.attr("near") = std::vector<std::string>{"worker", "sm", "cluster", "node"}; // by Near
     m.def("gpu_count", [] { return gpu::driver_present() ? gpu::device_count() : 0; });
     m.def("gpu_problem", [] { return gpu::driver_problem(); });
     m.def("gpu_info", [](int ordinal) {
@@ -239,15 +273,20 @@ NB_MODULE(_core, m)
         .def_prop_ro("description", [](const AnyRuntime& rt) { return describe(rt.description()); })
         .def("spawn",
              [](AnyRuntime& rt, uint32_t type, uint32_t count, double timeout) {
-                 std::vector<Address>* out = nullptr;
-                 {
-                     const Unlocked unlocked;
-                     out = new std::vector<Address>(rt.spawn(type, count, seconds(timeout)));
-                 }
-                 nb::capsule owner(
-                     out, [](void* p) noexcept { delete static_cast<std::vector<Address>*>(p); });
-                 return nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(out->data(), {out->size()},
-                                                                      owner);
+                 return addresses_from([&] { return rt.spawn(type, count, seconds(timeout)); });
+             })
+        .def("spawn_near",
+             [](AnyRuntime& rt, uint32_t type, uint32_t count, uint32_t beside, uint32_t how,
+                double timeout) {
+                 return addresses_from([&] {
+                     return rt.spawn(type, count, near({beside}, static_cast<Near>(how)),
+                                     seconds(timeout));
+                 });
+             })
+        .def("spawn_on_node",
+             [](AnyRuntime& rt, uint32_t type, uint32_t count, uint32_t node, double timeout) {
+                 return addresses_from(
+                     [&] { return rt.spawn(type, count, on_node(node), seconds(timeout)); });
              })
         .def("stop",
              [](AnyRuntime& rt, uint32_t actor, double timeout) {

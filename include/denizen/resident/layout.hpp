@@ -238,9 +238,12 @@ struct alignas(line) NearBox {
     uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
     uint32_t head[max_near] = {};   // from near worker i: next ticket to handle
     uint32_t sent[8] = {};          // messages by Route, not told yet
-    NearBox* box[max_near] = {};    // of near worker i; set anew whenever a worker starts
-    uint32_t first = 0;             // near worker 0
-    uint32_t own = 0;               // which near worker this is
+    // Set by each start.
+    uint32_t ring[max_near] = {}; // GPU: where the slots of our ring to near worker i are
+    uint32_t first = 0;           // node << 11 | number of near worker 0
+    uint32_t count = 0;           // near workers with a ring
+    uint32_t sm = 0;              // near workers before the first of our SM
+    uint32_t parked = 0;          // something was parked since the worker looked
 };
 
 // Another node, as this one's workers reach it.

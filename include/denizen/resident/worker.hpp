@@ -43,9 +43,11 @@ public:
             return false;
         }
         dirty_ = true;
-        outbox_used_ = parked(s_, id_) != 0;
-        if (outbox_used_) {
-            worked |= flush(s_, id_);
+        if (outbox_used_ || near_.parked_something()) {
+            outbox_used_ = parked(s_, id_) != 0;
+            if (outbox_used_) {
+                worked |= flush(s_, id_);
+            }
         }
         worked_ = worked;
         return worked;
@@ -77,11 +79,12 @@ public:
         near_.give_all_credit();
         sources_.give_all_credit();
         near_.tell_tails(status_);
-        NearBox* box = detail::own_box(s_, id_);
+        const cluster::Address box = detail::own_box(s_, id_);
         for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
-            const uint64_t before = load<Scope::gpu>(&status_.sent[r]);
-            store<Scope::gpu>(&status_.sent[r], before + load<Scope::block>(&box->sent[r]));
-            store<Scope::block>(&box->sent[r], 0u);
+            const cluster::Address sent = detail::box::sent(box, static_cast<Route>(r));
+            store<Scope::gpu>(&status_.sent[r],
+                              load<Scope::gpu>(&status_.sent[r]) + cluster::load(sent));
+            cluster::store_own(sent, 0);
         }
         // The tails before the heads: see Status.
         lanes::sync();
@@ -255,7 +258,9 @@ private:
         for (uint32_t i = 0; i < 12; ++i) {
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
-        return detail::serve_alone<P>(s_, id_, batch.ring, words);
+        const Source ring =
+            batch.ring; // a copy: what a call gets by reference lies in local memory
+        return detail::serve_alone<P>(s_, id_, ring, words);
     }
 
     // Each lane that has a message handles it.
