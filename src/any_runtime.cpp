@@ -43,7 +43,11 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nano
                                             std::to_string(c.image.table.actors));
     }
     const ActorInfo& info = c.image.table.actor[actor_type];
-    const uint64_t stride = round_up(info.size, std::max(info.align, 16u));
+    // A checkpoint and the word that says that there is one lie behind the state.
+    const bool twice = info.restart == static_cast<uint32_t>(RestartFrom::snapshot);
+    const uint64_t stride =
+        round_up(twice ? 2 * checkpoint_offset(info.size) + 16 : info.size,
+                 std::max(info.align, 16u));
     const std::lock_guard guard(c.spawn_mutex);
     uint64_t heap = round_up(c.heap_used, 256);
     if (heap + stride * count > c.options.state_bytes) {
@@ -76,7 +80,7 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nano
             continue;
         }
         const SpawnRequest r{actor_type, share[w], c.next_local[w], static_cast<uint32_t>(stride),
-                             heap};
+                             heap, static_cast<uint32_t>(Life::running)};
         heap += stride * share[w];
         // A program with few reply cells collects answers as it goes.
         Address ticket;
@@ -109,24 +113,6 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nano
     c.heap_used = heap;
     c.next_worker = (c.next_worker + count) % c.workers;
     return addresses;
-}
-
-void AnyRuntime::stop(Address actor, nanoseconds deadline)
-{
-    Core& c = *core_;
-    c.check_alive();
-    if (actor.node() != 0 || actor.worker() >= c.workers ||
-        actor.local() >= c.shared.actors_per_worker || c.type_at(c.index(actor)) == 0) {
-        c.refuse(actor, 0);
-    }
-    const Address ticket = c.take_cell(ns(deadline));
-    const StopRequest r{actor.local()};
-    c.send_header(
-        actor.worker(),
-        {actor.value, ticket.value, static_cast<uint32_t>(SystemOp::stop), flag_system, sizeof r},
-        &r, ns(deadline));
-    c.wait_reply(ticket, nullptr, 0, ns(deadline), [&] { return "stopping " + c.describe(actor); });
-    c.set_type(c.index(actor), 0);
 }
 
 void AnyRuntime::send(Address to, uint32_t type, const void* payload, uint32_t length,
@@ -380,6 +366,10 @@ Stats AnyRuntime::stats()
         s.handled_by_worker.push_back(load<Scope::system>(&c.reports[w].handled));
         s.handled += s.handled_by_worker.back();
         s.dead_letters += load<Scope::system>(&c.reports[w].dead_letters);
+        s.held += load<Scope::system>(&c.reports[w].held);
+        for (uint32_t r = 0; r < reasons; ++r) {
+            s.dead_letters_by_reason[r] += load<Scope::system>(&c.reports[w].dead_by_reason[r]);
+        }
     }
     return s;
 }

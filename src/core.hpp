@@ -162,7 +162,20 @@ struct AnyRuntime::Core {
         const ErrorRecord& e = first.record;
         const std::string what = message_name(e.message);
         const std::string worker = " (worker " + std::to_string(e.worker) + ")";
+        if (e.message == watch_table_full) {
+            return "table of watches of worker " + std::to_string(e.worker) + " (" +
+                   std::to_string(shared.watch_slots) + " entries) is full and " +
+                   describe({e.sender}) + " cannot watch " + describe({e.actor}) +
+                   "; raise watch_slots";
+        }
+        if (e.message == supervisor_gave_up) {
+            return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
+                   " and its supervisor, which has none itself, has stopped all of its children" +
+                   worker;
+        }
         switch (static_cast<Errc>(e.code)) {
+        case Errc::failed:
+            return what + " to " + describe({e.actor}) + ": its handler failed" + worker;
         case Errc::no_actor:
             return what + " to " + describe({e.actor}) + ": no such actor" + worker;
         case Errc::wrong_type:
@@ -526,6 +539,9 @@ struct AnyRuntime::Core {
     std::vector<uint32_t> next_local; // per worker
     uint32_t next_worker = 0;
     uint64_t heap_used = 0;
+    std::mutex dead_mutex;
+    uint32_t dead_head = 0; // next dead letter to read
+    uint64_t dead_lost = 0;
     std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };
 

@@ -2,6 +2,8 @@
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
 
+#include <denizen/resident/held.hpp>
+
 #include <algorithm>
 #include <bit>
 
@@ -9,6 +11,7 @@ namespace denizen {
 namespace {
 
 constexpr uint32_t max_egress_slots = 1u << 20;
+constexpr uint32_t max_held_slots = 1u << 20;
 
 void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 {
@@ -36,6 +39,14 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     require_power_of_two("near_slots", options.near_slots, 1u << 10);
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
+    require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
+    if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
+        options.watch_slots > max_held_slots) {
+        throw Error(Errc::bad_argument, "held_slots = " + std::to_string(options.held_slots) +
+                                            ", watch_slots = " +
+                                            std::to_string(options.watch_slots) +
+                                            "; use 1 to 1,048,576");
+    }
     if (options.asks < 1 || options.asks > max_cells) {
         throw Error(Errc::bad_argument,
                     "asks = " + std::to_string(options.asks) + "; use 1 to 65,536");
@@ -79,6 +90,9 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         sizeof(NearBox) + sizeof(Slot) * (shared.local_mask + 1 +
                                           shared.near * static_cast<size_t>(shared.near_mask + 1)));
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
+    shared.held_slots = std::max(options.held_slots, message_slots);
+    shared.watch_slots = options.watch_slots;
+    shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
     shared.cell_slots = std::bit_ceil(message_slots);
@@ -109,6 +123,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_host(shared.urgent_lane_credit, static_cast<size_t>(workers) * credit_stride);
         in_host(egress_words, 1);
         in_host(egress_slots, shared.egress_mask + 1u);
+        in_host(shared.dead, shared.dead_mask + 1u);
         in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
         in_device(shared.board, 1);
         in_device(shared.status, workers);
@@ -120,6 +135,10 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_device(shared.urgent_inboxes, static_cast<size_t>(workers) * (shared.urgent_mask + 1));
         in_device(shared.inboxes, static_cast<size_t>(workers) * (shared.inbox_mask + 1));
         in_device(shared.outboxes, static_cast<size_t>(workers) * shared.outbox_capacity);
+        in_device(shared.wards, workers);
+        in_device(shared.held, static_cast<size_t>(workers) * shared.held_slots);
+        in_device(shared.watchers, static_cast<size_t>(workers) * shared.watch_slots);
+        in_device(shared.books, static_cast<size_t>(workers) * shared.actors_per_worker);
         in_device(shared.actors, static_cast<size_t>(workers) * shared.actors_per_worker);
         in_device(shared.scratch, static_cast<size_t>(workers) * shared.scratch_bytes);
         in_device(shared.heap, options.state_bytes);

@@ -9,7 +9,7 @@
 // taken one at a time, out of line.
 #pragma once
 
-#include <denizen/resident/handle.hpp>
+#include <denizen/resident/chores.hpp>
 
 namespace denizen {
 
@@ -29,12 +29,14 @@ public:
         inbox_.head = inbox_.credited = load<Scope::gpu>(&status_.done[source_node]);
         inbox_.credit = &shared.inbox[id].credit;
         handled_ = load<Scope::gpu>(&status_.handled);
+        look_for_chores();
     }
 
     // One round; true if a message was handled or a parked one written. The idle round is as short
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
+        const bool did_chores = chores_ && step_chores();
         // All loads are on their way before any is looked at.
         Arrival in;
         Arrival from_host;
@@ -45,15 +47,15 @@ public:
         if (lanes::ballot(begins(inbox_, in) || begins(lane_, from_host)) == 0 && !outbox_used_) {
             adapt(inbox_, 0);
             adapt(lane_, 0);
-            worked_ = false;
-            return false;
+            worked_ = did_chores;
+            return did_chores;
         }
         jammed_ = lanes::shuffle(jammed, 0);
         const uint32_t n_in = arrived(inbox_, in);
         const uint32_t n_host = jammed_ == 0 ? arrived(lane_, from_host) : 0;
         adapt(inbox_, n_in);
         adapt(lane_, n_host);
-        bool worked = false;
+        bool worked = did_chores;
         if (n_in != 0 || n_host != 0) {
             // The inbox first, so that work under way ends before new work is let in; but the host
             // is never shut out for good.
@@ -71,7 +73,7 @@ public:
                 }
             }
             const uint32_t served = serve(source, in, take_host ? n_host : n_in);
-            worked = served != 0;
+            worked |= served != 0;
             lane_.head += take_host ? served : 0;
             inbox_.head += take_host ? 0 : served;
             if (lanes::id() == 0) {
@@ -90,6 +92,9 @@ public:
             if (outbox_used_) {
                 worked |= flush(s_, id_);
             }
+        }
+        if (worked) {
+            look_for_chores();
         }
         worked_ = worked;
         return worked;
@@ -152,12 +157,18 @@ private:
             alone = h.flags != 0 || h.length > first_payload;
             if (!alone && local < s_.actors_per_worker) {
                 entry = actors_[local];
-                alone =
-                    P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
+                alone = entry.kind > 0xff || // it does not run, or others wait for it
+                        (P::has_warp_actors && entry.kind != 0 &&
+                         P::grain(entry.type()) == Grain::warp);
             }
         }
         const uint32_t leading = lanes::first(lanes::ballot(mine && alone));
         n = leading < n ? leading : n;
+        if constexpr (P::can_fail) {
+            // If an actor fails, those of its messages that come later in this batch have to wait.
+            const uint32_t room = detail::held_room(s_, id_);
+            n = n > 1 && n > room ? (room > 1 ? room : 1) : n;
+        }
         begin_turn();
         if (n == 0) {
             const uint32_t served = detail::serve_alone<P>(s_, id_, source, words);
@@ -172,16 +183,43 @@ private:
             rank = lanes::popcount(same & lanes::below());
         }
         uint32_t r = 0;
+        bool waits = false;
         do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                detail::handle<P>(s_, id_, entry, h, words.word + 3, false);
+                waits = !detail::handle<P>(s_, id_, entry, h, words.word + 3, false);
             }
             ++r;
             lanes::sync();
         } while (n > 1 && lanes::ballot(todo) != 0);
+        if constexpr (P::can_fail) {
+            detail::set_aside(s_, id_, waits, h, words.word + 3);
+        }
         handled_ += n;
         return n;
+    }
+
+    DENIZEN_HD void look_for_chores()
+    {
+        chores_ = lanes::shuffle(load<Scope::block>(&s_.wards[id_].chores), 0) != 0;
+    }
+
+    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
+    // else moves.
+    DENIZEN_COLD bool step_chores()
+    {
+        if (worked_ && parked(s_, id_) > s_.outbox_capacity / 2) {
+            return false;
+        }
+        begin_turn();
+        do_chores<P>(s_, id_);
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&status_.turn, ++turn_);
+        }
+        lanes::sync();
+        outbox_used_ = true;
+        look_for_chores();
+        return true;
     }
 
     DENIZEN_HD void begin_turn()
@@ -220,6 +258,7 @@ private:
     uint32_t turn_ = 0;
     uint32_t host_waited_ = 0; // rounds in which the inbox went first
     uint32_t jammed_ = 0;      // workers with parked messages, as last read
+    bool chores_ = false;      // there is something to do besides messages
     bool worked_ = false;      // in the last round
     bool outbox_used_ = true;  // at the end of the last round
 };
