@@ -256,7 +256,7 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
         }
-    } else if (lanes::id() == 0) {
+    } else if (lanes::id() == 0 && op != SystemOp::none) {
         if (op == SystemOp::supervise) {
             SuperviseRequest r;
             copy_bytes(&r, words, sizeof r);
@@ -270,6 +270,9 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
             copy_bytes(&r, words, sizeof r);
             if (op == SystemOp::failure) {
                 child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);
+            } else if (op == SystemOp::bounce) {
+                send_system(s, id, SystemOp::drained, Address{r.rank}, h.sender, r);
+                later = true; // the drain's end is the answer
             } else {
                 report.life = static_cast<uint32_t>(Life::stopped);
                 if (r.local < s.actors_per_worker) {
@@ -284,7 +287,7 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
         }
     }
     lanes::sync();
-    if (lanes::id() == 0 && !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
+    if (lanes::id() == 0 && op != SystemOp::none && !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
         answer(s, h.sender, op, &report, answered);
     }
 }

@@ -80,6 +80,14 @@ DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint
 }
 
 template <class P>
+DENIZEN_COLD void send_down(const Shared& s, uint32_t id, uint32_t to, uint32_t self,
+                            const Down& down)
+{
+    post_raw(s, id, {to, self, P::template message_id<Down>, 0, sizeof down}, &down,
+             Priority::data);
+}
+
+template <class P>
 DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
 {
     if constexpr (P::template message_id<Down> != no_type) {
@@ -88,7 +96,7 @@ DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
         const Watcher* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
         const Down down{self, book.life, book.failure, book.incarnation};
         for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
-            post(s, id, Address{table[i - 1].address}, self, P::template message_id<Down>, down);
+            send_down<P>(s, id, table[i - 1].address, self, down);
         }
     }
 }
@@ -155,6 +163,16 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
 }
 
+// A drain asks each worker in turn for an echo, which comes the way of that worker's messages to
+// this actor and behind them: when the last one is here, all that was sent before has been handled.
+// (What the host had sent came before the request itself.) `worker`: of all nodes'.
+DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t self,
+                                       uint32_t sender, uint32_t worker)
+{
+    const Address to = Address::actor(worker % s.workers, 0, worker / s.workers);
+    send_system(s, id, SystemOp::bounce, to, sender, {Address{self}.local(), worker, self, 0});
+}
+
 DENIZEN_HD inline LifeReport report_of(const ActorBook& book, Errc error)
 {
     const Life life = life_of(book) == Life::catching_up ? Life::running : life_of(book);
@@ -183,8 +201,8 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
     case SystemOp::watch:
         if (life == Life::stopped) {
             if constexpr (P::template message_id<Down> != no_type) {
-                post(s, id, Address{r.value}, entry.self, P::template message_id<Down>,
-                     Down{entry.self, book.life, book.failure, book.incarnation});
+                send_down<P>(s, id, r.value, entry.self,
+                             {entry.self, book.life, book.failure, book.incarnation});
             }
             return Errc::ok;
         }
@@ -236,11 +254,15 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
             return life == Life::failed ? Errc::failed : Errc::bad_argument;
         }
         set_life(s, id, r.local, Life::draining);
-        // Behind whatever other workers have sent here by now.
-        send_system(s, id, SystemOp::drained, Address::actor(id, r.local, s.node), sender, r);
+        drain_further(s, id, entry.self, sender, 0);
         no_answer = true;
         return Errc::ok;
     case SystemOp::drained:
+        if (r.value + 1 < s.workers * s.nodes) {
+            drain_further(s, id, entry.self, sender, r.value + 1);
+            no_answer = true;
+            return Errc::ok;
+        }
         book.ending = Address{sender}.is_reply_cell() ? sender : 1; // 1: nobody waits for it
         if (book.held == 0 || life == Life::failed) {
             end_life<P>(s, id, r.local);
