@@ -12,9 +12,13 @@
 namespace denizen {
 namespace {
 
-uint64_t ns(nanoseconds deadline)
+// What ends an actor or copies it comes behind what the caller has sent it before; the rest must
+// get through however full the lanes are.
+Priority priority_of(SystemOp op)
 {
-    return deadline.count() < 0 ? 0 : static_cast<uint64_t>(deadline.count());
+    const bool behind =
+        op == SystemOp::stop || op == SystemOp::drain || op == SystemOp::checkpoint;
+    return behind ? Priority::data : Priority::urgent;
 }
 
 const char* name_of(SystemOp op)
@@ -34,29 +38,81 @@ const char* name_of(SystemOp op)
     }
 }
 
-bool within(const Shared& s, Address a)
+// The next dead letter of a node's ring; false if it is not there yet.
+bool next_dead(Node& node, DeadWords& words)
 {
-    return a.node() == 0 && a.worker() < s.workers && a.local() < s.actors_per_worker;
+    const uint32_t mask = node.shared.dead_mask;
+    for (;;) { // ends: a second turn only after letters that have been overwritten
+        uint32_t newest = node.dead_head;
+        bool whole = true;
+        for (uint32_t k = 0; k < 4; ++k) {
+            const Packet p =
+                load_packet<Scope::system>(&node.shared.dead[node.dead_head & mask].packet[k]);
+            whole &= p.sequence == node.dead_head + 1;
+            newest = static_cast<int32_t>(p.sequence - newest) > 0 ? p.sequence : newest;
+            for (uint32_t i = 0; i < 3; ++i) {
+                words.word[3 * k + i] = p.word[i];
+            }
+        }
+        if (whole) {
+            ++node.dead_head;
+            return true;
+        }
+        if (static_cast<int32_t>(newest - node.dead_head) <= 1) {
+            return false;
+        }
+        // Overwritten. The oldest that may be left lies one lap behind the newest.
+        const uint32_t oldest = newest - (mask + 1);
+        node.dead_lost += oldest - node.dead_head;
+        node.dead_head = oldest;
+    }
+}
+
+DeadLetter letter_of(const DeadWords& words)
+{
+    const uint32_t* w = words.word;
+    const uint64_t place = w[4] | static_cast<uint64_t>(w[5]) << 32;
+    DeadLetter d;
+    d.reason = static_cast<Reason>(w[0] >> 10 & 0xf);
+    d.type = w[0] & 0x3ff;
+    d.length = w[0] >> 14;
+    d.sender = {w[1]};
+    d.destination = {w[2]};
+    d.code = w[3];
+    d.worker = static_cast<uint32_t>(place >> dead_time_bits);
+    d.time_ns = place & ((uint64_t{1} << dead_time_bits) - 1);
+    std::memcpy(d.payload.data(), w + 6, dead_payload);
+    return d;
+}
+
+std::string why(Reason reason)
+{
+    switch (reason) {
+    case Reason::no_actor: return "no such actor";
+    case Reason::stopped: return "it has stopped";
+    case Reason::wrong_type: return "it has no handler for it";
+    case Reason::dropped: return "dropped for want of room";
+    case Reason::oversize: return "longer than any message of the program";
+    case Reason::failed: break;
+    }
+    return "it failed";
 }
 
 } // namespace
 
-// One request about one actor, and its answer. Everything but a drain goes the urgent way.
+// One request about one actor, and its answer.
 LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_t rank,
                              nanoseconds deadline)
 {
     Core& c = *core_;
     c.check_alive();
-    if (!within(c.shared, actor)) {
+    if (!c.inside(actor)) {
         c.refuse(actor, 0);
     }
     const Address ticket = c.take_cell(ns(deadline));
     const LifeRequest request{actor.local(), value, rank, 0};
     try {
-        c.send_header(actor.worker(),
-                      {actor.value, ticket.value, static_cast<uint32_t>(op), flag_system,
-                       sizeof request},
-                      &request, ns(deadline));
+        c.send_system(op, actor, ticket, &request, sizeof request, ns(deadline), priority_of(op));
     } catch (...) {
         c.cells.give_back(ticket);
         throw;
@@ -75,17 +131,17 @@ void AnyRuntime::demand(SystemOp op, Address actor, uint32_t value, nanoseconds 
     switch (static_cast<Errc>(r.error)) {
     case Errc::ok: return;
     case Errc::no_actor:
-        if (r.incarnation == 0) {
+        if (core_->type_at(core_->index(actor)) == 0) {
             core_->refuse(actor, 0);
         }
+        core_->set_type(core_->index(actor), 0); // by an actor or a supervisor: news to the host
         throw Error(Errc::no_actor, who + " has stopped");
     case Errc::failed:
         throw Error(Errc::failed, who + " has failed with code " + std::to_string(r.failure) +
                                       "; restart or resume it");
     case Errc::exhausted:
-        throw Error(Errc::exhausted, "table of watches of worker " +
-                                         std::to_string(actor.worker()) + " (" +
-                                         std::to_string(core_->shared.watch_slots) +
+        throw Error(Errc::exhausted, "table of watches of " + core_->worker_name(actor) +
+                                         " (" + std::to_string(core_->options.watch_slots) +
                                          " entries) is full; raise watch_slots");
     default:
         throw Error(Errc::bad_argument,
@@ -150,7 +206,7 @@ void AnyRuntime::watch(Address watcher, Address watched, nanoseconds deadline)
                                       "watches lists it among its messages");
     }
     if (!watcher.is_host()) {
-        if (!within(c.shared, watcher) || c.type_at(c.index(watcher)) == 0 ||
+        if (!c.inside(watcher) || c.type_at(c.index(watcher)) == 0 ||
             !c.image.table.can_handle(c.type_at(c.index(watcher)) - 1u, down)) {
             c.refuse(watcher, down);
         }
@@ -179,19 +235,15 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
                         std::to_string(max_restart_budget) + ", or unlimited");
     }
     for (size_t i = 0; i < count; ++i) {
-        if (!within(c.shared, children[i])) {
+        if (!c.inside(children[i])) {
             c.refuse(children[i], 0);
         }
     }
     const uint32_t n = static_cast<uint32_t>(count);
-    const uint32_t w = children[0].worker();
     Address self;
     const auto tell = [&](SystemOp op, const auto& request) {
         const Address ticket = c.take_cell(ns(deadline));
-        c.send_header(w,
-                      {self.value, ticket.value, static_cast<uint32_t>(op), flag_system,
-                       sizeof request},
-                      &request, ns(deadline));
+        c.send_system(op, self, ticket, &request, sizeof request, ns(deadline));
         return ticket;
     };
     const auto wait = [&](Address ticket) {
@@ -200,7 +252,10 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
     };
     {
         const std::lock_guard guard(c.spawn_mutex);
-        const uint64_t heap = round_up(c.heap_used, 256);
+        // Beside its first child.
+        Node& node = c.nodes[children[0].node()];
+        uint32_t& local = c.next_local[c.lane(children[0])];
+        const uint64_t heap = round_up(node.heap_used, 256);
         const uint64_t bytes = supervisor_bytes(n, budget.max_restarts);
         if (heap + bytes > c.options.state_bytes) {
             throw Error(Errc::exhausted,
@@ -210,16 +265,16 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
                                            std::min(heap, c.options.state_bytes)) +
                             " are left; raise state_bytes");
         }
-        if (c.next_local[w] >= c.shared.actors_per_worker) {
+        if (local >= c.actors_per_worker) {
             throw Error(Errc::exhausted, "a supervisor exceeds max_actors = " +
                                              std::to_string(c.options.max_actors) + "; raise it");
         }
-        self = Address::actor(w, c.next_local[w]);
+        self = Address::actor(children[0].worker(), local, children[0].node());
         wait(tell(SystemOp::supervise,
                   SuperviseRequest{self.local(), n, heap, ns(budget.window),
                                    static_cast<uint32_t>(strategy), budget.max_restarts}));
-        ++c.next_local[w];
-        c.heap_used = heap + bytes;
+        ++local;
+        node.heap_used = heap + bytes;
     }
     // Some requests at a time; half of the cells at the most, other threads ask too.
     std::deque<Address> open;
@@ -263,58 +318,18 @@ DeadLetters AnyRuntime::dead_letters()
 {
     Core& c = *core_;
     const std::lock_guard guard(c.dead_mutex);
-    const uint32_t capacity = c.shared.dead_mask + 1;
     DeadLetters out;
-    for (;;) { // ends in front of a letter that is not there yet
-        const Slot& slot = c.shared.dead[c.dead_head & c.shared.dead_mask];
-        Packet p[4];
-        uint32_t newest = c.dead_head; // the sequence of the newest packet, if it is new
-        bool whole = true;
-        for (int k = 0; k < 4; ++k) {
-            p[k] = load_packet<Scope::system>(&slot.packet[k]);
-            whole &= p[k].sequence == c.dead_head + 1;
-            if (static_cast<int32_t>(p[k].sequence - newest) > 0) {
-                newest = p[k].sequence;
-            }
+    for (Node& node : c.nodes) {
+        DeadWords words;
+        while (next_dead(node, words)) { // ends in front of a letter that is not there yet
+            out.letters.push_back(letter_of(words));
+            DeadLetter& d = out.letters.back();
+            d.text = c.message_name(d.type) + " to " + c.describe(d.destination) + ": " +
+                     (d.reason == Reason::failed ? "it failed with code " + std::to_string(d.code)
+                                                 : why(d.reason));
         }
-        if (newest != c.dead_head && newest != c.dead_head + 1) {
-            // Overwritten. The oldest that may be left is the one behind the newest's own lap.
-            const uint32_t oldest = newest - capacity;
-            c.dead_lost += oldest - c.dead_head;
-            c.dead_head = oldest;
-            continue;
-        }
-        if (!whole) {
-            break;
-        }
-        uint32_t word[12];
-        for (uint32_t k = 0; k < 12; ++k) {
-            word[k] = p[k / 3].word[k % 3];
-        }
-        const uint64_t place = word[4] | static_cast<uint64_t>(word[5]) << 32;
-        DeadLetter d;
-        d.reason = static_cast<Reason>(word[0] >> 10 & 0xf);
-        d.type = word[0] & 0x3ff;
-        d.length = word[0] >> 14;
-        d.sender = {word[1]};
-        d.destination = {word[2]};
-        d.code = word[3];
-        d.worker = static_cast<uint32_t>(place >> dead_time_bits);
-        d.time_ns = place & ((uint64_t{1} << dead_time_bits) - 1);
-        std::memcpy(d.payload.data(), word + 6, dead_payload);
-        d.text = c.message_name(d.type) + " to " + c.describe(d.destination) + ": ";
-        switch (d.reason) {
-        case Reason::no_actor: d.text += "no such actor"; break;
-        case Reason::stopped: d.text += "it has stopped"; break;
-        case Reason::wrong_type: d.text += "it has no handler for it"; break;
-        case Reason::failed: d.text += "it failed with code " + std::to_string(d.code); break;
-        case Reason::dropped: d.text += "dropped for want of room"; break;
-        case Reason::oversize: d.text += "longer than any message of the program"; break;
-        }
-        out.letters.push_back(std::move(d));
-        ++c.dead_head;
+        out.lost += node.dead_lost;
     }
-    out.lost = c.dead_lost;
     return out;
 }
 

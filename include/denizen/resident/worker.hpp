@@ -30,55 +30,28 @@ public:
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
-        Batch batch;
-        if (__builtin_expect(chores_, false)) {
-            step_chores();
-        }
-        uint32_t near = near_.poll();
-        // What the worker sends itself is served without a look at global memory, but not for ever.
-        if ((near >> near_.own() & 1) != 0 && local_rounds_ < max_local_rounds) {
-            ++local_rounds_;
-            return served(serve_local(batch));
-        }
-        sources_.probe();
-        if (near == 0) { // the probe takes as long as some of these
-            for (uint32_t i = 0; i < near_polls && near == 0; ++i) {
-                near = near_.poll();
+        uint32_t ready = 0;
+        const bool did_chores = chores_ && step_chores();
+        const uint32_t from = pick(ready);
+        bool worked = did_chores;
+        if (from != nowhere) {
+            worked |= serve(from, ready);
+            end_turn();
+            if (worked && lanes::id() == 0) {
+                store<Scope::gpu>(&status_.handled, handled_);
             }
+        } else if (!outbox_used_ && !did_chores) {
+            worked_ = false;
+            return false;
         }
-        const bool look_far = far_waited_ >= max_wait; // near traffic must not shut the rest out
-        if (near != 0 && !look_far) {
-            ++far_waited_;
-            if ((near >> near_.own() & 1) != 0 && local_rounds_ < max_local_rounds) {
-                ++local_rounds_;
-                return served(serve_local(batch));
-            }
-            local_rounds_ = 0;
-            return served(serve_near(near & ~own_bit(), batch));
+        dirty_ = true;
+        outbox_used_ = parked(s_, id_) != 0;
+        if (outbox_used_) {
+            worked |= flush(s_, id_);
         }
-        far_waited_ = 0;
-        local_rounds_ = 0;
-        // Only while there is work: all idle workers reading one word would slow everybody's reads.
-        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-        const uint32_t ready = sources_.ready();
-        if (ready == 0) {
-            sources_.nothing_ready();
-            if (near != 0) { // it was passed over for the far ones
-                return served((near & own_bit()) != 0 ? serve_local(batch)
-                                                      : serve_near(near, batch));
-            }
-            if (!outbox_used_ && !chores_) {
-                worked_ = false;
-                return false;
-            }
-        } else {
-            jammed_ = lanes::shuffle(jammed, 0);
-            const uint32_t g = choose(ready);
-            if (g < max_sources) {
-                return served(serve_source(g, ready, batch));
-            }
-        }
-        return served(false);
+        look_for_chores();
+        worked_ = worked;
+        return worked || chores_;
     }
 
     // A look, every few rounds, at what changes rarely.
@@ -137,14 +110,59 @@ public:
     }
 
 private:
+    // Where a round takes its messages: a source, or one of these.
+    static constexpr uint32_t nowhere = max_sources;
+    static constexpr uint32_t local = max_sources + 1;
+    static constexpr uint32_t near = max_sources + 2;
+
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    static constexpr uint32_t near_polls = DENIZEN_ON_DEVICE ? 3 : 0;
 
-    DENIZEN_HD uint32_t own_bit() const { return 1u << near_.own(); }
+    // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit 4 g).
+    DENIZEN_HD uint32_t pick(uint32_t& ready)
+    {
+        const uint32_t own = 1u << near_.own();
+        ready = near_.poll();
+        // What the worker sends itself is served without a look at global memory, but not for ever.
+        if ((ready & own) != 0 && local_rounds_ < max_local_rounds) {
+            ++local_rounds_;
+            return local;
+        }
+        sources_.probe();
+#if DENIZEN_ON_DEVICE
+        for (uint32_t i = 0; i < 3 && ready == 0; ++i) { // the probe takes as long
+            ready = near_.poll();
+        }
+#endif
+        const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
+        if (at_hand != nowhere && far_waited_ < max_wait) {
+            ++far_waited_;
+            local_rounds_ = 0;
+            ready &= ~own;
+            return at_hand;
+        }
+        // Only while there is work: all idle workers reading one word would slow everybody's reads.
+        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
+        const uint32_t far = sources_.ready();
+        far_waited_ = 0;
+        local_rounds_ = 0;
+        if (far == 0) {
+            sources_.nothing_ready();
+            ready &= ~own;
+            return at_hand;
+        }
+        jammed_ = lanes::shuffle(jammed, 0);
+        const uint32_t g = choose(far);
+        if (g == nowhere) {
+            ready &= ~own;
+            return at_hand;
+        }
+        ready = far;
+        return g;
+    }
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
-    // in from the host; but the host is never shut out for good. max_sources: none may be taken.
+    // in from the host; but the host is never shut out for good.
     DENIZEN_HD uint32_t choose(uint32_t ready)
     {
         constexpr uint32_t urgent = 1u << 4 * source_host_urgent | 1u << 4 * source_node_urgent;
@@ -159,7 +177,7 @@ private:
         }
         ++host_waited_;
         if (inside == 0) {
-            return max_sources;
+            return nowhere;
         }
         // The node's ring and the peers' in turn.
         const uint32_t later = inside & ~((2u << 4 * last_inside_) - 1);
@@ -167,89 +185,65 @@ private:
         return last_inside_;
     }
 
-    // The end of a round.
-    DENIZEN_HD bool served(bool worked)
+    // Handles what has arrived there: the first message of its ring, or as many as can be handled
+    // side by side. False if that was none: a long message that is not complete yet, or one that
+    // has to wait where it is.
+    DENIZEN_HD bool serve(uint32_t from, uint32_t ready)
     {
-        if (worked && lanes::id() == 0) {
-            store<Scope::gpu>(&status_.turn, ++turn_);
-            store<Scope::gpu>(&status_.handled, handled_);
+        Batch batch;
+        if (from == near) {
+            // A ring whose first message has to wait where it is lets the others go first.
+            const uint32_t others = ready & ~waiting_near_;
+            waiting_near_ = others == 0 ? 0 : waiting_near_;
+            near_.take_near(others != 0 ? others : ready, batch);
+        } else if (from == local) {
+            near_.take_local(batch);
+        } else {
+            sources_.take(from, ready, batch);
         }
-        if (worked || outbox_used_ || chores_) {
-            dirty_ = true;
-            look_for_chores();
-            outbox_used_ = parked(s_, id_) != 0;
-            if (outbox_used_) {
-                worked |= flush(s_, id_);
-            }
-        }
-        worked_ = worked;
-        return worked || chores_;
-    }
-
-    DENIZEN_HD bool serve_local(Batch& batch)
-    {
-        near_.take_local(batch);
-        const uint32_t n = batch.n == 0 ? 0 : serve_in_order(batch);
-        near_.advance_local(n);
-        return n != 0;
-    }
-
-    DENIZEN_HD bool serve_source(uint32_t g, uint32_t ready, Batch& batch)
-    {
-        sources_.take(g, ready, batch);
-        const uint32_t n = serve_in_order(batch);
-        sources_.advance(g, n);
-        return n != 0;
-    }
-
-    // Handles the first of the messages of one ring, or as many as can be handled side by side.
-    // Returns the slots consumed; 0 if a long message is not complete yet.
-    DENIZEN_HD uint32_t serve_in_order(Batch& batch)
-    {
-        const Header h = batch.words.header();
-        ActorEntry entry;
-        const uint32_t leading = lanes::first(lanes::ballot(batch.mine && alone(h, entry)));
-        if (leading == 0) {
-            return serve_alone(batch, 0);
-        }
-        batch.n = leading < batch.n ? leading : batch.n;
-        if constexpr (P::can_fail) {
-            // If an actor fails, those of its messages that come later in this batch have to wait.
-            const uint32_t room = detail::held_room(s_, id_);
-            batch.n = batch.n > 1 && batch.n > room ? (room > 1 ? room : 1) : batch.n;
-        }
-        batch.mine = lanes::id() < batch.n;
-        side_by_side(batch, h, entry);
-        return batch.n;
-    }
-
-    // Handles one message of each near ring that `ready` names.
-    DENIZEN_HD bool serve_near(uint32_t ready, Batch& batch)
-    {
-        // A ring whose first message has to wait where it is lets the others go first.
-        ready &= ~waiting_near_;
-        if (ready == 0) {
-            waiting_near_ = 0;
-            return false;
-        }
-        near_.take_near(ready, batch);
         if (batch.n == 0) {
             return false;
         }
         const Header h = batch.words.header();
         ActorEntry entry;
         const uint32_t alones = lanes::ballot(batch.mine && alone(h, entry));
-        if (alones != 0) { // one at a time; the others wait for the next round
-            const uint32_t leader = lanes::first(alones);
-            batch.ring = near_.ring_of(leader);
-            const uint32_t n = serve_alone(batch, leader);
-            near_.advance_near(lanes::id() == leader ? n : 0);
-            waiting_near_ |= n == 0 ? 1u << near_.number_of(leader) : 0;
-            return n != 0;
+        const uint32_t leader = lanes::first(alones);
+        begin_turn();
+        uint32_t n = 0; // slots consumed: of the ring, or in a round of near rings by this lane
+        if (alones != 0 && (leader == 0 || from == near)) {
+            if (from == near) {
+                batch.ring = near_.ring_of(leader);
+            }
+            n = serve_alone(batch, leader);
+            handled_ += n != 0 ? 1 : 0;
+            if (from == near) {
+                const bool any = n != 0;
+                waiting_near_ |= any ? 0 : 1u << near_.number_of(leader);
+                near_.advance_near(lanes::id() == leader ? n : 0);
+                return any;
+            }
+        } else {
+            if (leader < batch.n) { // in ring order, up to the one that needs all lanes
+                batch.n = leader;
+                batch.mine = lanes::id() < leader;
+            }
+            if constexpr (P::can_fail) {
+                keep_room(batch);
+            }
+            side_by_side(batch, h, entry);
+            handled_ += batch.n;
+            if (from == near) {
+                near_.advance_near(batch.mine ? 1 : 0);
+                return true;
+            }
+            n = batch.n;
         }
-        side_by_side(batch, h, entry);
-        near_.advance_near(batch.mine ? 1 : 0);
-        return true;
+        if (from == local) {
+            near_.advance_local(n);
+        } else {
+            sources_.advance(from, n);
+        }
+        return n != 0;
     }
 
     // Whether this lane's message needs the whole warp; if not, `entry` is its actor's.
@@ -258,9 +252,9 @@ private:
         if (h.flags != 0 || h.length > first_payload) {
             return true;
         }
-        const uint32_t local = Address{h.destination}.local();
-        if (local < s_.actors_per_worker) {
-            entry = actors_[local];
+        const uint32_t place = Address{h.destination}.local();
+        if (place < s_.actors_per_worker) {
+            entry = actors_[place];
             return entry.kind > 0xff || // it does not run, or others wait for it
                    (P::has_warp_actors && entry.kind != 0 &&
                     P::grain(entry.type()) == Grain::warp);
@@ -274,16 +268,12 @@ private:
         for (uint32_t i = 0; i < 12; ++i) {
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
-        begin_turn();
-        const uint32_t n = detail::serve_alone<P>(s_, id_, batch.ring, words);
-        handled_ += n != 0 ? 1 : 0;
-        return n;
+        return detail::serve_alone<P>(s_, id_, batch.ring, words);
     }
 
     // Each lane that has a message handles it.
     DENIZEN_HD void side_by_side(const Batch& batch, const Header& h, const ActorEntry& entry)
     {
-        begin_turn();
         bool todo = batch.mine;
         // Lanes whose messages go to the same actor take turns, in ring order.
         uint32_t rank = 0;
@@ -305,7 +295,19 @@ private:
         if constexpr (P::can_fail) {
             detail::set_aside(s_, id_, waits, h, batch.words.word + 3);
         }
-        handled_ += batch.n;
+    }
+
+    // If an actor fails, those of its messages that come later in this batch have to wait: the
+    // batch is cut to what there is room for.
+    DENIZEN_HD void keep_room(Batch& batch) const
+    {
+        const uint32_t room = detail::held_room(s_, id_);
+        const uint32_t most = room > 1 ? room : 1; // behind a single one there is none
+        if (batch.n > most) {
+            const uint32_t all = lanes::ballot(batch.mine);
+            batch.mine = batch.mine && lanes::popcount(all & lanes::below()) < most;
+            batch.n = most;
+        }
     }
 
     DENIZEN_HD void look_for_chores()
@@ -315,18 +317,15 @@ private:
 
     // Messages that waited send like all others: they keep half of the outbox free, unless nothing
     // else moves.
-    DENIZEN_COLD void step_chores()
+    DENIZEN_COLD bool step_chores()
     {
         if (worked_ && parked(s_, id_) > s_.outbox_capacity / 2) {
-            return;
+            return false;
         }
         begin_turn();
         do_chores<P>(s_, id_);
-        if (lanes::id() == 0) {
-            store<Scope::gpu>(&status_.turn, ++turn_);
-        }
-        lanes::sync();
-        outbox_used_ = true;
+        end_turn();
+        return true;
     }
 
     DENIZEN_HD void begin_turn()
@@ -335,6 +334,13 @@ private:
             store<Scope::gpu>(&status_.turn, ++turn_);
         }
         lanes::sync();
+    }
+
+    DENIZEN_HD void end_turn()
+    {
+        if ((turn_ & 1) != 0 && lanes::id() == 0) {
+            store<Scope::gpu>(&status_.turn, ++turn_);
+        }
     }
 
     const Shared& s_;
@@ -354,8 +360,8 @@ private:
     bool worked_ = false;     // in the last round
     bool dirty_ = true;       // something was done since the monitor was told
     bool outbox_used_ = true; // at the end of the last round
-    uint32_t waiting_near_ = 0; // near rings whose first message has to wait
     bool chores_ = false;     // there is something to do besides messages
+    uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
 
 } // namespace denizen
