@@ -256,7 +256,7 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         Node& node = c.nodes[children[0].node()];
         uint32_t& local = c.next_local[c.lane(children[0])];
         const uint64_t heap = round_up(node.heap_used, 256);
-        const uint64_t bytes = supervisor_bytes(n, budget.max_restarts);
+        const uint64_t bytes = detail::supervisor_bytes(n, budget.max_restarts);
         if (heap + bytes > c.options.state_bytes) {
             throw Error(Errc::exhausted,
                         "a supervisor of " + std::to_string(count) + " needs " +

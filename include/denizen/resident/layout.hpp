@@ -15,7 +15,7 @@ namespace denizen {
 struct ActorBook; // actor/life.hpp
 struct Ward;      // resident/held.hpp, as the next two
 struct HeldSlot;
-struct Watcher;
+struct WatchEntry;
 
 inline constexpr uint32_t layout_abi = 3;
 inline constexpr uint32_t max_actor_types = 64;
@@ -348,7 +348,7 @@ struct Shared {
     ActorBook* books = nullptr;       // [workers][actors_per_worker]
     Ward* wards = nullptr;            // [workers]
     HeldSlot* held = nullptr;         // [workers][held_slots]
-    Watcher* watchers = nullptr;      // [workers][watch_slots]
+    WatchEntry* watchers = nullptr;      // [workers][watch_slots]
     Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;    // actor state
     unsigned char* scratch = nullptr; // [workers][scratch_bytes]

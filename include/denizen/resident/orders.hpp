@@ -93,7 +93,7 @@ DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
     if constexpr (P::template message_id<Down> != no_type) {
         const ActorBook& book = book_of(s, id, local);
         const uint32_t self = entry_of(s, id, local).self;
-        const Watcher* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
+        const WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
         const Down down{self, book.life, book.failure, book.incarnation};
         for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
             send_down<P>(s, id, table[i - 1].address, self, down);
