@@ -300,10 +300,10 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         if (r.error == static_cast<uint32_t>(Errc::ok)) {
             continue;
         }
-        while (i-- > 0) { // ends at the first
-            order(SystemOp::attach, children[i], nobody, 0, deadline);
+        for (uint32_t k = 0; k < i; ++k) { // these are free again
+            order(SystemOp::attach, children[k], nobody, 0, deadline);
         }
-        const Address child = children[i + 1];
+        const Address child = children[i];
         throw Error(static_cast<Errc>(r.error),
                     c.describe(child) +
                         (r.incarnation == 0 ? " was never spawned"
