@@ -14,13 +14,14 @@ inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at t
 inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
 
 // Every thread of the cluster waits for every other, once when the boxes are ready to be written
-// and once when nobody writes any more. The monitor and the warps without a worker take part in
-// both; they need not wait for the second.
+// and once when nobody writes any more. The monitor arrives at the second at once and goes on; the
+// warps without a worker have ended by then, and ended threads are not waited for. Not the .aligned
+// form: the lanes of a warp may come one by one.
 #if DENIZEN_ON_DEVICE
 __device__ inline void arrive_at_cluster()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #else
     asm volatile("barrier.cta.arrive 1, %0;" ::"r"(blockDim.x) : "memory");
 #endif
@@ -28,8 +29,8 @@ __device__ inline void arrive_at_cluster()
 __device__ inline void meet_cluster()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
-                 "barrier.cluster.wait.acquire.aligned;" ::
+    asm volatile("barrier.cluster.arrive.release;\n\t"
+                 "barrier.cluster.wait.acquire;" ::
                      : "memory");
 #else
     asm volatile("barrier.cta.sync 1, %0;" ::"r"(blockDim.x) : "memory");
@@ -143,8 +144,8 @@ __device__ inline void run_resident(const Shared& s)
         return;
     }
     detail::meet_cluster();
-    detail::arrive_at_cluster();
     if (warp == s.per_sm && blockIdx.x == 0) {
+        detail::arrive_at_cluster();
         run_monitor(s);
     }
 }
