@@ -209,10 +209,9 @@ struct AnyRuntime::Core {
         const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
         const std::string worker = " (" + who + ")";
         if (e.message == watch_table_full) {
-            return "table of watches of " + who + " (" +
-                   std::to_string(node.shared.watch_slots) + " entries) is full and " +
-                   describe({e.sender}) + " cannot watch " + describe({e.actor}) +
-                   "; raise watch_slots";
+            return "table of watches of " + who + " (" + std::to_string(node.shared.watch_slots) +
+                   " entries) is full and " + describe({e.sender}) + " cannot watch " +
+                   describe({e.actor}) + "; raise watch_slots";
         }
         if (e.message == supervisor_gave_up) {
             return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
@@ -447,7 +446,8 @@ struct AnyRuntime::Core {
 
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count,
                                const std::vector<Address>& among, size_t& next,
-                               uint64_t deadline_ns);
+                               uint64_t deadline_ns, Life life = Life::running);
+    std::vector<Address> all_workers() const; // as addresses of their first actors
 
     // ---- messages to the host
 
@@ -756,7 +756,7 @@ struct AnyRuntime::Core {
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another
     std::mutex dead_mutex;
-    std::vector<uint8_t> types;       // by index(): actor type + 1, 0: none
+    std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };
 
 } // namespace denizen

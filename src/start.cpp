@@ -67,10 +67,9 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
     if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
         options.watch_slots > max_held_slots) {
-        throw Error(Errc::bad_argument, "held_slots = " + std::to_string(options.held_slots) +
-                                            ", watch_slots = " +
-                                            std::to_string(options.watch_slots) +
-                                            "; use 1 to 1,048,576");
+        throw Error(Errc::bad_argument,
+                    "held_slots = " + std::to_string(options.held_slots) + ", watch_slots = " +
+                        std::to_string(options.watch_slots) + "; use 1 to 1,048,576");
     }
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
         throw Error(Errc::bad_argument, "cluster = " + std::to_string(options.cluster) +
@@ -87,9 +86,8 @@ void AnyRuntime::Core::check_options() const
                         " ms; use 0 or more, and 1 or more");
     }
     if (options.nodes < 1 || options.nodes > max_nodes) {
-        throw Error(Errc::bad_argument,
-                    "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
-                        std::to_string(max_nodes));
+        throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                                            std::to_string(max_nodes));
     }
     if (options.nodes > 1 && options.idle.count() != 0) {
         throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +

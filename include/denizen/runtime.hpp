@@ -109,6 +109,12 @@ public:
     void stop(Address actor, nanoseconds deadline = 1s) { runtime_.stop(actor, deadline); }
 
     // Life of actors: see AnyRuntime.
+    template <class A>
+    std::vector<Address> create(uint32_t count, nanoseconds deadline = 10s)
+    {
+        static_assert(P::template actor_id<A> != no_type, "not an actor type of this program");
+        return runtime_.create(P::template actor_id<A>, count, deadline);
+    }
     ActorStatus inspect(Address actor, nanoseconds deadline = 1s)
     {
         return runtime_.inspect(actor, deadline);

@@ -26,6 +26,7 @@ from denizen.errors import (
     MessageError,
     RingFullError,
 )
+from denizen.life import Lives
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
 
@@ -53,6 +54,9 @@ _SIZES = (
     "inbox_slots",
     "outbox_slots",
     "egress_slots",
+    "held_slots",
+    "watch_slots",
+    "dead_letter_slots",
     "asks",
     "max_actors",
     "state_bytes",
@@ -89,7 +93,7 @@ def _parse_device(device: str) -> tuple[bool, int, int | None]:
     return True, int(match[3] or 0), None
 
 
-class Runtime:
+class Runtime(Lives):
     """A running program.
 
     Args:
@@ -101,9 +105,10 @@ class Runtime:
         idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
             None: stay until closed.
         mapped: GPU: write messages straight into device memory where the machine can.
-        lane_slots, inbox_slots, outbox_slots, egress_slots, asks, max_actors, state_bytes: sizes
-            of the rings (64-byte slots), of what may be unanswered, and of the actors' memory;
-            see denizen::Options (include/denizen/any_runtime.hpp).
+        lane_slots, inbox_slots, outbox_slots, egress_slots, held_slots, watch_slots,
+            dead_letter_slots, asks, max_actors, state_bytes: sizes of the rings and stores (64-byte
+            slots), of what may be unanswered, and of the actors' memory; see denizen::Options
+            (include/denizen/any_runtime.hpp).
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError.
@@ -324,7 +329,7 @@ class Runtime:
         return self._core.parked()
 
     def stats(self) -> dict[str, Any]:
-        """Messages handled, dead letters, errors with the first one's text, launches."""
+        """Messages handled, held and dead, errors with the first one's text, launches."""
         return self._core.stats()
 
     def stuck(self, at_least: float = 1.0) -> str:

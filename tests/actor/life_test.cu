@@ -154,8 +154,22 @@ struct Boss {
     }
 };
 
+// Whoever sends it more than there is room for loses the oldest.
+struct Hasty {
+    static constexpr auto overflow = denizen::Overflow::drop_oldest;
+    uint32_t count = 0;
+    uint32_t next = 0;
+
+    DENIZEN_HD void on(const Note& m, auto&)
+    {
+        ++count;
+        next = m.number + 1;
+    }
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Seen{count, next, 0, 0, 0, 0}); }
+};
+
 using Scriptorium = denizen::Program<
-    denizen::Actors<Scribe, Careful, Team, Boss>,
+    denizen::Actors<Scribe, Careful, Team, Boss, Hasty>,
     denizen::Messages<Note, Fat, Burst, Fail, Tell, Keep, Look, Seen, denizen::Down>>;
 
 namespace {
@@ -216,6 +230,27 @@ TEST_P(lives, a_new_actor_runs)
     EXPECT_EQ(error_of([&] { rt.inspect(never); }).code(), Errc::no_actor);
     EXPECT_EQ(error_of([&] { rt.pause(never); }).code(), Errc::no_actor);
     EXPECT_EQ(error_of([&] { rt.inspect(Address::actor(2000, 0)); }).code(), Errc::no_actor);
+}
+
+TEST_P(lives, a_created_actor_waits_for_its_start)
+{
+    Rt rt(device(), options());
+    const auto actors = rt.create<Scribe>(5);
+    for (const Address a : actors) {
+        EXPECT_EQ(rt.state(a), Life::created);
+        note(rt, a, 0, 3);
+    }
+    rt.broadcast<Scribe>(Note{3});
+    rt.drain();
+    EXPECT_EQ(rt.stats().held, 20u);
+    for (const Address a : actors) {
+        rt.resume(a);
+        expect_notes(rt, a, 4);
+        EXPECT_EQ(rt.inspect(a).incarnation, 1u);
+    }
+    const Address b = rt.create<Scribe>(1)[0];
+    rt.stop(b);
+    EXPECT_EQ(rt.state(b), Life::stopped);
 }
 
 TEST_P(lives, what_is_sent_to_a_paused_actor_waits_in_order)
@@ -424,16 +459,17 @@ TEST_P(lives, a_drain_ends_behind_what_was_sent_before)
     }
     const Stats s = rt.stats();
     EXPECT_EQ(s.dead_letters, 0u) << s.first_error;
-    expect_error(Errc::no_actor,
-                 [&] {
-                     char text[80];
-                     std::snprintf(text, sizeof text,
-                                   "address 0x%08x names no actor; spawn it first and use its "
-                                   "address",
-                                   scribes[0].value);
-                     return std::string(text);
-                 }(),
-                 [&] { rt.send(scribes[0], Note{0}); });
+    expect_error(
+        Errc::no_actor,
+        [&] {
+            char text[80];
+            std::snprintf(text, sizeof text,
+                          "address 0x%08x names no actor; spawn it first and use its "
+                          "address",
+                          scribes[0].value);
+            return std::string(text);
+        }(),
+        [&] { rt.send(scribes[0], Note{0}); });
 
     const Address p = rt.spawn<Scribe>();
     rt.pause(p);
@@ -500,10 +536,11 @@ TEST_P(lives, a_handler_that_fails_without_a_supervisor)
         }
         EXPECT_EQ(dead.letters[0].type, Rt::id<Fail>());
         EXPECT_EQ(dead.letters[0].text,
-                  "Fail to " + named(a == dead.letters[0].destination && s.failure == 77
-                                         ? rt.untyped().image().actors[before == 0 ? 0 : 2]
-                                         : "",
-                                     a) +
+                  "Fail to " +
+                      named(a == dead.letters[0].destination && s.failure == 77
+                                ? rt.untyped().image().actors[before == 0 ? 0 : 2]
+                                : "",
+                            a) +
                       ": it failed with code 77");
         EXPECT_EQ(rt.stats().dead_letters, before + 5);
         expect_error(Errc::failed,
@@ -614,11 +651,10 @@ TEST_P(lives, the_table_of_watches_is_bounded)
     EXPECT_EQ(rt.stats().errors, 1u); // the one above
     order(rt, bosses[5], do_watch, watched);
     EXPECT_EQ(rt.stats().errors, 2u);
-    EXPECT_EQ(rt.stats().first_error, "table of watches of worker " +
-                                          std::to_string(watched.worker()) +
-                                          " (4 entries) is full and " + named("Boss", bosses[4]) +
-                                          " cannot watch " + named("Scribe", watched) +
-                                          "; raise watch_slots");
+    EXPECT_EQ(rt.stats().first_error,
+              "table of watches of worker " + std::to_string(watched.worker()) +
+                  " (4 entries) is full and " + named("Boss", bosses[4]) + " cannot watch " +
+                  named("Scribe", watched) + "; raise watch_slots");
     rt.stop(watched);
     rt.drain();
     uint32_t told = 0;
@@ -669,6 +705,48 @@ TEST_P(lives, old_dead_letters_are_overwritten_and_counted)
     }
     EXPECT_EQ(rt.stats().dead_letters, 126u);
     EXPECT_EQ(rt.stats().dead_letters_by_reason[static_cast<uint32_t>(Reason::stopped)], 126u);
+}
+
+TEST_P(lives, the_oldest_are_dropped_by_those_who_want_it)
+{
+    Options o = options();
+    o.workers = 1;
+    o.local_slots = 8;
+    o.inbox_slots = 8;
+    Rt rt(device(), o);
+    const Address a = rt.spawn<Hasty>();
+    const Address boss = rt.spawn<Boss>();
+    rt.send(boss, Burst{a.value, 0, 100}); // 8 have room
+    rt.drain();
+    EXPECT_EQ(look(rt, a).count, 8u);
+    EXPECT_EQ(look(rt, a).next, 100u) << "the newest";
+    const Stats s = rt.stats();
+    EXPECT_EQ(s.dead_letters_by_reason[static_cast<uint32_t>(Reason::dropped)], 92u);
+    EXPECT_EQ(s.errors, 0u);
+    const DeadLetters dead = rt.dead_letters();
+    ASSERT_EQ(dead.letters.size(), 92u);
+    for (uint32_t i = 0; i < 92; ++i) {
+        uint32_t number = 0;
+        std::memcpy(&number, dead.letters[i].payload.data(), sizeof number);
+        EXPECT_EQ(number, i) << "the oldest";
+        EXPECT_EQ(dead.letters[i].reason, Reason::dropped);
+    }
+
+    // Paused, it keeps the newest that there is room for.
+    o.held_slots = 16;
+    o.local_slots = o.inbox_slots = 64;
+    Rt other(device(), o);
+    const Address b = other.spawn<Hasty>();
+    other.pause(b);
+    for (uint32_t i = 0; i < 50; ++i) {
+        other.send(b, Note{i}, 10s);
+    }
+    other.drain();
+    EXPECT_EQ(other.inspect(b).held, 16u);
+    other.resume(b);
+    EXPECT_EQ(look(other, b).count, 16u);
+    EXPECT_EQ(look(other, b).next, 50u);
+    EXPECT_EQ(other.stats().dead_letters, 34u);
 }
 
 TEST_P(lives, reasons_are_told_apart)

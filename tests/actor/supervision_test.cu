@@ -24,10 +24,10 @@ struct Relay { // sends Work{first...} to `to`, failing as the bits of a hash sa
 };
 struct Look {};
 struct Seen {
-    uint32_t count;      // handled by this incarnation
-    uint32_t all;        // by all of them
-    uint32_t next;       // the number expected next
-    uint32_t disorder;   // numbers that were not
+    uint32_t count;    // handled by this incarnation
+    uint32_t all;      // by all of them
+    uint32_t next;     // the number expected next
+    uint32_t disorder; // numbers that were not
     uint32_t value;
 };
 
@@ -119,9 +119,9 @@ struct Sender {
     }
 };
 
-using Plant = denizen::Program<
-    denizen::Actors<Counting, Child, Punctual, Sound, Sender>,
-    denizen::Messages<Work, Toil, Spoil, Relay, Look, Seen, denizen::Down>>;
+using Plant =
+    denizen::Program<denizen::Actors<Counting, Child, Punctual, Sound, Sender>,
+                     denizen::Messages<Work, Toil, Spoil, Relay, Look, Seen, denizen::Down>>;
 
 namespace {
 
@@ -342,8 +342,7 @@ TEST_P(supervision, errors_of_the_caller)
     EXPECT_FALSE(rt.inspect(children[1]).supervised()) << "nothing has been begun";
     EXPECT_TRUE(rt.inspect(children[0]).supervised());
     rt.stop(children[2]);
-    expect_error(Errc::no_actor,
-                 "actor #2 of worker 0 has stopped",
+    expect_error(Errc::no_actor, "actor #2 of worker 0 has stopped",
                  [&] { rt.supervise({children[2]}); });
     expect_error(Errc::bad_argument, "max_restarts = 5000; use 0 to 4096, or unlimited",
                  [&] { rt.supervise({children[1]}, Strategy::one_for_one, {5000, 1s}); });

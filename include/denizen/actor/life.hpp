@@ -77,9 +77,9 @@ inline constexpr uint32_t nobody = ~0u; // no address: no supervisor
 // What is known of an actor besides its ActorEntry, for the cases that are rare. Only its worker
 // touches it, but for `drop`, to which senders add.
 struct alignas(64) ActorBook {
-    uint32_t life = 0; // Life; ActorEntry::kind says the same while the actor is not stopped
-    uint32_t incarnation = 0;  // 1 at spawn, one more with each restart; 0: never spawned
-    uint32_t failure = 0;      // code of the last failure
+    uint32_t life = 0;        // Life; ActorEntry::kind says the same while the actor is not stopped
+    uint32_t incarnation = 0; // 1 at spawn, one more with each restart; 0: never spawned
+    uint32_t failure = 0;     // code of the last failure
     uint32_t supervisor = ~0u; // address, or nobody
     uint32_t rank = 0;         // its place in the supervisor's list
     uint32_t epoch = 0;        // number of the supervisor's last order to it

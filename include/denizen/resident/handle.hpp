@@ -21,8 +21,8 @@ DENIZEN_COLD inline bool runs_now(const Shared& s, uint32_t id, uint32_t local)
 
 // A message that has to wait: behind the others of its actor. If the actor has stopped meanwhile,
 // or has failed and nobody will restart it, the message is a dead letter.
-DENIZEN_COLD inline void hold_or_bury(const Shared& s, uint32_t id, uint32_t local,
-                                      const Header& h, const void* payload)
+DENIZEN_COLD inline void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, const Header& h,
+                                      const void* payload)
 {
     ActorBook& book = book_of(s, id, local);
     const Life life = life_of(book);
@@ -61,7 +61,7 @@ DENIZEN_HD inline bool make_room(const Shared& s, uint32_t id, bool all, uint32_
         (life_of(book) == Life::failed && book.supervisor == nobody)) {
         return true;
     }
-    if (!P::drops_oldest || !P::drops(entry_of(s, id, local).type())) {
+    if (!P::drops_oldest || P::overflow(entry_of(s, id, local).type()) != Overflow::drop_oldest) {
         return false;
     }
     if (lanes::id() == 0) {
@@ -105,8 +105,8 @@ DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, u
     if (life != Life::running) {
         fetch_add<Scope::block>(&s.wards[id].away, 1u);
     }
-    entry_of(s, id, local) = {(type + 1) | book.life << 8,
-                              Address::actor(id, local, s.node).value, state};
+    entry_of(s, id, local) = {(type + 1) | book.life << 8, Address::actor(id, local, s.node).value,
+                              state};
 }
 
 DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
@@ -150,7 +150,7 @@ DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& en
         }
     }
     if constexpr (P::drops_oldest) {
-        if (drop_this(s, id, P::drops(entry.type()), local, whole)) {
+        if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             if (speaks) {
                 bury(s, id, Reason::dropped, 0, h, payload);
             }
@@ -287,7 +287,8 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
         }
     }
     lanes::sync();
-    if (lanes::id() == 0 && op != SystemOp::none && !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
+    if (lanes::id() == 0 && op != SystemOp::none &&
+        !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
         answer(s, h.sender, op, &report, answered);
     }
 }

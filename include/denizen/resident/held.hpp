@@ -93,7 +93,7 @@ DENIZEN_COLD inline void hold(const Shared& s, uint32_t id, ActorBook& book, con
     const uint32_t first = take_held_slot(ward, slots);
     const Packet head = encode(h, 0);
     uint32_t slot = first;
-    uint32_t at = 0; // payload bytes kept
+    uint32_t at = 0;                           // payload bytes kept
     for (uint32_t n = slots_for(h.length);;) { // ends: n counts the message's slots
         HeldSlot& to = slots[slot];
         const uint32_t begin = slot == first ? 3 : 0;

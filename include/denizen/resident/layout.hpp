@@ -348,7 +348,7 @@ struct Shared {
     ActorBook* books = nullptr;       // [workers][actors_per_worker]
     Ward* wards = nullptr;            // [workers]
     HeldSlot* held = nullptr;         // [workers][held_slots]
-    WatchEntry* watchers = nullptr;      // [workers][watch_slots]
+    WatchEntry* watchers = nullptr;   // [workers][watch_slots]
     Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;    // actor state
     unsigned char* scratch = nullptr; // [workers][scratch_bytes]

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/life.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/dead_letters.hpp>
@@ -364,10 +365,11 @@ DENIZEN_HD inline bool exists(const Shared& s, Address to)
 }
 
 // Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
-// False: the actor's policy is to refuse what has no room, and the message was not sent.
+// False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
+// to drop the oldest, the actor is told to drop one more (the actor is one of this node's).
 template <uint32_t L>
 DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
-                                  const void* payload, bool refusable)
+                                  const void* payload, Overflow policy)
 {
     const Target t = target(s, id, way.kind, way.index);
     const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
@@ -392,7 +394,13 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
     }
     const uint32_t used = ticket - credit;
     const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
-    const bool refused = refusable && free < n;
+    const bool refused = policy == Overflow::fail && free < n;
+    if (policy == Overflow::drop_oldest && free < n) {
+        const Address to{h.destination};
+        ActorBook* book =
+            s.books + static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
+        fetch_add<Scope::gpu>(&book->drop, 1u);
+    }
     if (refused) { // the tickets are drawn: they carry nothing
         h.type = static_cast<uint32_t>(SystemOp::none);
         h.flags = flag_system;
@@ -434,11 +442,11 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& 
 } // namespace detail
 
 // Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
-// compile time (and then h.length is L), else more than first_payload. `refusable`: see
-// Overflow::fail. False if it was refused.
+// compile time (and then h.length is L), else more than first_payload. `policy`: of the actor.
+// False if it was refused.
 template <uint32_t L>
 DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
-                                  const void* payload, Priority priority, bool refusable)
+                                  const void* payload, Priority priority, Overflow policy)
 {
     const Address to{h.destination};
     if (to.is_reply_cell() && to.cell() < s.cell_count) {
@@ -451,7 +459,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
         return true;
     }
     const detail::Way way = detail::way_to(s, id, to, priority);
-    const bool sent = detail::send_slots<L>(s, id, way, h, payload, refusable);
+    const bool sent = detail::send_slots<L>(s, id, way, h, payload, policy);
     if (sent) {
         detail::count_route(s, id, way.route);
     }
@@ -462,7 +470,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
 DENIZEN_COLD inline bool post_raw(const Shared& s, uint32_t id, const Header& h,
                                   const void* payload, Priority priority)
 {
-    return post_bytes<first_payload + 1>(s, id, h, payload, priority, false);
+    return post_bytes<first_payload + 1>(s, id, h, payload, priority, Overflow::wait);
 }
 
 } // namespace denizen

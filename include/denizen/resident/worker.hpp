@@ -34,8 +34,10 @@ public:
         const bool did_chores = chores_ && step_chores();
         const uint32_t from = pick(ready);
         bool worked = did_chores;
+        blocked_ = false;
         if (from != nowhere) {
             worked |= serve(from, ready);
+            blocked_ = !worked;
             end_turn();
             if (worked && lanes::id() == 0) {
                 store<Scope::gpu>(&status_.handled, handled_);
@@ -62,6 +64,10 @@ public:
         jammed_ = lanes::shuffle(jammed, 0);
         return static_cast<Command>(lanes::shuffle(command, 0));
     }
+
+    // The last round found a message that has to wait where it is: no bell will ring for it, and
+    // there is no sleeping on it either.
+    DENIZEN_HD bool blocked() const { return blocked_; }
 
     // True if a message waits or is being written (the sleeping CPU worker's last look).
     DENIZEN_HD bool something_arrived()
@@ -256,8 +262,7 @@ private:
         if (place < s_.actors_per_worker) {
             entry = actors_[place];
             return entry.kind > 0xff || // it does not run, or others wait for it
-                   (P::has_warp_actors && entry.kind != 0 &&
-                    P::grain(entry.type()) == Grain::warp);
+                   (P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp);
         }
         return false;
     }
@@ -356,11 +361,12 @@ private:
     uint32_t far_waited_ = 0;   // rounds in which near rings went first
     uint32_t host_waited_ = 0;  // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
-    uint32_t jammed_ = 0;     // workers with parked messages, as last read
-    bool worked_ = false;     // in the last round
-    bool dirty_ = true;       // something was done since the monitor was told
-    bool outbox_used_ = true; // at the end of the last round
-    bool chores_ = false;     // there is something to do besides messages
+    uint32_t jammed_ = 0;       // workers with parked messages, as last read
+    bool worked_ = false;       // in the last round
+    bool dirty_ = true;         // something was done since the monitor was told
+    bool outbox_used_ = true;   // at the end of the last round
+    bool blocked_ = false;      // see blocked()
+    bool chores_ = false;       // there is something to do besides messages
     uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
 
