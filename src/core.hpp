@@ -213,6 +213,10 @@ struct AnyRuntime::Core {
                    " entries) is full and " + describe({e.sender}) + " cannot watch " +
                    describe({e.actor}) + "; raise watch_slots";
         }
+        if (e.message == misdirected_order) {
+            return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
+                   ": no such actor" + worker;
+        }
         if (e.message == supervisor_gave_up) {
             return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
                    " and its supervisor, which has none itself, has stopped all of its children" +

@@ -109,6 +109,7 @@ struct Sound {
 
 struct Sender {
     uint32_t sent = 0;
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Seen{sent, sent, 0, 0, 0}); }
     DENIZEN_HD void on(const Relay& m, auto& ctx)
     {
         for (uint32_t i = 0; i < m.count; ++i) {
@@ -377,6 +378,58 @@ TEST_P(supervision, a_broken_invariant_is_a_failure)
     EXPECT_EQ(rt.inspect(actors[1]).failure, failed_invariant);
     EXPECT_EQ(look(rt, actors[1]).value, 7u) << "as it was at first";
     EXPECT_EQ(rt.inspect(actors[0]).incarnation, 1u);
+}
+
+TEST_P(supervision, a_child_that_had_failed_before_is_restarted)
+{
+    Rt rt(device(), options());
+    const auto children = rt.spawn<Child>(2);
+    fail_one(rt, children, 1);
+    EXPECT_EQ(rt.state(children[1]), Life::failed);
+    rt.supervise(children);
+    rt.drain();
+    EXPECT_EQ(incarnations(rt, children), (Numbers{1, 2}));
+}
+
+TEST_P(supervision, children_on_several_nodes)
+{
+    if (on_gpu()) {
+        GTEST_SKIP() << "one GPU";
+    }
+    Options o = options();
+    o.nodes = 2;
+    Rt rt(device(), o);
+    const auto children = rt.spawn<Child>(8);
+    const auto others = rt.spawn<Child>(8);
+    const Address inner = rt.supervise(children, Strategy::one_for_all, {1, 1h});
+    const std::vector<Address> all = {others[3], inner, others[4]};
+    rt.supervise(all, Strategy::one_for_all, {1, 1h});
+    for (uint32_t i = 0; i < 3; ++i) {
+        fail_one(rt, children, i == 0 ? 0 : 7);
+        if (i == 0) {
+            EXPECT_EQ(incarnations(rt, children), Numbers(8, 2));
+        } else if (i == 1) { // inner's budget is spent
+            EXPECT_EQ(incarnations(rt, children), Numbers(8, 3));
+            EXPECT_EQ(rt.inspect(others[3]).incarnation, 2u);
+            EXPECT_EQ(rt.inspect(others[5]).incarnation, 1u);
+        }
+    }
+    const auto senders = rt.spawn<Sender>(4);
+    for (uint32_t k = 0; k < 4; ++k) {
+        rt.send(senders[k], Relay{others[k].value, 0, 100, 0});
+        rt.pause(others[7 - k]);
+        rt.send(senders[k], Relay{others[7 - k].value, 0, 100, 0});
+    }
+    for (const Address a : senders) {
+        look(rt, a);
+    }
+    for (uint32_t k = 0; k < 4; ++k) {
+        rt.resume(others[7 - k], 20s);
+        rt.drain(others[k], 20s);
+        EXPECT_EQ(rt.state(others[k]), Life::stopped);
+    }
+    rt.drain();
+    EXPECT_EQ(rt.stats().dead_letters, 3u) << "those that failed on purpose";
 }
 
 TEST_P(supervision, many_children)

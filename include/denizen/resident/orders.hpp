@@ -285,6 +285,10 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
         book.supervisor = r.value;
         book.rank = r.rank;
         book.epoch = 0;
+        if (life == Life::failed && r.value != nobody) { // it comes too late to be told by chores
+            send_system(s, id, SystemOp::failure, Address{r.value}, entry.self,
+                        {Address{r.value}.local(), book.failure, r.rank, 0});
+        }
         return Errc::ok;
     default: return Errc::bad_argument;
     }
