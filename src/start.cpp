@@ -3,6 +3,7 @@
 #include "core.hpp"
 
 #include <denizen/resident/held.hpp>
+#include <denizen/resident/telemetry.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -172,6 +173,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
+    shared.actor_types = image.table.actors;
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
@@ -204,6 +206,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device(shared.board, 1);
         in_device(shared.status, of_workers);
         in_device(shared.watch, of_workers);
+        in_device(shared.counters, of_workers);
+        in_device(shared.histograms, of_workers * shared.actor_types);
         in_device(shared.inbox, of_workers);
         in_device(shared.urgent_inbox, of_workers);
         in_device(shared.bells, of_workers);

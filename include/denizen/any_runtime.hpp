@@ -92,7 +92,7 @@ struct Stats {
     std::array<uint64_t, reasons> dead_letters_by_reason{}; // by Reason; their sum is the above
     uint64_t held = 0; // messages that wait for actors that do not run; they count as handled
     uint64_t errors = 0;
-    std::string first_error;
+    std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
     uint64_t launches = 0;                   // 1, and one more for each return from being parked
     std::vector<uint64_t> handled_by_worker; // node by node
@@ -165,6 +165,8 @@ struct Placement {
 
 inline Placement near(Address beside, Near how = Near::worker) { return {beside, how}; }
 inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Near::whole_node}; }
+
+struct Telemetry; // telemetry.hpp
 
 class AnyRuntime {
 public:
@@ -264,6 +266,13 @@ public:
     bool parked() const;
 
     Stats stats();
+    // Whether the durations of handlers are measured; off at first. When the call returns, every
+    // worker measures (or has stopped) except those in a handler of more than 0.1 s. Each call
+    // with true begins a new search for the slowest handlers; the histograms and counts go on.
+    void observe(bool on);
+    // What all workers count, their queues, and what they are doing, without stopping them; see
+    // telemetry.hpp. Errc::closed after close.
+    Telemetry telemetry();
     // The worker that has been in one handler for longest, as text with actor, message and seconds;
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);

@@ -52,6 +52,13 @@ class CompileError(DenizenError):
     """Program text that does not compile; the message shows the compiler's, with your lines."""
 
 
+class MissingPackageError(DenizenError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+    def __init__(self, package: str, group: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
+
+
 class FailedError(DenizenError):
     """The actor has failed; restart or resume it first."""
 

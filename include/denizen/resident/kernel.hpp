@@ -42,26 +42,30 @@ DENIZEN_HD inline void meet_cluster() {}
 #endif
 
 // A worker's box comes from device memory, and goes back there when the program leaves the GPU.
-DENIZEN_HD inline void copy_box([[maybe_unused]] void* to, [[maybe_unused]] const void* from,
-                                [[maybe_unused]] uint32_t bytes)
+DENIZEN_HD inline void enter_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
-    for (uint32_t i = lanes::id(); i < bytes / 16; i += lanes::size) {
-        static_cast<uint4*>(to)[i] = static_cast<const uint4*>(from)[i];
+    auto* here = reinterpret_cast<uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    const auto* kept =
+        reinterpret_cast<const uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
+        here[i] = kept[i];
     }
     lanes::sync();
 #endif
 }
 
-DENIZEN_HD inline void enter_near(const Shared& s, uint32_t id)
+DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
-    copy_box(own_box(s, id), s.boxes + static_cast<uint64_t>(id) * s.box_bytes, s.box_bytes);
-}
-
-DENIZEN_HD inline void leave_near(const Shared& s, uint32_t id)
-{
+#if DENIZEN_ON_DEVICE
     meet_cluster();
-    copy_box(s.boxes + static_cast<uint64_t>(id) * s.box_bytes, own_box(s, id), s.box_bytes);
+    const auto* here = reinterpret_cast<const uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    auto* kept = reinterpret_cast<uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
+        kept[i] = here[i];
+    }
+    lanes::sync();
+#endif
 }
 
 } // namespace detail

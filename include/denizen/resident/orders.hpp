@@ -45,6 +45,13 @@ DENIZEN_COLD inline void bury_held(const Shared& s, uint32_t id, ActorBook& book
     }
 }
 
+// One more chore; the worker's loop is told, by the flag that it looks at anyway.
+DENIZEN_HD inline void begin_chore(const Shared& s, uint32_t id)
+{
+    fetch_add<Scope::block>(&s.wards[id].chores, 1u);
+    cluster::store_own(box::parked(own_box(s, id)), 1);
+}
+
 // The actor runs; what waits for it goes first.
 DENIZEN_HD inline void run(const Shared& s, uint32_t id, uint32_t local)
 {
@@ -61,7 +68,7 @@ DENIZEN_HD inline void run(const Shared& s, uint32_t id, uint32_t local)
         (ward.ready_last == 0 ? ward.ready_first : book_of(s, id, ward.ready_last - 1).next_ready) =
             local + 1;
         ward.ready_last = local + 1;
-        fetch_add<Scope::block>(&ward.chores, 1u);
+        begin_chore(s, id);
     }
 }
 
@@ -77,7 +84,7 @@ DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint
     do { // ends: another lane's success is the only reason to go round again
         book.next_failed = first;
     } while (!compare_exchange<Scope::block>(&ward.failed, first, local + 1));
-    fetch_add<Scope::block>(&ward.chores, 1u);
+    begin_chore(s, id);
 }
 
 template <class P>
@@ -117,7 +124,7 @@ DENIZEN_COLD inline void begin_orders(const Shared& s, uint32_t id, uint32_t loc
         sup.listed = 1;
         sup.link = ward.sweeping;
         ward.sweeping = local + 1;
-        fetch_add<Scope::block>(&ward.chores, 1u);
+        begin_chore(s, id);
     }
 }
 
