@@ -106,8 +106,10 @@ DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, u
     if (life != Life::running) {
         fetch_add<Scope::block>(&s.wards[id].away, 1u);
     }
-    entry_of(s, id, local) = {(type + 1) | book.life << 8, Address::actor(id, local, s.node).value,
-                              state};
+    ActorEntry& entry = entry_of(s, id, local);
+    entry.self = Address::actor(id, local, s.node).value;
+    entry.state = state;
+    store<Scope::gpu>(&entry.kind, (type + 1) | book.life << 8);
 }
 
 DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
