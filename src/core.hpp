@@ -55,6 +55,8 @@ struct Node {
     Report* reports = nullptr;
     SpscReceiver<Scope::system> egress;
     uint64_t heap_used = 0;
+    uint32_t dead_head = 0; // the next dead letter to read
+    uint64_t dead_lost = 0;
 };
 
 struct AnyRuntime::Core {
@@ -206,7 +208,23 @@ struct AnyRuntime::Core {
         const std::string what = message_name(e.message);
         const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
         const std::string worker = " (" + who + ")";
+        if (e.message == watch_table_full) {
+            return "table of watches of " + who + " (" + std::to_string(node.shared.watch_slots) +
+                   " entries) is full and " + describe({e.sender}) + " cannot watch " +
+                   describe({e.actor}) + "; raise watch_slots";
+        }
+        if (e.message == misdirected_order) {
+            return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
+                   ": no such actor" + worker;
+        }
+        if (e.message == supervisor_gave_up) {
+            return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
+                   " and its supervisor, which has none itself, has stopped all of its children" +
+                   worker;
+        }
         switch (static_cast<Errc>(e.code)) {
+        case Errc::failed:
+            return what + " to " + describe({e.actor}) + ": its handler failed" + worker;
         case Errc::no_actor:
             return what + " to " + describe({e.actor}) + ": no such actor" + worker;
         case Errc::wrong_type:
@@ -432,7 +450,8 @@ struct AnyRuntime::Core {
 
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count,
                                const std::vector<Address>& among, size_t& next,
-                               uint64_t deadline_ns);
+                               uint64_t deadline_ns, Life life = Life::running);
+    std::vector<Address> all_workers() const; // as addresses of their first actors
 
     // ---- messages to the host
 
@@ -567,7 +586,8 @@ struct AnyRuntime::Core {
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another
-    std::vector<uint8_t> types;       // by index(): actor type + 1, 0: none
+    std::mutex dead_mutex;
+    std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };
 
 } // namespace denizen

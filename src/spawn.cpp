@@ -54,13 +54,13 @@ std::vector<Address> addresses_of(const Stretch& s, uint32_t node)
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
     Core& c = *core_;
-    std::vector<Address> all;
-    for (uint32_t node = 0; node < c.nodes.size(); ++node) {
-        for (uint32_t w = 0; w < c.workers; ++w) {
-            all.push_back(Address::actor(w, 0, node));
-        }
-    }
-    return c.spawn(actor_type, count, all, c.next_worker, ns(deadline));
+    return c.spawn(actor_type, count, c.all_workers(), c.next_worker, ns(deadline));
+}
+
+std::vector<Address> AnyRuntime::create(uint32_t actor_type, uint32_t count, nanoseconds deadline)
+{
+    Core& c = *core_;
+    return c.spawn(actor_type, count, c.all_workers(), c.next_worker, ns(deadline), Life::created);
 }
 
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Placement where,
@@ -92,10 +92,21 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Plac
     return c.spawn(actor_type, count, among, c.next_near, ns(deadline));
 }
 
+std::vector<Address> AnyRuntime::Core::all_workers() const
+{
+    std::vector<Address> all;
+    for (uint32_t node = 0; node < nodes.size(); ++node) {
+        for (uint32_t w = 0; w < workers; ++w) {
+            all.push_back(Address::actor(w, 0, node));
+        }
+    }
+    return all;
+}
+
 // Spawns over the workers `among`, from number `next` on, in turn.
 std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count,
                                              const std::vector<Address>& among, size_t& next,
-                                             uint64_t deadline_ns)
+                                             uint64_t deadline_ns, Life life)
 {
     check_alive();
     if (actor_type >= image.table.actors) {
@@ -104,7 +115,10 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                                             std::to_string(image.table.actors));
     }
     const ActorInfo& info = image.table.actor[actor_type];
-    const uint64_t stride = round_up(info.size, std::max(info.align, 16u));
+    // Where there are checkpoints, each lies behind its state.
+    const bool twice = info.restart == static_cast<uint32_t>(RestartFrom::snapshot);
+    const uint64_t stride = round_up(twice ? 2 * checkpoint_offset(info.size) + 16 : info.size,
+                                     std::max(info.align, 16u));
     const std::lock_guard guard(spawn_mutex);
     const size_t n = among.size();
     const size_t start = next % n;
@@ -154,8 +168,12 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
             continue;
         }
         uint64_t& at = heap[among[i].node()];
-        const SpawnRequest r{actor_type, share[i], next_local[lane(among[i])],
-                             static_cast<uint32_t>(stride), at};
+        const SpawnRequest r{actor_type,
+                             share[i],
+                             next_local[lane(among[i])],
+                             static_cast<uint32_t>(stride),
+                             at,
+                             static_cast<uint32_t>(life)};
         at += stride * share[i];
         // A program with few reply cells collects answers as it goes.
         Address ticket;

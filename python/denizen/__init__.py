@@ -37,6 +37,7 @@ from denizen.errors import (
     DenizenError,
     DeviceError,
     ExhaustedError,
+    FailedError,
     MessageError,
     MissingPackageError,
     NoActorError,
@@ -44,6 +45,7 @@ from denizen.errors import (
     StuckError,
     from_code,
 )
+from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
 from denizen.message import MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime, gpu_problem
@@ -53,14 +55,19 @@ _core._error = from_code
 __version__ = "0.1.0"
 
 __all__ = [
+    "DOWN",
+    "HOST",
+    "ActorStatus",
     "ArgumentError",
     "ClosedError",
     "CompileError",
     "DeadError",
+    "DeadLetter",
     "DeadlineError",
     "DenizenError",
     "DeviceError",
     "ExhaustedError",
+    "FailedError",
     "MessageError",
     "MessageType",
     "MissingPackageError",

@@ -59,6 +59,10 @@ class MissingPackageError(DenizenError, ImportError):
         super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
 
 
+class FailedError(DenizenError):
+    """The actor has failed; restart or resume it first."""
+
+
 # By denizen::Errc (include/denizen/base/error.hpp).
 _BY_CODE: dict[int, type[DenizenError]] = {
     1: RingFullError,
@@ -74,6 +78,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     12: DeviceError,
     13: DeviceError,
     14: CompileError,
+    15: FailedError,
 }
 
 

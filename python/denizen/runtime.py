@@ -26,6 +26,7 @@ from denizen.errors import (
     MessageError,
     RingFullError,
 )
+from denizen.life import Lives
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
 from denizen.telemetry import Telemetry
@@ -60,6 +61,9 @@ _SIZES = (
     "urgent_slots",
     "outbox_slots",
     "egress_slots",
+    "held_slots",
+    "watch_slots",
+    "dead_letter_slots",
     "asks",
     "max_actors",
     "state_bytes",
@@ -132,7 +136,7 @@ def _capability(device: _Device) -> int:
     return all_of_them[device.first]
 
 
-class Runtime:
+class Runtime(Lives):
     """A running program.
 
     Args:
@@ -150,9 +154,9 @@ class Runtime:
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
         lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
-            asks, max_actors, state_bytes: sizes of the rings (64-byte slots), of what may be
-            unanswered, and of the actors' memory; see denizen::Options
-            (include/denizen/any_runtime.hpp).
+            held_slots, watch_slots, dead_letter_slots, asks, max_actors, state_bytes: sizes of the
+            rings and stores (64-byte slots), of what may be unanswered, and of the actors' memory;
+            see denizen::Options (include/denizen/any_runtime.hpp).
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError.
@@ -188,7 +192,7 @@ class Runtime:
         gpu = where.on_gpu
         image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program
-        self.gpu = ordinal if on_gpu else None  # as CUDA counts them
+        self.gpu = where.first if gpu else None  # as CUDA counts them
         self._server: Server | None = None
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
@@ -403,7 +407,7 @@ class Runtime:
         return self._core.parked()
 
     def stats(self) -> dict[str, Any]:
-        """Messages handled, dead letters, errors with the first one's text, launches.
+        """Messages handled, held and dead, errors with the first one's text, launches.
 
         "sent_by_route": messages that actors sent, by the way they took: "worker" (to the same),
         "sm", "cluster", "gpu", "peer" (to another node), "host". A worker tells when it has nothing

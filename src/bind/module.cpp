@@ -4,8 +4,8 @@
 #include "../gpu/cubin.hpp"
 #include "../gpu/driver.hpp"
 #include "../gpu/nvrtc.hpp"
+#include "bind.hpp"
 
-#include <denizen/any_runtime.hpp>
 #include <denizen/telemetry.hpp>
 
 #include <chrono>
@@ -23,14 +23,8 @@ using namespace denizen;
 namespace {
 
 using Addresses = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Unlocked = nb::gil_scoped_release;
-
-nanoseconds seconds(double s)
-{
-    return nanoseconds(s <= 0    ? 0
-                       : s > 1e9 ? static_cast<int64_t>(1e18)
-                                 : static_cast<int64_t>(s * 1e9));
-}
+using bind::seconds;
+using bind::Unlocked;
 
 // A buffer of Python's for the length of a call.
 class Bytes {
@@ -215,6 +209,12 @@ nb::dict stats(AnyRuntime& rt)
     nb::dict out;
     out["handled"] = s.handled;
     out["dead_letters"] = s.dead_letters;
+    nb::dict by_reason;
+    for (uint32_t r = 0; r < reasons; ++r) {
+        by_reason[to_string(static_cast<Reason>(r))] = s.dead_letters_by_reason[r];
+    }
+    out["dead_letters_by_reason"] = by_reason;
+    out["held"] = s.held;
     out["errors"] = s.errors;
     out["first_error"] = s.first_error;
     out["mode"] = modes[static_cast<uint32_t>(s.mode)];
@@ -271,6 +271,12 @@ Options options_from(const nb::dict& given)
             o.outbox_slots = n;
         } else if (name == "egress_slots") {
             o.egress_slots = n;
+        } else if (name == "held_slots") {
+            o.held_slots = n;
+        } else if (name == "watch_slots") {
+            o.watch_slots = n;
+        } else if (name == "dead_letter_slots") {
+            o.dead_letter_slots = n;
         } else if (name == "asks") {
             o.asks = n;
         } else if (name == "max_actors") {
@@ -345,7 +351,8 @@ NB_MODULE(_core, m)
     m.def("load_library", &load_library);
     m.def("load_cubin", &load_cubin);
 
-    nb::class_<AnyRuntime>(m, "Runtime")
+    nb::class_<AnyRuntime> runtime(m, "Runtime");
+    runtime
         .def("__init__",
              [](AnyRuntime* self, const Image& image, bool on_gpu, int ordinal,
                 const nb::dict& given) {
@@ -517,7 +524,7 @@ NB_MODULE(_core, m)
                  const Unlocked unlocked;
                  rt.pause(seconds(timeout));
              })
-        .def("resume", &AnyRuntime::resume)
+        .def("resume", [](AnyRuntime& rt) { rt.resume(); })
         .def("park",
              [](AnyRuntime& rt, double timeout) {
                  const Unlocked unlocked;
@@ -540,4 +547,5 @@ NB_MODULE(_core, m)
             const Unlocked unlocked;
             rt.close(seconds(timeout));
         });
+    bind::life(runtime);
 }

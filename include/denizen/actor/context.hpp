@@ -5,8 +5,8 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/resident/post.hpp>
 #include <denizen/resident/program.hpp>
+#include <denizen/resident/system.hpp>
 
 namespace denizen {
 
@@ -14,8 +14,9 @@ template <class P>
 class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
-                       bool whole_warp)
-        : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp)
+                       bool whole_warp, uint32_t type = no_type, void* state = nullptr)
+        : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
+          type_(type), state_(state)
     {
     }
 
@@ -31,7 +32,7 @@ public:
         bool sent = true;
         if constexpr (sizeof(M) > first_payload) {
             const Header h{to.value, self_, type, 0, sizeof(M)};
-            if (whole_warp_ && !refuses(to) &&
+            if (whole_warp_ && policy_of(to) == Overflow::wait &&
                 detail::post_by_all<sizeof(M)>(shared_, worker_, h, &message,
                                                detail::priority_of<M>())) {
                 return true;
@@ -39,7 +40,7 @@ public:
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
-                                         &message, detail::priority_of<M>(), refuses(to));
+                                         &message, detail::priority_of<M>(), policy_of(to));
         }
         if (whole_warp_) {
             sent = denizen::lanes::shuffle(sent, 0);
@@ -54,6 +55,48 @@ public:
     {
         send(Address{sender_}, message);
     }
+
+    // Says that this handler has failed. It runs on to its return; then the message is a dead
+    // letter, the actor has failed with this code (not 0, nor one of the runtime's own), and its
+    // supervisor decides. In a whole-warp handler one lane's call is enough.
+    DENIZEN_HD void fail(uint32_t code)
+    {
+        static_assert(P::can_fail, "an actor that calls ctx.fail() declares "
+                                   "`static constexpr bool can_fail = true`");
+        failure_ = code != 0 ? code : 1;
+    }
+    // Keeps a copy of the state as it is now, for a restart.
+    DENIZEN_HD void checkpoint()
+    {
+        static_assert(P::has_checkpoints, "an actor that calls ctx.checkpoint() declares "
+                                          "`restart_from = RestartFrom::snapshot`");
+        sync();
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            P::checkpoint(type_, state_);
+        }
+        sync();
+    }
+
+    // A Down comes from `watched` when it stops, fails or has been restarted; at once if it has
+    // stopped already.
+    DENIZEN_HD void watch(Address watched)
+    {
+        static_assert(P::template message_id<Down> != no_type,
+                      "a program that watches lists denizen::Down among its Messages");
+        order(SystemOp::watch, watched, self_);
+    }
+    DENIZEN_HD void unwatch(Address watched) { order(SystemOp::unwatch, watched, self_); }
+
+    // What the host can do to an actor, see AnyRuntime. These go the urgent way, but for drain,
+    // which comes after what this actor has sent before.
+    DENIZEN_HD void stop(Address actor) { order(SystemOp::stop, actor, 0); }
+    DENIZEN_HD void pause(Address actor) { order(SystemOp::pause, actor, 0); }
+    DENIZEN_HD void resume(Address actor) { order(SystemOp::resume, actor, 0); }
+    DENIZEN_HD void restart(Address actor) { order(SystemOp::restart, actor, 0); }
+    DENIZEN_HD void drain(Address actor) { order(SystemOp::drain, actor, 0); }
+
+    // What fail() was told, 0 if nothing. For the runtime.
+    DENIZEN_HD uint32_t failure() const { return failure_; }
 
     DENIZEN_HD Address self() const { return {self_}; }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
@@ -73,21 +116,29 @@ public:
     }
 
 private:
-    // Whether the actor there is of a type that refuses what finds no room. A peer's are not looked
-    // up: their messages wait.
-    DENIZEN_HD bool refuses(Address to) const
+    DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
     {
-        if constexpr (P::has_refusing_actors) {
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            send_system(shared_, worker_, op, actor, self_, {actor.local(), value, 0, 0});
+        }
+        sync();
+    }
+
+    // What becomes of a message that finds no room on its way there. A peer's actors are not looked
+    // up: their messages wait.
+    DENIZEN_HD Overflow policy_of(Address to) const
+    {
+        if constexpr (P::has_overflow_policies) {
             if (to.node() == shared_.node && to.worker() < shared_.workers &&
                 to.local() < shared_.actors_per_worker) {
                 const ActorEntry* entry =
                     shared_.actors +
                     static_cast<uint64_t>(to.worker()) * shared_.actors_per_worker + to.local();
                 const uint32_t kind = load<Scope::gpu>(&entry->kind);
-                return kind != 0 && P::overflow((kind & 0xff) - 1) == Overflow::fail;
+                return kind != 0 ? P::overflow((kind & 0xff) - 1) : Overflow::wait;
             }
         }
-        return false;
+        return Overflow::wait;
     }
 
     const Shared& shared_;
@@ -95,6 +146,9 @@ private:
     uint32_t self_;
     uint32_t sender_;
     bool whole_warp_;
+    uint32_t failure_ = 0;
+    uint32_t type_;
+    void* state_;
 };
 
 } // namespace denizen

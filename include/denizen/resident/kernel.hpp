@@ -120,7 +120,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             __nanosleep(nap < 1000 ? nap : 1000);
         }
 #elif DENIZEN_HOSTED
-        if (idle > detail::eager_rounds) {
+        if (idle > detail::eager_rounds && !worker.blocked()) {
             // Ends by a sender's bell; the time-out only bounds a wait for a command.
             sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, 100'000'000, [&] {
                 return worker.something_arrived() ||

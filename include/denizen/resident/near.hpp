@@ -133,7 +133,8 @@ public:
 
     DENIZEN_HD uint32_t own() const { return own_; }
 
-    // Whether a handler has parked a message since this was asked before.
+    // Whether a handler has parked a message, or a chore (chores.hpp) was begun, since this was
+    // asked before.
     DENIZEN_HD bool parked_something() const
     {
         const bool something = cluster::load(detail::box::parked(box_)) != 0;
@@ -190,6 +191,16 @@ public:
         batch.ring = source(turn_);
         batch.mine = read(batch.ring, batch.ring.head, batch.words);
         batch.n = batch.mine ? 1 : 0;
+#endif
+    }
+
+    // Which near ring lane `lane` of the last take_near() has its message from.
+    DENIZEN_HD uint32_t number_of(uint32_t lane) const
+    {
+#if DENIZEN_ON_DEVICE
+        return lane;
+#else
+        return turn_ + lane; // lane is 0
 #endif
     }
 

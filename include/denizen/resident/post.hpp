@@ -16,8 +16,10 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/life.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
 #include <denizen/resident/near.hpp>
 #include <denizen/wire/wait.hpp>
@@ -32,31 +34,6 @@ inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order
 inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
 
 } // namespace detail
-
-// Keeps the first error of a kind, for the host.
-DENIZEN_HD inline void keep_first(FirstError& first, const ErrorRecord& record)
-{
-    uint32_t none = 0;
-    if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
-        first.record = record;
-        // Release: partner of the monitor's acquire in scan().
-        store<Scope::gpu, Order::release>(&first.set, 2u);
-    }
-}
-
-DENIZEN_HD inline void report_error(const Shared& s, const ErrorRecord& record)
-{
-    fetch_add<Scope::gpu>(&s.board->errors, uint64_t{1});
-    keep_first(s.board->first, record);
-}
-
-// A message without a live actor, or without a handler.
-DENIZEN_COLD inline void dead_letter(const Shared& s, uint32_t id, Errc code, uint32_t to,
-                                     uint32_t type, uint32_t sender)
-{
-    fetch_add<Scope::block>(&s.status[id].dead_letters, uint64_t{1});
-    report_error(s, {static_cast<uint32_t>(code), id, to, type, sender});
-}
 
 DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
 {
@@ -472,16 +449,23 @@ DENIZEN_HD inline void write_parts(const Target& t, const Drawn& drawn, const He
 }
 
 // Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
-// False: the actor's policy is to refuse what has no room, and the message was not sent.
+// False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
+// to drop the oldest, the actor is told to drop one more (it is one of this node's).
 template <uint32_t L>
 DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
-                                  const void* payload, bool refusable)
+                                  const void* payload, Overflow policy)
 {
     const auto* bytes = static_cast<const unsigned char*>(payload);
     const Target t = target(s, id, way.kind, way.index);
     const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
     const Drawn drawn = draw(s, id, way, t, n);
-    const bool refused = refusable && drawn.free < n;
+    const bool refused = policy == Overflow::fail && drawn.free < n;
+    if (policy == Overflow::drop_oldest && drawn.free < n) {
+        const Address to{h.destination};
+        ActorBook* book =
+            s.books + static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
+        fetch_add<Scope::gpu>(&book->drop, 1u);
+    }
     if (!refused) {
         write_parts<L>(t, drawn, h, bytes, 0, 1);
     } else { // the tickets are drawn: they carry nothing
@@ -529,7 +513,7 @@ namespace detail {
 // Any message by any way; see post_bytes().
 template <uint32_t L>
 DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const void* payload,
-                           Priority priority, bool refusable)
+                           Priority priority, Overflow policy)
 {
     const Address to{h.destination};
     if (to.is_reply_cell() && to.cell() < s.cell_count) {
@@ -538,11 +522,11 @@ DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const 
         return true;
     }
     if (to.is_reply_cell() || !exists(s, to)) {
-        dead_letter(s, id, Errc::no_actor, h.destination, h.type, h.sender);
+        bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
     }
     const Way way = way_to(s, id, to, priority);
-    const bool sent = send_slots<L>(s, id, way, h, payload, refusable);
+    const bool sent = send_slots<L>(s, id, way, h, payload, policy);
     if (sent) {
         count_route(s, id, way.route);
     }
@@ -586,18 +570,18 @@ DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h
 } // namespace detail
 
 // Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
-// compile time (and then h.length is L), else more than first_payload. `refusable`: see
-// Overflow::fail. False if it was refused.
+// compile time (and then h.length is L), else more than first_payload. `policy`: of the actor.
+// False if it was refused.
 //
 // The common ways of a short message are here, in as few instructions as they need: a lone warp
 // runs as fast as its instructions are fetched. All others are detail::post_any()'s.
 template <uint32_t L>
 DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
-                                  const void* payload, Priority priority, bool refusable)
+                                  const void* payload, Priority priority, Overflow policy)
 {
     if constexpr (L <= first_payload) {
         const auto* bytes = static_cast<const unsigned char*>(payload);
-        if (priority == Priority::data && !refusable) {
+        if (priority == Priority::data && policy == Overflow::wait) {
             const cluster::Address b = detail::own_box(s, id);
             const uint32_t there = h.destination >> 18; // node and worker
             const uint32_t near = there - cluster::load(detail::box::first(b));
@@ -662,9 +646,9 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
         unsigned char copy[L == 0 ? 1 : L]; // see above
         copy_bytes(copy, payload, L);
         const Header header = h;
-        return detail::post_any<L>(s, id, header, copy, priority, refusable);
+        return detail::post_any<L>(s, id, header, copy, priority, policy);
     } else {
-        return detail::post_any<L>(s, id, h, payload, priority, refusable);
+        return detail::post_any<L>(s, id, h, payload, priority, policy);
     }
 }
 
@@ -672,7 +656,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
 DENIZEN_HD inline bool post_raw(const Shared& s, uint32_t id, const Header& h, const void* payload,
                                 Priority priority)
 {
-    return detail::post_any<first_payload + 1>(s, id, h, payload, priority, false);
+    return detail::post_any<first_payload + 1>(s, id, h, payload, priority, Overflow::wait);
 }
 
 } // namespace denizen
