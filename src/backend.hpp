@@ -55,4 +55,8 @@ std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& opt
                                           uint32_t& workers, Pending pending);
 bool gpu_present();
 
+// Runs `use`, which may wait for everything on a GPU, while no program of this process is on one.
+// False, without running it, if one does not leave within two seconds.
+bool without_residents(const std::function<void()>& use);
+
 } // namespace denizen

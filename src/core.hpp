@@ -6,6 +6,7 @@
 
 #include "backend.hpp"
 #include "cells.hpp"
+#include "memory/table.hpp"
 #include "port.hpp"
 
 #include <denizen/wire/spsc.hpp>
@@ -173,11 +174,23 @@ struct AnyRuntime::Core {
                    what + " from " + describe({e.actor}) + " to " + describe({e.sender}) +
                    " found no room; a handler may send its own worker at most inbox_slots + "
                    "outbox_slots messages, and actors that flood each other need larger ones";
+        case Errc::stale:
+            return what + " at " + describe({e.actor}) +
+                   ": its buffer was freed, or never existed; keep() what outlives its message" +
+                   worker;
         default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
         }
     }
 
     // ---- sending
+
+    const std::vector<uint32_t>& refs(uint32_t type) const { return image.buffers[type]; }
+
+    // The buffers of `count` messages, counted before they are sent.
+    HeldBuffers hold(uint32_t type, const void* messages, size_t stride, size_t count)
+    {
+        return {*buffers, refs(type), messages, stride, count, image.messages[type]};
+    }
 
     void flush_stores() const
     {
@@ -243,7 +256,9 @@ struct AnyRuntime::Core {
         if (closed) {
             check_alive();
         }
+        HeldBuffers held = hold(type, payload, length, 1);
         send_header(to.worker(), {to.value, sender, type, 0, length}, payload, deadline_ns);
+        held.sent();
     }
 
     template <uint32_t L>
@@ -259,6 +274,7 @@ struct AnyRuntime::Core {
         const Takers takers(*this, type);
         for (size_t i = 0; i < count;) {
             const size_t end = i + chunk < count ? i + chunk : count;
+            HeldBuffers refs = hold(type, payload + i * stride, stride, end - i);
             std::unique_lock held(port.lock);
             for (; i < end; ++i) {
                 const Address a = to_one ? *to : to[i];
@@ -282,6 +298,7 @@ struct AnyRuntime::Core {
                 } else {
                     lanes.write(w, h, payload + i * stride);
                 }
+                refs.sent();
             }
             held.unlock();
             flush_stores();
@@ -366,10 +383,20 @@ struct AnyRuntime::Core {
             }
         }
         cells.finish(ticket, h, reply, room);
+        if ((h.flags & flag_system) == 0 && h.length <= room) {
+            arrived(h.type, reply);
+        }
         return h;
     }
 
     // ---- messages to the host
+
+    void arrived(uint32_t type, const void* payload)
+    {
+        if (!refs(type).empty()) {
+            buffers->received(refs(type), payload);
+        }
+    }
 
     // Moves what is in the egress ring to host memory when a quarter of the ring is filled: a host
     // that only sends must not stall workers that only answer.
@@ -395,6 +422,7 @@ struct AnyRuntime::Core {
         if (!backlog.empty()) {
             m = std::move(backlog.front());
             backlog.pop_front();
+            arrived(m.header.type, m.payload.data());
             return true;
         }
         m.payload.resize(image.table.max_message);
@@ -402,6 +430,7 @@ struct AnyRuntime::Core {
             return false;
         }
         m.payload.resize(m.header.length);
+        arrived(m.header.type, m.payload.data());
         return true;
     }
 
@@ -494,6 +523,7 @@ struct AnyRuntime::Core {
         // a moment.
         if (!backend->join(left > 100'000'000 ? left : 100'000'000)) {
             backend->abandon();
+            buffers->abandon();
             throw Error(
                 Errc::stuck,
                 (problem.empty()
@@ -503,11 +533,13 @@ struct AnyRuntime::Core {
                               "the GPU again"
                             : "; its thread has been left behind"));
         }
+        buffers->stop();
     }
 
     Image image;
     Options options;
     std::unique_ptr<Backend> backend;
+    std::shared_ptr<BufferTable> buffers;
     Description description;
     uint32_t workers = 0;
     bool on_gpu = false;

@@ -46,6 +46,11 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
                         " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
                         " ms; use 0 or more, and 1 or more");
     }
+    if (options.buffers < 1 || options.buffers > max_buffers) {
+        throw Error(Errc::bad_argument,
+                    "buffers = " + std::to_string(options.buffers) + "; use 1 to 16,777,216");
+    }
+    image.buffers.resize(image.table.messages);
     const uint32_t message_slots = slots_for(image.table.max_message);
     const bool use_gpu =
         options.device.kind == Device::Kind::gpu ||
@@ -81,6 +86,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
+    shared.buffer_count = options.buffers;
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
@@ -121,6 +127,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         in_device(shared.inboxes, static_cast<size_t>(workers) * (shared.inbox_mask + 1));
         in_device(shared.outboxes, static_cast<size_t>(workers) * shared.outbox_capacity);
         in_device(shared.actors, static_cast<size_t>(workers) * shared.actors_per_worker);
+        in_device(shared.buffers, options.buffers);
         in_device(shared.scratch, static_cast<size_t>(workers) * shared.scratch_bytes);
         in_device(shared.heap, options.state_bytes);
     };
@@ -140,6 +147,14 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
               shared.lane_credit);
     cells.open(shared.cells, shared.cell_slots, options.asks);
     egress = SpscReceiver<Scope::system>({egress_slots, shared.egress_mask, 0, egress_words});
+    buffers = std::make_shared<BufferTable>(
+        std::vector<BufferNode>{{[gpu = on_gpu, ordinal = options.device.ordinal,
+                                  bytes = options.pool_bytes] {
+                                     return gpu ? make_gpu_space(ordinal, bytes)
+                                                : make_host_space();
+                                 },
+                                 shared.buffers, shared.status, workers}},
+        options.buffers);
     next_local.assign(workers, 0);
     types.assign(static_cast<size_t>(workers) * shared.actors_per_worker, 0);
     backend->launch(shared);

@@ -120,6 +120,12 @@ DENIZEN_AGREE(mem_free, cuMemFree);
 DENIZEN_AGREE(mem_host_alloc, cuMemHostAlloc);
 DENIZEN_AGREE(mem_free_host, cuMemFreeHost);
 DENIZEN_AGREE(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
+DENIZEN_AGREE(mem_pool_create, cuMemPoolCreate);
+DENIZEN_AGREE(mem_pool_destroy, cuMemPoolDestroy);
+DENIZEN_AGREE(mem_pool_set_attribute, cuMemPoolSetAttribute);
+DENIZEN_AGREE(mem_pool_get_attribute, cuMemPoolGetAttribute);
+DENIZEN_AGREE(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync);
+DENIZEN_AGREE(mem_free_async, cuMemFreeAsync);
 DENIZEN_AGREE(memcpy_htod_async, cuMemcpyHtoDAsync);
 DENIZEN_AGREE(memcpy_dtoh_async, cuMemcpyDtoHAsync);
 DENIZEN_AGREE(memset_d8_async, cuMemsetD8Async);
@@ -139,7 +145,7 @@ DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
 TEST(abi, the_driver_declarations_agree_with_cuda_h)
 {
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
-    constexpr std::size_t entries = 44; // one DENIZEN_AGREE line for each member
+    constexpr std::size_t entries = 50; // one DENIZEN_AGREE line for each member
     EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
 }
 

@@ -27,6 +27,7 @@ public:
     {
         static_assert(P::template message_id<M> != no_type, "not a message type of this program");
         if (!whole_warp_ || denizen::lanes::id() == 0) {
+            detail::add_references(shared_, message, touched_);
             post(shared_, worker_, to, self_, P::template message_id<M>, message);
         }
         if (whole_warp_) {
@@ -59,12 +60,57 @@ public:
         }
     }
 
+    // The memory that a message's field refers to, `count` whole elements, until the handler
+    // returns. Empty if the buffer was freed or never existed, which is also reported as the
+    // program's error (Errc::stale). What is written there is seen by whoever gets a message that
+    // this handler sends afterwards.
+    template <class T>
+    DENIZEN_HD BufferSpan<T> data(BufferRef ref)
+    {
+        touched_ = true;
+        const detail::Resolved found = detail::resolve(shared_, ref, alignof(T));
+        if (found.code != Errc::ok && lane() == 0) {
+            report_stale(found.code);
+        }
+        return {reinterpret_cast<T*>(found.data), found.bytes / sizeof(T)};
+    }
+
+    // Keeps a buffer that the message refers to beyond the handler, and lets go of it in a later
+    // one. In a whole-warp handler it happens once; every lane must make the call. False, and
+    // Errc::stale, if the buffer is gone.
+    DENIZEN_HD bool keep(BufferRef ref)
+    {
+        bool kept = true;
+        if (lane() == 0) {
+            kept = detail::add_reference(shared_.buffers, shared_.buffer_count, ref);
+            if (!kept) {
+                report_stale(Errc::stale);
+            }
+        }
+        return whole_warp_ ? denizen::lanes::shuffle(kept ? 1u : 0u, 0) != 0 : kept;
+    }
+    DENIZEN_HD void release(BufferRef ref)
+    {
+        if (lane() == 0) {
+            detail::drop_reference(shared_.buffers, shared_.buffer_count, ref);
+        }
+    }
+
 private:
+    DENIZEN_COLD void report_stale(Errc code) const
+    {
+        const uint64_t running =
+            load<Scope::gpu>(&shared_.status[worker_].running[whole_warp_ ? 0 : denizen::lanes::id()]);
+        report_error(shared_, {static_cast<uint32_t>(code), worker_, self_,
+                               static_cast<uint32_t>(running >> 32) - 1, sender_});
+    }
+
     const Shared& shared_;
     uint32_t worker_;
     uint32_t self_;
     uint32_t sender_;
     bool whole_warp_;
+    bool touched_ = false; // this handler has had a buffer's memory
 };
 
 } // namespace denizen

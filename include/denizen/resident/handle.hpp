@@ -123,6 +123,9 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
         run_system<P>(s, id, h, words.word + 3);
     } else {
         deliver<P>(s, id, h, payload);
+        if (lanes::id() == 0) {
+            P::drop_buffers(s, h.type, payload);
+        }
     }
     return slots_for(h.length);
 }

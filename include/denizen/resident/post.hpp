@@ -14,6 +14,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/memory/access.hpp>
 #include <denizen/resident/layout.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -310,6 +311,7 @@ DENIZEN_HD inline void post(const Shared& s, uint32_t id, Address to, uint32_t s
             ticket = fetch_add<Scope::gpu>(&s.inbox[owner].tail, n);
         } else {
             dead_letter(s, id, Errc::no_actor, to.value, type, self);
+            detail::drop_references(s, message);
             return;
         }
         sequence = ticket + 1;

@@ -18,6 +18,7 @@
 // warp (by the one thread of a worker on the CPU), with ctx.lane() and ctx.lanes().
 #pragma once
 
+#include <denizen/memory/access.hpp>
 #include <denizen/resident/layout.hpp>
 
 #if DENIZEN_HOSTED
@@ -141,6 +142,17 @@ struct Program<Actors<A...>, Messages<M...>> {
               : void()),
          ...);
         return handled;
+    }
+
+    // After a message has been handled, by one lane: gives back the buffers it referred to.
+    DENIZEN_HD static void drop_buffers([[maybe_unused]] const Shared& s,
+                                        [[maybe_unused]] uint32_t message,
+                                        [[maybe_unused]] const void* payload)
+    {
+        if constexpr ((detail::refers<M> || ...)) {
+            uint32_t index = 0;
+            ((index++ == message ? detail::drop_payload<M>(s, payload) : void()), ...);
+        }
     }
 
     static constexpr ProgramTable table()

@@ -75,7 +75,7 @@ public:
             lane_.head += take_host ? served : 0;
             inbox_.head += take_host ? 0 : served;
             if (lanes::id() == 0) {
-                store<Scope::gpu>(&status_.turn, ++turn_);
+                publish(&status_.turn, ++turn_);
                 store<Scope::gpu>(&status_.handled, handled_);
                 // The handlers' sends have drawn their tickets before this is seen (they used the
                 // values), which is what the monitor's quiet check rests on.
@@ -176,6 +176,7 @@ private:
             if (todo && rank == r) {
                 todo = false;
                 detail::handle<P>(s_, id_, entry, h, words.word + 3, false);
+                P::drop_buffers(s_, h.type, words.word + 3);
             }
             ++r;
             lanes::sync();

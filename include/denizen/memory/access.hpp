@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker does with the references in messages: count those it sends, drop those it has
+// handled, and resolve one for a handler. Called by Context and by the worker's loop.
+#pragma once
+
+#include <denizen/base/error.hpp>
+#include <denizen/resident/layout.hpp>
+
+namespace denizen::detail {
+
+// Before a message is written. `touched`: the handler may have written to a buffer.
+template <class M>
+DENIZEN_HD inline void add_references([[maybe_unused]] const Shared& s,
+                                      [[maybe_unused]] const M& message, bool touched)
+{
+    if constexpr (refers<M>) {
+        for_each_ref(message, [&s](const BufferRef& ref) {
+            add_reference(s.buffers, s.buffer_count, ref);
+        });
+    }
+    if (touched) {
+        buffer_fence(); // the receiver finds what was written
+    }
+}
+
+template <class M>
+DENIZEN_HD inline void drop_references([[maybe_unused]] const Shared& s,
+                                       [[maybe_unused]] const M& message)
+{
+    if constexpr (refers<M>) {
+        for_each_ref(message, [&s](const BufferRef& ref) {
+            drop_reference(s.buffers, s.buffer_count, ref);
+        });
+    }
+}
+
+template <class M>
+DENIZEN_HD inline void drop_payload(const Shared& s, const void* payload)
+{
+    if constexpr (refers<M>) {
+        M message; // a copy: the packets' words may not be aligned for it
+        copy_bytes(&message, payload, sizeof(M));
+        drop_references(s, message);
+    }
+}
+
+struct Resolved {
+    unsigned char* data = nullptr;
+    uint64_t bytes = 0;
+    Errc code = Errc::stale;
+};
+
+DENIZEN_HD inline Resolved resolve(const Shared& s, BufferRef ref, uint32_t align)
+{
+    buffer_fence();
+    const BufferEntry* entry = find_buffer(s.buffers, s.buffer_count, ref);
+    if (entry == nullptr) {
+        return {};
+    }
+    const uint64_t address = load<Scope::gpu>(&entry->address);
+    if (address % align != 0) {
+        return {nullptr, 0, Errc::bad_argument};
+    }
+    return {reinterpret_cast<unsigned char*>(address), load<Scope::gpu>(&entry->bytes), Errc::ok};
+}
+
+} // namespace denizen::detail
