@@ -274,7 +274,13 @@ struct AnyRuntime::Core {
         const Takers takers(*this, type);
         for (size_t i = 0; i < count;) {
             const size_t end = i + chunk < count ? i + chunk : count;
-            HeldBuffers refs = hold(type, payload + i * stride, stride, end - i);
+            HeldBuffers refs = [&] {
+                try {
+                    return hold(type, payload + i * stride, stride, end - i);
+                } catch (const Error& e) {
+                    throw Error(e.code(), std::string(e.what()) + accepted(i, count));
+                }
+            }();
             std::unique_lock held(port.lock);
             for (; i < end; ++i) {
                 const Address a = to_one ? *to : to[i];

@@ -60,6 +60,17 @@ static_assert(gpu::func_registers == CU_FUNC_ATTRIBUTE_NUM_REGS);
 static_assert(gpu::func_shared_carveout == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 static_assert(gpu::func_max_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
+static_assert(std::is_same_v<gpu::MemPool, CUmemoryPool>);
+static_assert(gpu::pool_internal_dependencies == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
+static_assert(gpu::pool_release_threshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+static_assert(gpu::pool_reserved == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+static_assert(gpu::MemPoolProps{}.type == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(gpu::MemLocation{}.type == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(sizeof(gpu::MemPoolProps) == sizeof(CUmemPoolProps));
+static_assert(offsetof(gpu::MemPoolProps, location) == offsetof(CUmemPoolProps, location));
+static_assert(offsetof(gpu::MemPoolProps, security_attributes) ==
+              offsetof(CUmemPoolProps, win32SecurityAttributes));
+
 static_assert(sizeof(gpu::ExternalMemoryHandleDesc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC));
 static_assert(offsetof(gpu::ExternalMemoryHandleDesc, handle) ==
               offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle));

@@ -35,12 +35,17 @@ DENIZEN_HD inline void drop_references([[maybe_unused]] const Shared& s,
 }
 
 template <class M>
-DENIZEN_HD inline void drop_payload(const Shared& s, const void* payload)
+DENIZEN_HD inline void drop_payload([[maybe_unused]] const Shared& s,
+                                    [[maybe_unused]] const void* payload)
 {
-    if constexpr (refers<M>) {
+    if constexpr (!refers<M>) {
+        return;
+    } else if constexpr (sizeof(M) <= first_payload) {
         M message; // a copy: the packets' words may not be aligned for it
         copy_bytes(&message, payload, sizeof(M));
         drop_references(s, message);
+    } else {
+        drop_references(s, *static_cast<const M*>(payload));
     }
 }
 
