@@ -10,7 +10,6 @@
 #include "mapped.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 namespace denizen {
@@ -30,7 +29,8 @@ void off_the_gpu(const std::string& what, const std::function<void()>& use)
 
 class GpuSpace final : public Space {
 public:
-    GpuSpace(int ordinal, uint64_t reserve_bytes) : info_(device_info(ordinal))
+    GpuSpace(int ordinal, int count, uint64_t reserve_bytes)
+        : info_(device_info(ordinal)), count_(count)
     {
         off_the_gpu("a pool for buffers", [&] { open(reserve_bytes); });
     }
@@ -63,39 +63,7 @@ public:
         return storage;
     }
 
-    void write(uint64_t* to, const uint64_t* from, size_t count) override
-    {
-        const std::lock_guard guard(copy_mutex_);
-        const ContextScope scope(context_);
-        std::memcpy(staging_, from, count * sizeof *from);
-        check(driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), staging_,
-                                        count * sizeof *to, copies_),
-              "cuMemcpyHtoDAsync");
-        check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
-    }
-
-    void read(uint64_t* to, const uint64_t* from, size_t count, size_t stride) override
-    {
-        const std::lock_guard guard(copy_mutex_);
-        const ContextScope scope(context_);
-        // All that lies between goes along: one copy of 100 KB is cheaper than 100 of 8 bytes.
-        const size_t part = stride == 0 ? 1 : std::max<size_t>(1, (staging_bytes - 8) / stride);
-        for (size_t i = 0; i < count; i += part) {
-            const size_t n = std::min(part, count - i);
-            const auto* first = reinterpret_cast<const unsigned char*>(from) + i * stride;
-            check(driver_.memcpy_dtoh_async(staging_, reinterpret_cast<DevicePtr>(first),
-                                            (n - 1) * stride + sizeof *to, copies_),
-                  "cuMemcpyDtoHAsync");
-            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
-            for (size_t k = 0; k < n; ++k) {
-                std::memcpy(to + i + k, staging_ + k * stride, sizeof *to);
-            }
-        }
-    }
-
 private:
-    static constexpr size_t staging_bytes = 256 << 10;
-
     void open(uint64_t reserve_bytes)
     {
         check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
@@ -105,12 +73,6 @@ private:
             const ContextScope scope(context_);
             check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
                   "cuStreamCreateWithPriority");
-            check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, 0),
-                  "cuStreamCreateWithPriority");
-            void* staging = nullptr;
-            check(driver_.mem_host_alloc(&staging, staging_bytes, host_alloc_portable),
-                  "cuMemHostAlloc", "staging of the buffer table");
-            staging_ = static_cast<unsigned char*>(staging);
             MemPoolProps props;
             props.location.id = info_.ordinal;
             check(driver_.mem_pool_create(&pool_, &props), "cuMemPoolCreate", info_.name);
@@ -122,6 +84,12 @@ private:
             int no = 0;
             check(driver_.mem_pool_set_attribute(pool_, pool_internal_dependencies, &no),
                   "cuMemPoolSetAttribute", "internal dependencies");
+            for (int peer = 1; peer < count_; ++peer) {
+                MemAccess access;
+                access.location.id = info_.ordinal + peer;
+                check(driver_.mem_pool_set_access(pool_, &access, 1), "cuMemPoolSetAccess",
+                      "device " + std::to_string(access.location.id));
+            }
             grow(reserve_bytes);
         } catch (...) {
             give_back();
@@ -138,13 +106,8 @@ private:
             if (pool_ != nullptr) {
                 driver_.mem_pool_destroy(pool_);
             }
-            if (staging_ != nullptr) {
-                driver_.mem_free_host(staging_);
-            }
-            for (const Stream stream : {stream_, copies_}) {
-                if (stream != nullptr) {
-                    driver_.stream_destroy(stream);
-                }
+            if (stream_ != nullptr) {
+                driver_.stream_destroy(stream_);
             }
         }
         driver_.primary_ctx_release(device_);
@@ -276,6 +239,7 @@ private:
 
     const Driver& driver_ = driver();
     DeviceInfo info_;
+    int count_; // GPUs that reach the pool, this one and those after it
     gpu::Device device_ = 0;
     Context context_ = nullptr;
     std::mutex mutex_;
@@ -285,16 +249,13 @@ private:
     uint64_t used_ = 0;     // and of them in buffers
     FreeList<void*> pinned_;
     FreeList<std::unique_ptr<MappedMemory>> mapped_;
-    std::mutex copy_mutex_;
-    Stream copies_ = nullptr;
-    unsigned char* staging_ = nullptr;
 };
 
 } // namespace
 
-std::shared_ptr<Space> make_gpu_space(int ordinal, uint64_t reserve_bytes)
+std::shared_ptr<Space> make_gpu_space(int ordinal, int count, uint64_t reserve_bytes)
 {
-    return std::make_shared<GpuSpace>(ordinal, reserve_bytes);
+    return std::make_shared<GpuSpace>(ordinal, count, reserve_bytes);
 }
 
 } // namespace denizen

@@ -26,20 +26,6 @@ public:
         storage->kind = BufferKind::ordinary;
         return storage;
     }
-
-    // Release and acquire: partners of the workers' in memory/ref.hpp, and of the end of their turns.
-    void write(uint64_t* to, const uint64_t* from, size_t count) override
-    {
-        for (size_t i = 0; i < count; ++i) {
-            store<Scope::system, Order::release>(to + i, from[i]);
-        }
-    }
-    void read(uint64_t* to, const uint64_t* from, size_t count, size_t stride) override
-    {
-        for (size_t i = 0; i < count; ++i) {
-            to[i] = load<Scope::system, Order::acquire>(from + i * (stride / sizeof *from));
-        }
-    }
 };
 
 } // namespace

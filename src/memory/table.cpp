@@ -11,9 +11,6 @@
 namespace denizen {
 namespace {
 
-// A worker's turn and what follows it, as one word.
-static_assert(offsetof(Status, turn) % 8 == 0);
-
 template <class Use>
 void each_ref(const std::vector<uint32_t>& offsets, const unsigned char* message, Use&& use)
 {
@@ -25,8 +22,6 @@ void each_ref(const std::vector<uint32_t>& offsets, const unsigned char* message
         }
     }
 }
-
-const uint64_t* words(const void* p) { return static_cast<const uint64_t*>(p); }
 
 } // namespace
 
@@ -79,20 +74,30 @@ void Buffer::close() noexcept
 
 // ---- making buffers
 
-BufferTable::BufferTable(std::vector<BufferNode> nodes, uint32_t count)
-    : nodes_(std::move(nodes)), spaces_(nodes_.size()), records_(count)
+BufferTable::BufferTable(std::vector<BufferNode> nodes,
+                         std::function<std::shared_ptr<Space>()> make_space, uint32_t count)
+    : nodes_(std::move(nodes)), make_space_(std::move(make_space)), records_(count)
 {
     for (uint32_t i = count; i-- > 0;) {
         free_.push_back(i);
     }
 }
 
-Space& BufferTable::space(size_t node)
+uint64_t BufferTable::read(const BufferNode& node, const uint64_t* word) const
 {
-    if (!spaces_[node]) {
-        spaces_[node] = nodes_[node].make_space();
+    uint64_t value = 0;
+    if (!node.backend->read(&value, word, sizeof value)) {
+        throw Error(Errc::peer_dead, "the buffer table cannot be read: its processor is lost");
     }
-    return *spaces_[node];
+    return value;
+}
+
+void BufferTable::write(const BufferNode& node, uint64_t* to, const uint64_t* from,
+                        size_t count) const
+{
+    if (!node.backend->write(to, from, count * sizeof *from)) {
+        throw Error(Errc::peer_dead, "the buffer table cannot be written: its processor is lost");
+    }
 }
 
 Buffer BufferTable::allocate(uint64_t bytes, BufferKind kind)
@@ -106,8 +111,10 @@ Buffer BufferTable::allocate(uint64_t bytes, BufferKind kind)
     std::shared_ptr<Space> from;
     {
         const std::lock_guard guard(mutex_);
-        space(0);
-        from = spaces_[0];
+        if (!space_) {
+            space_ = make_space_();
+        }
+        from = space_;
     }
     return enter(from->allocate(bytes, kind));
 }
@@ -189,9 +196,8 @@ void BufferTable::publish(uint32_t index)
     const uint64_t entry[] = {reinterpret_cast<uint64_t>(r.storage->data), r.storage->bytes,
                               r.generation, 0, 0};
     static_assert(sizeof entry == offsetof(BufferEntry, dropped) + sizeof(BufferEntry::dropped));
-    for (size_t n = 0; n < nodes_.size(); ++n) {
-        space(n).write(reinterpret_cast<uint64_t*>(&nodes_[n].entries[index]), entry,
-                       std::size(entry));
+    for (const BufferNode& node : nodes_) {
+        write(node, &node.entries[index].address, entry, std::size(entry));
     }
     r.published = true;
 }
@@ -228,34 +234,32 @@ void BufferTable::close(BufferRef ref) noexcept
     }
 }
 
-bool BufferTable::referred_to(uint32_t index)
+bool BufferTable::referred_to(uint32_t index) const
 {
     const Record& r = records_[index];
     uint64_t dropped = r.dropped;
     uint64_t added = r.added;
-    uint64_t word = 0;
     // Every `dropped` before any `added`.
-    for (size_t n = 0; n < nodes_.size(); ++n) {
-        space(n).read(&word, &nodes_[n].entries[index].dropped, 1, 0);
-        dropped += word;
+    for (const BufferNode& node : nodes_) {
+        dropped += read(node, &node.entries[index].dropped);
     }
-    for (size_t n = 0; n < nodes_.size(); ++n) {
-        space(n).read(&word, &nodes_[n].entries[index].added, 1, 0);
-        added += word;
+    for (const BufferNode& node : nodes_) {
+        added += read(node, &node.entries[index].added);
     }
     return static_cast<int64_t>(added - dropped) > 0; // less: a handler released what it never kept
 }
 
-std::shared_ptr<const std::vector<uint32_t>> BufferTable::read_turns()
+std::shared_ptr<const std::vector<uint32_t>> BufferTable::read_turns() const
 {
     auto turns = std::make_shared<std::vector<uint32_t>>();
-    std::vector<uint64_t> read;
-    for (size_t n = 0; n < nodes_.size(); ++n) {
-        const BufferNode& node = nodes_[n];
-        read.resize(node.workers);
-        space(n).read(read.data(), words(&node.status->turn), node.workers, sizeof(Status));
-        for (const uint64_t word : read) {
-            turns->push_back(static_cast<uint32_t>(word));
+    std::vector<Status> told;
+    for (const BufferNode& node : nodes_) {
+        told.resize(node.workers);
+        if (!node.backend->read(told.data(), node.status, node.workers * sizeof(Status))) {
+            throw Error(Errc::peer_dead, "the workers cannot be read: their processor is lost");
+        }
+        for (const Status& status : told) {
+            turns->push_back(status.turn);
         }
     }
     return turns;
@@ -276,8 +280,8 @@ void BufferTable::collect()
             continue;
         }
         const uint64_t none = 0;
-        for (size_t n = 0; n < nodes_.size(); ++n) {
-            space(n).write(&nodes_[n].entries[index].generation, &none, 1);
+        for (const BufferNode& node : nodes_) {
+            write(node, &node.entries[index].generation, &none, 1);
         }
         taken.push_back(index);
     }

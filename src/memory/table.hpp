@@ -3,9 +3,8 @@
 // that refer to each, and when one may go. memory/ref.hpp tells the protocol and why it is right.
 #pragma once
 
+#include "../backend.hpp"
 #include "space.hpp"
-
-#include <denizen/resident/layout.hpp>
 
 #include <functional>
 #include <mutex>
@@ -16,15 +15,17 @@ namespace denizen {
 
 // A node's part of it: its workers, and their copy of the table.
 struct BufferNode {
-    std::function<std::shared_ptr<Space>()> make_space; // called when the first buffer is made
-    BufferEntry* entries = nullptr;                     // [count]
-    const Status* status = nullptr;                     // [workers]
+    Backend* backend = nullptr;     // reads and writes the two below
+    BufferEntry* entries = nullptr; // [count]
+    const Status* status = nullptr; // [workers]
     uint32_t workers = 0;
 };
 
 class BufferTable : public std::enable_shared_from_this<BufferTable> {
 public:
-    BufferTable(std::vector<BufferNode> nodes, uint32_t count);
+    // `make_space` is called when the first buffer is made.
+    BufferTable(std::vector<BufferNode> nodes, std::function<std::shared_ptr<Space>()> make_space,
+                uint32_t count);
 
     Buffer allocate(uint64_t bytes, BufferKind kind);
     Buffer wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> owner);
@@ -33,7 +34,8 @@ public:
     // Frees the closed buffers that nobody can reach any more.
     void collect();
 
-    // The program is off its processors: everything that only messages kept goes.
+    // The program is off its processors: everything that only messages kept goes. From now on the
+    // backends are not used.
     void stop();
     // A handler that does not return may still use any of it: what is in the table stays for ever.
     void abandon();
@@ -56,18 +58,20 @@ private:
     };
 
     Buffer enter(std::shared_ptr<Storage> storage);
-    Space& space(size_t node);
     Record* find(BufferRef ref); // null if it is stale
     // True if the reference is counted now; false if its buffer is closed.
     bool add(BufferRef ref);
     void drop(BufferRef ref);
     void publish(uint32_t index);
-    bool referred_to(uint32_t index);
-    std::shared_ptr<const std::vector<uint32_t>> read_turns();
+    bool referred_to(uint32_t index) const;
+    uint64_t read(const BufferNode& node, const uint64_t* word) const;
+    void write(const BufferNode& node, uint64_t* to, const uint64_t* from, size_t count) const;
+    std::shared_ptr<const std::vector<uint32_t>> read_turns() const;
 
     std::vector<BufferNode> nodes_;
     std::mutex mutex_;
-    std::vector<std::shared_ptr<Space>> spaces_; // by node
+    std::function<std::shared_ptr<Space>()> make_space_;
+    std::shared_ptr<Space> space_;
     std::vector<Record> records_;
     std::vector<uint32_t> free_;
     std::vector<uint32_t> waiting_; // closed, but a message may refer to them

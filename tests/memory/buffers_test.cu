@@ -426,19 +426,17 @@ TEST_P(buffers, more_than_there_are)
                  [&] { Rt(device(), o); });
 }
 
-// Buffers come and go while messages with them hop between workers; each is a different memory,
-// poisoned when it is given back.
-TEST_P(buffers, come_and_go_under_load)
+// Buffers come and go while messages with them hop between workers: every hop adds one to all words.
+void come_and_go(Rt& rt, uint32_t rounds)
 {
-    Rt rt(device(), options());
     const auto actors = rt.spawn<Scalar>(16);
     constexpr uint32_t count = 64;
-    const uint32_t rounds = scaled(on_gpu() ? 300 : 2000);
     std::minstd_rand random(7);
     std::vector<Buffer> checked;
     std::vector<uint32_t> hops;
     for (uint32_t i = 0; i < rounds; ++i) {
-        Buffer memory = words(rt, count, i);
+        Buffer memory = rt.buffer(count * sizeof(uint32_t), BufferKind::pinned);
+        std::fill_n(static_cast<uint32_t*>(memory.cpu()), count, i);
         const std::shared_ptr<Storage> keep = memory.storage();
         Buffer b = rt.wrap(memory.data(), count * sizeof(uint32_t), keep);
         const uint32_t left = static_cast<uint32_t>(random() % 8);
@@ -462,9 +460,26 @@ TEST_P(buffers, come_and_go_under_load)
         }
     }
     checked.clear();
-    EXPECT_EQ(waiting(rt), 0u);
-    EXPECT_EQ(rt.buffers().bytes, 0u);
+    rt.drain(20s);
+    EXPECT_TRUE(eventually([&] { return rt.buffers().bytes == 0; }));
     EXPECT_EQ(rt.stats().errors, 0u) << rt.stats().first_error;
+}
+
+TEST_P(buffers, come_and_go_under_load)
+{
+    Rt rt(device(), options());
+    come_and_go(rt, scaled(on_gpu() ? 300 : 2000));
+}
+
+TEST_P(buffers, come_and_go_between_nodes)
+{
+    if (on_gpu()) {
+        GTEST_SKIP() << "needs two GPUs";
+    }
+    Options o = options();
+    o.nodes = 3;
+    Rt rt(device(), o);
+    come_and_go(rt, scaled(2000));
 }
 
 } // namespace

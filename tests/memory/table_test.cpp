@@ -32,9 +32,9 @@ public:
         std::vector<BufferNode> nodes;
         for (auto& node : nodes_) {
             node.entries.resize(count);
-            nodes.push_back({make_host_space, node.entries.data(), node.status, 2});
+            nodes.push_back({backend_.get(), node.entries.data(), node.status, 2});
         }
-        table = std::make_shared<BufferTable>(std::move(nodes), count);
+        table = std::make_shared<BufferTable>(std::move(nodes), make_host_space, count);
     }
 
     // What a worker of the node does.
@@ -62,11 +62,21 @@ public:
     std::shared_ptr<BufferTable> table;
 
 private:
+    static std::unique_ptr<Backend> never_launched()
+    {
+        Image image;
+        image.run_worker = [](const Shared&, uint32_t) {};
+        Options options;
+        options.workers = 2;
+        return make_cpu_backend(image, options);
+    }
+
     struct Node {
         std::vector<BufferEntry> entries;
         Status status[2];
     };
     Node nodes_[2];
+    std::unique_ptr<Backend> backend_ = never_launched(); // reads and writes memory
 };
 
 // Memory whose end can be seen.

@@ -134,7 +134,7 @@ DENIZEN_HD inline BufferEntry* find_buffer(BufferEntry* entries, uint32_t count,
         return nullptr;
     }
     BufferEntry& entry = entries[ref.index()];
-    // Acquire on the host: partner of HostSpace::write(). On the device the callers fence.
+    // Acquire on the host: partner of Backend::write(). On the device the callers fence.
     constexpr Order order = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
     return load<Scope::gpu, order>(&entry.generation) == ref.generation() ? &entry : nullptr;
 }
@@ -152,7 +152,7 @@ DENIZEN_HD inline bool add_reference(BufferEntry* entries, uint32_t count, Buffe
     return entry != nullptr;
 }
 
-// After its handler. Release: partner of the host's acquire in Space::read(); what the handler did
+// After its handler. Release: partner of the host's acquire in Backend::read(); what the handler did
 // to the buffer comes before.
 DENIZEN_HD inline void drop_reference(BufferEntry* entries, uint32_t count, BufferRef ref)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker: a warp on the GPU, a thread on the CPU, from one text. It owns its actors, so their
-// state needs no lock, and two rings to read: its host lane and its inbox. A round looks at both,
-// runs the handlers of what has arrived, and writes what other rings had no room for.
+// state needs no lock. A round takes messages from one of its rings, nearest first, runs their
+// handlers, and writes what other rings had no room for.
 //
 // On a warp each lane takes one message: 32 different actors are served side by side. Messages to
 // the same actor are served in ring order, one after the other. Messages that need the whole warp
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <denizen/resident/handle.hpp>
+#include <denizen/resident/near.hpp>
 
 namespace denizen {
 
@@ -18,16 +19,9 @@ class Worker {
 public:
     DENIZEN_HD Worker(const Shared& shared, uint32_t id)
         : s_(shared), id_(id), status_(shared.status[id]),
-          actors_(shared.actors + static_cast<uint64_t>(id) * shared.actors_per_worker)
+          actors_(shared.actors + static_cast<uint64_t>(id) * shared.actors_per_worker),
+          near_(shared, id), sources_(shared, id)
     {
-        lane_.slots = shared.lanes + static_cast<uint64_t>(id) * (shared.lane_mask + 1);
-        lane_.mask = shared.lane_mask;
-        lane_.head = lane_.credited = load<Scope::gpu>(&status_.done[source_host]);
-        lane_.credit = shared.lane_credit + id * credit_stride;
-        inbox_.slots = shared.inboxes + static_cast<uint64_t>(id) * (shared.inbox_mask + 1);
-        inbox_.mask = shared.inbox_mask;
-        inbox_.head = inbox_.credited = load<Scope::gpu>(&status_.done[source_node]);
-        inbox_.credit = &shared.inbox[id].credit;
         handled_ = load<Scope::gpu>(&status_.handled);
     }
 
@@ -35,61 +29,24 @@ public:
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
-        // All loads are on their way before any is looked at.
-        Arrival in;
-        Arrival from_host;
-        fetch<Scope::gpu>(inbox_, in);
-        fetch<Scope::system>(lane_, from_host);
-        // Only while there is work: all idle workers reading one word would slow everybody's reads.
-        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-        if (lanes::ballot(begins(inbox_, in) || begins(lane_, from_host)) == 0 && !outbox_used_) {
-            adapt(inbox_, 0);
-            adapt(lane_, 0);
+        uint32_t ready = 0;
+        const uint32_t from = pick(ready);
+        bool worked = false;
+        if (from != nowhere) {
+            worked = serve(from, ready);
+            if (lanes::id() == 0 && (turn_ & 1) != 0) {
+                // Release on the host: partner of the acquire in Backend::read().
+                store<Scope::gpu, detail::host_release>(&status_.turn, ++turn_);
+                store<Scope::gpu>(&status_.handled, handled_);
+            }
+        } else if (!outbox_used_) {
             worked_ = false;
             return false;
         }
-        jammed_ = lanes::shuffle(jammed, 0);
-        const uint32_t n_in = arrived(inbox_, in);
-        const uint32_t n_host = jammed_ == 0 ? arrived(lane_, from_host) : 0;
-        adapt(inbox_, n_in);
-        adapt(lane_, n_host);
-        bool worked = false;
-        if (n_in != 0 || n_host != 0) {
-            // The inbox first, so that work under way ends before new work is let in; but the host
-            // is never shut out for good.
-            const bool take_host = n_host != 0 && (n_in == 0 || host_waited_ >= max_host_wait);
-            host_waited_ = take_host ? 0 : host_waited_ + 1;
-            // One call for both, so that there is one copy of the handlers. Picked word by word: a
-            // reference to either would move both to local memory.
-            const Source source{take_host ? lane_.slots : inbox_.slots,
-                                take_host ? lane_.mask : inbox_.mask,
-                                take_host ? lane_.head : inbox_.head};
-            for (int k = 0; k < 4; ++k) {
-                for (int w = 0; w < 3; ++w) {
-                    in.packet[k].word[w] =
-                        take_host ? from_host.packet[k].word[w] : in.packet[k].word[w];
-                }
-            }
-            const uint32_t served = serve(source, in, take_host ? n_host : n_in);
-            worked = served != 0;
-            lane_.head += take_host ? served : 0;
-            inbox_.head += take_host ? 0 : served;
-            if (lanes::id() == 0) {
-                publish(&status_.turn, ++turn_);
-                store<Scope::gpu>(&status_.handled, handled_);
-                // The handlers' sends have drawn their tickets before this is seen (they used the
-                // values), which is what the monitor's quiet check rests on.
-                publish(&status_.done[source_host], lane_.head);
-                publish(&status_.done[source_node], inbox_.head);
-                give_credit(lane_, lane_.mask >> 2);
-                give_credit(inbox_, inbox_.mask >> 2);
-            }
-        }
-        if (worked || outbox_used_) {
-            outbox_used_ = parked(s_, id_) != 0;
-            if (outbox_used_) {
-                worked |= flush(s_, id_);
-            }
+        dirty_ = true;
+        outbox_used_ = parked(s_, id_) != 0;
+        if (outbox_used_) {
+            worked |= flush(s_, id_);
         }
         worked_ = worked;
         return worked;
@@ -104,85 +61,225 @@ public:
         return static_cast<Command>(lanes::shuffle(command, 0));
     }
 
-    // True if a message waits or is being written, by the first packet of each ring (the sleeping
-    // CPU worker's last look).
-    DENIZEN_HD bool something_arrived() const
+    // True if a message waits or is being written (the sleeping CPU worker's last look).
+    DENIZEN_HD bool something_arrived()
     {
-        return load_packet<Scope::gpu>(&inbox_.slots[inbox_.head & inbox_.mask].packet[0])
-                       .sequence == inbox_.head + 1 ||
-               load_packet<Scope::system>(&lane_.slots[lane_.head & lane_.mask].packet[0])
-                       .sequence == lane_.head + 1 ||
-               parked(s_, id_) != 0;
+        return near_.poll() != 0 || sources_.any_begun() || parked(s_, id_) != 0;
     }
 
-    // Told when there was nothing to do: the producers learn all the room there is.
+    // Told when there was nothing to do for a while: the senders learn all the room there is, and
+    // the monitor how far we are.
     DENIZEN_HD void idle()
     {
-        if (lanes::id() == 0) {
-            give_credit(lane_, 0);
-            give_credit(inbox_, 0);
+        if (!dirty_) {
+            return;
         }
+        dirty_ = false;
+        near_.give_all_credit();
+        sources_.give_all_credit();
+        near_.tell_tails(status_);
+        NearBox* box = detail::own_box(s_, id_);
+        for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
+            const uint64_t before = load<Scope::gpu>(&status_.sent[r]);
+            store<Scope::gpu>(&status_.sent[r], before + load<Scope::block>(&box->sent[r]));
+            store<Scope::block>(&box->sent[r], 0u);
+        }
+        // The tails before the heads: see Status.
+        lanes::sync();
+        near_.tell_heads(status_);
+        sources_.tell(status_);
+    }
+
+    // Publishes everything; for a worker that is about to pause or leave.
+    DENIZEN_HD void settle()
+    {
+        dirty_ = true;
+        idle();
+        near_.keep_heads();
     }
 
     DENIZEN_HD void set_mode(Mode mode)
     {
-        if (mode == Mode::left) {
-            idle();
-        }
         if (lanes::id() == 0) {
-            publish(&status_.mode, static_cast<uint32_t>(mode));
+            // Release on the host: partner of the monitor's acquire in scan().
+            store<Scope::gpu, Order::release>(&status_.mode, static_cast<uint32_t>(mode));
         }
         lanes::sync();
     }
 
 private:
-    static constexpr uint32_t max_host_wait = 16; // rounds
+    // Where a round takes its messages: a source, or one of these.
+    static constexpr uint32_t nowhere = max_sources;
+    static constexpr uint32_t local = max_sources + 1;
+    static constexpr uint32_t near = max_sources + 2;
 
-    // Handles the first of the `n` messages that have arrived, or as many of them as can be handled
-    // side by side. Returns the slots consumed; 0 if a long message is not complete yet.
-    DENIZEN_HD uint32_t serve(const Source& source, const Arrival& a, uint32_t n)
+    static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
+    static constexpr uint32_t max_wait = 16;         // rounds
+
+    // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit 4 g).
+    DENIZEN_HD uint32_t pick(uint32_t& ready)
     {
-        const Words words = words_of(a, n);
-        const Header h = words.header();
-        const uint32_t local = Address{h.destination}.local();
-        const bool mine = lanes::id() < n;
-        bool alone = false; // needs the whole warp
+        const uint32_t own = 1u << near_.own();
+        ready = near_.poll();
+        // What the worker sends itself is served without a look at global memory, but not for ever.
+        if ((ready & own) != 0 && local_rounds_ < max_local_rounds) {
+            ++local_rounds_;
+            return local;
+        }
+        sources_.probe();
+#if DENIZEN_ON_DEVICE
+        for (uint32_t i = 0; i < 3 && ready == 0; ++i) { // the probe takes as long
+            ready = near_.poll();
+        }
+#endif
+        const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
+        if (at_hand != nowhere && far_waited_ < max_wait) {
+            ++far_waited_;
+            local_rounds_ = 0;
+            ready &= ~own;
+            return at_hand;
+        }
+        // Only while there is work: all idle workers reading one word would slow everybody's reads.
+        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
+        const uint32_t far = sources_.ready();
+        far_waited_ = 0;
+        local_rounds_ = 0;
+        if (far == 0) {
+            sources_.nothing_ready();
+            ready &= ~own;
+            return at_hand;
+        }
+        jammed_ = lanes::shuffle(jammed, 0);
+        const uint32_t g = choose(far);
+        if (g == nowhere) {
+            ready &= ~own;
+            return at_hand;
+        }
+        ready = far;
+        return g;
+    }
+
+    // Urgent messages first. Then what is under way inside, so that it ends before new work is let
+    // in from the host; but the host is never shut out for good.
+    DENIZEN_HD uint32_t choose(uint32_t ready)
+    {
+        constexpr uint32_t urgent = 1u << 4 * source_host_urgent | 1u << 4 * source_node_urgent;
+        constexpr uint32_t lane = 1u << 4 * source_host;
+        if ((ready & urgent) != 0) {
+            return lanes::first(ready & urgent) / 4;
+        }
+        const uint32_t inside = ready & ~(urgent | lane);
+        if ((ready & lane) != 0 && jammed_ == 0 && (inside == 0 || host_waited_ >= max_wait)) {
+            host_waited_ = 0;
+            return source_host;
+        }
+        ++host_waited_;
+        if (inside == 0) {
+            return nowhere;
+        }
+        // The node's ring and the peers' in turn.
+        const uint32_t later = inside & ~((2u << 4 * last_inside_) - 1);
+        last_inside_ = lanes::first(later != 0 ? later : inside) / 4;
+        return last_inside_;
+    }
+
+    // Handles what has arrived there: the first message of its ring, or as many as can be handled
+    // side by side. False if that was none: a long message that is not complete yet.
+    DENIZEN_HD bool serve(uint32_t from, uint32_t ready)
+    {
+        Batch batch;
+        if (from == near) {
+            near_.take_near(ready, batch);
+        } else if (from == local) {
+            near_.take_local(batch);
+        } else {
+            sources_.take(from, ready, batch);
+        }
+        if (batch.n == 0) {
+            return false;
+        }
+        const Header h = batch.words.header();
         ActorEntry entry;
-        if (mine) {
-            alone = h.flags != 0 || h.length > first_payload;
-            if (!alone && local < s_.actors_per_worker) {
-                entry = actors_[local];
-                alone =
-                    P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
-            }
-        }
-        const uint32_t leading = lanes::first(lanes::ballot(mine && alone));
-        n = leading < n ? leading : n;
+        const uint32_t alones = lanes::ballot(batch.mine && alone(h, entry));
+        const uint32_t leader = lanes::first(alones);
         begin_turn();
-        if (n == 0) {
-            const uint32_t served = detail::serve_alone<P>(s_, id_, source, words);
-            handled_ += served != 0 ? 1 : 0;
-            return served;
+        uint32_t n = 0; // slots consumed: of the ring, or in a round of near rings by this lane
+        if (alones != 0 && (leader == 0 || from == near)) {
+            if (from == near) {
+                batch.ring = near_.ring_of(leader);
+            }
+            n = serve_alone(batch, leader);
+            handled_ += n != 0 ? 1 : 0;
+            if (from == near) {
+                const bool any = n != 0;
+                near_.advance_near(lanes::id() == leader ? n : 0);
+                return any;
+            }
+        } else {
+            if (leader < batch.n) { // in ring order, up to the one that needs all lanes
+                batch.n = leader;
+                batch.mine = lanes::id() < leader;
+            }
+            side_by_side(batch, h, entry);
+            handled_ += batch.n;
+            if (from == near) {
+                near_.advance_near(batch.mine ? 1 : 0);
+                return true;
+            }
+            n = batch.n;
         }
-        bool todo = lanes::id() < n;
+        if (from == local) {
+            near_.advance_local(n);
+        } else {
+            sources_.advance(from, n);
+        }
+        return n != 0;
+    }
+
+    // Whether this lane's message needs the whole warp; if not, `entry` is its actor's.
+    DENIZEN_HD bool alone(const Header& h, ActorEntry& entry) const
+    {
+        if (h.flags != 0 || h.length > first_payload) {
+            return true;
+        }
+        const uint32_t place = Address{h.destination}.local();
+        if (place < s_.actors_per_worker) {
+            entry = actors_[place];
+            return P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
+        }
+        return false;
+    }
+
+    DENIZEN_HD uint32_t serve_alone(const Batch& batch, uint32_t leader)
+    {
+        Words words;
+        for (uint32_t i = 0; i < 12; ++i) {
+            words.word[i] = lanes::shuffle(batch.words.word[i], leader);
+        }
+        return detail::serve_alone<P>(s_, id_, batch.ring, words);
+    }
+
+    // Each lane that has a message handles it.
+    DENIZEN_HD void side_by_side(const Batch& batch, const Header& h, const ActorEntry& entry)
+    {
+        bool todo = batch.mine;
         // Lanes whose messages go to the same actor take turns, in ring order.
         uint32_t rank = 0;
-        if (n > 1) {
-            const uint32_t same = lanes::match(todo ? local : ~lanes::id());
+        if (batch.n > 1) {
+            const uint32_t same =
+                lanes::match(todo ? Address{h.destination}.local() : ~lanes::id());
             rank = lanes::popcount(same & lanes::below());
         }
         uint32_t r = 0;
         do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                detail::handle<P>(s_, id_, entry, h, words.word + 3, false);
-                P::drop_buffers(s_, h.type, words.word + 3);
+                detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false);
+                P::drop_buffers(s_, h.type, batch.words.word + 3);
             }
             ++r;
             lanes::sync();
-        } while (n > 1 && lanes::ballot(todo) != 0);
-        handled_ += n;
-        return n;
+        } while (batch.n > 1 && lanes::ballot(todo) != 0);
     }
 
     DENIZEN_HD void begin_turn()
@@ -193,36 +290,23 @@ private:
         lanes::sync();
     }
 
-    // Tells the producers how far we are, if that is more than `least` slots further than they
-    // know.
-    DENIZEN_HD static void give_credit(Source& source, uint32_t least)
-    {
-        if (source.head - source.credited > least) {
-            // Release on the host: partner of the producers' acquire of the credit.
-            store<Scope::system, detail::host_release>(source.credit, source.head);
-            source.credited = source.head;
-        }
-    }
-
-    template <class T>
-    DENIZEN_HD static void publish(T* word, T value)
-    {
-        // Release on the host: partner of the monitor's acquire in scan().
-        store<Scope::gpu, detail::host_release>(word, value);
-    }
-
     const Shared& s_;
     uint32_t id_;
     Status& status_;
     ActorEntry* actors_;
-    Source lane_;
-    Source inbox_;
+    NearRings near_;
+    Sources sources_;
     uint64_t handled_ = 0;
+    uint64_t told_[routes] = {}; // messages sent by route, as last told
     uint32_t turn_ = 0;
-    uint32_t host_waited_ = 0; // rounds in which the inbox went first
-    uint32_t jammed_ = 0;      // workers with parked messages, as last read
-    bool worked_ = false;      // in the last round
-    bool outbox_used_ = true;  // at the end of the last round
+    uint32_t local_rounds_ = 0; // in a row
+    uint32_t far_waited_ = 0;   // rounds in which near rings went first
+    uint32_t host_waited_ = 0;  // rounds in which other rings went first
+    uint32_t last_inside_ = source_node;
+    uint32_t jammed_ = 0;     // workers with parked messages, as last read
+    bool worked_ = false;     // in the last round
+    bool dirty_ = true;       // something was done since the monitor was told
+    bool outbox_used_ = true; // at the end of the last round
 };
 
 } // namespace denizen
