@@ -39,15 +39,14 @@ constexpr std::string_view type_name()
 template <class M>
 std::vector<uint32_t> buffer_offsets()
 {
-    std::vector<uint32_t> offsets;
+    std::vector<uint32_t> offsets(sizeof(M) / sizeof(BufferRef));
+    uint32_t count = 0;
     if constexpr (refers<M>) {
         alignas(M) unsigned char bytes[sizeof(M)];
         std::fill_n(bytes, sizeof bytes, static_cast<unsigned char>(1)); // null ones are skipped
-        for_each_ref(*reinterpret_cast<const M*>(bytes), [&](const BufferRef& ref) {
-            offsets.push_back(static_cast<uint32_t>(
-                reinterpret_cast<const unsigned char*>(&ref) - bytes));
-        });
+        count = list_refs(*reinterpret_cast<const M*>(bytes), offsets.data());
     }
+    offsets.resize(count);
     return offsets;
 }
 

@@ -116,6 +116,19 @@ DENIZEN_HD void for_each_ref(const M& message, Use use)
     message.each_buffer(EachRef<Use>{use});
 }
 
+// Where in a message its references lie; returns their number.
+template <class M>
+DENIZEN_HD uint32_t list_refs(const M& message, uint32_t* offsets)
+{
+    uint32_t count = 0;
+    for_each_ref(message, [&](const BufferRef& ref) {
+        offsets[count++] =
+            static_cast<uint32_t>(reinterpret_cast<const unsigned char*>(&ref) -
+                                  reinterpret_cast<const unsigned char*>(&message));
+    });
+    return count;
+}
+
 // Before it: what this handler has written, and that the worker is in a handler at all. After it:
 // what others had written before they sent the message.
 DENIZEN_HD inline void buffer_fence()
