@@ -28,6 +28,7 @@ with denizen.Runtime(counting) as rt:
 from __future__ import annotations
 
 from denizen import _core
+from denizen.buffer import Buffer
 from denizen.errors import (
     ArgumentError,
     ClosedError,
@@ -40,10 +41,11 @@ from denizen.errors import (
     MessageError,
     NoActorError,
     RingFullError,
+    StaleBufferError,
     StuckError,
     from_code,
 )
-from denizen.message import MessageType, message
+from denizen.message import BUFFER, MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime, gpu_problem
 
@@ -52,7 +54,9 @@ _core._error = from_code
 __version__ = "0.1.0"
 
 __all__ = [
+    "BUFFER",
     "ArgumentError",
+    "Buffer",
     "ClosedError",
     "CompileError",
     "DeadError",
@@ -67,6 +71,7 @@ __all__ = [
     "Received",
     "RingFullError",
     "Runtime",
+    "StaleBufferError",
     "StuckError",
     "get_include",
     "gpu_problem",
