@@ -44,7 +44,8 @@ public:
     virtual uint64_t launches() const = 0;
     // Copies device memory while the program runs, word by word: aligned words of 8 bytes are not
     // torn. On the CPU reads are acquires and writes releases (partners: what handlers do to the
-    // buffer table, and the end of their turns); on a GPU one call is done before the next. False if the processor is lost.
+    // buffer table, and the end of their turns); on a GPU one call is done before the next. False
+    // if the processor is lost.
     virtual bool read(void* to, const void* device_memory, size_t bytes) = 0;
     virtual bool write(void* device_memory, const void* from, size_t bytes) = 0;
     // Takes the node off; it has been told to stop. False if a handler does not return by then.

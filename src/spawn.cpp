@@ -107,24 +107,14 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     const uint64_t stride = round_up(info.size, std::max(info.align, 16u));
     const std::lock_guard guard(spawn_mutex);
     const size_t n = among.size();
+    const size_t start = next % n;
     std::vector<uint32_t> share(n);
     std::vector<uint64_t> heap(nodes.size()); // where each node's next state goes
     std::vector<uint64_t> need(nodes.size());
     for (size_t i = 0; i < n; ++i) {
-        share[(next + i) % n] = static_cast<uint32_t>(count / n + (i < count % n ? 1 : 0));
-    }
-    for (size_t i = 0; i < n; ++i) {
-        need[among[i].node()] += stride * share[i];
-        const uint32_t taken = next_local[lane(among[i])];
-        if (taken + static_cast<uint64_t>(share[i]) > actors_per_worker) {
-            throw Error(Errc::exhausted,
-                        std::to_string(count) + " actors " + actor_name(actor_type) +
-                            " exceed max_actors = " + std::to_string(options.max_actors) +
-                            (n == lanes() ? ""
-                                          : ": " + worker_name(among[i]) + " has room for " +
-                                                std::to_string(actors_per_worker - taken)) +
-                            "; raise it");
-        }
+        const size_t w = (start + i) % n;
+        share[w] = static_cast<uint32_t>(count / n + (i < count % n ? 1 : 0));
+        need[among[w].node()] += stride * share[w];
     }
     for (size_t k = 0; k < nodes.size(); ++k) {
         heap[k] = round_up(nodes[k].heap_used, 256);
@@ -138,11 +128,25 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                     " are left; raise state_bytes");
         }
     }
+    for (size_t i = 0; i < n; ++i) {
+        const uint32_t taken = next_local[lane(among[i])];
+        if (taken + static_cast<uint64_t>(share[i]) > actors_per_worker) {
+            throw Error(Errc::exhausted,
+                        std::to_string(count) + " actors " + actor_name(actor_type) +
+                            " exceed max_actors = " + std::to_string(options.max_actors) +
+                            (n == lanes() ? ""
+                                          : ": " + worker_name(among[i]) + " has room for " +
+                                                std::to_string(actors_per_worker - taken)) +
+                            "; raise it");
+        }
+    }
     std::vector<Address> addresses(count);
-    for (uint32_t i = 0; i < count; ++i) {
-        const Address w = among[(next + i) % n];
-        addresses[i] = Address::actor(w.worker(),
-                                      next_local[lane(w)] + i / static_cast<uint32_t>(n), w.node());
+    for (size_t k = 0; k < n; ++k) { // actors k, k + n, ... go to the k-th worker from `start` on
+        const Address w = among[(start + k) % n];
+        uint32_t local = next_local[lane(w)];
+        for (size_t i = k; i < count; i += n) {
+            addresses[i] = Address::actor(w.worker(), local++, w.node());
+        }
     }
     std::vector<Address> tickets;
     for (size_t i = 0; i < n; ++i) {
@@ -181,7 +185,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     for (size_t k = 0; k < nodes.size(); ++k) {
         nodes[k].heap_used = need[k] == 0 ? nodes[k].heap_used : heap[k];
     }
-    next = (next + count) % n;
+    next = (start + count) % n;
     return addresses;
 }
 

@@ -2,6 +2,8 @@
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
 
+#include <denizen/resident/telemetry.hpp>
+
 #include <algorithm>
 #include <bit>
 
@@ -82,9 +84,8 @@ void AnyRuntime::Core::check_options() const
                     "buffers = " + std::to_string(options.buffers) + "; use 1 to 16,777,216");
     }
     if (options.nodes < 1 || options.nodes > max_nodes) {
-        throw Error(Errc::bad_argument,
-                    "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
-                        std::to_string(max_nodes));
+        throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                                            std::to_string(max_nodes));
     }
     if (options.nodes > 1 && options.idle.count() != 0) {
         throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +
@@ -167,6 +168,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
+    shared.actor_types = image.table.actors;
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
@@ -198,6 +200,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device(shared.board, 1);
         in_device(shared.status, of_workers);
         in_device(shared.watch, of_workers);
+        in_device(shared.counters, of_workers);
+        in_device(shared.histograms, of_workers * shared.actor_types);
         in_device(shared.inbox, of_workers);
         in_device(shared.urgent_inbox, of_workers);
         in_device(shared.bells, of_workers);

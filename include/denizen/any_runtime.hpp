@@ -73,8 +73,8 @@ struct Options {
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
-    uint32_t buffers = 1024;           // at a time, at most 16,777,216
-    uint64_t pool_bytes = 64u << 20;   // GPU: of the pool for buffers, taken when the first is made
+    uint32_t buffers = 1024;                      // at a time, at most 16,777,216
+    uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
     bool mapped = true; // GPU: CPU-mapped device memory for the host's messages, if it can be had
 };
 
@@ -87,7 +87,7 @@ struct Stats {
     uint64_t handled = 0;      // messages handled; a reply may arrive just before it is counted
     uint64_t dead_letters = 0; // messages without a live actor or without a handler
     uint64_t errors = 0;
-    std::string first_error;
+    std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
     uint64_t launches = 0;                   // 1, and one more for each return from being parked
     std::vector<uint64_t> handled_by_worker; // node by node
@@ -122,6 +122,8 @@ struct Placement {
 
 inline Placement near(Address beside, Near how = Near::worker) { return {beside, how}; }
 inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Near::whole_node}; }
+
+struct Telemetry; // telemetry.hpp
 
 class AnyRuntime {
 public:
@@ -198,6 +200,13 @@ public:
     bool parked() const;
 
     Stats stats();
+    // Whether the durations of handlers are measured; off at first. When the call returns, every
+    // worker measures (or has stopped) except those in a handler of more than 0.1 s. Each call
+    // with true begins a new search for the slowest handlers; the histograms and counts go on.
+    void observe(bool on);
+    // What all workers count, their queues, and what they are doing, without stopping them; see
+    // telemetry.hpp. Errc::closed after close.
+    Telemetry telemetry();
     // The worker that has been in one handler for longest, as text with actor, message and seconds;
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);

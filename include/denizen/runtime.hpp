@@ -12,6 +12,7 @@
 
 #include <denizen/any_runtime.hpp>
 #include <denizen/resident/kernel.hpp>
+#include <denizen/telemetry.hpp>
 
 #include <algorithm>
 #include <string_view>
@@ -196,6 +197,8 @@ public:
     void park(nanoseconds deadline = 1s) { runtime_.park(deadline); }
     bool parked() const { return runtime_.parked(); }
     Stats stats() { return runtime_.stats(); }
+    void observe(bool on) { runtime_.observe(on); }
+    Telemetry telemetry() { return runtime_.telemetry(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
     void close(nanoseconds timeout = 5s) { runtime_.close(timeout); }

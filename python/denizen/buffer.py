@@ -29,8 +29,8 @@ _KINDS = {code: kind for kind, code in _CODES.items()}
 class Buffer:
     """Memory that messages refer to; Runtime.buffer() and Runtime.wrap() make it.
 
-    A field of type denizen.BUFFER takes it: `rt.send(actor, "Scale", data=buffer, by=2.0)`. Handlers
-    resolve it: `ctx.template data<float>(m.data)`. Nothing is copied.
+    A field of type denizen.BUFFER takes it: `rt.send(actor, "Scale", data=buffer, by=2.0)`.
+    Handlers resolve it: `ctx.template data<float>(m.data)`. Nothing is copied.
 
     The memory stays until the buffer is closed (close(), the end of a `with`, or when nobody has
     the object any more), no message refers to it, and no array or tensor made from it is left.
@@ -42,7 +42,8 @@ class Buffer:
         kind: "device", "pinned", "mapped" (as asked for, on a GPU), "host" (a program on CPU
             threads: every kind is ordinary memory there) or "external" (wrapped).
 
-    Work that other CUDA streams do with a tensor made from it must be complete before it is dropped.
+    Work that other CUDA streams do with a tensor made from it must be complete before that tensor
+    is dropped.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ def make(
     kind: str,
 ) -> Buffer:
     """A buffer of the runtime's own; see Runtime.buffer()."""
+    dims: tuple[int, ...]
     try:
         dims = (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:

@@ -56,6 +56,13 @@ class CompileError(DenizenError):
     """Program text that does not compile; the message shows the compiler's, with your lines."""
 
 
+class MissingPackageError(DenizenError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+    def __init__(self, package: str, group: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
+
+
 # By denizen::Errc (include/denizen/base/error.hpp).
 _BY_CODE: dict[int, type[DenizenError]] = {
     1: RingFullError,

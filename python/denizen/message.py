@@ -119,10 +119,11 @@ class MessageType:
 
     def buffer_offsets(self) -> list[int]:
         """Where in a message its references to buffers lie, in bytes."""
-        offsets = []
+        offsets: list[int] = []
+        fields: Any = self.dtype.fields
         for name in self.dtype.names or ():
             if name in self._buffers:
-                field, begin = (self.dtype.fields or {})[name][:2]
+                field, begin = fields[name][:2]
                 offsets += range(begin, begin + field.itemsize, BUFFER.itemsize)
         return offsets
 
@@ -154,7 +155,7 @@ class MessageType:
 
 
 def _refers(field: object) -> bool:
-    return isinstance(field, np.dtype) and (field.metadata or {}).get("denizen_buffer", False)
+    return isinstance(field, np.dtype) and "denizen_buffer" in (field.metadata or ())
 
 
 def _refs(value: Any) -> Any:

@@ -3,9 +3,9 @@
 // CPU-mapped device memory from free lists. Beside a resident program only those calls are made
 // that do not wait for it; whatever may wait (making and growing a pool, locking pages, freeing)
 // is done while the programs of the process are off the GPU.
+#include "../memory/space.hpp"
 #include "../backend.hpp"
 #include "../memory/free_list.hpp"
-#include "../memory/space.hpp"
 #include "driver.hpp"
 #include "mapped.hpp"
 
@@ -190,9 +190,8 @@ private:
             });
         }
         storage.data = storage.cpu = static_cast<unsigned char*>(p); // one address for both
-        storage.owner = owned(p, [size](GpuSpace& space, void* block) {
-            space.pinned_.give(size, block);
-        });
+        storage.owner =
+            owned(p, [size](GpuSpace& space, void* block) { space.pinned_.give(size, block); });
     }
 
     void take_mapped(Storage& storage)

@@ -140,10 +140,11 @@ Buffer BufferTable::enter(std::shared_ptr<Storage> storage)
         throw Error(Errc::closed, "the runtime is closed");
     }
     if (free_.empty()) {
-        throw Error(Errc::exhausted,
-                    "all " + std::to_string(records_.size()) + " buffers are taken (messages still "
-                        "refer to " + std::to_string(waiting_.size()) +
-                        " that are closed); close some or raise buffers");
+        throw Error(Errc::exhausted, "all " + std::to_string(records_.size()) +
+                                         " buffers are taken (messages still "
+                                         "refer to " +
+                                         std::to_string(waiting_.size()) +
+                                         " that are closed); close some or raise buffers");
     }
     const uint32_t index = free_.back();
     free_.pop_back();
@@ -348,8 +349,7 @@ void BufferTable::abandon()
 // ---- sending
 
 HeldBuffers::HeldBuffers(BufferTable& table, const std::vector<uint32_t>& offsets,
-                         const void* messages, size_t stride, size_t count,
-                         const std::string& name)
+                         const void* messages, size_t stride, size_t count, const std::string& name)
     : table_(table), offsets_(offsets), messages_(static_cast<const unsigned char*>(messages)),
       stride_(stride)
 {
@@ -389,8 +389,7 @@ HeldBuffers::~HeldBuffers()
 void HeldBuffers::take_back()
 {
     for (; begin_ < end_; ++begin_) {
-        each_ref(offsets_, messages_ + begin_ * stride_,
-                 [&](BufferRef ref) { table_.drop(ref); });
+        each_ref(offsets_, messages_ + begin_ * stride_, [&](BufferRef ref) { table_.drop(ref); });
     }
 }
 

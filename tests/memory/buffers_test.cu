@@ -110,10 +110,7 @@ struct Using {
         remembered = m.data;
         ctx.sync();
     }
-    DENIZEN_HD void on(const Look&, auto& ctx)
-    {
-        ctx.reply(sum_of(remembered, ctx));
-    }
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(sum_of(remembered, ctx)); }
     DENIZEN_HD void on(const Release&, auto& ctx) { ctx.release(remembered); }
     DENIZEN_HD void on(const Odd& m, auto& ctx)
     {
@@ -223,8 +220,9 @@ TEST_P(buffers, a_closed_buffer_is_refused_at_once)
     Buffer b = words(rt, 10, 1);
     const Fill m{b.ref(), 2};
     b.close();
-    const std::string text = "Fill refers to a buffer that has been closed or is another runtime's; "
-                             "keep the buffer open until its messages are sent";
+    const std::string text =
+        "Fill refers to a buffer that has been closed or is another runtime's; "
+        "keep the buffer open until its messages are sent";
     expect_error(Errc::stale, text, [&] { rt.send(a, m); });
     expect_error(Errc::stale, text, [&] { rt.ask<Result>(a, m); });
     expect_error(Errc::stale, text, [&] { rt.broadcast<Scalar>(m); });
@@ -316,8 +314,7 @@ TEST_P(buffers, long_messages_arrays_and_null)
         m.parts[2] = two.ref();
         m.last = one.ref();
         rt.pause(20s);
-        const Address ticket =
-            rt.untyped().ask_begin(a, Rt::id<Long>(), &m, sizeof m, 20s);
+        const Address ticket = rt.untyped().ask_begin(a, Rt::id<Long>(), &m, sizeof m, 20s);
         one.close();
         two.close();
         EXPECT_EQ(rt.buffers().waiting, 2u);
@@ -422,11 +419,11 @@ TEST_P(buffers, more_than_there_are)
     all.pop_back();
     all.push_back(words(rt, 10, 1));
     o.buffers = 0;
-    expect_error(Errc::bad_argument, "buffers = 0; use 1 to 16,777,216",
-                 [&] { Rt(device(), o); });
+    expect_error(Errc::bad_argument, "buffers = 0; use 1 to 16,777,216", [&] { Rt(device(), o); });
 }
 
-// Buffers come and go while messages with them hop between workers: every hop adds one to all words.
+// Buffers come and go while messages with them hop between workers: every hop adds one to all
+// words.
 void come_and_go(Rt& rt, uint32_t rounds)
 {
     const auto actors = rt.spawn<Scalar>(16);

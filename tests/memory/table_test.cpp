@@ -243,9 +243,8 @@ TEST(table, what_is_not_sent_is_not_counted)
     Buffer gone = t.table->allocate(16, BufferKind::device);
     const BufferRef stale = gone.ref();
     gone.close();
-    const Work messages[] = {{1, b.ref(), {b.ref(), {}}},
-                             {2, b.ref(), {b.ref(), stale}},
-                             {3, b.ref(), {}}};
+    const Work messages[] = {
+        {1, b.ref(), {b.ref(), {}}}, {2, b.ref(), {b.ref(), stale}}, {3, b.ref(), {}}};
     EXPECT_EQ(code_of([&] {
                   HeldBuffers held(*t.table, offsets, messages, sizeof *messages, 3, "Work");
               }),
@@ -329,7 +328,8 @@ TEST(table, many_threads)
                     stale.fetch_add(1);
                     return;
                 }
-                const auto* words = reinterpret_cast<const uint64_t*>(load<Scope::gpu>(&e->address));
+                const auto* words =
+                    reinterpret_cast<const uint64_t*>(load<Scope::gpu>(&e->address));
                 for (int i = 0; i < 4; ++i) {
                     bad += words[i] != ref.generation();
                 }

@@ -123,7 +123,7 @@ def test_device_memory(rt):
         if rt.description["on_gpu"]:
             assert buffer.kind == "device"
             assert buffer.__cuda_array_interface__["data"] == (buffer.pointer, False)
-            with pytest.raises(denizen.ArgumentError, match='does not reach .* "device" on a GPU'):
+            with pytest.raises(denizen.ArgumentError, match=r'does not reach .* "device" on a GPU'):
                 buffer.numpy()
         else:
             assert buffer.kind == "host"
@@ -323,7 +323,9 @@ def test_what_cannot_be_wrapped(cpu, tensor, text):
 
 def test_a_tensor_on_a_gpu_is_refused_by_a_program_on_the_cpu(cpu):
     class Elsewhere:
-        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (4096, False)}
+        @property
+        def __cuda_array_interface__(self):
+            return {"shape": (4,), "typestr": "<f4", "data": (4096, False)}
 
     with pytest.raises(denizen.ArgumentError, match="lies on a GPU, the program on CPU threads"):
         cpu.wrap(Elsewhere())

@@ -31,7 +31,9 @@ public:
         static_assert(type != no_type, "not a message type of this program");
         bool sent = true;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            detail::add_references(shared_, message, touched_);
+            if constexpr (P::has_buffers) {
+                detail::add_references(shared_, message, touched_);
+            }
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
                                          &message, detail::priority_of<M>(), refuses(to));
             if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
@@ -76,6 +78,7 @@ public:
     template <class T>
     DENIZEN_HD BufferSpan<T> data(BufferRef ref)
     {
+        static_assert(P::has_buffers, "no message of this program refers to a buffer");
         touched_ = true;
         const detail::Resolved found = detail::resolve(shared_, ref, alignof(T));
         if (found.code != Errc::ok && lane() == 0) {

@@ -14,9 +14,8 @@ DENIZEN_HD inline void add_references([[maybe_unused]] const Shared& s,
                                       [[maybe_unused]] const M& message, bool touched)
 {
     if constexpr (refers<M>) {
-        for_each_ref(message, [&s](const BufferRef& ref) {
-            add_reference(s.buffers, s.buffer_count, ref);
-        });
+        for_each_ref(message,
+                     [&s](const BufferRef& ref) { add_reference(s.buffers, s.buffer_count, ref); });
     }
     if (touched) {
         buffer_fence(); // the receiver finds what was written

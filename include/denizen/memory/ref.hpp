@@ -7,7 +7,8 @@
 //       float by;
 //       DENIZEN_BUFFERS(data)
 //   };
-//   void on(const Scale& m, auto& ctx) { for (float& x : ctx.template data<float>(m.data)) x *= m.by; }
+//   void on(const Scale& m, auto& ctx) { for (float& x : ctx.template data<float>(m.data)) x *=
+//   m.by; }
 //
 // A table in each node's memory has an entry per buffer. A buffer lives while its host handle is
 // open or a message refers to it, in a ring or in its handler. Two words that only grow count the
@@ -122,9 +123,8 @@ DENIZEN_HD uint32_t list_refs(const M& message, uint32_t* offsets)
 {
     uint32_t count = 0;
     for_each_ref(message, [&](const BufferRef& ref) {
-        offsets[count++] =
-            static_cast<uint32_t>(reinterpret_cast<const unsigned char*>(&ref) -
-                                  reinterpret_cast<const unsigned char*>(&message));
+        offsets[count++] = static_cast<uint32_t>(reinterpret_cast<const unsigned char*>(&ref) -
+                                                 reinterpret_cast<const unsigned char*>(&message));
     });
     return count;
 }
@@ -165,8 +165,8 @@ DENIZEN_HD inline bool add_reference(BufferEntry* entries, uint32_t count, Buffe
     return entry != nullptr;
 }
 
-// After its handler. Release: partner of the host's acquire in Backend::read(); what the handler did
-// to the buffer comes before.
+// After its handler. Release: partner of the host's acquire in Backend::read(); what the handler
+// did to the buffer comes before.
 DENIZEN_HD inline void drop_reference(BufferEntry* entries, uint32_t count, BufferRef ref)
 {
     if (BufferEntry* entry = find_buffer(entries, count, ref)) {

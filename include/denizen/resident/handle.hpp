@@ -7,6 +7,7 @@
 #include <denizen/resident/arrival.hpp>
 #include <denizen/resident/post.hpp>
 #include <denizen/resident/program.hpp>
+#include <denizen/resident/telemetry.hpp>
 
 namespace denizen {
 
@@ -15,7 +16,7 @@ namespace detail {
 // Runs the handler of one message; called by one lane, or by all for a whole-warp actor.
 template <class P>
 DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& entry,
-                              const Header& h, const void* payload, bool whole)
+                              const Header& h, const void* payload, bool whole, bool observed)
 {
     if (entry.kind == 0) {
         dead_letter(s, id, Errc::no_actor, h.destination, h.type, h.sender);
@@ -25,16 +26,25 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
     uint64_t* running = &s.status[id].running[whole ? 0 : lanes::id()];
     store<Scope::gpu>(running, h.destination | static_cast<uint64_t>(h.type + 1) << 32);
     Context<P> context(s, id, h.destination, h.sender, whole);
-    if (!P::dispatch(entry.type(), h.type, entry.state, payload, context) &&
-        (!whole || lanes::id() == 0)) {
-        dead_letter(s, id, Errc::wrong_type, h.destination, h.type, h.sender);
+    const uint64_t begin = observed ? ticks() : 0;
+    const bool handled = P::dispatch(entry.type(), h.type, entry.state, payload, context);
+    if (!whole || lanes::id() == 0) {
+        if (!handled) {
+            dead_letter(s, id, Errc::wrong_type, h.destination, h.type, h.sender);
+        } else {
+            count_handled(s, id, entry.type());
+            if (observed) {
+                observe(s, id, entry.type(), h.destination, h.type, ticks() - begin);
+            }
+        }
     }
     store<Scope::gpu>(running, uint64_t{0});
 }
 
 // To one actor, or to all of a type: on a warp one actor per lane, or all lanes on one actor.
 template <class P>
-DENIZEN_HD inline void deliver(const Shared& s, uint32_t id, Header h, const void* payload)
+DENIZEN_HD inline void deliver(const Shared& s, uint32_t id, Header h, const void* payload,
+                               bool observed)
 {
     const ActorEntry* actors = s.actors + static_cast<uint64_t>(id) * s.actors_per_worker;
     const bool all = (h.flags & flag_broadcast) != 0;
@@ -54,7 +64,7 @@ DENIZEN_HD inline void deliver(const Shared& s, uint32_t id, Header h, const voi
         }
         if (local < end && (!all || entry.type() == named)) {
             h.destination = Address::actor(id, local, s.node).value;
-            handle<P>(s, id, entry, h, payload, whole);
+            handle<P>(s, id, entry, h, payload, whole, observed);
         }
         lanes::sync();
         base += whole ? 1 : lanes::size;
@@ -97,7 +107,7 @@ DENIZEN_HD inline void run_system(const Shared& s, uint32_t id, const Header& h,
 // if a long message is not complete yet.
 template <class P>
 DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& source,
-                                  const Words& of_lane)
+                                  const Words& of_lane, bool observed)
 {
     Words words;
     for (uint32_t i = 0; i < 12; ++i) {
@@ -122,7 +132,7 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
     if ((h.flags & flag_system) != 0) {
         run_system<P>(s, id, h, words.word + 3);
     } else {
-        deliver<P>(s, id, h, payload);
+        deliver<P>(s, id, h, payload, observed);
         if (lanes::id() == 0) {
             P::drop_buffers(s, h.type, payload);
         }

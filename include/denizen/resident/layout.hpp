@@ -13,7 +13,7 @@
 
 namespace denizen {
 
-inline constexpr uint32_t layout_abi = 2;
+inline constexpr uint32_t layout_abi = 3;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -174,7 +174,8 @@ struct FirstError {
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0;
-    uint32_t jammed = 0; // workers with something parked: while any has, none takes from the host
+    uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
+    uint32_t observe = 0; // see telemetry.hpp
     alignas(line) uint32_t egress_tail = 0;
     alignas(line) FirstError first;
     FirstError fatal; // why a worker stopped the program
@@ -186,6 +187,7 @@ struct Board {
 struct Control {
     alignas(line) uint32_t command = 0; // host -> monitor
     uint32_t heartbeat = 0;             // host -> monitor
+    uint32_t observe = 0;               // host -> monitor, which passes it on to the board
     alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
@@ -239,9 +241,12 @@ struct alignas(line) NearBox {
     uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
     uint32_t head[max_near] = {};   // from near worker i: next ticket to handle
     uint32_t sent[8] = {};          // messages by Route, not told yet
-    NearBox* box[max_near] = {};    // of near worker i; set anew whenever a worker starts
-    uint32_t first = 0;             // near worker 0
-    uint32_t own = 0;               // which near worker this is
+    // Set by each start.
+    uint32_t ring[max_near] = {}; // GPU: where the slots of our ring to near worker i are
+    uint32_t first = 0;           // node << 11 | number of near worker 0
+    uint32_t count = 0;           // near workers with a ring
+    uint32_t sm = 0;              // near workers before the first of our SM
+    uint32_t parked = 0;          // something was parked since the worker looked
 };
 
 // Another node, as this one's workers reach it.
@@ -253,6 +258,9 @@ struct PeerLink {
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
     struct Bell* bells = nullptr;     // the peer's, CPU backend only
 };
+
+struct Counters;  // telemetry.hpp
+struct Histogram; // telemetry.hpp
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
 struct Shared {
@@ -270,8 +278,9 @@ struct Shared {
     uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t cell_count = 0;      // reply cells
-    uint32_t cell_slots = 0;      // slots per reply cell, a power of two
+    uint32_t cell_count = 0; // reply cells
+    uint32_t cell_slots = 0; // slots per reply cell, a power of two
+    uint32_t actor_types = 0;
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint32_t buffer_count = 0;    // entries of the buffer table
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
@@ -298,9 +307,11 @@ struct Shared {
     Status* status = nullptr;         // [workers]
     Report* reports = nullptr;        // [workers], host memory
     Board* board = nullptr;
-    Control* control = nullptr; // host memory
-    Bell* bells = nullptr;      // [workers], CPU backend only
-    Watch* watch = nullptr;     // [workers]
+    Control* control = nullptr;      // host memory
+    Bell* bells = nullptr;           // [workers], CPU backend only
+    Watch* watch = nullptr;          // [workers]
+    Counters* counters = nullptr;    // [workers]
+    Histogram* histograms = nullptr; // [workers][actor_types], durations of handlers
 };
 
 inline constexpr uint32_t credit_stride = 16; // words between two workers' credits

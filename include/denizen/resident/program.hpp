@@ -108,6 +108,7 @@ struct Program<Actors<A...>, Messages<M...>> {
         ((most = sizeof(M) > most ? static_cast<uint32_t>(sizeof(M)) : most), ...);
         return most;
     }
+    static constexpr bool has_buffers = (detail::refers<M> || ...);
     static constexpr bool has_long_messages = ((sizeof(M) > first_payload) || ...);
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
@@ -160,7 +161,7 @@ struct Program<Actors<A...>, Messages<M...>> {
                                         [[maybe_unused]] uint32_t message,
                                         [[maybe_unused]] const void* payload)
     {
-        if constexpr ((detail::refers<M> || ...)) {
+        if constexpr (has_buffers) {
             uint32_t index = 0;
             ((index++ == message ? detail::drop_payload<M>(s, payload) : void()), ...);
         }

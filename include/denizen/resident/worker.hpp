@@ -29,11 +29,13 @@ public:
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
+        ++rounds_;
         uint32_t ready = 0;
         const uint32_t from = pick(ready);
         bool worked = false;
         if (from != nowhere) {
             worked = serve(from, ready);
+            batches_ += worked ? 1 : 0;
             if (lanes::id() == 0 && (turn_ & 1) != 0) {
                 // Release on the host: partner of the acquire in Backend::read().
                 store<Scope::gpu, detail::host_release>(&status_.turn, ++turn_);
@@ -44,9 +46,11 @@ public:
             return false;
         }
         dirty_ = true;
-        outbox_used_ = parked(s_, id_) != 0;
-        if (outbox_used_) {
-            worked |= flush(s_, id_);
+        if (outbox_used_ || near_.parked_something()) {
+            outbox_used_ = parked(s_, id_) != 0;
+            if (outbox_used_) {
+                worked |= flush(s_, id_);
+            }
         }
         worked_ = worked;
         return worked;
@@ -58,6 +62,11 @@ public:
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
         jammed_ = lanes::shuffle(jammed, 0);
+        observer_.look(s_, id_, rounds_, batches_);
+        rounds_ = batches_ = 0;
+        if (observer_.on()) {
+            tell_sent();
+        }
         return static_cast<Command>(lanes::shuffle(command, 0));
     }
 
@@ -78,12 +87,7 @@ public:
         near_.give_all_credit();
         sources_.give_all_credit();
         near_.tell_tails(status_);
-        NearBox* box = detail::own_box(s_, id_);
-        for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
-            const uint64_t before = load<Scope::gpu>(&status_.sent[r]);
-            store<Scope::gpu>(&status_.sent[r], before + load<Scope::block>(&box->sent[r]));
-            store<Scope::block>(&box->sent[r], 0u);
-        }
+        tell_sent();
         // The tails before the heads: see Status.
         lanes::sync();
         near_.tell_heads(status_);
@@ -115,6 +119,17 @@ private:
 
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
+
+    DENIZEN_HD void tell_sent()
+    {
+        const cluster::Address box = detail::own_box(s_, id_);
+        for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
+            const cluster::Address sent = detail::box::sent(box, static_cast<Route>(r));
+            store<Scope::gpu>(&status_.sent[r],
+                              load<Scope::gpu>(&status_.sent[r]) + cluster::load(sent));
+            cluster::store_own(sent, 0);
+        }
+    }
 
     // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit 4 g).
     DENIZEN_HD uint32_t pick(uint32_t& ready)
@@ -256,7 +271,8 @@ private:
         for (uint32_t i = 0; i < 12; ++i) {
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
-        return detail::serve_alone<P>(s_, id_, batch.ring, words);
+        const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
+        return detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
     }
 
     // Each lane that has a message handles it.
@@ -274,7 +290,7 @@ private:
         do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false);
+                detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false, observer_.on());
                 P::drop_buffers(s_, h.type, batch.words.word + 3);
             }
             ++r;
@@ -303,6 +319,9 @@ private:
     uint32_t far_waited_ = 0;   // rounds in which near rings went first
     uint32_t host_waited_ = 0;  // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
+    Observer observer_;
+    uint32_t rounds_ = 0;     // since the last look
+    uint32_t batches_ = 0;    // of these, with a message handled
     uint32_t jammed_ = 0;     // workers with parked messages, as last read
     bool worked_ = false;     // in the last round
     bool dirty_ = true;       // something was done since the monitor was told
