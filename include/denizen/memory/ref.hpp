@@ -67,6 +67,7 @@ struct BufferSpan {
 // In a message struct: names its fields of type BufferRef or BufferRef[N]. A field that is not
 // named is not counted: its buffer may be gone, which is an error, when the message is handled.
 #define DENIZEN_BUFFERS(...)                                                                       \
+    using HasBuffers = void;                                                                       \
     template <class Use>                                                                           \
     DENIZEN_HD constexpr void each_buffer(Use&& use) const                                         \
     {                                                                                              \
@@ -75,16 +76,9 @@ struct BufferSpan {
 
 namespace detail {
 
-struct AnyFields {
-    template <class... Fields>
-    DENIZEN_HD constexpr void operator()(const Fields&...) const
-    {
-    }
-};
-
 // Message types that refer to buffers.
 template <class M>
-concept refers = requires(const M& message) { message.each_buffer(AnyFields{}); };
+concept refers = requires { typename M::HasBuffers; };
 
 template <class Use>
 struct EachRef {
