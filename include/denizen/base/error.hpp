@@ -30,6 +30,7 @@ enum class Errc : uint32_t {
     driver,       // the CUDA driver reported an error
     compile,      // program text does not compile
     failed,       // a handler has failed
+    stale,        // the buffer was freed, or never existed
 };
 
 DENIZEN_HD inline const char* to_string(Errc code)
@@ -51,6 +52,7 @@ DENIZEN_HD inline const char* to_string(Errc code)
     case Errc::driver: return "driver";
     case Errc::compile: return "compile";
     case Errc::failed: return "failed";
+    case Errc::stale: return "stale buffer";
     }
     return "unknown";
 }
