@@ -52,6 +52,10 @@ class CompileError(DenizenError):
     """Program text that does not compile; the message shows the compiler's, with your lines."""
 
 
+class SnapshotError(DenizenError, ValueError):
+    """A snapshot that is truncated, altered, or of another program; the message says which."""
+
+
 # By denizen::Errc (include/denizen/base/error.hpp).
 _BY_CODE: dict[int, type[DenizenError]] = {
     1: RingFullError,
@@ -67,6 +71,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     12: DeviceError,
     13: DeviceError,
     14: CompileError,
+    15: SnapshotError,
 }
 
 
