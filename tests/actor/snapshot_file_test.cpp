@@ -3,6 +3,7 @@
 // is not refused, by name.
 #include "crc32c.hpp"
 #include "snapshot_file.hpp"
+#include "sparse.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -259,6 +260,40 @@ TEST_F(Files, that_cannot_be_written_leave_what_was_there)
     write_snapshot(path, SnapshotKind::actor, layout, {SnapshotSection("a")});
     EXPECT_TRUE(SnapshotFile(path, SnapshotKind::actor, layout).has("a"));
     EXPECT_FALSE(fs::exists(path + ".part"));
+}
+
+TEST(sparse, keeps_what_is_not_zero_and_where_it_was)
+{
+    std::mt19937 random(3);
+    for (size_t size : {0u, 1u, 63u, 64u, 65u, 1000u, 100000u}) {
+        std::vector<unsigned char> memory(size);
+        for (size_t i = 0; i < size / 400 + 1 && size != 0; ++i) {
+            memory[random() % size] = static_cast<unsigned char>(random());
+        }
+        if (size != 0) {
+            memory.back() = 1;
+        }
+        SnapshotSection section("memory");
+        put_sparse(section, memory);
+        EXPECT_LE(section.bytes().size(), 8 + (size / 400 + 2) * (16 + 64));
+        std::vector<unsigned char> again(size);
+        take_sparse(SnapshotBytes("memory", section.bytes()), size,
+                    [&](uint64_t at, std::span<const unsigned char> bytes) {
+                        std::copy(bytes.begin(), bytes.end(),
+                                  again.begin() + static_cast<long>(at));
+                    });
+        EXPECT_EQ(again, memory);
+        EXPECT_THROW(take_sparse(SnapshotBytes("memory", section.bytes()), size + 1,
+                                 [](uint64_t, std::span<const unsigned char>) {}),
+                     Error);
+    }
+    SnapshotSection outside("memory");
+    outside.put(uint64_t{100});
+    outside.put(uint64_t{90});
+    outside.put(uint64_t{11});
+    EXPECT_THROW(take_sparse(SnapshotBytes("memory", outside.bytes()), 100,
+                             [](uint64_t, std::span<const unsigned char>) { FAIL(); }),
+                 Error);
 }
 
 } // namespace
