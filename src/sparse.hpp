@@ -21,27 +21,34 @@ inline bool all_zero(const unsigned char* p, size_t n)
 
 } // namespace detail
 
-inline void put_sparse(SnapshotSection& to, std::span<const unsigned char> memory)
+// The runs of a part that begins `base` bytes into the memory.
+inline void put_runs(SnapshotSection& to, uint64_t base, std::span<const unsigned char> part)
 {
-    to.put(static_cast<uint64_t>(memory.size()));
     const auto unit_at = [&](size_t at) {
-        return memory.subspan(at, std::min(detail::sparse_unit, memory.size() - at));
+        return part.subspan(at, std::min(detail::sparse_unit, part.size() - at));
     };
-    for (size_t at = 0; at < memory.size();) {
+    for (size_t at = 0; at < part.size();) {
         const auto unit = unit_at(at);
         if (detail::all_zero(unit.data(), unit.size())) {
             at += unit.size();
             continue;
         }
         size_t end = at + unit.size();
-        while (end < memory.size() && !detail::all_zero(memory.data() + end, unit_at(end).size())) {
+        while (end < part.size() &&
+               !detail::all_zero(part.data() + end, unit_at(end).size())) {
             end += unit_at(end).size();
         }
-        to.put(static_cast<uint64_t>(at));
+        to.put(base + at);
         to.put(static_cast<uint64_t>(end - at));
-        to.put(memory.data() + at, end - at);
+        to.put(part.data() + at, end - at);
         at = end;
     }
+}
+
+inline void put_sparse(SnapshotSection& to, std::span<const unsigned char> memory)
+{
+    to.put(static_cast<uint64_t>(memory.size()));
+    put_runs(to, 0, memory);
 }
 
 // Calls `place(offset, bytes)` for each run of a memory that must have had `size` bytes.
