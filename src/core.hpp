@@ -171,7 +171,7 @@ struct AnyRuntime::Core {
             return "outbox of worker " + std::to_string(e.worker) + " (" +
                    std::to_string(shared.outbox_capacity) + " parked messages) is full and " +
                    what + " from " + describe({e.actor}) + " to " + describe({e.sender}) +
-                   " found no room; a handler may send its own worker at most inbox_slots + "
+                   " found no room; a handler may send its own worker at most local_slots + "
                    "outbox_slots messages, and actors that flood each other need larger ones";
         default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
         }

@@ -33,7 +33,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
     require_power_of_two("local_slots", options.local_slots, 1u << 12);
-    require_power_of_two("near_slots", options.near_slots, 1u << 10);
+    require_power_of_two("near_slots", options.near_slots, 1u << 12);
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     if (options.asks < 1 || options.asks > max_cells) {

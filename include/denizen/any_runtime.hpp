@@ -49,7 +49,7 @@ struct Image {
 
 struct Options {
     Device device;
-    uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 7
+    uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 5
     uint32_t workers =
         0; // of each node; 0: one on each of `sms` (GPU) or one per core (CPU); at most 2048
     // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
@@ -63,7 +63,7 @@ struct Options {
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
     // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
     uint32_t cluster = 0;
-    uint32_t outbox_slots = 1024;  // parked sends of one worker
+    uint32_t outbox_slots = 2048;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host
     uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;

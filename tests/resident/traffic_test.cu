@@ -385,20 +385,20 @@ TEST_P(traffic, one_handler_sends_more_than_all_rings_hold)
 
 TEST_P(traffic, a_handler_may_fill_its_own_workers_rings_to_the_brim)
 {
-    for (const auto& [inbox, outbox] :
-         {std::pair{2u, 2u}, std::pair{64u, 16u}, std::pair{1024u, 1024u}}) {
+    for (const auto& [local, outbox] :
+         {std::pair{2u, 2u}, std::pair{64u, 16u}, std::pair{64u, 2048u}}) {
         Options o = options();
         o.workers = 1;
-        o.inbox_slots = inbox;
+        o.local_slots = local;
         o.outbox_slots = outbox;
         Rt rt(device(), o);
         const auto actors = meet(rt, 2);
         Expected expected;
         for (uint32_t round = 0; round < 5; ++round) {
             for (const uint32_t to : {0u, 1u}) {
-                rt.send(actors[0], Burst{to, inbox + outbox}, 10s);
+                rt.send(actors[0], Burst{to, local + outbox}, 10s);
                 rt.drain(30s);
-                for (uint32_t i = 0; i < inbox + outbox; ++i) {
+                for (uint32_t i = 0; i < local + outbox; ++i) {
                     expected.add(i, 0);
                 }
             }
@@ -412,7 +412,7 @@ TEST_P(traffic, a_handler_that_floods_its_own_worker_stops_the_program_with_an_e
     for (const bool after_a_dead_letter : {false, true}) {
         Options o = options();
         o.workers = 1;
-        o.inbox_slots = 64;
+        o.local_slots = 64;
         o.outbox_slots = 16;
         Rt rt(device(), o);
         const auto actors = meet(rt, 2);
@@ -438,7 +438,7 @@ TEST_P(traffic, actors_that_flood_each_other_stop_with_an_error_or_need_larger_r
     const uint32_t count = 3000;
     for (const bool large : {false, true}) {
         Options o = options();
-        o.inbox_slots = large ? 4096 : 2;
+        o.inbox_slots = o.near_slots = large ? 4096 : 2;
         o.outbox_slots = 16;
         Rt rt(device(), o);
         const uint32_t n = std::min(rt.description().workers, most_peers);

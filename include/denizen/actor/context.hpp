@@ -20,18 +20,23 @@ public:
     }
 
     // Sends to an actor or to the host. Never waits: a message that finds its ring full is parked
-    // with its place in the order. In a whole-warp handler the message is sent once, by lane 0;
-    // every lane must make the call.
+    // with its place in the order, or, if the actor's policy is Overflow::fail, not sent: then the
+    // answer is false. In a whole-warp handler the message is sent once, by lane 0; every lane must
+    // make the call, and gets the answer.
     template <class M>
-    DENIZEN_HD void send(Address to, const M& message)
+    DENIZEN_HD bool send(Address to, const M& message)
     {
-        static_assert(P::template message_id<M> != no_type, "not a message type of this program");
+        constexpr uint32_t type = P::template message_id<M>;
+        static_assert(type != no_type, "not a message type of this program");
+        bool sent = true;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            post(shared_, worker_, to, self_, P::template message_id<M>, message);
+            sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
+                                         &message, detail::priority_of<M>(), refuses(to));
         }
         if (whole_warp_) {
-            denizen::lanes::sync();
+            sent = denizen::lanes::shuffle(sent, 0);
         }
+        return sent;
     }
 
     // Answers the message being handled: to the `ask` that waits for it, to the actor that sent it,
@@ -60,6 +65,23 @@ public:
     }
 
 private:
+    // Whether the actor there is of a type that refuses what finds no room. A peer's are not looked
+    // up: their messages wait.
+    DENIZEN_HD bool refuses(Address to) const
+    {
+        if constexpr (P::has_refusing_actors) {
+            if (to.node() == shared_.node && to.worker() < shared_.workers &&
+                to.local() < shared_.actors_per_worker) {
+                const ActorEntry* entry =
+                    shared_.actors +
+                    static_cast<uint64_t>(to.worker()) * shared_.actors_per_worker + to.local();
+                const uint32_t kind = load<Scope::gpu>(&entry->kind);
+                return kind != 0 && P::overflow((kind & 0xff) - 1) == Overflow::fail;
+            }
+        }
+        return false;
+    }
+
     const Shared& shared_;
     uint32_t worker_;
     uint32_t self_;

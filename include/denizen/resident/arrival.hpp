@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the lanes of a worker read a ring together: fetch some slots in front of the head, see how
-// many have arrived whole, and hand each lane one message.
+// How a worker reads the rings that lie in global memory: it looks at the heads of all of them in
+// one access, takes the message of one, or, where messages have queued up, as many as it has lanes.
 #pragma once
 
 #include <denizen/base/lanes.hpp>
+#include <denizen/resident/layout.hpp>
 #include <denizen/wire/slot.hpp>
 
 namespace denizen {
 
-// A ring that a worker consumes.
+// A ring that a worker reads, from its next ticket on.
 struct Source {
     const Slot* slots = nullptr;
     uint32_t mask = 0;
     uint32_t head = 0;
-    uint32_t credited = 0;
-    uint32_t width = 1; // slots looked at in one round: grows with what arrives
-    uint32_t* credit = nullptr;
 };
 
 // Slots as fetched.
@@ -33,31 +31,19 @@ struct Words {
 #if DENIZEN_ON_DEVICE
 
 // Lane l holds packet l % 4 of slots l / 4, 8 + l / 4, ...: one access of the warp reads 512 bytes
-// in a row, which over PCIe is one request and not 32. Eight slots are the common case; the others'
-// code lies apart.
-
-// Starts reading the next `width` slots.
+// in a row, which over PCIe is one request and not 32.
 template <Scope S>
 __device__ inline void fetch(const Source& source, Arrival& a)
 {
-    const uint32_t place = lanes::id() / 4;
 #pragma unroll
     for (uint32_t k = 0; k < 4; ++k) {
-        const uint32_t slot = 8 * k + place;
+        const uint32_t slot = 8 * k + lanes::id() / 4;
         a.packet[k].sequence = source.head + slot; // never the sequence expected
-        if (k == 0 || __builtin_expect(source.width > 8, false)) {
-            if (slot < source.width) {
-                a.packet[k] = load_packet<S>(
-                    &source.slots[(source.head + slot) & source.mask].packet[lanes::id() % 4]);
-            }
+        if (slot <= source.mask) {
+            a.packet[k] = load_packet<S>(
+                &source.slots[(source.head + slot) & source.mask].packet[lanes::id() % 4]);
         }
     }
-}
-
-// Whether this lane's first packet has arrived.
-__device__ inline bool begins(const Source& source, const Arrival& a)
-{
-    return a.packet[0].sequence == source.head + lanes::id() / 4 + 1;
 }
 
 // How many whole slots have arrived, counted from the head.
@@ -66,7 +52,7 @@ __device__ inline uint32_t arrived(const Source& source, const Arrival& a)
     uint32_t n = 0;
 #pragma unroll
     for (uint32_t k = 0; k < 4; ++k) {
-        if (k == 0 || __builtin_expect(n == 8 * k, false)) {
+        if (n == 8 * k) {
             const uint32_t expected = source.head + 8 * k + lanes::id() / 4 + 1;
             uint32_t b = lanes::ballot(a.packet[k].sequence == expected);
             b &= b >> 2;
@@ -83,7 +69,7 @@ __device__ inline Words words_of(const Arrival& a, uint32_t n)
     Words mine{};
 #pragma unroll
     for (uint32_t k = 0; k < 4; ++k) {
-        if (k == 0 || __builtin_expect(8 * k < n, false)) {
+        if (8 * k < n) {
             for (uint32_t p = 0; p < 4; ++p) {
                 for (uint32_t w = 0; w < 3; ++w) {
                     const uint32_t word =
@@ -98,55 +84,223 @@ __device__ inline Words words_of(const Arrival& a, uint32_t n)
     return mine;
 }
 
-#else
-
-template <Scope S>
-DENIZEN_HD inline void fetch(const Source& source, Arrival& a)
-{
-    const Slot& slot = source.slots[source.head & source.mask];
-    for (int k = 0; k < 4; ++k) {
-        a.packet[k] = load_packet<S>(&slot.packet[k]);
-    }
-}
-
-DENIZEN_HD inline bool begins(const Source& source, const Arrival& a)
-{
-    return a.packet[0].sequence == source.head + 1;
-}
-
-DENIZEN_HD inline uint32_t arrived(const Source& source, const Arrival& a)
-{
-    for (const Packet& p : a.packet) {
-        if (p.sequence != source.head + 1) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-DENIZEN_HD inline Words words_of(const Arrival& a, uint32_t)
-{
-    Words mine;
-    for (uint32_t p = 0; p < 4; ++p) {
-        for (uint32_t w = 0; w < 3; ++w) {
-            mine.word[3 * p + w] = a.packet[p].word[w];
-        }
-    }
-    return mine;
-}
-
 #endif
 
-// Settles how many slots to fetch next time: twice as many after a full house, half as many when
-// most came in vain.
-DENIZEN_HD inline void adapt(Source& source, uint32_t n)
-{
-    if (n == source.width) {
-        source.width = source.width * 2 > lanes::size ? lanes::size : source.width * 2;
-    } else if (n * 2 < source.width) {
-        source.width = source.width > 1 ? source.width / 2 : 1;
+// What a worker has taken from a ring, one message per lane.
+struct Batch {
+    Words words;
+    bool mine = false; // this lane has one
+    uint32_t n = 0;    // how many have
+    Source ring;       // where they come from, if all come from one ring, in its order
+};
+
+// The worker's receiving side of those rings, numbered as in layout.hpp. On a warp lanes 4 g to
+// 4 g + 3 look after ring g, each for one packet of a slot.
+class Sources {
+public:
+    static constexpr uint32_t most = lanes::size == 1 ? 1 : 32; // messages taken at a time
+
+    DENIZEN_HD Sources(const Shared& s, uint32_t id) : count_(source_peer + s.nodes - 1)
+    {
+        const uint64_t w = id;
+        for (uint32_t g = first(); g < count_; g += step()) {
+            Ring& r = ring(g);
+            if (g == source_host_urgent) {
+                set(r, s.urgent_lanes, w, s.urgent_mask, s.urgent_lane_credit + w * credit_stride);
+            } else if (g == source_node_urgent) {
+                set(r, s.urgent_inboxes, w, s.urgent_mask, &s.urgent_inbox[w].credit);
+            } else if (g == source_host) {
+                set(r, s.lanes, w, s.lane_mask, s.lane_credit + w * credit_stride);
+            } else if (g == source_node) {
+                set(r, s.inboxes, w, s.inbox_mask, &s.inbox[w].credit);
+            } else {
+                const uint32_t k = g - source_peer;
+                const PeerLink& peer = s.peer[k < s.node ? k : k + 1];
+                set(r, peer.from, w, s.inbox_mask, peer.from_credits + w * credit_stride);
+            }
+            r.head = r.credited = load<Scope::gpu>(&s.status[id].done[g]);
+        }
     }
-}
+
+    // Starts looking at the head of every ring.
+    DENIZEN_HD void probe()
+    {
+#if DENIZEN_ON_DEVICE
+        packet_.sequence = ring_.head; // never the sequence expected
+        if (lanes::id() / 4 < count_) {
+            packet_ = load_packet<Scope::system>(
+                &ring_.slots[ring_.head & ring_.mask].packet[lanes::id() % 4]);
+        }
+#endif
+    }
+
+    // Bit 4 g: ring g has a message (a first slot that has arrived whole), by the last probe().
+    DENIZEN_HD uint32_t ready()
+    {
+#if DENIZEN_ON_DEVICE
+        uint32_t b = lanes::ballot(packet_.sequence == ring_.head + 1);
+        b &= b >> 2;
+        b &= b >> 1;
+        return b & 0x11111111u;
+#else
+        uint32_t ready = 0;
+        for (uint32_t g = 0; g < count_; ++g) {
+            const Ring& r = rings_[g];
+            bool whole = true;
+            for (uint32_t k = 0; k < 4 && whole; ++k) {
+                whole =
+                    load_packet<Scope::system>(&r.slots[r.head & r.mask].packet[3 - k]).sequence ==
+                    r.head + 1;
+            }
+            ready |= whole ? 1u << 4 * g : 0;
+        }
+        return ready;
+#endif
+    }
+
+    // Takes from ring g, which is ready. One message, unless the ring was ready at the last two
+    // probes: then messages have queued up, and reading more of them pays.
+    DENIZEN_HD void take(uint32_t g, uint32_t ready, Batch& batch)
+    {
+        const bool queued = (ready_before_ & 1u << 4 * g) != 0;
+        ready_before_ = ready;
+        batch.ring = source(g);
+#if DENIZEN_ON_DEVICE
+        if (queued) {
+            Arrival a;
+            fetch<Scope::system>(batch.ring, a);
+            batch.n = arrived(batch.ring, a);
+            batch.words = words_of(a, batch.n);
+        } else {
+            batch.n = 1;
+            for (uint32_t p = 0; p < 4; ++p) {
+                for (uint32_t w = 0; w < 3; ++w) {
+                    batch.words.word[3 * p + w] = lanes::shuffle(packet_.word[w], 4 * g + p);
+                }
+            }
+        }
+#else
+        (void)queued;
+        const Slot& slot = batch.ring.slots[batch.ring.head & batch.ring.mask];
+        for (uint32_t p = 0; p < 4; ++p) {
+            const Packet packet = load_packet<Scope::system>(&slot.packet[p]);
+            for (uint32_t w = 0; w < 3; ++w) {
+                batch.words.word[3 * p + w] = packet.word[w];
+            }
+        }
+        batch.n = 1;
+#endif
+        batch.mine = lanes::id() < batch.n;
+    }
+
+    DENIZEN_HD void nothing_ready() { ready_before_ = 0; }
+
+    // `n` slots of ring g have been handled. Senders are told by the quarter ring.
+    DENIZEN_HD void advance(uint32_t g, uint32_t n)
+    {
+        for (uint32_t i = first(); i < count_; i += step()) {
+            if (i == g) {
+                ring(i).head += n;
+                give_credit(ring(i), ring(i).mask >> 2);
+            }
+        }
+    }
+
+    // Tells every sender all the room there is.
+    DENIZEN_HD void give_all_credit()
+    {
+        for (uint32_t i = first(); i < count_; i += step()) {
+            give_credit(ring(i), 0);
+        }
+    }
+
+    // Publishes how far every ring has been handled.
+    DENIZEN_HD void tell(Status& status)
+    {
+        for (uint32_t g = first(); g < count_; g += step()) {
+            if (lanes::id() % 4 == 0) {
+                // Release: partner of the monitor's acquire in scan().
+                store<Scope::gpu, Order::release>(&status.done[g], ring(g).head);
+            }
+        }
+    }
+
+    // Whether ring g's next slot has begun to arrive (a sleeping CPU worker's last look).
+    DENIZEN_HD bool any_begun()
+    {
+        for (uint32_t g = first(); g < count_; g += step()) {
+            const Ring& r = ring(g);
+            if (load_packet<Scope::system>(&r.slots[r.head & r.mask].packet[0]).sequence ==
+                r.head + 1) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+private:
+    struct Ring {
+        const Slot* slots = nullptr;
+        uint32_t mask = 0;
+        uint32_t head = 0;
+        uint32_t credited = 0;
+        uint32_t* credit = nullptr;
+    };
+
+    DENIZEN_HD static void set(Ring& r, const Slot* slots, uint64_t worker, uint32_t mask,
+                               uint32_t* credit)
+    {
+        r.slots = slots + worker * (mask + 1);
+        r.mask = mask;
+        r.credit = credit;
+    }
+
+    DENIZEN_HD static void give_credit(Ring& r, uint32_t least)
+    {
+        if (r.head - r.credited > least) {
+            if (lanes::id() % 4 == 0) {
+                // Release on the host: partner of the producers' acquire of the credit.
+                store<Scope::system, DENIZEN_ON_DEVICE ? Order::relaxed : Order::release>(r.credit,
+                                                                                          r.head);
+            }
+            r.credited = r.head;
+        }
+    }
+
+    // Ring g as a Source, in every lane.
+    DENIZEN_HD Source source(uint32_t g)
+    {
+#if DENIZEN_ON_DEVICE
+        Source s;
+        s.slots = reinterpret_cast<const Slot*>(
+            lanes::shuffle(reinterpret_cast<uint64_t>(ring_.slots), 4 * g));
+        s.mask = lanes::shuffle(ring_.mask, 4 * g);
+        s.head = lanes::shuffle(ring_.head, 4 * g);
+        return s;
+#else
+        return {rings_[g].slots, rings_[g].mask, rings_[g].head};
+#endif
+    }
+
+#if DENIZEN_ON_DEVICE
+    // A loop from first() by step() is over this lane's ring.
+    __device__ static uint32_t first() { return lanes::id() / 4; }
+    __device__ static constexpr uint32_t step() { return max_sources; }
+    __device__ Ring& ring(uint32_t) { return ring_; }
+
+    Ring ring_;
+    Packet packet_; // as probed
+#else
+    // And here over all of them.
+    DENIZEN_HD static constexpr uint32_t first() { return 0; }
+    DENIZEN_HD static constexpr uint32_t step() { return 1; }
+    DENIZEN_HD Ring& ring(uint32_t g) { return rings_[g]; }
+
+    Ring rings_[max_sources];
+#endif
+    uint32_t count_;
+    uint32_t ready_before_ = 0;
+};
 
 // Collects a message over several slots into `to`, which has room for whole slots; false while some
 // part is on its way.

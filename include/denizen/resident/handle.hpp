@@ -87,7 +87,7 @@ DENIZEN_HD inline void run_system(const Shared& s, uint32_t id, const Header& h,
         }
     }
     lanes::sync();
-    if (lanes::id() == 0) {
+    if (lanes::id() == 0 && Address{h.sender}.is_reply_cell()) {
         Slot* cell = s.cells + static_cast<uint64_t>(Address{h.sender}.cell()) * s.cell_slots;
         store_compact(cell, Address{h.sender}, h.type, flag_system, words, 0);
     }

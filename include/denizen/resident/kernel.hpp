@@ -13,13 +13,64 @@ namespace detail {
 inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at the command
 inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
 
+// Every thread of the cluster waits for every other, once when the boxes are ready to be written
+// and once when nobody writes any more. The monitor and the warps without a worker take part in
+// both; they need not wait for the second.
+#if DENIZEN_ON_DEVICE
+__device__ inline void arrive_at_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#else
+    asm volatile("barrier.cta.arrive 1, %0;" ::"r"(blockDim.x) : "memory");
+#endif
+}
+__device__ inline void meet_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+#else
+    asm volatile("barrier.cta.sync 1, %0;" ::"r"(blockDim.x) : "memory");
+#endif
+}
+#else
+DENIZEN_HD inline void meet_cluster() {}
+#endif
+
+// A worker's box comes from device memory, and goes back there when the program leaves the GPU.
+DENIZEN_HD inline void copy_box([[maybe_unused]] void* to, [[maybe_unused]] const void* from,
+                                [[maybe_unused]] uint32_t bytes)
+{
+#if DENIZEN_ON_DEVICE
+    for (uint32_t i = lanes::id(); i < bytes / 16; i += lanes::size) {
+        static_cast<uint4*>(to)[i] = static_cast<const uint4*>(from)[i];
+    }
+    lanes::sync();
+#endif
+}
+
+DENIZEN_HD inline void enter_near(const Shared& s, uint32_t id)
+{
+    copy_box(own_box(s, id), s.boxes + static_cast<uint64_t>(id) * s.box_bytes, s.box_bytes);
+}
+
+DENIZEN_HD inline void leave_near(const Shared& s, uint32_t id)
+{
+    meet_cluster();
+    copy_box(s.boxes + static_cast<uint64_t>(id) * s.box_bytes, own_box(s, id), s.box_bytes);
+}
+
 } // namespace detail
 
 // Ends when the command says stop or leave.
 template <class P>
 DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
+    detail::enter_near(s, id);
     Worker<P> worker(s, id);
+    detail::meet_cluster();
     worker.set_mode(Mode::running);
     uint32_t idle = 0;
     for (uint32_t n = 1;; ++n) {
@@ -30,6 +81,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         }
         Command command = worker.look();
         if (command == Command::pause) {
+            worker.settle();
             worker.set_mode(Mode::paused);
             while (command == Command::pause) {
                 // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
@@ -48,6 +100,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         if (command == Command::stop || command == Command::leave) {
             // Whatever waits or is parked stays, with its tickets: the host sees that there is work
             // and brings the program back.
+            worker.settle();
+            detail::leave_near(s, id);
             worker.set_mode(Mode::left);
             return;
         }
@@ -75,15 +129,21 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// Warp v of block b is worker b * warps + v; the warp after the last worker is the monitor.
-// Launched cooperatively, so that every block is resident or the launch fails.
+// Blocks of one warp more than they have workers: warp v of block b is worker b * per_sm + v, and
+// the last warp of block 0 is the monitor. Launched cooperatively, so that every block is resident
+// or the launch fails.
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
-    const uint32_t id = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    if (id < s.workers) {
+    const uint32_t warp = threadIdx.x / 32;
+    const uint32_t id = blockIdx.x * s.per_sm + warp;
+    if (warp < s.per_sm && id < s.workers) {
         run_worker<P>(s, id);
-    } else if (id == s.workers) {
+        return;
+    }
+    detail::meet_cluster();
+    detail::arrive_at_cluster();
+    if (warp == s.per_sm && blockIdx.x == 0) {
         run_monitor(s);
     }
 }

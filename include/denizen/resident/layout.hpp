@@ -15,7 +15,9 @@ namespace denizen {
 inline constexpr uint32_t layout_abi = 2;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
-inline constexpr uint32_t max_nodes = 7; // GPUs (or groups of CPU threads) of one program
+// GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
+// memory are looked at in one access.
+inline constexpr uint32_t max_nodes = 5;
 inline constexpr uint32_t max_near = 32; // workers of one cluster: one lane looks at each
 
 // A handler runs on one thread, or on all 32 lanes of a warp at once.
@@ -69,7 +71,8 @@ inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, k
 
 inline constexpr uint32_t compact_payload = 8; // bytes
 
-enum class SystemOp : uint32_t { spawn = 0, stop = 1 };
+// none: fills the place of a message that was not sent after all.
+enum class SystemOp : uint32_t { spawn = 0, stop = 1, none = 2 };
 
 struct SpawnRequest {
     uint32_t type;
@@ -99,7 +102,7 @@ struct alignas(16) ActorEntry {
 static_assert(sizeof(ActorEntry) == 16);
 
 // The ways a message can take, nearest first.
-enum class Route : uint32_t { worker = 0, sm, cluster, gpu, peer, host };
+enum class Route : uint32_t { worker = 0, sm, cluster, gpu, peer, to_host };
 inline constexpr uint32_t routes = 6;
 
 enum class Command : uint32_t { run = 0, pause, leave, stop, kill };
@@ -118,6 +121,7 @@ inline constexpr uint32_t source_host = 2;
 inline constexpr uint32_t source_node = 3;
 inline constexpr uint32_t source_peer = 4; // and the next: one for each other node, in their order
 inline constexpr uint32_t max_sources = source_peer + max_nodes - 1;
+static_assert(max_sources == 8);
 
 // What a worker tells the monitor. Device memory; the worker is the only writer.
 //
@@ -183,6 +187,8 @@ struct Control {
     uint32_t heartbeat = 0;             // host -> monitor
     alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
+    uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
+    uint32_t peer_done[max_nodes] = {}; // and those from it that have been handled
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
@@ -199,12 +205,14 @@ struct Inbox {
 // A message that had no room: it holds its ticket and is written when its slot is free.
 struct alignas(line) Parked {
     Slot slot;
-    uintptr_t target; // 0: free, 1: being filled, else the address of its slot
-    const uint32_t* credit;
-    uint32_t ticket;
-    uint32_t capacity;
-    uint32_t owner; // the worker that consumes the ring, or no_worker
+    uint32_t state;  // 0: free, 1: being filled, 2: waits for its slot
+    uint32_t kind;   // of the ring: RingKind
+    uint32_t index;  // which one of its kind
+    uint32_t ticket; // its place in the ring
 };
+
+// The rings that a worker writes.
+enum class RingKind : uint32_t { inbox = 0, urgent, near, peer, egress };
 
 // A sleeping CPU worker's bell; unused on the GPU, whose workers never sleep.
 struct Bell {
@@ -229,16 +237,20 @@ struct alignas(line) NearBox {
     uint32_t tail[max_near] = {};   // to near worker i: next ticket
     uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
     uint32_t head[max_near] = {};   // from near worker i: next ticket to handle
-    uint32_t sent[8] = {};          // messages by Route, since they were last told
+    uint32_t sent[8] = {};          // messages by Route, not told yet
+    NearBox* box[max_near] = {};    // of near worker i; set anew whenever a worker starts
+    uint32_t first = 0;             // near worker 0
+    uint32_t own = 0;               // which near worker this is
 };
 
 // Another node, as this one's workers reach it.
-struct Peer {
+struct PeerLink {
     Slot* inboxes = nullptr; // [workers][inbox_mask + 1] in the peer's memory; only we write there
     uint32_t* tails = nullptr;         // [workers], 64 bytes apart, in our memory
     const uint32_t* credits = nullptr; // [workers], 64 bytes apart, in our memory; the peer writes
     const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
+    struct Bell* bells = nullptr;     // the peer's, CPU backend only
 };
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
@@ -272,7 +284,7 @@ struct Shared {
     Slot* urgent_inboxes = nullptr;         // [workers][urgent_mask + 1]
     Inbox* urgent_inbox = nullptr;          // [workers]
     unsigned char* boxes = nullptr;         // [workers][box_bytes]
-    Peer peer[max_nodes] = {};              // by node; our own is unused
+    PeerLink peer[max_nodes] = {};          // by node; our own is unused
     Parked* outboxes = nullptr;             // [workers][outbox_capacity]
     Slot* egress = nullptr;                 // host memory
     const uint32_t* egress_credit = nullptr;

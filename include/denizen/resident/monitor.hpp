@@ -14,9 +14,11 @@ namespace denizen {
 // Copies every worker's status to the host's reports and returns, in every lane, whether all have
 // left and whether the program is quiet. `number` becomes Control::scan.
 //
-// Quiet: no message is in an inbox, an outbox or a handler. First every worker's consumed position
-// is read, then every inbox's tail. Tails only grow and positions follow them, so if each pair is
-// equal, it was equal at the moment between the two passes.
+// Quiet: no message is in a ring between workers, in an outbox or in a handler. First every
+// worker's handled positions are read, then every ring's tail. A position past a message is told
+// after the tails of what its handler sent (see Status), tails only grow and positions follow them:
+// if each pair is equal, no message was alive at the moment between the two passes, except one that
+// descends from a message of the host's or a peer's that is not handled yet.
 struct ScanResult {
     bool all_left;
     bool quiet;
@@ -49,8 +51,10 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
         store<Scope::system>(&host.busy_ns, now.busy_ns);
         store<Scope::system>(&host.running, now.running);
     }
-    if (now.lane_done[1] != told.lane_done[1]) {
-        store<Scope::system>(&host.lane_done[1], now.lane_done[1]);
+    for (uint32_t i = 0; i < 2; ++i) {
+        if (now.lane_done[i] != told.lane_done[i]) {
+            store<Scope::system>(&host.lane_done[i], now.lane_done[i]);
+        }
     }
     if (now.mode != told.mode) {
         store<Scope::system>(&host.mode, now.mode);
@@ -59,6 +63,24 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
         store<Scope::system>(&host.outbox, now.outbox);
     }
     told = now;
+}
+
+// What this node's workers have sent to each other node, and handled of what came from it.
+DENIZEN_HD inline void tell_peers(const Shared& s)
+{
+    for (uint32_t n = lanes::id(); n < s.nodes; n += lanes::size) {
+        if (n == s.node) {
+            continue;
+        }
+        uint32_t sent = 0;
+        uint32_t done = 0;
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            done += s.watch[w].done[source_peer + (n < s.node ? n : n - 1)];
+            sent += load<Scope::gpu>(&s.peer[n].tails[w * credit_stride]);
+        }
+        store<Scope::system>(&s.control->peer_sent[n], sent);
+        store<Scope::system>(&s.control->peer_done[n], done);
+    }
 }
 
 } // namespace detail
@@ -70,11 +92,16 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         Status& status = s.status[w];
         Watch& watch = s.watch[w];
-        // Acquire: partner of the worker's publish(); the positions come before the tails below.
-        watch.done[source_node] = load<Scope::gpu, Order::acquire>(&status.done[source_node]);
-        const uint32_t lane_done = load<Scope::gpu, Order::acquire>(&status.done[source_host]);
+        // Acquire: partners of the releases in Worker::idle(); the positions come before the tails
+        // below.
+        for (uint32_t g = 0; g < source_peer + s.nodes - 1; ++g) {
+            watch.done[g] = load<Scope::gpu, Order::acquire>(&status.done[g]);
+        }
+        for (uint32_t i = 0; i < s.near; ++i) {
+            watch.near_head[i] = load<Scope::gpu, Order::acquire>(&status.near_head[i]);
+        }
         const uint32_t turn = load<Scope::gpu>(&status.turn);
-        const uint32_t mode = load<Scope::gpu>(&status.mode);
+        const uint32_t mode = load<Scope::gpu, Order::acquire>(&status.mode);
         if (turn != watch.turn) {
             watch.turn = turn;
             watch.since = now;
@@ -90,7 +117,8 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         r.dead_letters = load<Scope::gpu>(&status.dead_letters);
         r.busy_ns = (turn & 1) != 0 ? now - watch.since : 0;
         r.running = running;
-        r.lane_done[1] = lane_done;
+        r.lane_done[0] = watch.done[source_host_urgent];
+        r.lane_done[1] = watch.done[source_host];
         r.mode = mode;
         r.outbox = load<Scope::gpu>(&status.outbox);
         detail::tell(s.reports[w], watch.told, r);
@@ -99,10 +127,19 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
     }
     lanes::sync();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
+        const uint32_t first = w - w % s.near;
         // A message parked for the host is in no inbox, hence the outboxes.
-        result.quiet &= load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].done[source_node] &&
-                        load<Scope::gpu>(&s.status[w].outbox) == 0;
+        bool quiet =
+            load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].done[source_node] &&
+            load<Scope::gpu>(&s.urgent_inbox[w].tail) == s.watch[w].done[source_node_urgent] &&
+            load<Scope::gpu>(&s.status[w].outbox) == 0;
+        for (uint32_t i = 0; i < s.near && first + i < s.workers; ++i) {
+            quiet &= load<Scope::gpu>(&s.status[w].near_tail[i]) ==
+                     s.watch[first + i].near_head[w - first];
+        }
+        result.quiet &= quiet;
     }
+    detail::tell_peers(s);
     result.all_left = lanes::ballot(!result.all_left) == 0;
     result.quiet = lanes::ballot(!result.quiet) == 0;
 #if DENIZEN_ON_DEVICE

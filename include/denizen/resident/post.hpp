@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sending from a worker: to an actor's inbox, to the host's egress ring, into a reply cell.
+// Sending from a worker. A message takes the nearest way there is, chosen from the two addresses:
+// the ring of a worker to itself, a near ring within the cluster, the inbox of a worker of this
+// node, the one that a peer keeps for this node, the host's egress ring, or a reply cell. All
+// messages of one pair of actors take the same way, hence arrive in order; urgent ones have rings
+// of their own.
 //
 // A send never waits for room, so rings that are full both ways do not deadlock: it draws its
 // ticket and, if the slot of that ticket is not free yet, the message is parked in the worker's
@@ -15,6 +19,7 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/layout.hpp>
+#include <denizen/resident/near.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {
@@ -53,15 +58,6 @@ DENIZEN_COLD inline void dead_letter(const Shared& s, uint32_t id, Errc code, ui
     report_error(s, {static_cast<uint32_t>(code), id, to, type, sender});
 }
 
-// Wakes the CPU worker that may sleep on the other side of an inbox.
-DENIZEN_HD inline void ring_worker([[maybe_unused]] const Shared& s,
-                                   [[maybe_unused]] uint32_t worker)
-{
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-    ring_bell(&s.bells[worker].bell, &s.bells[worker].sleeping);
-#endif
-}
-
 DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
 {
     return lanes::shuffle(load<Scope::block>(&s.status[id].outbox), 0);
@@ -69,26 +65,113 @@ DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
 
 namespace detail {
 
-DENIZEN_HD inline bool has_room(const Parked& p)
+// A ring as a sender sees it.
+struct Target {
+    Slot* slots = nullptr;
+    uint32_t mask = 0;
+    uint32_t* tail = nullptr;
+    const uint32_t* credit = nullptr;
+    [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
+};
+
+// `index`: the worker, or for near rings the near worker, or for peers node << 11 | worker.
+DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uint32_t index)
+{
+    Target t;
+    switch (kind) {
+    case RingKind::near: {
+        NearBox* own = own_box(s, id);
+        t.slots = near_slots(s, own->box[index], index, own->own);
+        t.mask = near_ring_mask(s, index, own->own);
+        t.tail = &own->tail[index];
+        t.credit = &own->credit[index];
+        t.bell = s.bells + own->first + index;
+        break;
+    }
+    case RingKind::inbox:
+        t.slots = s.inboxes + static_cast<uint64_t>(index) * (s.inbox_mask + 1);
+        t.mask = s.inbox_mask;
+        t.tail = &s.inbox[index].tail;
+        t.credit = &s.inbox[index].credit;
+        t.bell = s.bells + index;
+        break;
+    case RingKind::urgent:
+        t.slots = s.urgent_inboxes + static_cast<uint64_t>(index) * (s.urgent_mask + 1);
+        t.mask = s.urgent_mask;
+        t.tail = &s.urgent_inbox[index].tail;
+        t.credit = &s.urgent_inbox[index].credit;
+        t.bell = s.bells + index;
+        break;
+    case RingKind::peer: {
+        const PeerLink& peer = s.peer[index / max_workers];
+        const uint32_t w = index % max_workers;
+        t.slots = peer.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1);
+        t.mask = s.inbox_mask;
+        t.tail = peer.tails + w * credit_stride;
+        t.credit = peer.credits + w * credit_stride;
+        t.bell = peer.bells + w;
+        break;
+    }
+    case RingKind::egress:
+        t.slots = s.egress;
+        t.mask = s.egress_mask;
+        t.tail = &s.board->egress_tail;
+        t.credit = s.egress_credit;
+        break;
+    }
+    return t;
+}
+
+// Wakes the CPU worker that may sleep on the other side.
+DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
+{
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+    if (t.bell != nullptr) {
+        ring_bell(&t.bell->bell, &t.bell->sleeping);
+    }
+#endif
+}
+
+DENIZEN_HD inline bool has_room(const Target& t, uint32_t ticket)
 {
     // Acquire on the host: partner of the consumer's release of its credit.
-    return p.ticket - load<Scope::system, host_acquire>(p.credit) < p.capacity;
+    return ticket - load<Scope::system, host_acquire>(t.credit) <= t.mask;
 }
 
-DENIZEN_HD inline void write_parked(const Shared& s, const Parked& p)
+DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
 {
+    return has_room(target(s, id, static_cast<RingKind>(p.kind), p.index), p.ticket);
+}
+
+DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
+{
+    Slot* slot = &t.slots[ticket & t.mask];
     for (int k = 0; k < 4; ++k) {
-        store_packet<Scope::system>(&reinterpret_cast<Slot*>(p.target)->packet[k],
-                                    p.slot.packet[k]);
-    }
-    if (p.owner != no_worker) {
-        ring_worker(s, p.owner);
+        store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
     }
 }
 
-// Entry of an outbox: free, being filled, or the address of the slot it is bound for.
-inline constexpr uintptr_t entry_free = 0;
-inline constexpr uintptr_t entry_filling = 1;
+DENIZEN_HD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
+{
+    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
+    write_slot(t, p.ticket, p.slot);
+    ring_worker(t);
+}
+
+DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
+{
+    switch (static_cast<RingKind>(p.kind)) {
+    case RingKind::near: return p.index == own_box(s, id)->own;
+    case RingKind::inbox:
+    case RingKind::urgent: return p.index == id;
+    default: return false;
+    }
+}
+
+// Parked::state.
+inline constexpr uint32_t entry_free = 0;
+inline constexpr uint32_t entry_filling = 1;
+inline constexpr uint32_t entry_filled = 2;
 
 enum class Outlook { moving, only_to_self };
 
@@ -107,12 +190,12 @@ DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id)
     for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
         Parked& p = outbox[i];
         // Acquire: partner of the release in fill(); the rest of the entry is complete.
-        const uintptr_t target = load<Scope::block, Order::acquire>(&p.target);
-        if (target > entry_filling && has_room(p)) {
-            write_parked(s, p);
-            store<Scope::block, Order::release>(&p.target, entry_free); // partner: claim()
+        const bool filled = load<Scope::block, Order::acquire>(&p.state) == entry_filled;
+        if (filled && has_room(s, id, p)) {
+            write_parked(s, id, p);
+            store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
             outlook = Outlook::moving;
-        } else if (target <= entry_filling || p.owner != id) {
+        } else if (!filled || !to_self(s, id, p)) {
             outlook = Outlook::moving;
         }
     }
@@ -122,8 +205,8 @@ DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id)
 
 DENIZEN_HD inline bool claim(Parked& p)
 {
-    uintptr_t found = entry_free;
-    return compare_exchange<Scope::block, Order::acquire>(&p.target, found, entry_filling);
+    uint32_t found = entry_free;
+    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
 }
 
 // An entry for one more message: the next one, or any that is free by now. Null if there is none.
@@ -151,11 +234,9 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
 
 } // namespace detail
 
-// Keeps one slot of a message whose ticket has no room yet. `owner`: the worker that consumes the
-// ring, or no_worker.
-DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content, Slot* target,
-                              const uint32_t* credit, uint32_t capacity, uint32_t ticket,
-                              uint32_t owner, const Header& h)
+// Keeps one slot of a message whose ticket has no room yet.
+DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content, RingKind kind,
+                              uint32_t index, uint32_t ticket, const Header& h)
 {
     const uint64_t begin = now_ns();
     Parked* p = detail::find_entry(s, id);
@@ -180,12 +261,11 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         p = detail::find_entry(s, id);
     }
     p->slot = content;
-    p->credit = credit;
+    p->kind = static_cast<uint32_t>(kind);
+    p->index = index;
     p->ticket = ticket;
-    p->capacity = capacity;
-    p->owner = owner;
     // Release: partner of the acquire in flush_during_handler().
-    store<Scope::block, Order::release>(&p->target, reinterpret_cast<uintptr_t>(target));
+    store<Scope::block, Order::release>(&p->state, detail::entry_filled);
 }
 
 // Between handlers, all lanes: writes the parked messages that have room; keeps the rest in order.
@@ -201,16 +281,16 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
         Parked p{};
         if (i < n) {
             p = outbox[i];
-            const bool filled = p.target != detail::entry_free;
-            keep = filled && !detail::has_room(p);
+            const bool filled = p.state != detail::entry_free;
+            keep = filled && !detail::has_room(s, id, p);
             if (filled && !keep) {
-                detail::write_parked(s, p);
+                detail::write_parked(s, id, p);
             }
         }
         lanes::sync(); // every entry of this group has been read before one is overwritten
         const uint32_t staying = lanes::ballot(keep);
         if (i < n) {
-            outbox[i].target = detail::entry_free;
+            outbox[i].state = detail::entry_free;
         }
         lanes::sync();
         if (keep) {
@@ -231,20 +311,20 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
 
 namespace detail {
 
-// Slot i of a message, as it goes on the wire.
-template <class M>
-DENIZEN_HD inline Slot make_slot(uint32_t i, uint32_t sequence, const Header& h, const M& message)
+// Slot i of a message, as it goes on the wire. L: its payload bytes if known at compile time.
+template <uint32_t L>
+DENIZEN_HD inline Slot make_slot(uint32_t i, uint32_t sequence, const Header& h,
+                                 const unsigned char* bytes)
 {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&message);
     Slot slot;
     for (uint32_t k = 0; k < 4; ++k) {
         const uint32_t place = 4 * i + k;
         if (place == 0) {
             slot.packet[0] = encode(h, sequence);
-        } else if constexpr (sizeof(M) <= first_payload) {
-            slot.packet[k] = pack<sizeof(M)>(bytes, (place - 1) * packet_payload, sequence);
+        } else if constexpr (L <= first_payload) {
+            slot.packet[k] = pack<L>(bytes, (place - 1) * packet_payload, sequence);
         } else {
-            slot.packet[k] = pack(bytes, sizeof(M), (place - 1) * packet_payload, sequence);
+            slot.packet[k] = pack(bytes, h.length, (place - 1) * packet_payload, sequence);
         }
     }
     return slot;
@@ -264,73 +344,149 @@ DENIZEN_HD inline void store_compact(Slot* cell, Address to, uint32_t type, uint
 
 } // namespace detail
 
-// Sends one message of worker `id`'s actor `self`; called by one lane, in a handler.
-template <class M>
-DENIZEN_HD inline void post(const Shared& s, uint32_t id, Address to, uint32_t self, uint32_t type,
-                            const M& message)
+namespace detail {
+
+DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
 {
-    constexpr uint32_t n = slots_for(sizeof(M));
-    // Where the slots lie, the first one's number, and how many from there on are free.
-    Slot* slots = nullptr;
-    uint32_t mask = 0;
+    fetch_add<Scope::block>(&own_box(s, id)->sent[static_cast<uint32_t>(route)], 1u);
+}
+
+// Where a message goes, found from its destination.
+struct Way {
+    RingKind kind;
+    uint32_t index; // of target()
+    Route route;
+};
+
+DENIZEN_HD inline Way way_to(const Shared& s, uint32_t id, Address to, Priority priority)
+{
+    if (to.is_host()) {
+        return {RingKind::egress, 0, Route::to_host};
+    }
+    const uint32_t w = to.worker();
+    if (to.node() != s.node) {
+        return {RingKind::peer, to.node() * max_workers + w, Route::peer};
+    }
+    const NearBox* own = own_box(s, id);
+    const uint32_t near = w - own->first;
+    const Route route = w == id                                         ? Route::worker
+                        : near >= s.near                                ? Route::gpu
+                        : s.per_sm > 1 && w / s.per_sm == id / s.per_sm ? Route::sm
+                                                                        : Route::cluster;
+    if (priority == Priority::urgent) {
+        return {RingKind::urgent, w, Route::gpu};
+    }
+    if (has_near_ring(s, near, own->own)) {
+        return {RingKind::near, near, route};
+    }
+    return {RingKind::inbox, w, Route::gpu};
+}
+
+DENIZEN_HD inline bool exists(const Shared& s, Address to)
+{
+    return to.is_host() || (to.node() < s.nodes && to.worker() < s.workers);
+}
+
+// Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
+// False: the actor's policy is to refuse what has no room, and the message was not sent.
+template <uint32_t L>
+DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
+                                  const void* payload, bool refusable)
+{
+    const Target t = target(s, id, way.kind, way.index);
+    const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
+    // The credit may be older than the ticket: it is only a lower bound.
+    uint32_t credit = 0;
     uint32_t ticket = 0;
-    uint32_t sequence = 0;
-    uint32_t free = n;
-    const uint32_t* credit_word = nullptr;
-    uint32_t owner = no_worker;
-    if (to.is_reply_cell() && to.cell() < s.cell_count) {
-        // The sequence of a reply is its address: nobody else was given it.
-        slots = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
-        if constexpr (sizeof(M) <= compact_payload) {
-            detail::store_compact(slots, to, type, 0, &message, sizeof(M));
-            return;
+    if (way.kind == RingKind::near) {
+        credit = load<Scope::system, host_acquire>(t.credit);
+        ticket = fetch_add<Scope::block>(t.tail, n); // only this worker's lanes draw from it
+    } else if (way.kind == RingKind::egress) {
+        ticket = fetch_add<Scope::gpu>(t.tail, n);
+        // The host's credit lies across the bus: the last reading serves until it runs out.
+        credit = load<Scope::block>(&s.status[id].egress_credit);
+        if (ticket + n - credit > t.mask + 1) {
+            credit = load<Scope::system, host_acquire>(t.credit);
+            store<Scope::block>(&s.status[id].egress_credit, credit);
         }
-        mask = s.cell_slots - 1;
-        sequence = to.value;
     } else {
-        uint32_t credit = 0;
-        if (to.is_host() && !to.is_reply_cell()) {
-            ticket = fetch_add<Scope::gpu>(&s.board->egress_tail, n);
-            slots = s.egress;
-            mask = s.egress_mask;
-            // The host's credit lies across the bus: the last reading serves until it runs out.
-            credit_word = s.egress_credit;
-            credit = load<Scope::block>(&s.status[id].egress_credit);
-            if (ticket + n - credit > mask + 1) {
-                credit = load<Scope::system, detail::host_acquire>(credit_word);
-                store<Scope::block>(&s.status[id].egress_credit, credit);
-            }
-        } else if (to.node() == 0 && to.worker() < s.workers) {
-            owner = to.worker();
-            slots = s.inboxes + static_cast<uint64_t>(owner) * (s.inbox_mask + 1);
-            mask = s.inbox_mask;
-            credit_word = &s.inbox[owner].credit;
-            // Acquire on the host: partner of the owner's release in give_credit().
-            credit = load<Scope::gpu, detail::host_acquire>(credit_word);
-            ticket = fetch_add<Scope::gpu>(&s.inbox[owner].tail, n);
-        } else {
-            dead_letter(s, id, Errc::no_actor, to.value, type, self);
-            return;
-        }
-        sequence = ticket + 1;
-        const uint32_t used = ticket - credit;
-        free = used > mask + 1 ? 0 : mask + 1 - used;
+        // Acquire on the host: partner of the owner's release in give_credit().
+        credit = load<Scope::system, host_acquire>(t.credit);
+        ticket = fetch_add<Scope::gpu>(t.tail, n);
     }
-    const Header h{to.value, self, type, 0, sizeof(M)};
+    const uint32_t used = ticket - credit;
+    const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
+    const bool refused = refusable && free < n;
+    if (refused) { // the tickets are drawn: they carry nothing
+        h.type = static_cast<uint32_t>(SystemOp::none);
+        h.flags = flag_system;
+        h.length = 0;
+    }
     for (uint32_t i = 0; i < n; ++i) {
-        const Slot content = detail::make_slot(i, sequence + i, h, message);
-        Slot* slot = &slots[(ticket + i) & mask];
+        const uint32_t sequence = ticket + i + 1;
+        const Slot content =
+            refused ? make_slot<0>(0, sequence, h, nullptr)
+                    : make_slot<L>(i, sequence, h, static_cast<const unsigned char*>(payload));
         if (i < free) {
-            for (int k = 0; k < 4; ++k) {
-                store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
-            }
+            write_slot(t, ticket + i, content);
         } else {
-            park(s, id, content, slot, credit_word, mask + 1, ticket + i, owner, h);
+            park(s, id, content, way.kind, way.index, ticket + i, h);
         }
     }
-    if (owner != no_worker) {
-        ring_worker(s, owner);
+    ring_worker(t);
+    return !refused;
+}
+
+// Into the cell of an `ask`. The sequence of a reply is its address: nobody else was given it.
+template <uint32_t L>
+DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& h,
+                                     const void* payload)
+{
+    Slot* cell = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
+    if constexpr (L <= compact_payload) {
+        store_compact(cell, to, h.type, h.flags, payload, L);
+    } else {
+        const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
+        const Target t{cell, s.cell_slots - 1, nullptr, nullptr, nullptr};
+        for (uint32_t i = 0; i < n; ++i) {
+            write_slot(
+                t, i, make_slot<L>(i, to.value + i, h, static_cast<const unsigned char*>(payload)));
+        }
     }
+}
+
+} // namespace detail
+
+// Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
+// compile time (and then h.length is L), else more than first_payload. `refusable`: see
+// Overflow::fail. False if it was refused.
+template <uint32_t L>
+DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority, bool refusable)
+{
+    const Address to{h.destination};
+    if (to.is_reply_cell() && to.cell() < s.cell_count) {
+        detail::reply_to_cell<L>(s, to, h, payload);
+        detail::count_route(s, id, Route::to_host);
+        return true;
+    }
+    if (to.is_reply_cell() || !detail::exists(s, to)) {
+        dead_letter(s, id, Errc::no_actor, h.destination, h.type, h.sender);
+        return true;
+    }
+    const detail::Way way = detail::way_to(s, id, to, priority);
+    const bool sent = detail::send_slots<L>(s, id, way, h, payload, refusable);
+    if (sent) {
+        detail::count_route(s, id, way.route);
+    }
+    return sent;
+}
+
+// The same for a message whose type is known at run time only.
+DENIZEN_COLD inline bool post_raw(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority)
+{
+    return post_bytes<first_payload + 1>(s, id, h, payload, priority, false);
 }
 
 } // namespace denizen

@@ -111,6 +111,17 @@ struct Program<Actors<A...>, Messages<M...>> {
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
 
+    static constexpr bool has_refusing_actors =
+        ((detail::overflow_of<A>() == Overflow::fail) || ...);
+
+    DENIZEN_HD static Overflow overflow(uint32_t actor)
+    {
+        uint32_t index = 0;
+        Overflow o = Overflow::wait;
+        ((index++ == actor ? void(o = detail::overflow_of<A>()) : void()), ...);
+        return o;
+    }
+
     DENIZEN_HD static Grain grain(uint32_t actor)
     {
         if constexpr (has_warp_actors) {
