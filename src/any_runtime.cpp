@@ -7,15 +7,6 @@
 #include <cstring>
 
 namespace denizen {
-namespace {
-
-uint64_t ns(nanoseconds deadline)
-{
-    return deadline.count() < 0 ? 0 : static_cast<uint64_t>(deadline.count());
-}
-
-} // namespace
-
 AnyRuntime::AnyRuntime(Image image, const Options& options)
     : core_(std::make_unique<Core>(std::move(image), options))
 {
@@ -33,98 +24,16 @@ AnyRuntime::~AnyRuntime()
 const Image& AnyRuntime::image() const { return core_->image; }
 const Description& AnyRuntime::description() const { return core_->description; }
 
-std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
-{
-    Core& c = *core_;
-    c.check_alive();
-    if (actor_type >= c.image.table.actors) {
-        throw Error(Errc::bad_argument, "actor type " + std::to_string(actor_type) +
-                                            " is not one of the program's " +
-                                            std::to_string(c.image.table.actors));
-    }
-    const ActorInfo& info = c.image.table.actor[actor_type];
-    const uint64_t stride = round_up(info.size, std::max(info.align, 16u));
-    const std::lock_guard guard(c.spawn_mutex);
-    uint64_t heap = round_up(c.heap_used, 256);
-    if (heap + stride * count > c.options.state_bytes) {
-        throw Error(
-            Errc::exhausted,
-            std::to_string(count) + " actors " + c.actor_name(actor_type) + " need " +
-                std::to_string(stride * count) + " bytes of state, " +
-                std::to_string(c.options.state_bytes - std::min(heap, c.options.state_bytes)) +
-                " are left; raise state_bytes");
-    }
-    std::vector<uint32_t> share(c.workers, count / c.workers);
-    for (uint32_t i = 0; i < count % c.workers; ++i) {
-        ++share[(c.next_worker + i) % c.workers];
-    }
-    for (uint32_t w = 0; w < c.workers; ++w) {
-        if (c.next_local[w] + share[w] > c.shared.actors_per_worker) {
-            throw Error(Errc::exhausted, std::to_string(count) + " actors " +
-                                             c.actor_name(actor_type) + " exceed max_actors = " +
-                                             std::to_string(c.options.max_actors) + "; raise it");
-        }
-    }
-    std::vector<Address> addresses(count);
-    for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t w = (c.next_worker + i) % c.workers;
-        addresses[i] = Address::actor(w, c.next_local[w] + i / c.workers);
-    }
-    std::vector<Address> tickets;
-    for (uint32_t w = 0; w < c.workers; ++w) {
-        if (share[w] == 0) {
-            continue;
-        }
-        const SpawnRequest r{actor_type, share[w], c.next_local[w], static_cast<uint32_t>(stride),
-                             heap};
-        heap += stride * share[w];
-        // A program with few reply cells collects answers as it goes.
-        Address ticket;
-        while (!c.cells.take(ticket)) { // ends: each answer frees a cell
-            if (tickets.empty()) {
-                ticket = c.take_cell(ns(deadline));
-                break;
-            }
-            c.wait_reply(tickets.back(), nullptr, 0, ns(deadline),
-                         [] { return std::string("spawn"); });
-            tickets.pop_back();
-        }
-        tickets.push_back(ticket);
-        c.send_header(w,
-                      {Address::actor(w, 0).value, ticket.value,
-                       static_cast<uint32_t>(SystemOp::spawn), flag_system, sizeof r},
-                      &r, ns(deadline));
-    }
-    for (const Address ticket : tickets) {
-        c.wait_reply(ticket, nullptr, 0, ns(deadline), [&] {
-            return "spawning " + std::to_string(count) + " actors " + c.actor_name(actor_type);
-        });
-    }
-    for (const Address a : addresses) {
-        c.set_type(c.index(a), actor_type + 1);
-    }
-    for (uint32_t w = 0; w < c.workers; ++w) {
-        c.next_local[w] += share[w];
-    }
-    c.heap_used = heap;
-    c.next_worker = (c.next_worker + count) % c.workers;
-    return addresses;
-}
-
 void AnyRuntime::stop(Address actor, nanoseconds deadline)
 {
     Core& c = *core_;
     c.check_alive();
-    if (actor.node() != 0 || actor.worker() >= c.workers ||
-        actor.local() >= c.shared.actors_per_worker || c.type_at(c.index(actor)) == 0) {
+    if (!c.inside(actor) || c.type_at(c.index(actor)) == 0) {
         c.refuse(actor, 0);
     }
     const Address ticket = c.take_cell(ns(deadline));
     const StopRequest r{actor.local()};
-    c.send_header(
-        actor.worker(),
-        {actor.value, ticket.value, static_cast<uint32_t>(SystemOp::stop), flag_system, sizeof r},
-        &r, ns(deadline));
+    c.send_system(SystemOp::stop, actor, ticket, &r, sizeof r, ns(deadline));
     c.wait_reply(ticket, nullptr, 0, ns(deadline), [&] { return "stopping " + c.describe(actor); });
     c.set_type(c.index(actor), 0);
 }
@@ -162,10 +71,12 @@ void AnyRuntime::broadcast(uint32_t actor_type, uint32_t type, const void* paylo
                                            : "actor type " + std::to_string(actor_type)) +
                                           " has no handler for " + c.message_name(type));
     }
-    for (uint32_t w = 0; w < c.workers; ++w) {
-        c.send_header(
-            w, {Address::actor(w, actor_type).value, host.value, type, flag_broadcast, length},
-            payload, ns(deadline));
+    for (uint32_t node = 0; node < c.nodes.size(); ++node) {
+        for (uint32_t w = 0; w < c.workers; ++w) {
+            const Address all = Address::actor(w, actor_type, node);
+            c.send_header(c.port_of(type), {all.value, host.value, type, flag_broadcast, length},
+                          payload, ns(deadline));
+        }
     }
 }
 
@@ -291,15 +202,19 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
             ++n;
         }
     };
-    if (!with_length(length, [&]<uint32_t L>() {
+    for (size_t i = 0; i < c.nodes.size() && n < count; ++i) { // each node's in turn
+        c.next_egress = (c.next_egress + 1) % c.nodes.size();
+        auto& egress = c.nodes[c.next_egress].egress;
+        if (!with_length(length, [&]<uint32_t L>() {
+                take([&](Header& h, void* to) {
+                    return egress.try_receive_short<L>(type, h, to) == Errc::ok;
+                });
+            })) {
             take([&](Header& h, void* to) {
-                return c.egress.try_receive_short<L>(type, h, to) == Errc::ok;
+                return egress.peek(h) && h.type == type &&
+                       egress.try_receive(h, to, length) == Errc::ok;
             });
-        })) {
-        take([&](Header& h, void* to) {
-            return c.egress.peek(h) && h.type == type &&
-                   c.egress.try_receive(h, to, length) == Errc::ok;
-        });
+        }
     }
     return n;
 }
@@ -318,19 +233,8 @@ void AnyRuntime::pause(nanoseconds deadline)
 {
     Core& c = *core_;
     c.check_alive();
-    c.backend->command(Command::pause);
-    if (c.backend->parked()) {
-        return;
-    }
-    if (!c.wait_until(ns(deadline), [&] {
-            for (uint32_t w = 0; w < c.workers; ++w) {
-                if (load<Scope::system>(&c.reports[w].mode) !=
-                    static_cast<uint32_t>(Mode::paused)) {
-                    return false;
-                }
-            }
-            return true;
-        })) {
+    c.command(Command::pause);
+    if (!c.parked() && !c.wait_until(ns(deadline), [&] { return c.in_mode(Mode::paused, true); })) {
         const std::string who = c.stuck(0);
         throw Error(Errc::timeout,
                     "not paused after " + seconds(ns(deadline)) + (who.empty() ? "" : ": " + who));
@@ -340,7 +244,7 @@ void AnyRuntime::pause(nanoseconds deadline)
 void AnyRuntime::resume()
 {
     core_->check_alive();
-    core_->backend->command(Command::run);
+    core_->command(Command::run);
 }
 
 void AnyRuntime::park(nanoseconds deadline)
@@ -350,12 +254,12 @@ void AnyRuntime::park(nanoseconds deadline)
     if (!c.on_gpu) {
         return;
     }
-    c.backend->command(Command::leave);
+    c.command(Command::leave);
     const uint64_t begin = now_ns();
-    while (!c.backend->parked()) { // ends when the program has left, or by the deadline
+    while (!c.parked()) { // ends when every node has left, or by the deadline
         c.check_alive();
         if (now_ns() - begin > ns(deadline)) {
-            c.backend->command(c.backend->commanded());
+            c.command(c.nodes[0].backend->commanded());
             throw Error(Errc::timeout, "the program did not leave the GPU within " +
                                            seconds(ns(deadline)) + "; it still has work");
         }
@@ -363,23 +267,35 @@ void AnyRuntime::park(nanoseconds deadline)
     }
 }
 
-bool AnyRuntime::parked() const { return !core_->closed && core_->backend->parked(); }
+bool AnyRuntime::parked() const { return !core_->closed && core_->parked(); }
 
 Stats AnyRuntime::stats()
 {
     Core& c = *core_;
     if (!c.closed) {
-        c.backend->refresh(100'000'000);
+        c.refresh(100'000'000);
     }
     Stats s;
-    s.mode = static_cast<Mode>(load<Scope::system>(&c.control->mode));
-    s.errors = load<Scope::system>(&c.control->errors);
-    s.first_error = c.text_of(c.control->first);
-    s.launches = c.backend->launches();
-    for (uint32_t w = 0; w < c.workers; ++w) {
-        s.handled_by_worker.push_back(load<Scope::system>(&c.reports[w].handled));
-        s.handled += s.handled_by_worker.back();
-        s.dead_letters += load<Scope::system>(&c.reports[w].dead_letters);
+    s.mode = static_cast<Mode>(load<Scope::system>(&c.nodes[0].control->mode));
+    s.launches = c.nodes[0].backend->launches();
+    std::vector<Status> told(c.workers);
+    for (const Node& node : c.nodes) {
+        s.errors += load<Scope::system>(&node.control->errors);
+        if (s.first_error.empty()) {
+            s.first_error = c.text_of(node, node.control->first);
+        }
+        for (uint32_t w = 0; w < c.workers; ++w) {
+            s.handled_by_worker.push_back(load<Scope::system>(&node.reports[w].handled));
+            s.handled += s.handled_by_worker.back();
+            s.dead_letters += load<Scope::system>(&node.reports[w].dead_letters);
+        }
+        if (node.backend->read(told.data(), node.shared.status, c.workers * sizeof(Status))) {
+            for (const Status& status : told) {
+                for (uint32_t route = 0; route < routes; ++route) {
+                    s.sent_by_route[route] += status.sent[route];
+                }
+            }
+        }
     }
     return s;
 }

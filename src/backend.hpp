@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor a program lives on, as the core sees it: memory, a way on and off, commands, and
-// fresh reports. Two of them: CPU threads (cpu_backend.cpp) and a GPU (gpu/backend.cpp).
+// The processor that a node of a program lives on, as the core sees it: memory, a way on and off,
+// commands, and fresh reports. Two of them: CPU threads (cpu_backend.cpp) and a GPU
+// (gpu/backend.cpp).
 #pragma once
 
-#include <denizen/any_runtime.hpp>
+#include "geometry.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -11,7 +12,7 @@
 namespace denizen {
 
 struct Regions {
-    std::byte* host = nullptr;         // both sides reach it at this address
+    std::byte* host = nullptr;         // the host and all nodes reach it at this address
     std::byte* device = nullptr;       // near the workers; zero-filled; the CPU may not reach it
     std::byte* lanes_host = nullptr;   // the host lanes' slots as the host writes them
     std::byte* lanes_device = nullptr; // and as the workers read them
@@ -21,10 +22,15 @@ class Backend {
 public:
     virtual ~Backend() = default;
 
-    // Called once, before launch. All regions are zero-filled and aligned to 256 bytes.
+    virtual const Geometry& geometry() const = 0;
+    // From now on this node's workers may write into `peer`'s device memory. Before any launch.
+    virtual void reach(const Backend& peer) = 0;
+    // Called once. All regions are zero-filled and aligned to 256 bytes.
     virtual Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) = 0;
-    // Puts the program on the processor and returns.
-    virtual void launch(const Shared& shared) = 0;
+    // What the workers will be given; for every node before the first launch.
+    virtual void wire(const Shared& shared) = 0;
+    // Puts the node's workers on the processor and returns.
+    virtual void launch() = 0;
     virtual void command(Command c) = 0;
     virtual Command commanded() const = 0;
     // Makes Control and Report tell a state not older than this call. False if that did not happen
@@ -36,23 +42,30 @@ public:
     virtual void wake(uint32_t worker) = 0;
     virtual bool parked() const = 0;
     virtual uint64_t launches() const = 0;
-    // Takes the program off; it has been told to stop. False if a handler does not return by then.
+    // Copies device memory while the program runs, word by word: aligned words of 8 bytes are not
+    // torn, and nothing orders them. False if the processor is lost.
+    virtual bool read(void* to, const void* device_memory, size_t bytes) = 0;
+    virtual bool write(void* device_memory, const void* from, size_t bytes) = 0;
+    // Takes the node off; it has been told to stop. False if a handler does not return by then.
     virtual bool join(uint64_t patience_ns) = 0;
-    // When join failed: gives up the processor so that the process can go on.
+    // When join failed, on this node or another: gives up the processor so that the process can go
+    // on. Memory stays, for whoever still writes there.
     virtual void abandon() = 0;
     // True if stores to the lanes stay in write-combining buffers until a store fence.
     virtual bool write_combined() const = 0;
+    // Fills in the device's name and kind, and adds the bytes that this node takes.
     virtual void describe(Description& d) const = 0;
 };
 
-// Tells the backend which lanes hold messages that no worker has taken yet: the GPU backend asks
-// before it lets a parked program sleep.
-using Pending = std::function<bool()>;
+// What a GPU node that has left its GPU asks and tells the core.
+struct Return {
+    std::function<bool()> needed; // whether there is a reason to go back
+    std::function<void()> made;   // it has gone back
+};
 
-std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& options,
-                                          uint32_t& workers);
-std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options,
-                                          uint32_t& workers, Pending pending);
+std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& options);
+std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options, int ordinal,
+                                          Return back);
 bool gpu_present();
 
 } // namespace denizen

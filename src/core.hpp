@@ -10,14 +10,21 @@
 
 #include <denizen/wire/spsc.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <mutex>
 
 namespace denizen {
 
 inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+inline uint64_t ns(nanoseconds deadline)
+{
+    return deadline.count() < 0 ? 0 : static_cast<uint64_t>(deadline.count());
+}
 
 using detail::seconds;
 
@@ -40,8 +47,26 @@ bool with_length(uint32_t length, Use&& use)
     }
 }
 
+// One processor of the program: a GPU, or a group of CPU threads.
+struct Node {
+    std::unique_ptr<Backend> backend;
+    Shared shared; // as its workers see it
+    Control* control = nullptr;
+    Report* reports = nullptr;
+    SpscReceiver<Scope::system> egress;
+    uint64_t heap_used = 0;
+};
+
 struct AnyRuntime::Core {
     Core(Image program, const Options& wanted);
+
+    // ---- start (start.cpp)
+
+    void check_options() const;
+    void make_nodes();
+    void lay_out(Node& node, uint32_t number);
+    void wire_peers();
+    void launch();
 
     // ---- checks
 
@@ -53,26 +78,41 @@ struct AnyRuntime::Core {
                                             : "message type " + std::to_string(type);
     }
 
-    // `actor Counter #17 (worker 3)`
+    // `worker 3`, or `worker 3 on node 1` where there are several nodes.
+    std::string worker_name(Address a) const
+    {
+        return "worker " + std::to_string(a.worker()) +
+               (nodes.size() > 1 ? " on node " + std::to_string(a.node()) : "");
+    }
+
+    // `actor Counter #17 of worker 3`
     std::string describe(Address a) const
     {
         if (a.is_host()) {
             return "the host";
         }
         std::string name = "actor";
-        if (a.worker() < workers && a.local() < shared.actors_per_worker) {
+        if (inside(a)) {
             const uint8_t type = type_at(index(a));
             if (type != 0) {
                 name += ' ' + actor_name(type - 1u);
             }
         }
-        return name + " #" + std::to_string(a.local()) + " of worker " + std::to_string(a.worker());
+        return name + " #" + std::to_string(a.local()) + " of " + worker_name(a);
     }
 
-    size_t index(Address a) const
+    // Whether an actor could have this address.
+    bool inside(Address a) const
     {
-        return static_cast<size_t>(a.worker()) * shared.actors_per_worker + a.local();
+        return a.node() < nodes.size() && a.worker() < workers && a.local() < actors_per_worker;
     }
+
+    size_t lanes() const { return nodes.size() * workers; }
+
+    // The number of the address's worker among those of all nodes.
+    size_t lane(Address a) const { return a.node() * static_cast<size_t>(workers) + a.worker(); }
+
+    size_t index(Address a) const { return lane(a) * actors_per_worker + a.local(); }
 
     // Type + 1 of the actor at an index, 0: none. Threads may send to an actor while another stops
     // it: whoever comes too late sends a dead letter.
@@ -86,8 +126,8 @@ struct AnyRuntime::Core {
     class Takers {
     public:
         Takers(const Core& core, uint32_t type)
-            : workers_(core.workers), per_worker_(core.shared.actors_per_worker),
-              types_(core.types.data())
+            : nodes_(static_cast<uint32_t>(core.nodes.size())), workers_(core.workers),
+              per_worker_(core.actors_per_worker), types_(core.types.data())
         {
             for (uint32_t a = 0; a < core.image.table.actors; ++a) {
                 mask_ |= static_cast<uint64_t>(core.image.table.can_handle(a, type)) << a;
@@ -96,15 +136,16 @@ struct AnyRuntime::Core {
 
         bool have(Address to) const
         {
-            if (to.value >> 18 >= workers_ || to.local() >= per_worker_) { // node 0 included
+            if (to.node() >= nodes_ || to.worker() >= workers_ || to.local() >= per_worker_) {
                 return false;
             }
-            const uint8_t actor = load<Scope::system>(
-                &types_[static_cast<size_t>(to.worker()) * per_worker_ + to.local()]);
+            const size_t w = to.node() * static_cast<size_t>(workers_) + to.worker();
+            const uint8_t actor = load<Scope::system>(&types_[w * per_worker_ + to.local()]);
             return actor != 0 && (mask_ >> (actor - 1u) & 1) != 0;
         }
 
     private:
+        uint32_t nodes_;
         uint32_t workers_;
         uint32_t per_worker_;
         const uint8_t* types_;
@@ -113,8 +154,7 @@ struct AnyRuntime::Core {
 
     [[noreturn]] void refuse(Address to, uint32_t type) const
     {
-        if (to.node() != 0 || to.worker() >= workers || to.local() >= shared.actors_per_worker ||
-            type_at(index(to)) == 0) {
+        if (!inside(to) || type_at(index(to)) == 0) {
             char text[64];
             std::snprintf(text, sizeof text, "address 0x%08x names no actor", to.value);
             throw Error(Errc::no_actor, std::string(text) + "; spawn it first and use its address");
@@ -141,19 +181,22 @@ struct AnyRuntime::Core {
         if (closed) {
             throw Error(Errc::closed, "the runtime is closed");
         }
-        std::string text;
-        if (const Errc code = backend->failure(text); code != Errc::ok) {
-            throw Error(code, text);
-        }
-        // On the CPU straight from the workers: nobody mirrors it between two scans.
-        const FirstError& fatal = on_gpu ? control->fatal : shared.board->fatal;
-        if (const std::string why = text_of(fatal); !why.empty()) {
-            throw Error(static_cast<Errc>(fatal.record.code), "the program has stopped: " + why);
+        for (const Node& node : nodes) {
+            std::string text;
+            if (const Errc code = node.backend->failure(text); code != Errc::ok) {
+                throw Error(code, text);
+            }
+            // On the CPU straight from the workers: nobody mirrors it between two scans.
+            const FirstError& fatal = on_gpu ? node.control->fatal : node.shared.board->fatal;
+            if (const std::string why = text_of(node, fatal); !why.empty()) {
+                throw Error(static_cast<Errc>(fatal.record.code),
+                            "the program has stopped: " + why);
+            }
         }
     }
 
     // Empty if there was no such error.
-    std::string text_of(const FirstError& first) const
+    std::string text_of(const Node& node, const FirstError& first) const
     {
         // Acquire: partner of the release in mirror(), or in keep_first().
         if (load<Scope::system, Order::acquire>(&first.set) != 2) {
@@ -161,16 +204,17 @@ struct AnyRuntime::Core {
         }
         const ErrorRecord& e = first.record;
         const std::string what = message_name(e.message);
-        const std::string worker = " (worker " + std::to_string(e.worker) + ")";
+        const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
+        const std::string worker = " (" + who + ")";
         switch (static_cast<Errc>(e.code)) {
         case Errc::no_actor:
             return what + " to " + describe({e.actor}) + ": no such actor" + worker;
         case Errc::wrong_type:
             return what + " to " + describe({e.actor}) + ": it has no handler for it" + worker;
         case Errc::exhausted:
-            return "outbox of worker " + std::to_string(e.worker) + " (" +
-                   std::to_string(shared.outbox_capacity) + " parked messages) is full and " +
-                   what + " from " + describe({e.actor}) + " to " + describe({e.sender}) +
+            return "outbox of " + who + " (" + std::to_string(node.shared.outbox_capacity) +
+                   " parked messages) is full and " + what + " from " + describe({e.actor}) +
+                   " to " + describe({e.sender}) +
                    " found no room; a handler may send its own worker at most local_slots + "
                    "outbox_slots messages, and actors that flood each other need larger ones";
         default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
@@ -188,22 +232,27 @@ struct AnyRuntime::Core {
 #endif
     }
 
-    // Waits, without the lock, until lane w may have room for n slots.
+    Port& port_of(uint32_t type) { return ports[image.table.message[type].priority]; }
+
+    void wake(Address worker) { nodes[worker.node()].backend->wake(worker.worker()); }
+
+    // Waits, without the lock, until the lane to a worker may have room for n slots.
     template <class Held>
-    void wait_for_room(Held& held, uint32_t w, uint32_t n, uint64_t begin, uint64_t deadline_ns,
-                       size_t sent, size_t count)
+    void wait_for_room(Held& held, Port& port, Address to, uint32_t n, uint64_t begin,
+                       uint64_t deadline_ns, size_t sent, size_t count)
     {
         Backoff wait;
         flush_stores();
-        while (!port.lanes.room(w, n)) { // ends by credit, failure or deadline
+        while (!port.lanes.room(lane(to), n)) { // ends by credit, failure or deadline
             held.unlock();
-            backend->wake(w);
+            wake(to);
             drain_egress_if_full(); // a worker may be waiting for us to take its messages
             check_alive();
             if (now_ns() - begin > deadline_ns) {
                 const std::string who = stuck(500'000'000);
                 throw Error(Errc::full,
-                            "host lane of worker " + std::to_string(w) + " (" +
+                            std::string(&port == &ports[urgent] ? "urgent " : "") +
+                                "host lane of " + worker_name(to) + " (" +
                                 std::to_string(port.lanes.capacity()) + " slots) is full: " +
                                 (who.empty()
                                      ? "its worker has not kept up for " + seconds(now_ns() - begin)
@@ -215,12 +264,15 @@ struct AnyRuntime::Core {
         }
     }
 
-    void send_header(uint32_t w, const Header& h, const void* payload, uint64_t deadline_ns)
+    // To the worker that the header's destination names.
+    void send_header(Port& port, const Header& h, const void* payload, uint64_t deadline_ns)
     {
+        const Address to{h.destination};
+        const size_t w = lane(to);
         std::unique_lock held(port.lock);
         const uint32_t n = slots_for(h.length);
         if (!port.lanes.room(w, n)) {
-            wait_for_room(held, w, n, now_ns(), deadline_ns, 0, 1);
+            wait_for_room(held, port, to, n, now_ns(), deadline_ns, 0, 1);
         }
         if (!with_length(h.length,
                          [&]<uint32_t L>() { port.lanes.write_short<L>(w, h, payload); })) {
@@ -228,22 +280,30 @@ struct AnyRuntime::Core {
         }
         held.unlock();
         flush_stores();
-        backend->wake(w);
+        wake(to);
+    }
+
+    // A message of the runtime's own. By default behind the data that was sent before it.
+    void send_system(SystemOp op, Address to, Address ticket, const void* payload, uint32_t length,
+                     uint64_t deadline_ns, Priority priority = Priority::data)
+    {
+        send_header(ports[static_cast<uint32_t>(priority)],
+                    {to.value, ticket.value, static_cast<uint32_t>(op), flag_system, length},
+                    payload, deadline_ns);
     }
 
     void send_checked(Address to, uint32_t type, uint32_t sender, const void* payload,
                       uint32_t length, uint64_t deadline_ns)
     {
         check_message(type, length);
-        const bool inside = to.value >> 18 < workers && to.local() < shared.actors_per_worker;
-        const uint8_t actor = inside ? type_at(index(to)) : uint8_t{0};
+        const uint8_t actor = inside(to) ? type_at(index(to)) : uint8_t{0};
         if (actor == 0 || !image.table.can_handle(actor - 1u, type)) {
             refuse(to, type);
         }
         if (closed) {
             check_alive();
         }
-        send_header(to.worker(), {to.value, sender, type, 0, length}, payload, deadline_ns);
+        send_header(port_of(type), {to.value, sender, type, 0, length}, payload, deadline_ns);
     }
 
     template <uint32_t L>
@@ -255,6 +315,7 @@ struct AnyRuntime::Core {
         constexpr bool fixed = L <= first_payload;
         const uint32_t n = fixed ? 1 : slots_for(length);
         const uint64_t begin = now_ns();
+        Port& port = port_of(type);
         Lanes lanes = port.lanes;
         const Takers takers(*this, type);
         for (size_t i = 0; i < count;) {
@@ -272,9 +333,9 @@ struct AnyRuntime::Core {
                         throw Error(e.code(), std::string(e.what()) + accepted(i, count));
                     }
                 }
-                const uint32_t w = a.worker();
+                const size_t w = lane(a);
                 if (!lanes.room(w, n)) {
-                    wait_for_room(held, w, n, begin, deadline_ns, i, count);
+                    wait_for_room(held, port, a, n, begin, deadline_ns, i, count);
                 }
                 const Header h{a.value, host.value, type, 0, fixed ? L : length};
                 if constexpr (fixed) {
@@ -298,12 +359,10 @@ struct AnyRuntime::Core {
 
     void wake_all()
     {
-        if (on_gpu) {
-            backend->wake(0);
-            return;
-        }
-        for (uint32_t w = 0; w < workers; ++w) {
-            backend->wake(w);
+        for (const Node& node : nodes) {
+            for (uint32_t w = 0; w < (on_gpu ? 1 : workers); ++w) { // a GPU has one bell
+                node.backend->wake(w);
+            }
         }
     }
 
@@ -369,6 +428,12 @@ struct AnyRuntime::Core {
         return h;
     }
 
+    // ---- spawning (spawn.cpp)
+
+    std::vector<Address> spawn(uint32_t actor_type, uint32_t count,
+                               const std::vector<Address>& among, size_t& next,
+                               uint64_t deadline_ns);
+
     // ---- messages to the host
 
     // Moves what is in the egress ring to host memory when a quarter of the ring is filled: a host
@@ -383,9 +448,12 @@ struct AnyRuntime::Core {
     {
         Message m;
         m.payload.resize(image.table.max_message);
-        while (egress.try_receive(m.header, m.payload.data(), image.table.max_message) ==
-               Errc::ok) {
-            backlog.push_back({m.header, {m.payload.begin(), m.payload.begin() + m.header.length}});
+        for (Node& node : nodes) {
+            while (node.egress.try_receive(m.header, m.payload.data(), image.table.max_message) ==
+                   Errc::ok) {
+                backlog.push_back(
+                    {m.header, {m.payload.begin(), m.payload.begin() + m.header.length}});
+            }
         }
     }
 
@@ -398,24 +466,47 @@ struct AnyRuntime::Core {
             return true;
         }
         m.payload.resize(image.table.max_message);
-        if (egress.try_receive(m.header, m.payload.data(), image.table.max_message) != Errc::ok) {
-            return false;
+        for (size_t i = 0; i < nodes.size(); ++i) { // each node's in turn
+            next_egress = (next_egress + 1) % nodes.size();
+            if (nodes[next_egress].egress.try_receive(m.header, m.payload.data(),
+                                                      image.table.max_message) == Errc::ok) {
+                m.payload.resize(m.header.length);
+                return true;
+            }
         }
-        m.payload.resize(m.header.length);
-        return true;
+        return false;
     }
 
     // ---- life
 
     bool pending() // any lane with a message that has not been handled
     {
-        const std::lock_guard guard(port.lock);
-        for (uint32_t w = 0; w < workers; ++w) {
-            if (load<Scope::system>(&reports[w].lane_done[1]) != port.lanes.tail(w)) {
-                return true;
+        for (Port& port : ports) {
+            const bool data = &port == &ports[0];
+            const std::lock_guard guard(port.lock);
+            for (uint32_t n = 0; n < nodes.size(); ++n) {
+                for (uint32_t w = 0; w < workers; ++w) {
+                    if (load<Scope::system>(&nodes[n].reports[w].lane_done[data ? 1 : 0]) !=
+                        port.lanes.tail(lane(Address::actor(w, 0, n)))) {
+                        return true;
+                    }
+                }
             }
         }
         return false;
+    }
+
+    // Every node has told a state not older than this call.
+    bool refresh(uint64_t patience_ns)
+    {
+        const uint64_t begin = now_ns();
+        for (const Node& node : nodes) {
+            const uint64_t used = now_ns() - begin;
+            if (!node.backend->refresh(patience_ns > used ? patience_ns - used : 0)) {
+                return false;
+            }
+        }
+        return true;
     }
 
     // Waits until a fresh report makes `done()` true.
@@ -426,7 +517,7 @@ struct AnyRuntime::Core {
         for (uint32_t tries = 0;; ++tries) { // ends by done() or the deadline
             const uint64_t waited = now_ns() - begin;
             check_alive();
-            if (backend->refresh(deadline_ns > waited ? deadline_ns - waited : 0) && done()) {
+            if (refresh(deadline_ns > waited ? deadline_ns - waited : 0) && done()) {
                 return true;
             }
             if (now_ns() - begin > deadline_ns) {
@@ -440,31 +531,155 @@ struct AnyRuntime::Core {
         }
     }
 
+    // What the nodes have done, as their last scans tell.
+    struct Totals {
+        bool quiet = true;
+        uint64_t handled = 0;
+        uint32_t sent[max_nodes][max_nodes] = {}; // slots from node to node
+        uint32_t done[max_nodes][max_nodes] = {};
+
+        bool operator==(const Totals&) const = default;
+        bool all_arrived() const { return std::memcmp(sent, done, sizeof sent) == 0; }
+    };
+
+    Totals totals() const
+    {
+        Totals t;
+        const auto count = static_cast<uint32_t>(nodes.size());
+        for (uint32_t n = 0; n < count; ++n) {
+            const Node& node = nodes[n];
+            t.quiet &= load<Scope::system>(&node.control->quiet) != 0;
+            for (uint32_t w = 0; w < workers; ++w) {
+                t.handled += load<Scope::system>(&node.reports[w].handled);
+            }
+            for (uint32_t other = 0; other < count; ++other) {
+                if (other != n) {
+                    t.sent[n][other] = load<Scope::system>(&node.control->peer_sent[other]);
+                    t.done[other][n] = load<Scope::system>(&node.control->peer_done[other]);
+                }
+            }
+        }
+        return t;
+    }
+
+    // Nothing is under way. All lanes have been handled; a scan that began after that is looked at,
+    // because the one that told so may still say quiet from before.
+    //
+    // With several nodes: if no node has handled anything between its two scans, no node did so at
+    // the moment between the two rounds either. Each was quiet then, and what they had sent each
+    // other, which nobody changed, had been handled.
+    bool settled(uint64_t patience_ns)
+    {
+        if (pending()) {
+            return false;
+        }
+        const Totals first = totals();
+        if (!refresh(patience_ns)) {
+            return false;
+        }
+        const Totals second = totals();
+        return second.quiet && (nodes.size() == 1 || (first == second && second.all_arrived()));
+    }
+
     bool drained(uint64_t deadline_ns)
     {
-        return wait_until(deadline_ns,
-                          [&] { return !pending() && load<Scope::system>(&control->quiet) != 0; });
+        const uint64_t begin = now_ns();
+        return wait_until(deadline_ns, [&] {
+            const uint64_t waited = now_ns() - begin;
+            return settled(deadline_ns > waited ? deadline_ns - waited : 0);
+        });
+    }
+
+    // Whether a node that has left its GPU has a reason to go back: something to do on any node, or
+    // another node that stays, whose workers would wait for it for ever.
+    bool return_needed()
+    {
+        if (pending()) {
+            return true;
+        }
+        const Totals t = totals();
+        if (!t.quiet || !t.all_arrived()) {
+            return true;
+        }
+        for (const Node& node : nodes) { // the one that asks is parked
+            if (!node.backend->parked() && load<Scope::system>(&node.control->command) <
+                                               static_cast<uint32_t>(Command::leave)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    // Whether every worker says so, but for those of nodes that have left.
+    bool in_mode(Mode mode, bool or_parked = false) const
+    {
+        for (const Node& node : nodes) {
+            if (or_parked && node.backend->parked()) {
+                continue;
+            }
+            for (uint32_t w = 0; w < workers; ++w) {
+                if (load<Scope::system>(&node.reports[w].mode) != static_cast<uint32_t>(mode)) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    bool parked() const
+    {
+        return std::all_of(nodes.begin(), nodes.end(),
+                           [](const Node& node) { return node.backend->parked(); });
+    }
+
+    void command(Command c)
+    {
+        for (const Node& node : nodes) {
+            node.backend->command(c);
+        }
+    }
+
+    // As join() of every node. All of them have left before any memory is freed: they write into
+    // each other's.
+    bool join(uint64_t patience_ns)
+    {
+        const uint64_t begin = now_ns();
+        bool all = true;
+        for (const Node& node : nodes) {
+            const uint64_t used = now_ns() - begin;
+            all &= node.backend->join(patience_ns > used ? patience_ns - used : 0);
+        }
+        if (!all) {
+            for (const Node& node : nodes) {
+                node.backend->abandon();
+            }
+        }
+        return all;
     }
 
     std::string stuck(uint64_t at_least_ns)
     {
-        backend->refresh(50'000'000);
+        refresh(50'000'000);
         uint64_t longest = 0;
-        uint32_t who = 0;
-        for (uint32_t w = 0; w < workers; ++w) {
-            const uint64_t busy = load<Scope::system>(&reports[w].busy_ns);
-            if (busy > longest) {
-                longest = busy;
-                who = w;
+        Address who;
+        for (uint32_t n = 0; n < nodes.size(); ++n) {
+            for (uint32_t w = 0; w < workers; ++w) {
+                const uint64_t busy = load<Scope::system>(&nodes[n].reports[w].busy_ns);
+                if (busy > longest) {
+                    longest = busy;
+                    who = Address::actor(w, 0, n);
+                }
             }
         }
-        const uint64_t running = longest == 0 ? 0 : load<Scope::system>(&reports[who].running);
+        const uint64_t running =
+            longest == 0 ? 0
+                         : load<Scope::system>(&nodes[who.node()].reports[who.worker()].running);
         if (longest < at_least_ns || running == 0) {
             return {};
         }
-        return "worker " + std::to_string(who) +
-               " is stuck: " + describe({static_cast<uint32_t>(running)}) + " has been handling " +
-               message_name(static_cast<uint32_t>(running >> 32) - 1) + " for " + seconds(longest);
+        return worker_name(who) + " is stuck: " + describe({static_cast<uint32_t>(running)}) +
+               " has been handling " + message_name(static_cast<uint32_t>(running >> 32) - 1) +
+               " for " + seconds(longest);
     }
 
     void close(uint64_t timeout_ns)
@@ -475,8 +690,8 @@ struct AnyRuntime::Core {
         }
         const uint64_t begin = now_ns();
         std::string problem;
-        if (backend->commanded() == Command::pause) {
-            backend->command(Command::run);
+        if (nodes[0].backend->commanded() == Command::pause) {
+            command(Command::run);
         }
         bool quiet = false;
         try {
@@ -487,13 +702,12 @@ struct AnyRuntime::Core {
         if (!quiet) {
             problem = stuck(0);
         }
-        backend->command(Command::stop);
+        command(Command::stop);
         const uint64_t used = now_ns() - begin;
         const uint64_t left = timeout_ns > used ? timeout_ns - used : 0;
         // A worker between two messages leaves within microseconds: even a spent deadline leaves it
         // a moment.
-        if (!backend->join(left > 100'000'000 ? left : 100'000'000)) {
-            backend->abandon();
+        if (!join(left > 100'000'000 ? left : 100'000'000)) {
             throw Error(
                 Errc::stuck,
                 (problem.empty()
@@ -505,28 +719,28 @@ struct AnyRuntime::Core {
         }
     }
 
+    static constexpr size_t urgent = static_cast<size_t>(Priority::urgent);
+
     Image image;
     Options options;
-    std::unique_ptr<Backend> backend;
+    std::vector<Node> nodes;
     Description description;
-    uint32_t workers = 0;
+    uint32_t workers = 0; // of each node
+    uint32_t actors_per_worker = 0;
     bool on_gpu = false;
     bool write_combined = false;
     std::atomic<bool> closed{false};
     std::mutex close_mutex;
-    Shared shared;
-    Control* control = nullptr;
-    Report* reports = nullptr;
-    Port port;
+    Port ports[2]; // by Priority
     Cells cells;
     SpinLock egress_lock;
-    SpscReceiver<Scope::system> egress;
+    size_t next_egress = 0;
     std::deque<Message> backlog;
     std::mutex spawn_mutex;
-    std::vector<uint32_t> next_local; // per worker
-    uint32_t next_worker = 0;
-    uint64_t heap_used = 0;
-    std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
+    std::vector<uint32_t> next_local; // by lane()
+    size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
+    size_t next_near = 0;             // and near another
+    std::vector<uint8_t> types;       // by index(): actor type + 1, 0: none
 };
 
 } // namespace denizen

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on CPU threads: one thread per worker, ordinary memory, and the monitor's scan run by
+// A node on CPU threads: one thread per worker, ordinary memory, and the monitor's scan run by
 // whoever wants to know. Idle workers sleep on their bells.
 #include "backend.hpp"
 
@@ -18,8 +18,9 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-    CpuBackend(const Image& image, uint32_t workers)
-        : run_(image.run_worker), library_(image.library), workers_(workers)
+    CpuBackend(const Image& image, const Geometry& geometry)
+        : run_(image.run_worker), library_(image.library), geometry_(geometry),
+          workers_(geometry.workers)
     {
     }
 
@@ -46,6 +47,9 @@ public:
         }
     }
 
+    const Geometry& geometry() const override { return geometry_; }
+    void reach(const Backend&) override {} // all of it is ordinary memory
+
     Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
     {
         const size_t total = host_bytes + device_bytes + lane_bytes;
@@ -67,9 +71,10 @@ public:
         return r;
     }
 
-    void launch(const Shared& shared) override
+    void wire(const Shared& shared) override { shared_ = std::make_unique<Shared>(shared); }
+
+    void launch() override
     {
-        shared_ = std::make_unique<Shared>(shared);
         left_ = std::make_unique<std::atomic<uint32_t>>(0);
         for (uint32_t w = 0; w < workers_; ++w) {
             threads_.emplace_back([run = run_, s = shared_.get(), left = left_.get(), w] {
@@ -114,8 +119,25 @@ public:
     bool parked() const override { return false; }
     uint64_t launches() const override { return 1; }
 
+    bool read(void* to, const void* device_memory, size_t bytes) override
+    {
+        copy_words(to, device_memory, bytes,
+                   [](auto* into, auto* from) { *into = load<Scope::system>(from); });
+        return true;
+    }
+
+    bool write(void* device_memory, const void* from, size_t bytes) override
+    {
+        copy_words(device_memory, from, bytes,
+                   [](auto* into, auto* word) { store<Scope::system>(into, *word); });
+        return true;
+    }
+
     bool join(uint64_t patience_ns) override
     {
+        if (!left_) {
+            return true; // never launched
+        }
         const uint64_t begin = now_ns();
         // Ends when the last thread has left or by the deadline. Acquire: partner of the release in
         // launch(); what the workers wrote is seen.
@@ -141,12 +163,30 @@ public:
         d.device = "CPU";
         d.on_gpu = false;
         d.lane_memory = "host";
-        d.host_bytes = bytes_;
+        d.host_bytes += bytes_;
     }
 
 private:
+    // Copies with `word(to, from)`: words of 8 bytes where both sides are aligned, then bytes.
+    template <class Word>
+    static void copy_words(void* to, const void* from, size_t bytes, Word&& word)
+    {
+        auto* out = static_cast<unsigned char*>(to);
+        auto* in = static_cast<const unsigned char*>(from);
+        const bool aligned =
+            (reinterpret_cast<uintptr_t>(out) | reinterpret_cast<uintptr_t>(in)) % 8 == 0;
+        size_t i = 0;
+        for (; aligned && i + 8 <= bytes; i += 8) {
+            word(reinterpret_cast<uint64_t*>(out + i), reinterpret_cast<const uint64_t*>(in + i));
+        }
+        for (; i < bytes; ++i) {
+            word(out + i, in + i);
+        }
+    }
+
     void (*run_)(const Shared&, uint32_t);
     std::shared_ptr<void> library_;
+    Geometry geometry_;
     uint32_t workers_;
     std::byte* memory_ = nullptr;
     size_t bytes_ = 0;
@@ -170,16 +210,19 @@ uint32_t usable_cores()
 
 } // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& options,
-                                          uint32_t& workers)
+std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& options)
 {
     if (image.run_worker == nullptr) {
         throw Error(Errc::no_device,
                     "this program was compiled for the GPU only; compile it for the "
                     "CPU too or choose a GPU");
     }
-    workers = options.workers != 0 ? options.workers : usable_cores();
-    return std::make_unique<CpuBackend>(image, workers);
+    Geometry g;
+    g.workers = options.workers != 0 ? options.workers
+                                     : std::max(1u, usable_cores() / std::max(1u, options.nodes));
+    g.cluster = std::min(g.workers, options.cluster != 0 ? options.cluster : 4u);
+    return std::make_unique<CpuBackend>(image,
+                                        with_boxes(g, options, least_slots(image.table), SIZE_MAX));
 }
 
 } // namespace denizen

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of all host lanes: one SPSC ring per worker whose producer is whoever holds the
-// port's lock. Threads that send share the lanes; a thread that waits for room does so without the
-// lock, so a full lane stalls only its own senders.
+// The host's side of all host lanes: SPSC rings, one data and one urgent per worker, whose producer
+// is whoever holds the port's lock. Threads that send share the lanes; a thread that waits for room
+// does so without the lock, so a full lane stalls only its own senders.
 #pragma once
 
+#include <denizen/resident/layout.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <vector>
@@ -31,71 +32,71 @@ private:
     uint32_t word_ = 0;
 };
 
-// The lanes' producer side. Trivially copyable: a loop that sends works on a copy, whose pointers
+// One lane as its producer sees it.
+struct Lane {
+    Slot* slots = nullptr;
+    const uint32_t* credit = nullptr;
+    uint32_t tail = 0;
+    uint32_t seen = 0; // credit as last read
+};
+
+// The lanes' producer side. Trivially copyable: a loop that sends works on a copy, whose words
 // stay in registers. Everything here needs the port's lock.
 class Lanes {
 public:
     Lanes() = default;
-    Lanes(uint32_t mask, Slot* slots, const uint32_t* credit, uint64_t* ends)
-        : mask_(mask), slots_(slots), credit_(credit), ends_(ends)
-    {
-    }
+    Lanes(uint32_t mask, Lane* lanes) : mask_(mask), lanes_(lanes) {}
 
     uint32_t capacity() const { return mask_ + 1; }
-    uint32_t tail(uint32_t w) const { return static_cast<uint32_t>(ends_[w]); }
+    uint32_t tail(size_t w) const { return lanes_[w].tail; }
 
     // Whether lane w has room for n slots.
-    bool room(uint32_t w, uint32_t n)
+    bool room(size_t w, uint32_t n)
     {
-        const uint32_t t = tail(w);
-        if (t + n - static_cast<uint32_t>(ends_[w] >> 32) <= capacity()) {
+        Lane& lane = lanes_[w];
+        if (lane.tail + n - lane.seen <= capacity()) {
             return true;
         }
         // Acquire: partner of the worker's release of its credit.
-        const uint32_t credit = load<Scope::system, Order::acquire>(&credit_[w * credit_stride]);
-        ends_[w] = t | static_cast<uint64_t>(credit) << 32;
-        return t + n - credit <= capacity();
+        lane.seen = load<Scope::system, Order::acquire>(lane.credit);
+        return lane.tail + n - lane.seen <= capacity();
     }
 
-    void write(uint32_t w, const Header& h, const void* payload)
+    void write(size_t w, const Header& h, const void* payload)
     {
-        store_message<Scope::system>(slots_ + static_cast<size_t>(w) * capacity(), mask_, tail(w),
-                                     h, payload);
-        advance(w, slots_for(h.length));
+        Lane& lane = lanes_[w];
+        store_message<Scope::system>(lane.slots, mask_, lane.tail, h, payload);
+        lane.tail += slots_for(h.length);
     }
 
     // As write, for a length of at most 36 bytes known at compile time.
     template <uint32_t L>
-    void write_short(uint32_t w, const Header& h, const void* payload)
+    void write_short(size_t w, const Header& h, const void* payload)
     {
-        const uint32_t t = tail(w);
-        store_short<Scope::system, L>(slots_ + static_cast<size_t>(w) * capacity() + (t & mask_), t,
-                                      h, payload);
-        advance(w, 1);
+        Lane& lane = lanes_[w];
+        store_short<Scope::system, L>(lane.slots + (lane.tail & mask_), lane.tail, h, payload);
+        ++lane.tail;
     }
 
 private:
-    void advance(uint32_t w, uint32_t n)
-    {
-        ends_[w] = (ends_[w] & ~uint64_t{0xffffffff}) | (tail(w) + n);
-    }
-
     uint32_t mask_ = 0;
-    Slot* slots_ = nullptr;
-    const uint32_t* credit_ = nullptr;
-    uint64_t* ends_ = nullptr; // per lane: tail | credit as last read << 32
+    Lane* lanes_ = nullptr;
 };
 
+// The lanes of one priority to the workers of all nodes, node by node.
 struct Port {
-    void open(uint32_t workers, uint32_t mask, Slot* slots, const uint32_t* credit)
+    // Appends the lanes of one node: [workers][mask + 1] slots, credits `credit_stride` apart.
+    void add(uint32_t workers, uint32_t mask, Slot* slots, const uint32_t* credit)
     {
-        ends.assign(workers, 0);
-        lanes = {mask, slots, credit, ends.data()};
+        for (size_t w = 0; w < workers; ++w) {
+            table.push_back({slots + w * (mask + size_t{1}), credit + w * credit_stride});
+        }
+        lanes = {mask, table.data()};
     }
 
     SpinLock lock;
     Lanes lanes;
-    std::vector<uint64_t> ends;
+    std::vector<Lane> table;
 };
 
 } // namespace denizen

@@ -25,6 +25,31 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     : image(std::move(program)), options(wanted)
 {
     const uint64_t begin = now_ns();
+    check_options();
+    make_nodes();
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+        lay_out(nodes[n], n);
+    }
+    wire_peers();
+    const Shared& first = nodes[0].shared;
+    cells.open(first.cells, first.cell_slots, options.asks);
+    next_local.assign(nodes.size() * workers, 0);
+    types.assign(nodes.size() * workers * actors_per_worker, 0);
+    launch();
+    const Geometry& g = nodes[0].backend->geometry();
+    description.nodes = options.nodes;
+    description.workers = workers;
+    description.cluster = g.cluster;
+    description.per_sm = g.per_sm;
+    description.shared_bytes = on_gpu ? g.shared_bytes() : 0;
+    for (const Node& node : nodes) {
+        node.backend->describe(description);
+    }
+    description.start_ms = static_cast<double>(now_ns() - begin) * 1e-6;
+}
+
+void AnyRuntime::Core::check_options() const
+{
     if (image.table.abi != layout_abi) {
         throw Error(Errc::compile, "the program was compiled for layout " +
                                        std::to_string(image.table.abi) + ", this runtime has " +
@@ -36,6 +61,10 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     require_power_of_two("near_slots", options.near_slots, 1u << 12);
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
+    if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
+        throw Error(Errc::bad_argument, "cluster = " + std::to_string(options.cluster) +
+                                            "; use a power of two from 1 to 16, or 0");
+    }
     if (options.asks < 1 || options.asks > max_cells) {
         throw Error(Errc::bad_argument,
                     "asks = " + std::to_string(options.asks) + "; use 1 to 65,536");
@@ -46,38 +75,85 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
                         " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
                         " ms; use 0 or more, and 1 or more");
     }
-    const uint32_t message_slots = slots_for(image.table.max_message);
-    const bool use_gpu =
+    if (options.nodes < 1 || options.nodes > max_nodes) {
+        throw Error(Errc::bad_argument,
+                    "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                        std::to_string(max_nodes));
+    }
+    if (options.nodes > 1 && options.idle.count() != 0) {
+        throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +
+                                            " ms with " + std::to_string(options.nodes) +
+                                            " nodes: a node that is idle cannot know that no other "
+                                            "has work for it; use idle = 0 and call park()");
+    }
+}
+
+// Chooses the processors. The first node's number of workers is every node's.
+void AnyRuntime::Core::make_nodes()
+{
+    on_gpu =
         options.device.kind == Device::Kind::gpu ||
         (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
-    if (use_gpu) {
-        backend = make_gpu_backend(image, options, workers, [this] { return pending(); });
-    } else {
-        backend = make_cpu_backend(image, options, workers);
+    nodes = std::vector<Node>(options.nodes);
+    Options of_node = options;
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+        std::unique_ptr<Backend>& backend = nodes[n].backend;
+        if (on_gpu) {
+            const auto ordinal = options.device.ordinal + static_cast<int>(n);
+            const auto wake_others = [this, n] {
+                for (uint32_t other = 0; other < nodes.size(); ++other) {
+                    if (other != n) {
+                        nodes[other].backend->wake(0);
+                    }
+                }
+            };
+            backend = make_gpu_backend(image, of_node, ordinal,
+                                       {[this] { return return_needed(); }, wake_others});
+        } else {
+            backend = make_cpu_backend(image, of_node);
+        }
+        workers = of_node.workers = backend->geometry().workers;
+        if (workers < 1 || workers > max_workers) {
+            throw Error(Errc::bad_argument,
+                        "workers = " + std::to_string(workers) + "; use 1 to 2048");
+        }
     }
-    if (workers < 1 || workers > max_workers) {
-        throw Error(Errc::bad_argument, "workers = " + std::to_string(workers) + "; use 1 to 2048");
+    for (const Node& node : nodes) {
+        for (const Node& peer : nodes) {
+            if (&node != &peer) {
+                node.backend->reach(*peer.backend);
+            }
+        }
     }
-    on_gpu = use_gpu;
-
-    shared.workers = workers;
-    shared.actors_per_worker = (options.max_actors + workers - 1) / workers;
-    if (shared.actors_per_worker < 1 || shared.actors_per_worker > max_actors_per_worker) {
+    const uint64_t all = static_cast<uint64_t>(workers) * nodes.size();
+    const uint64_t each = (options.max_actors + all - 1) / all;
+    if (each < 1 || each > max_actors_per_worker) {
         throw Error(Errc::bad_argument, "max_actors = " + std::to_string(options.max_actors) +
-                                            " on " + std::to_string(workers) +
+                                            " on " + std::to_string(all) +
                                             " workers; use 1 to 262,144 per worker");
     }
-    // Twice the longest message fits in every ring.
-    const uint32_t least = std::bit_ceil(2 * message_slots);
+    actors_per_worker = static_cast<uint32_t>(each);
+}
+
+// Sizes one node's rings and takes its memory.
+void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
+{
+    const Geometry& g = node.backend->geometry();
+    const uint32_t message_slots = slots_for(image.table.max_message);
+    const uint32_t least = least_slots(image.table);
+    Shared& shared = node.shared;
+    shared.workers = workers;
+    shared.node = number;
+    shared.nodes = options.nodes;
+    shared.actors_per_worker = actors_per_worker;
+    shared.near = g.near;
+    shared.per_sm = g.per_sm;
+    shared.near_mask = g.near_slots - 1;
+    shared.local_mask = g.local_slots - 1;
+    shared.box_bytes = static_cast<uint32_t>(g.box_bytes());
     shared.lane_mask = std::max(options.lane_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
-    shared.near_mask = std::max(options.near_slots, least) - 1;
-    shared.local_mask = std::max(options.local_slots, least) - 1;
-    shared.near = std::min(workers, options.cluster != 0 ? options.cluster : 4u);
-    shared.box_bytes = static_cast<uint32_t>(
-        sizeof(NearBox) + sizeof(Slot) * (shared.local_mask + 1 +
-                                          shared.near * static_cast<size_t>(shared.near_mask + 1)));
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
@@ -92,7 +168,6 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     size_t host_bytes = 0;
     size_t device_bytes = 0;
     RingWords* egress_words = nullptr;
-    Slot* egress_slots = nullptr;
     const auto plan = [&] {
         host_bytes = device_bytes = 0;
         const auto place = [](std::byte* region, size_t& used, auto*& p, size_t count) {
@@ -103,62 +178,94 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
         };
         const auto in_host = [&](auto*& p, size_t n) { place(base.host, host_bytes, p, n); };
         const auto in_device = [&](auto*& p, size_t n) { place(base.device, device_bytes, p, n); };
-        in_host(control, 1);
-        in_host(reports, workers);
-        in_host(shared.lane_credit, static_cast<size_t>(workers) * credit_stride);
-        in_host(shared.urgent_lane_credit, static_cast<size_t>(workers) * credit_stride);
+        const size_t of_workers = workers;
+        in_host(shared.control, 1);
+        in_host(shared.reports, of_workers);
+        in_host(shared.lane_credit, of_workers * credit_stride);
+        in_host(shared.urgent_lane_credit, of_workers * credit_stride);
         in_host(egress_words, 1);
-        in_host(egress_slots, shared.egress_mask + 1u);
-        in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
+        in_host(shared.egress, shared.egress_mask + 1u);
+        if (number == 0) { // one pool for all nodes
+            in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
+        }
         in_device(shared.board, 1);
-        in_device(shared.status, workers);
-        in_device(shared.watch, workers);
-        in_device(shared.inbox, workers);
-        in_device(shared.urgent_inbox, workers);
-        in_device(shared.bells, workers);
-        in_device(shared.boxes, static_cast<size_t>(workers) * shared.box_bytes);
-        in_device(shared.urgent_inboxes, static_cast<size_t>(workers) * (shared.urgent_mask + 1));
-        in_device(shared.inboxes, static_cast<size_t>(workers) * (shared.inbox_mask + 1));
-        in_device(shared.outboxes, static_cast<size_t>(workers) * shared.outbox_capacity);
-        in_device(shared.actors, static_cast<size_t>(workers) * shared.actors_per_worker);
-        in_device(shared.scratch, static_cast<size_t>(workers) * shared.scratch_bytes);
+        in_device(shared.status, of_workers);
+        in_device(shared.watch, of_workers);
+        in_device(shared.inbox, of_workers);
+        in_device(shared.urgent_inbox, of_workers);
+        in_device(shared.bells, of_workers);
+        in_device(shared.boxes, of_workers * shared.box_bytes);
+        in_device(shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
+        in_device(shared.inboxes, of_workers * (shared.inbox_mask + 1));
+        in_device(shared.outboxes, of_workers * shared.outbox_capacity);
+        in_device(shared.actors, of_workers * shared.actors_per_worker);
+        in_device(shared.scratch, of_workers * shared.scratch_bytes);
+        for (uint32_t other = 0; other < options.nodes; ++other) {
+            if (other != number) {
+                PeerLink& peer = shared.peer[other];
+                in_device(peer.tails, of_workers * credit_stride);
+                in_device(peer.credits, of_workers * credit_stride);
+                in_device(peer.from, of_workers * (shared.inbox_mask + 1));
+            }
+        }
         in_device(shared.heap, options.state_bytes);
     };
     plan();
-    const size_t lane_bytes = static_cast<size_t>(workers) *
-                              (shared.lane_mask + 1 + shared.urgent_mask + 1) * sizeof(Slot);
-    base = backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096), lane_bytes);
+    const size_t lane_slots = static_cast<size_t>(workers) * (shared.lane_mask + 1);
+    const size_t urgent_slots = static_cast<size_t>(workers) * (shared.urgent_mask + 1);
+    base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
+                                  (lane_slots + urgent_slots) * sizeof(Slot));
     plan();
-    shared.control = control;
-    shared.reports = reports;
-    shared.egress = egress_slots;
     shared.egress_credit = &egress_words->credit;
     shared.lanes = reinterpret_cast<Slot*>(base.lanes_device);
-    shared.urgent_lanes = shared.lanes + static_cast<size_t>(workers) * (shared.lane_mask + 1);
-    write_combined = backend->write_combined();
-    port.open(workers, shared.lane_mask, reinterpret_cast<Slot*>(base.lanes_host),
-              shared.lane_credit);
-    cells.open(shared.cells, shared.cell_slots, options.asks);
-    egress = SpscReceiver<Scope::system>({egress_slots, shared.egress_mask, 0, egress_words});
-    next_local.assign(workers, 0);
-    types.assign(static_cast<size_t>(workers) * shared.actors_per_worker, 0);
-    backend->launch(shared);
-    // The program is up when every worker has said so.
-    if (!wait_until(10'000'000'000, [&] {
-            for (uint32_t w = 0; w < workers; ++w) {
-                if (load<Scope::system>(&reports[w].mode) != static_cast<uint32_t>(Mode::running)) {
-                    return false;
-                }
+    shared.urgent_lanes = shared.lanes + lane_slots;
+    node.control = shared.control;
+    node.reports = shared.reports;
+    node.egress = SpscReceiver<Scope::system>({shared.egress, shared.egress_mask, 0, egress_words});
+    write_combined |= node.backend->write_combined();
+    auto* lanes = reinterpret_cast<Slot*>(base.lanes_host);
+    ports[0].add(workers, shared.lane_mask, lanes, shared.lane_credit);
+    ports[urgent].add(workers, shared.urgent_mask, lanes + lane_slots, shared.urgent_lane_credit);
+}
+
+// Tells every node where in the other nodes' memory it writes.
+void AnyRuntime::Core::wire_peers()
+{
+    for (Node& node : nodes) {
+        node.shared.cells = nodes[0].shared.cells;
+        for (const Node& other : nodes) {
+            if (&other == &node) {
+                continue;
             }
-            return true;
-        })) {
-        throw Error(Errc::timeout, "the program did not start within 10 s on " +
-                                       std::to_string(workers) +
-                                       " workers; is the processor taken by another program?");
+            PeerLink& peer = node.shared.peer[other.shared.node];
+            const PeerLink& there = other.shared.peer[node.shared.node];
+            peer.inboxes = const_cast<Slot*>(there.from);
+            peer.from_credits = const_cast<uint32_t*>(there.credits);
+            peer.bells = other.shared.bells;
+        }
     }
-    description.workers = workers;
-    backend->describe(description);
-    description.start_ms = static_cast<double>(now_ns() - begin) * 1e-6;
+    for (const Node& node : nodes) {
+        node.backend->wire(node.shared);
+    }
+}
+
+// The program is up when every worker has said so.
+void AnyRuntime::Core::launch()
+{
+    try {
+        for (const Node& node : nodes) {
+            node.backend->launch();
+        }
+        if (!wait_until(10'000'000'000, [&] { return in_mode(Mode::running); })) {
+            throw Error(Errc::timeout, "the program did not start within 10 s on " +
+                                           std::to_string(workers * nodes.size()) +
+                                           " workers; is the processor taken by another program?");
+        }
+    } catch (...) {
+        command(Command::stop);
+        join(2'000'000'000);
+        throw;
+    }
 }
 
 } // namespace denizen

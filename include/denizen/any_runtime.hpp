@@ -67,7 +67,7 @@ struct Options {
     uint32_t egress_slots = 16384; // all workers -> host
     uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
-    uint64_t state_bytes = 16u << 20;  // of all actors together
+    uint64_t state_bytes = 16u << 20;  // of all actors of a node together
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     bool mapped = true; // GPU: CPU-mapped device memory for the host's messages, if it can be had
@@ -84,20 +84,39 @@ struct Stats {
     uint64_t errors = 0;
     std::string first_error;
     Mode mode = Mode::starting;
-    uint64_t launches = 0; // 1, and one more for each return from being parked
-    std::vector<uint64_t> handled_by_worker;
+    uint64_t launches = 0;                   // 1, and one more for each return from being parked
+    std::vector<uint64_t> handled_by_worker; // node by node
+    // By Route. A worker tells when it has nothing to do: behind while it works.
+    uint64_t sent_by_route[routes] = {};
 };
 
 struct Description {
     std::string device; // "NVIDIA H100 80GB HBM3" or "CPU"
     bool on_gpu = false;
-    uint32_t workers = 0;
+    uint32_t nodes = 1;
+    uint32_t workers = 0;       // of each node
+    uint32_t cluster = 1;       // SMs (CPU: workers) whose workers share near rings
+    uint32_t per_sm = 1;        // workers of one SM
+    uint64_t shared_bytes = 0;  // GPU: shared memory taken of each of these SMs
     std::string lane_memory;    // "mapped", "pinned" or "host"
     std::string why_not_mapped; // where it is not "mapped" on a GPU
     uint64_t device_bytes = 0;
     uint64_t host_bytes = 0;
     double start_ms = 0;
 };
+
+// Where actors are spawned, seen from another actor: with its worker; on the other workers of its
+// SM; on the other SMs of its cluster; on its node outside its cluster (if there is nothing
+// outside: anywhere on the node); or anywhere on its node.
+enum class Near { worker, sm, cluster, node, whole_node };
+
+struct Placement {
+    Address beside;
+    Near how = Near::worker;
+};
+
+inline Placement near(Address beside, Near how = Near::worker) { return {beside, how}; }
+inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Near::whole_node}; }
 
 class AnyRuntime {
 public:
@@ -109,9 +128,12 @@ public:
     const Image& image() const;
     const Description& description() const;
 
-    // Spawns `count` actors of a type over all workers, in turn; returns their addresses once they
-    // exist. Errc::exhausted if they exceed max_actors or state_bytes.
+    // Spawns `count` actors of a type over all workers of all nodes, in turn; returns their
+    // addresses once they exist. Errc::exhausted if they exceed max_actors or state_bytes.
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline);
+    // As above, over the workers that the placement names. Errc::bad_argument if there are none.
+    std::vector<Address> spawn(uint32_t actor_type, uint32_t count, Placement where,
+                               nanoseconds deadline);
     // Ends an actor; returns once no handler of it runs any more. Later messages are dead letters.
     void stop(Address actor, nanoseconds deadline);
 

@@ -99,6 +99,13 @@ public:
     {
         return spawn<A>(1, deadline)[0];
     }
+    // Near another actor, `near(x, Near::cluster)`, or `on_node(1)`.
+    template <class A>
+    std::vector<Address> spawn(uint32_t count, Placement where, nanoseconds deadline = 10s)
+    {
+        static_assert(P::template actor_id<A> != no_type, "not an actor type of this program");
+        return runtime_.spawn(P::template actor_id<A>, count, where, deadline);
+    }
     void stop(Address actor, nanoseconds deadline = 1s) { runtime_.stop(actor, deadline); }
 
     // Throws Error: full, no_actor, wrong_type, closed, peer_dead.

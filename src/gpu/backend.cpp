@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on a GPU: a cooperative launch on a stream of its own in the device's primary
-// context, so that the user's kernels on other streams run beside it, and a keeper thread that
-// beats the heart and brings a parked program back.
+// A node on a GPU: a cooperative launch, in clusters where the GPU has them, on a stream of its own
+// in the device's primary context, so that the user's kernels on other streams run beside it, and a
+// keeper thread that beats the heart and brings a parked program back.
 //
 // While the program is resident nothing here calls what waits for the whole device: no
 // device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
@@ -58,19 +58,17 @@ Residents& residents()
 
 class GpuBackend final : public Backend {
 public:
-    GpuBackend(const Image& image, const Options& options, uint32_t& workers, Pending pending)
-        : driver_(driver()), info_(device_info(options.device.ordinal)),
-          pending_(std::move(pending)), want_mapped_(options.mapped),
-          tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
+    GpuBackend(const Image& image, const Options& options, int ordinal, Return back)
+        : driver_(driver()), info_(device_info(ordinal)), back_(std::move(back)),
+          want_mapped_(options.mapped), tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
     {
         if (!info_.cooperative_launch || info_.major < 8) {
             throw Error(Errc::no_device,
                         info_.name + " has compute capability " + std::to_string(info_.major) +
                             "." + std::to_string(info_.minor) + "; the runtime needs 8.0 or newer");
         }
-        if (!residents().without_any([&] { take(image, options, workers); })) {
-            throw Error(Errc::stuck, "another program of this process is on " + info_.name +
-                                         " and does not leave it: one of its handlers is stuck");
+        if (!residents().without_any([&] { take(image, options); })) {
+            refuse_to_wait();
         }
     }
 
@@ -90,13 +88,37 @@ public:
         residents().without_any([this] { give_back(); });
     }
 
+    const Geometry& geometry() const override { return geometry_; }
+
+    // The mapping stays when the program ends: other programs of this process may use it.
+    void reach(const Backend& other) override
+    {
+        const auto& peer = static_cast<const GpuBackend&>(other);
+        int can = 0;
+        check(driver_.device_can_access_peer(&can, device_, peer.device_), "cuDeviceCanAccessPeer");
+        if (can == 0) {
+            throw Error(Errc::no_device, named() + " cannot reach the memory of " + peer.named() +
+                                             " (nvidia-smi topo -p2p w shows which can); use GPUs "
+                                             "that can, or one");
+        }
+        const auto enable = [&] {
+            const ContextScope scope(context_);
+            const Result r = driver_.ctx_enable_peer_access(peer.context_, 0);
+            if (r != error_peer_access_already_enabled) {
+                check(r, "cuCtxEnablePeerAccess", named() + " to " + peer.named());
+            }
+        };
+        if (!residents().without_any(enable)) {
+            refuse_to_wait();
+        }
+    }
+
     Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
     {
         Regions r;
         if (!residents().without_any(
                 [&] { r = take_memory(host_bytes, device_bytes, lane_bytes); })) {
-            throw Error(Errc::stuck, "another program of this process is on " + info_.name +
-                                         " and does not leave it: one of its handlers is stuck");
+            refuse_to_wait();
         }
         return r;
     }
@@ -109,7 +131,8 @@ public:
         } else {
             why_not_ = "switched off";
         }
-        host_bytes_ = host_bytes + (mapped_ ? 0 : lane_bytes);
+        const size_t shared_bytes = host_bytes + (mapped_ ? 0 : lane_bytes);
+        host_bytes_ = shared_bytes + staging_bytes;
         device_bytes_ = device_bytes;
         const auto size = [](size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
         check(driver_.mem_host_alloc(&host_memory_, host_bytes_,
@@ -120,17 +143,22 @@ public:
         check(driver_.memset_d8_async(device_memory_, 0, device_bytes, stream_), "cuMemsetD8Async");
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
         Regions r;
-        r.host = static_cast<std::byte*>(host_memory_); // one address for both: unified addressing
+        r.host = static_cast<std::byte*>(host_memory_); // one address for all: unified addressing
+        staging_ = r.host + shared_bytes;
         r.device = reinterpret_cast<std::byte*>(device_memory_);
         r.lanes_host = mapped_ ? mapped_->host() : r.host + host_bytes;
         r.lanes_device = mapped_ ? reinterpret_cast<std::byte*>(mapped_->device()) : r.lanes_host;
         return r;
     }
 
-    void launch(const Shared& shared) override
+    void wire(const Shared& shared) override
     {
         shared_ = shared;
         board_command_ = reinterpret_cast<DevicePtr>(&shared.board->command);
+    }
+
+    void launch() override
+    {
         residents().add(this);
         resident_ = true;
         // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
@@ -192,6 +220,26 @@ public:
     bool parked() const override { return parked_.load(std::memory_order_acquire); }
     uint64_t launches() const override { return launches_.load(std::memory_order_relaxed); }
 
+    bool read(void* to, const void* device_memory, size_t bytes) override
+    {
+        auto* out = static_cast<std::byte*>(to);
+        return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
+            check(driver_.memcpy_dtoh_async(staging_, there, part, copies_), "cuMemcpyDtoHAsync");
+            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+            std::memcpy(out + done, staging_, part);
+        });
+    }
+
+    bool write(void* device_memory, const void* from, size_t bytes) override
+    {
+        const auto* in = static_cast<const std::byte*>(from);
+        return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
+            std::memcpy(staging_, in + done, part);
+            check(driver_.memcpy_htod_async(there, staging_, part, copies_), "cuMemcpyHtoDAsync");
+            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+        });
+    }
+
     bool join(uint64_t patience_ns) override
     {
         stop_keeper_after_leaving(patience_ns);
@@ -213,9 +261,12 @@ public:
     {
         // The monitor traps, which ends the kernel and with it the context. The driver then refuses
         // this process everything until it is started anew; nothing short of that stops a handler.
-        // The memory stays: other threads may be looking at it.
-        command(Command::kill);
+        // The memory stays: other threads may be looking at it, and other nodes may write there.
         abandoned_ = true;
+        if (!resident_) { // this node has left; another one is stuck
+            return;
+        }
+        command(Command::kill);
         ring_keeper();
         const uint64_t begin = now_ns();
         while (!failed_.load(std::memory_order_acquire) && now_ns() - begin < 2000 * ms) {
@@ -229,16 +280,47 @@ public:
 
     void describe(Description& d) const override
     {
-        d.device = info_.name;
+        d.device =
+            d.device.empty() || d.device == info_.name ? info_.name : d.device + ", " + info_.name;
         d.on_gpu = true;
         d.lane_memory = mapped_ ? "mapped" : "pinned";
         d.why_not_mapped = why_not_;
-        d.device_bytes = device_bytes_ + (mapped_ ? mapped_->size() : 0);
-        d.host_bytes = host_bytes_;
+        d.device_bytes += device_bytes_ + (mapped_ ? mapped_->size() : 0);
+        d.host_bytes += host_bytes_;
     }
 
 private:
-    void take(const Image& image, const Options& options, uint32_t& workers)
+    static constexpr size_t staging_bytes = 256 << 10;
+
+    std::string named() const
+    {
+        return "GPU " + std::to_string(info_.ordinal) + " (" + info_.name + ")";
+    }
+
+    [[noreturn]] void refuse_to_wait() const
+    {
+        throw Error(Errc::stuck, "another program of this process is on " + info_.name +
+                                     " and does not leave it: one of its handlers is stuck");
+    }
+
+    // Copies by way of pinned memory on a stream of its own: the driver may let a copy from or to
+    // ordinary memory wait for work on the device, and a resident program never ends.
+    template <class Part>
+    bool copy(size_t bytes, const void* device_memory, Part&& part)
+    {
+        if (abandoned_ || failed_.load(std::memory_order_acquire)) { // partner: notice_failure()
+            return false;
+        }
+        const std::lock_guard guard(copy_mutex_);
+        const ContextScope scope(context_);
+        const auto there = reinterpret_cast<DevicePtr>(device_memory);
+        for (size_t done = 0; done < bytes; done += staging_bytes) {
+            part(there + done, done, std::min(bytes - done, staging_bytes));
+        }
+        return true;
+    }
+
+    void take(const Image& image, const Options& options)
     {
         check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
         check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
@@ -253,16 +335,17 @@ private:
                   "cuModuleGetFunction", "denizen_resident");
         }
         // An SM changes the split of its memory between L1 and shared memory only when it is empty.
-        // We use no shared memory, but every other kernel's must fit beside us: take the split that
-        // leaves the most.
+        // Every other kernel's shared memory must fit beside ours: take the split with the most.
         check(driver_.func_set_attribute(function_, func_shared_carveout, 100),
               "cuFuncSetAttribute", "shared memory carveout");
-        place(options, workers);
+        place(options, image.table);
         int least = 0;
         int greatest = 0;
         check(driver_.ctx_get_stream_priority_range(&least, &greatest),
               "cuCtxGetStreamPriorityRange");
         check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
+              "cuStreamCreateWithPriority");
+        check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
     }
 
@@ -277,8 +360,10 @@ private:
             if (host_memory_ != nullptr) {
                 driver_.mem_free_host(host_memory_);
             }
-            if (stream_ != nullptr) {
-                driver_.stream_destroy(stream_);
+            for (const Stream stream : {stream_, copies_}) {
+                if (stream != nullptr) {
+                    driver_.stream_destroy(stream);
+                }
             }
             if (module_ != nullptr) {
                 driver_.module_unload(module_);
@@ -300,8 +385,9 @@ private:
         }
     }
 
-    // How many workers, in how many blocks. One more warp is the monitor.
-    void place(const Options& options, uint32_t& workers)
+    // How many workers, in how many blocks, in clusters of how many. Each block has one warp more
+    // than workers: that of the first block is the monitor.
+    void place(const Options& options, const ProgramTable& table)
     {
         const auto sms = static_cast<uint32_t>(info_.sm_count);
         const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
@@ -309,28 +395,122 @@ private:
             throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " +
                                                 info_.name + " has " + std::to_string(sms));
         }
+        const uint32_t most_cluster = largest_cluster(options);
+        const int limit = device_attribute(attr_max_shared_optin) / 2;
+        check(driver_.func_set_attribute(function_, func_max_dynamic_shared, limit),
+              "cuFuncSetAttribute", "dynamic shared memory");
         // By default a quarter of the SMs. A kernel whose blocks fill an SM (cuBLAS's SGEMM takes
         // all registers) finds no place on one that we are on, and a resident program does not go
         // away.
         const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
-        workers = options.workers != 0 ? options.workers : wanted_sms;
-        for (warps_ = (workers + most_sms - 1) / most_sms; warps_ <= 32; ++warps_) {
-            blocks_ = workers / warps_ + 1;
-            int per_sm = 0;
-            check(driver_.occupancy_max_active_blocks(&per_sm, function_,
-                                                      static_cast<int>(warps_ * 32), 0),
-                  "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-            if (blocks_ <= most_sms * static_cast<uint32_t>(per_sm)) {
-                return;
+        Geometry g;
+        g.workers = options.workers;
+        if (g.workers == 0) {
+            g.workers =
+                wanted_sms < most_cluster ? wanted_sms : wanted_sms / most_cluster * most_cluster;
+        }
+        // As few workers on an SM as can be, then the largest clusters.
+        constexpr uint32_t most_warps = 31; // and the one that may be the monitor
+        for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
+             g.per_sm <= most_warps; ++g.per_sm) {
+            for (g.cluster = most_cluster; g.cluster >= (options.cluster != 0 ? most_cluster : 1);
+                 g.cluster /= 2) {
+                if (fits(g, options, table, most_sms, static_cast<size_t>(limit))) {
+                    return;
+                }
             }
         }
         int registers = 0;
         check(driver_.func_get_attribute(&registers, func_registers, function_),
               "cuFuncGetAttribute");
-        throw Error(Errc::bad_argument, std::to_string(workers) + " workers do not fit on " +
-                                            std::to_string(most_sms) + " SMs with " +
-                                            std::to_string(registers) +
-                                            " registers per thread; use fewer workers");
+        throw Error(
+            Errc::bad_argument,
+            std::to_string(g.workers) + " workers do not fit on " + std::to_string(most_sms) +
+                " SMs with " + std::to_string(registers) + " registers per thread" +
+                (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
+                                           "; use fewer workers or a smaller cluster"
+                                     : "; use fewer workers"));
+    }
+
+    // Blocks of a cluster at the most.
+    uint32_t largest_cluster(const Options& options)
+    {
+        // Code that was compiled for an older GPU and translated for this one knows no clusters.
+        int compiled_for = 0;
+        check(driver_.func_get_attribute(&compiled_for, func_ptx_version, function_),
+              "cuFuncGetAttribute");
+        const bool possible = info_.major >= 9 && compiled_for >= 90;
+        if (options.cluster > 1 && !possible) {
+            throw Error(Errc::bad_argument,
+                        "cluster = " + std::to_string(options.cluster) +
+                            " needs compute capability 9.0; " + info_.name + " has " +
+                            std::to_string(info_.major) + "." + std::to_string(info_.minor) +
+                            " and the program was compiled for " +
+                            std::to_string(compiled_for / 10) + "." +
+                            std::to_string(compiled_for % 10) + "; use cluster = 1");
+        }
+        if (options.cluster > 8) {
+            check(driver_.func_set_attribute(function_, func_non_portable_cluster, 1),
+                  "cuFuncSetAttribute", "clusters of 16 blocks");
+        }
+        return options.cluster != 0 ? options.cluster : possible ? 8u : 1u;
+    }
+
+    // Whether the workers find room as `wanted` says; then that is our geometry.
+    bool fits(const Geometry& wanted, const Options& options, const ProgramTable& table,
+              uint32_t most_sms, size_t limit)
+    {
+        Geometry g = wanted;
+        const uint32_t blocks = (g.workers + g.per_sm - 1) / g.per_sm;
+        g.cluster = std::min(g.cluster, std::bit_ceil(blocks)); // of which few have no worker
+        blocks_ = (blocks + g.cluster - 1) / g.cluster * g.cluster;
+        if (g.cluster > 1 && (blocks_ > most_sms || g.cluster * g.per_sm > max_near)) {
+            return false;
+        }
+        geometry_ = with_boxes(g, options, least_slots(table), limit);
+        if (g.cluster > 1 && geometry_.near == 1) {
+            return false; // no room for near rings, which clusters are for
+        }
+        const LaunchConfig config = launch_config();
+        int room = 0; // blocks, or clusters
+        if (g.cluster > 1) {
+            // An error says that this GPU has no clusters of this size.
+            return driver_.occupancy_max_active_clusters(&room, function_, &config) == success &&
+                   blocks_ <= static_cast<uint32_t>(room) * g.cluster;
+        }
+        check(driver_.occupancy_max_active_blocks(
+                  &room, function_, static_cast<int>(config.block[0]), config.shared_bytes),
+              "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+        return blocks_ <= most_sms * static_cast<uint32_t>(room);
+    }
+
+    // Cooperative, so that every block is resident or the launch fails.
+    LaunchConfig launch_config()
+    {
+        LaunchConfig config;
+        config.grid[0] = blocks_;
+        config.block[0] = (geometry_.per_sm + 1) * 32;
+        config.shared_bytes = static_cast<unsigned>(geometry_.shared_bytes());
+        config.stream = stream_;
+        config.attributes = attributes_;
+        attributes_[0].id = launch_cooperative;
+        attributes_[0].value.cooperative = 1;
+        config.attribute_count = 1;
+        if (geometry_.cluster > 1) {
+            attributes_[1].id = launch_cluster_dimension;
+            attributes_[1].value.cluster[0] = geometry_.cluster;
+            attributes_[1].value.cluster[1] = attributes_[1].value.cluster[2] = 1;
+            config.attribute_count = 2;
+        }
+        return config;
+    }
+
+    int device_attribute(int which) const
+    {
+        int value = 0;
+        check(driver_.device_get_attribute(&value, which, device_), "cuDeviceGetAttribute",
+              std::to_string(which));
+        return value;
     }
 
     void start()
@@ -350,10 +530,11 @@ private:
         launches_.fetch_add(1, std::memory_order_relaxed);
         parked_.store(false, std::memory_order_release);
         void* parameters[] = {&shared_};
-        check(driver_.launch_cooperative_kernel(function_, blocks_, 1, 1, warps_ * 32, 1, 1, 0,
-                                                stream_, parameters),
-              "cuLaunchCooperativeKernel",
-              std::to_string(blocks_) + " blocks of " + std::to_string(warps_) + " warps");
+        const LaunchConfig config = launch_config();
+        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
+              std::to_string(blocks_) + " blocks of " + std::to_string(geometry_.per_sm + 1) +
+                  " warps in clusters of " + std::to_string(geometry_.cluster));
+        back_.made();
     }
 
     // The keeper thread: heartbeat, failures, and the way back from being parked.
@@ -391,8 +572,7 @@ private:
         parked_.store(true, std::memory_order_release);
         const auto needed = [&] {
             return stopping_.load(std::memory_order_acquire) ||
-                   (wanted_.load(std::memory_order_relaxed) == Command::run &&
-                    (pending_() || load<Scope::system>(&shared_.control->quiet) == 0));
+                   (wanted_.load(std::memory_order_relaxed) == Command::run && back_.needed());
         };
         while (!needed()) { // ends by a sender's bell or by stop_keeper()
             sleep_on_bell(&asleep_.bell, &asleep_.sleeping, 1000 * ms, needed);
@@ -450,7 +630,7 @@ private:
 
     const Driver& driver_;
     DeviceInfo info_;
-    Pending pending_;
+    Return back_;
     bool want_mapped_;
     uint64_t tick_ns_;
     std::string why_not_;
@@ -459,12 +639,16 @@ private:
     Module module_ = nullptr;
     Function function_ = nullptr;
     Stream stream_ = nullptr;
-    uint32_t warps_ = 1;
+    Stream copies_ = nullptr; // read() and write()
+    Geometry geometry_;
     uint32_t blocks_ = 0;
+    LaunchAttribute attributes_[2] = {};
     std::optional<MappedMemory> mapped_;
     void* host_memory_ = nullptr;
     DevicePtr device_memory_ = 0;
     size_t host_bytes_ = 0;
+    std::mutex copy_mutex_;
+    std::byte* staging_ = nullptr;
     size_t device_bytes_ = 0;
     Shared shared_;
     DevicePtr board_command_ = 0;
@@ -476,7 +660,7 @@ private:
     std::atomic<Command> wanted_{Command::run};
     std::atomic<uint64_t> launches_{0};
     std::string failure_;
-    bool abandoned_ = false;
+    std::atomic<bool> abandoned_{false};
     bool resident_ = false; // between launch() and join()
 };
 
@@ -522,15 +706,15 @@ void Residents::remove(GpuBackend* backend)
 
 bool gpu_present() { return driver_present(); }
 
-std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options,
-                                          uint32_t& workers, Pending pending)
+std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options, int ordinal,
+                                          Return back)
 {
     if (!image.runs_on_gpu()) {
         throw Error(Errc::no_device,
                     "this program was compiled for the CPU only; compile it for the "
                     "GPU too or choose the CPU");
     }
-    return std::make_unique<GpuBackend>(image, options, workers, std::move(pending));
+    return std::make_unique<GpuBackend>(image, options, ordinal, std::move(back));
 }
 
 } // namespace denizen

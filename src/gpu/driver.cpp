@@ -94,6 +94,7 @@ std::string load_driver(const char* library, Driver& table)
     load(table.device_get_attribute, "cuDeviceGetAttribute");
     load(table.device_get_uuid, "cuDeviceGetUuid_v2");
     load(table.device_total_mem, "cuDeviceTotalMem_v2");
+    load(table.device_can_access_peer, "cuDeviceCanAccessPeer");
     load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
     load(table.primary_ctx_release, "cuDevicePrimaryCtxRelease_v2");
     load(table.ctx_set_current, "cuCtxSetCurrent");
@@ -101,6 +102,7 @@ std::string load_driver(const char* library, Driver& table)
     load(table.ctx_push_current, "cuCtxPushCurrent_v2");
     load(table.ctx_pop_current, "cuCtxPopCurrent_v2");
     load(table.ctx_get_stream_priority_range, "cuCtxGetStreamPriorityRange");
+    load(table.ctx_enable_peer_access, "cuCtxEnablePeerAccess");
     load(table.module_load_data, "cuModuleLoadData");
     load(table.module_load_data_ex, "cuModuleLoadDataEx");
     load(table.module_unload, "cuModuleUnload");
@@ -123,8 +125,9 @@ std::string load_driver(const char* library, Driver& table)
     load(table.stream_query, "cuStreamQuery");
     load(table.stream_synchronize, "cuStreamSynchronize");
     load(table.launch_kernel, "cuLaunchKernel");
-    load(table.launch_cooperative_kernel, "cuLaunchCooperativeKernel");
+    load(table.launch_kernel_ex, "cuLaunchKernelEx");
     load(table.occupancy_max_active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    load(table.occupancy_max_active_clusters, "cuOccupancyMaxActiveClusters");
     load(table.import_external_memory, "cuImportExternalMemory");
     load(table.external_memory_get_mapped_buffer, "cuExternalMemoryGetMappedBuffer");
     load(table.destroy_external_memory, "cuDestroyExternalMemory");

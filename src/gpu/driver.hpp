@@ -36,6 +36,7 @@ inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
 inline constexpr Result error_no_device = 100;
 inline constexpr Result error_not_ready = 600;
+inline constexpr Result error_peer_access_already_enabled = 704;
 
 inline constexpr unsigned stream_non_blocking = 1;   // no implicit ordering with the NULL stream
 inline constexpr unsigned host_alloc_portable = 1;   // pinned for all contexts
@@ -56,8 +57,14 @@ inline constexpr int func_max_threads = 0;
 inline constexpr int func_shared_bytes = 1;
 inline constexpr int func_local_bytes = 3;
 inline constexpr int func_registers = 4;
+inline constexpr int func_ptx_version = 5; // 90 for 9.0: what the code was compiled for
 inline constexpr int func_max_dynamic_shared = 8;
 inline constexpr int func_shared_carveout = 9; // per cent of the SM's memory that is shared memory
+inline constexpr int func_non_portable_cluster = 14;
+
+// CUlaunchAttributeID
+inline constexpr unsigned launch_cooperative = 2;
+inline constexpr unsigned launch_cluster_dimension = 4;
 
 struct Uuid {
     std::array<unsigned char, 16> bytes{};
@@ -86,6 +93,25 @@ struct ExternalMemoryBufferDesc { // CUDA_EXTERNAL_MEMORY_BUFFER_DESC
     unsigned reserved[16] = {};
 };
 
+struct LaunchAttribute { // CUlaunchAttribute
+    unsigned id = 0;
+    unsigned reserved = 0;
+    union {
+        char size[64];
+        int cooperative;
+        unsigned cluster[3]; // blocks in x, y, z
+    } value{};
+};
+
+struct LaunchConfig { // CUlaunchConfig
+    unsigned grid[3] = {1, 1, 1};
+    unsigned block[3] = {1, 1, 1};
+    unsigned shared_bytes = 0;
+    Stream stream = nullptr;
+    LaunchAttribute* attributes = nullptr;
+    unsigned attribute_count = 0;
+};
+
 // Members are named after the entry without "cu"; the exact symbol (with its _v2) is in driver.cpp.
 struct Driver {
     Result (*get_error_name)(Result, const char**);
@@ -98,6 +124,7 @@ struct Driver {
     Result (*device_get_attribute)(int*, int attribute, Device);
     Result (*device_get_uuid)(Uuid*, Device);
     Result (*device_total_mem)(std::size_t*, Device);
+    Result (*device_can_access_peer)(int*, Device, Device peer);
     Result (*primary_ctx_retain)(Context*, Device);
     Result (*primary_ctx_release)(Device);
     Result (*ctx_set_current)(Context);
@@ -105,6 +132,7 @@ struct Driver {
     Result (*ctx_push_current)(Context);
     Result (*ctx_pop_current)(Context*);
     Result (*ctx_get_stream_priority_range)(int* least, int* greatest);
+    Result (*ctx_enable_peer_access)(Context peer, unsigned flags);
     Result (*module_load_data)(Module*, const void* image);
     Result (*module_load_data_ex)(Module*, const void* image, unsigned n, int* options,
                                   void** values);
@@ -130,10 +158,9 @@ struct Driver {
     Result (*launch_kernel)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                             unsigned by, unsigned bz, unsigned shared_bytes, Stream, void** params,
                             void** extra);
-    Result (*launch_cooperative_kernel)(Function, unsigned gx, unsigned gy, unsigned gz,
-                                        unsigned bx, unsigned by, unsigned bz,
-                                        unsigned shared_bytes, Stream, void** params);
+    Result (*launch_kernel_ex)(const LaunchConfig*, Function, void** params, void** extra);
     Result (*occupancy_max_active_blocks)(int*, Function, int block_size, std::size_t shared_bytes);
+    Result (*occupancy_max_active_clusters)(int*, Function, const LaunchConfig*);
     Result (*import_external_memory)(ExternalMemory*, const ExternalMemoryHandleDesc*);
     Result (*external_memory_get_mapped_buffer)(DevicePtr*, ExternalMemory,
                                                 const ExternalMemoryBufferDesc*);

@@ -42,6 +42,7 @@ static_assert(gpu::success == CUDA_SUCCESS);
 static_assert(gpu::error_out_of_memory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(gpu::error_no_device == CUDA_ERROR_NO_DEVICE);
 static_assert(gpu::error_not_ready == CUDA_ERROR_NOT_READY);
+static_assert(gpu::error_peer_access_already_enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(gpu::stream_non_blocking == CU_STREAM_NON_BLOCKING);
 static_assert(gpu::host_alloc_portable == CU_MEMHOSTALLOC_PORTABLE);
 static_assert(gpu::host_alloc_device_map == CU_MEMHOSTALLOC_DEVICEMAP);
@@ -57,6 +58,11 @@ static_assert(gpu::func_max_threads == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 static_assert(gpu::func_shared_bytes == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
 static_assert(gpu::func_local_bytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
 static_assert(gpu::func_registers == CU_FUNC_ATTRIBUTE_NUM_REGS);
+static_assert(gpu::func_ptx_version == CU_FUNC_ATTRIBUTE_PTX_VERSION);
+static_assert(gpu::func_non_portable_cluster ==
+              CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED);
+static_assert(gpu::launch_cooperative == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+static_assert(gpu::launch_cluster_dimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 static_assert(gpu::func_shared_carveout == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 static_assert(gpu::func_max_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
@@ -72,6 +78,20 @@ static_assert(offsetof(gpu::ExternalMemoryBufferDesc, size) ==
               offsetof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, size));
 static_assert(offsetof(gpu::ExternalMemoryBufferDesc, flags) ==
               offsetof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, flags));
+
+static_assert(sizeof(gpu::LaunchAttribute) == sizeof(CUlaunchAttribute));
+static_assert(sizeof(gpu::LaunchAttribute::id) == sizeof(CUlaunchAttributeID));
+static_assert(offsetof(gpu::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(gpu::LaunchAttribute::value) == sizeof(CUlaunchAttributeValue));
+static_assert(sizeof(gpu::LaunchAttribute{}.value.cluster) ==
+              sizeof(CUlaunchAttributeValue::clusterDim));
+static_assert(sizeof(gpu::LaunchConfig) == sizeof(CUlaunchConfig));
+static_assert(offsetof(gpu::LaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX));
+static_assert(offsetof(gpu::LaunchConfig, shared_bytes) ==
+              offsetof(CUlaunchConfig, sharedMemBytes));
+static_assert(offsetof(gpu::LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
+static_assert(offsetof(gpu::LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
+static_assert(offsetof(gpu::LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
 
 // An entry of the table takes what the official prototype takes: the same number of arguments, each
 // either the same type or one of the same size and kind (an enum for an int, Uuid* for CUuuid*).
@@ -100,6 +120,7 @@ DENIZEN_AGREE(device_get_name, cuDeviceGetName);
 DENIZEN_AGREE(device_get_attribute, cuDeviceGetAttribute);
 DENIZEN_AGREE(device_get_uuid, cuDeviceGetUuid);
 DENIZEN_AGREE(device_total_mem, cuDeviceTotalMem);
+DENIZEN_AGREE(device_can_access_peer, cuDeviceCanAccessPeer);
 DENIZEN_AGREE(primary_ctx_retain, cuDevicePrimaryCtxRetain);
 DENIZEN_AGREE(primary_ctx_release, cuDevicePrimaryCtxRelease);
 DENIZEN_AGREE(ctx_set_current, cuCtxSetCurrent);
@@ -107,6 +128,7 @@ DENIZEN_AGREE(ctx_get_current, cuCtxGetCurrent);
 DENIZEN_AGREE(ctx_push_current, cuCtxPushCurrent);
 DENIZEN_AGREE(ctx_pop_current, cuCtxPopCurrent);
 DENIZEN_AGREE(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange);
+DENIZEN_AGREE(ctx_enable_peer_access, cuCtxEnablePeerAccess);
 DENIZEN_AGREE(module_load_data, cuModuleLoadData);
 DENIZEN_AGREE(module_load_data_ex, cuModuleLoadDataEx);
 DENIZEN_AGREE(module_unload, cuModuleUnload);
@@ -129,8 +151,9 @@ DENIZEN_AGREE(stream_destroy, cuStreamDestroy);
 DENIZEN_AGREE(stream_query, cuStreamQuery);
 DENIZEN_AGREE(stream_synchronize, cuStreamSynchronize);
 DENIZEN_AGREE(launch_kernel, cuLaunchKernel);
-DENIZEN_AGREE(launch_cooperative_kernel, cuLaunchCooperativeKernel);
 DENIZEN_AGREE(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor);
+DENIZEN_AGREE(launch_kernel_ex, cuLaunchKernelEx);
+DENIZEN_AGREE(occupancy_max_active_clusters, cuOccupancyMaxActiveClusters);
 DENIZEN_AGREE(import_external_memory, cuImportExternalMemory);
 DENIZEN_AGREE(external_memory_get_mapped_buffer, cuExternalMemoryGetMappedBuffer);
 DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
@@ -139,7 +162,7 @@ DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
 TEST(abi, the_driver_declarations_agree_with_cuda_h)
 {
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
-    constexpr std::size_t entries = 44; // one DENIZEN_AGREE line for each member
+    constexpr std::size_t entries = 47; // one DENIZEN_AGREE line for each member
     EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
 }
 

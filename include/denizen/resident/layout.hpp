@@ -255,7 +255,7 @@ struct PeerLink {
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
 struct Shared {
-    uint32_t workers = 0; // of this node
+    uint32_t workers = 0; // of this node, and of every other
     uint32_t node = 0;    // which one this is
     uint32_t nodes = 1;
     uint32_t actors_per_worker = 0;

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where actors go, and how they come to be: a request to each worker that gets some.
+#include "core.hpp"
+
+#include <algorithm>
+
+namespace denizen {
+namespace {
+
+// The workers [first, last) of one node, without [without, until).
+struct Stretch {
+    uint32_t first;
+    uint32_t last;
+    uint32_t without;
+    uint32_t until;
+};
+
+// The workers that a placement names, of a node of this geometry.
+Stretch workers_near(uint32_t worker, Near how, const Shared& s)
+{
+    const auto group = [&](uint32_t size) {
+        const uint32_t begin = worker / size * size;
+        return Stretch{begin, std::min(begin + size, s.workers), 0, 0};
+    };
+    const auto but = [](Stretch all, Stretch inner) {
+        return Stretch{all.first, all.last, inner.first, inner.last};
+    };
+    const Stretch own = group(1);
+    const Stretch sm = group(s.per_sm);
+    const Stretch cluster = group(std::max(s.near, s.per_sm));
+    const Stretch node{0, s.workers, 0, 0};
+    switch (how) {
+    case Near::worker: return own;
+    case Near::sm: return but(sm, own);
+    case Near::cluster: return but(cluster, sm);
+    case Near::node: return cluster.last - cluster.first == s.workers ? node : but(node, cluster);
+    default: return node;
+    }
+}
+
+std::vector<Address> addresses_of(const Stretch& s, uint32_t node)
+{
+    std::vector<Address> all;
+    for (uint32_t w = s.first; w < s.last; ++w) {
+        if (w < s.without || w >= s.until) {
+            all.push_back(Address::actor(w, 0, node));
+        }
+    }
+    return all;
+}
+
+} // namespace
+
+std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
+{
+    Core& c = *core_;
+    std::vector<Address> all;
+    for (uint32_t node = 0; node < c.nodes.size(); ++node) {
+        for (uint32_t w = 0; w < c.workers; ++w) {
+            all.push_back(Address::actor(w, 0, node));
+        }
+    }
+    return c.spawn(actor_type, count, all, c.next_worker, ns(deadline));
+}
+
+std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Placement where,
+                                       nanoseconds deadline)
+{
+    Core& c = *core_;
+    const Address beside = where.beside;
+    if (beside.is_host() || beside.node() >= c.nodes.size() || beside.worker() >= c.workers) {
+        throw Error(Errc::bad_argument,
+                    "spawning near " +
+                        (beside.is_host() ? "the host"
+                                          : "worker " + std::to_string(beside.worker()) +
+                                                " on node " + std::to_string(beside.node())) +
+                        "; the program has " + std::to_string(c.nodes.size()) + " nodes of " +
+                        std::to_string(c.workers) + " workers");
+    }
+    const Shared& s = c.nodes[beside.node()].shared;
+    const std::vector<Address> among =
+        addresses_of(workers_near(beside.worker(), where.how, s), beside.node());
+    if (among.empty()) {
+        throw Error(Errc::bad_argument,
+                    c.worker_name(beside) +
+                        (where.how == Near::sm
+                             ? " is the only one of its SM; start more workers than SMs, or use "
+                               "Near::worker or Near::cluster"
+                             : " has no other SM in its cluster; start more workers or larger "
+                               "clusters, or use Near::node"));
+    }
+    return c.spawn(actor_type, count, among, c.next_near, ns(deadline));
+}
+
+// Spawns over the workers `among`, from number `next` on, in turn.
+std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count,
+                                             const std::vector<Address>& among, size_t& next,
+                                             uint64_t deadline_ns)
+{
+    check_alive();
+    if (actor_type >= image.table.actors) {
+        throw Error(Errc::bad_argument, "actor type " + std::to_string(actor_type) +
+                                            " is not one of the program's " +
+                                            std::to_string(image.table.actors));
+    }
+    const ActorInfo& info = image.table.actor[actor_type];
+    const uint64_t stride = round_up(info.size, std::max(info.align, 16u));
+    const std::lock_guard guard(spawn_mutex);
+    const size_t n = among.size();
+    std::vector<uint32_t> share(n);
+    std::vector<uint64_t> heap(nodes.size()); // where each node's next state goes
+    std::vector<uint64_t> need(nodes.size());
+    for (size_t i = 0; i < n; ++i) {
+        share[(next + i) % n] = static_cast<uint32_t>(count / n + (i < count % n ? 1 : 0));
+    }
+    for (size_t i = 0; i < n; ++i) {
+        need[among[i].node()] += stride * share[i];
+        const uint32_t taken = next_local[lane(among[i])];
+        if (taken + static_cast<uint64_t>(share[i]) > actors_per_worker) {
+            throw Error(Errc::exhausted,
+                        std::to_string(count) + " actors " + actor_name(actor_type) +
+                            " exceed max_actors = " + std::to_string(options.max_actors) +
+                            (n == lanes() ? ""
+                                          : ": " + worker_name(among[i]) + " has room for " +
+                                                std::to_string(actors_per_worker - taken)) +
+                            "; raise it");
+        }
+    }
+    for (size_t k = 0; k < nodes.size(); ++k) {
+        heap[k] = round_up(nodes[k].heap_used, 256);
+        if (heap[k] + need[k] > options.state_bytes) {
+            throw Error(
+                Errc::exhausted,
+                std::to_string(count) + " actors " + actor_name(actor_type) + " need " +
+                    std::to_string(need[k]) + " bytes of state" +
+                    (nodes.size() > 1 ? " on node " + std::to_string(k) : "") + ", " +
+                    std::to_string(options.state_bytes - std::min(heap[k], options.state_bytes)) +
+                    " are left; raise state_bytes");
+        }
+    }
+    std::vector<Address> addresses(count);
+    for (uint32_t i = 0; i < count; ++i) {
+        const Address w = among[(next + i) % n];
+        addresses[i] = Address::actor(w.worker(),
+                                      next_local[lane(w)] + i / static_cast<uint32_t>(n), w.node());
+    }
+    std::vector<Address> tickets;
+    for (size_t i = 0; i < n; ++i) {
+        if (share[i] == 0) {
+            continue;
+        }
+        uint64_t& at = heap[among[i].node()];
+        const SpawnRequest r{actor_type, share[i], next_local[lane(among[i])],
+                             static_cast<uint32_t>(stride), at};
+        at += stride * share[i];
+        // A program with few reply cells collects answers as it goes.
+        Address ticket;
+        while (!cells.take(ticket)) { // ends: each answer frees a cell
+            if (tickets.empty()) {
+                ticket = take_cell(deadline_ns);
+                break;
+            }
+            wait_reply(tickets.back(), nullptr, 0, deadline_ns,
+                       [] { return std::string("spawn"); });
+            tickets.pop_back();
+        }
+        tickets.push_back(ticket);
+        send_system(SystemOp::spawn, among[i], ticket, &r, sizeof r, deadline_ns);
+    }
+    for (const Address ticket : tickets) {
+        wait_reply(ticket, nullptr, 0, deadline_ns, [&] {
+            return "spawning " + std::to_string(count) + " actors " + actor_name(actor_type);
+        });
+    }
+    for (const Address a : addresses) {
+        set_type(index(a), actor_type + 1);
+    }
+    for (size_t i = 0; i < n; ++i) {
+        next_local[lane(among[i])] += share[i];
+    }
+    for (size_t k = 0; k < nodes.size(); ++k) {
+        nodes[k].heap_used = need[k] == 0 ? nodes[k].heap_used : heap[k];
+    }
+    next = (next + count) % n;
+    return addresses;
+}
+
+} // namespace denizen
