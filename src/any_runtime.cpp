@@ -302,6 +302,11 @@ Stats AnyRuntime::stats()
 
 std::string AnyRuntime::stuck(nanoseconds at_least) { return core_->stuck(ns(at_least)); }
 
+void AnyRuntime::save(const std::string& path, nanoseconds deadline)
+{
+    core_->save(path, ns(deadline));
+}
+
 void AnyRuntime::close(nanoseconds timeout) { core_->close(ns(timeout)); }
 
 } // namespace denizen

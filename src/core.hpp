@@ -47,6 +47,13 @@ bool with_length(uint32_t length, Use&& use)
     }
 }
 
+// A part of a node's memory near its workers, as start.cpp lays it out.
+struct Region {
+    std::string name;
+    std::byte* memory;
+    uint64_t bytes;
+};
+
 // One processor of the program: a GPU, or a group of CPU threads.
 struct Node {
     std::unique_ptr<Backend> backend;
@@ -55,6 +62,8 @@ struct Node {
     Report* reports = nullptr;
     SpscReceiver<Scope::system> egress;
     uint64_t heap_used = 0;
+    RingWords* egress_words = nullptr;
+    std::vector<Region> regions;
 };
 
 struct AnyRuntime::Core {
@@ -67,6 +76,11 @@ struct AnyRuntime::Core {
     void lay_out(Node& node, uint32_t number);
     void wire_peers();
     void launch();
+
+    // ---- snapshots (snapshot.cpp)
+
+    void save(const std::string& path, uint64_t deadline_ns);
+    void restore(const std::string& path); // before launch()
 
     // ---- checks
 
@@ -111,6 +125,13 @@ struct AnyRuntime::Core {
 
     // The number of the address's worker among those of all nodes.
     size_t lane(Address a) const { return a.node() * static_cast<size_t>(workers) + a.worker(); }
+
+    // The worker that lane() numbers.
+    Address address_of_lane(size_t i) const
+    {
+        return Address::actor(static_cast<uint32_t>(i % workers), 0,
+                              static_cast<uint32_t>(i / workers));
+    }
 
     size_t index(Address a) const { return lane(a) * actors_per_worker + a.local(); }
 
@@ -684,7 +705,8 @@ struct AnyRuntime::Core {
 
     void close(uint64_t timeout_ns)
     {
-        const std::lock_guard guard(close_mutex); // a second closer returns when the first is done
+        // A second closer returns when the first is done; a snapshot is finished first.
+        const std::scoped_lock guards(close_mutex, save_mutex);
         if (closed) {
             return;
         }
@@ -736,6 +758,7 @@ struct AnyRuntime::Core {
     SpinLock egress_lock;
     size_t next_egress = 0;
     std::deque<Message> backlog;
+    std::mutex save_mutex;
     std::mutex spawn_mutex;
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere

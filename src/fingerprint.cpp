@@ -2,7 +2,6 @@
 #include "fingerprint.hpp"
 
 namespace denizen {
-namespace {
 
 // ---- what the program is
 
@@ -23,6 +22,8 @@ SnapshotSection program_section(const Image& image)
     }
     return s;
 }
+
+namespace {
 
 struct KeptType {
     std::string name;
@@ -46,6 +47,8 @@ void compare(const SnapshotFile& file, const char* kind, size_t number, const Ke
     }
 }
 
+} // namespace
+
 void compare_program(const SnapshotFile& file, const Image& image)
 {
     SnapshotBytes s = file.section("program");
@@ -64,10 +67,9 @@ void compare_program(const SnapshotFile& file, const Image& image)
         const auto info = s.take<ActorInfo>();
         compare(file, "actor", a, {name, info.size, info.align},
                 {image.actors[a], t.actor[a].size, t.actor[a].align});
-        if (info.grain != t.actor[a].grain || info.overflow != t.actor[a].overflow ||
-            info.restart != t.actor[a].restart) {
+        if (info.grain != t.actor[a].grain || info.overflow != t.actor[a].overflow) {
             file.refuse("is of another program: its actor " + name +
-                        " has another grain, overflow or restart_from");
+                        " has another grain or overflow policy");
         }
         std::memcpy(handles[a], s.take(sizeof handles[a]).data(), sizeof handles[a]);
     }
@@ -93,6 +95,8 @@ void compare_program(const SnapshotFile& file, const Image& image)
 
 // ---- how it is laid out
 
+namespace {
+
 struct Number {
     const char* name; // of the option that it comes from
     uint64_t value;
@@ -116,6 +120,8 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"near_slots", s.near_mask + 1},
             {"local_slots", s.local_mask + 1}};
 }
+
+} // namespace
 
 SnapshotSection geometry_section(const AnyRuntime::Core& c)
 {

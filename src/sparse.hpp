@@ -34,8 +34,7 @@ inline void put_runs(SnapshotSection& to, uint64_t base, std::span<const unsigne
             continue;
         }
         size_t end = at + unit.size();
-        while (end < part.size() &&
-               !detail::all_zero(part.data() + end, unit_at(end).size())) {
+        while (end < part.size() && !detail::all_zero(part.data() + end, unit_at(end).size())) {
             end += unit_at(end).size();
         }
         to.put(base + at);

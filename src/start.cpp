@@ -35,6 +35,9 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     cells.open(first.cells, first.cell_slots, options.asks);
     next_local.assign(nodes.size() * workers, 0);
     types.assign(nodes.size() * workers * actors_per_worker, 0);
+    if (!options.restore.empty()) {
+        restore(options.restore);
+    }
     launch();
     const Geometry& g = nodes[0].backend->geometry();
     description.nodes = options.nodes;
@@ -76,9 +79,8 @@ void AnyRuntime::Core::check_options() const
                         " ms; use 0 or more, and 1 or more");
     }
     if (options.nodes < 1 || options.nodes > max_nodes) {
-        throw Error(Errc::bad_argument,
-                    "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
-                        std::to_string(max_nodes));
+        throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                                            std::to_string(max_nodes));
     }
     if (options.nodes > 1 && options.idle.count() != 0) {
         throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +
@@ -167,7 +169,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     Regions base;
     size_t host_bytes = 0;
     size_t device_bytes = 0;
-    RingWords* egress_words = nullptr;
+    RingWords*& egress_words = node.egress_words;
     const auto plan = [&] {
         host_bytes = device_bytes = 0;
         const auto place = [](std::byte* region, size_t& used, auto*& p, size_t count) {
@@ -177,7 +179,14 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
             used += sizeof(T) * count;
         };
         const auto in_host = [&](auto*& p, size_t n) { place(base.host, host_bytes, p, n); };
-        const auto in_device = [&](auto*& p, size_t n) { place(base.device, device_bytes, p, n); };
+        // By name, so that a snapshot has all of it.
+        const auto in_device = [&](std::string name, auto*& p, size_t n) {
+            place(base.device, device_bytes, p, n);
+            if (base.device != nullptr) {
+                auto* memory = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(p));
+                node.regions.push_back({std::move(name), memory, sizeof(*p) * n});
+            }
+        };
         const size_t of_workers = workers;
         in_host(shared.control, 1);
         in_host(shared.reports, of_workers);
@@ -188,27 +197,28 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         if (number == 0) { // one pool for all nodes
             in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
         }
-        in_device(shared.board, 1);
-        in_device(shared.status, of_workers);
-        in_device(shared.watch, of_workers);
-        in_device(shared.inbox, of_workers);
-        in_device(shared.urgent_inbox, of_workers);
-        in_device(shared.bells, of_workers);
-        in_device(shared.boxes, of_workers * shared.box_bytes);
-        in_device(shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
-        in_device(shared.inboxes, of_workers * (shared.inbox_mask + 1));
-        in_device(shared.outboxes, of_workers * shared.outbox_capacity);
-        in_device(shared.actors, of_workers * shared.actors_per_worker);
-        in_device(shared.scratch, of_workers * shared.scratch_bytes);
+        in_device("board", shared.board, 1);
+        in_device("status", shared.status, of_workers);
+        in_device("watch", shared.watch, of_workers);
+        in_device("inbox", shared.inbox, of_workers);
+        in_device("urgent_inbox", shared.urgent_inbox, of_workers);
+        in_device("bells", shared.bells, of_workers);
+        in_device("boxes", shared.boxes, of_workers * shared.box_bytes);
+        in_device("urgent_inboxes", shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
+        in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
+        in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
+        in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
+        in_device("scratch", shared.scratch, of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {
             if (other != number) {
                 PeerLink& peer = shared.peer[other];
-                in_device(peer.tails, of_workers * credit_stride);
-                in_device(peer.credits, of_workers * credit_stride);
-                in_device(peer.from, of_workers * (shared.inbox_mask + 1));
+                const std::string with = "peer " + std::to_string(other);
+                in_device(with + " tails", peer.tails, of_workers * credit_stride);
+                in_device(with + " credits", peer.credits, of_workers * credit_stride);
+                in_device(with + " from", peer.from, of_workers * (shared.inbox_mask + 1));
             }
         }
-        in_device(shared.heap, options.state_bytes);
+        in_device("heap", shared.heap, options.state_bytes);
     };
     plan();
     const size_t lane_slots = static_cast<size_t>(workers) * (shared.lane_mask + 1);

@@ -70,7 +70,8 @@ struct Options {
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
-    bool mapped = true; // GPU: CPU-mapped device memory for the host's messages, if it can be had
+    std::string restore; // a snapshot of the same program and geometry to start from; empty: none
+    bool mapped = true;  // GPU: CPU-mapped device memory for the host's messages, if it can be had
 };
 
 struct Message {
@@ -120,6 +121,8 @@ inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Ne
 
 class AnyRuntime {
 public:
+    struct Core; // src/core.hpp
+
     AnyRuntime(Image image, const Options& options);
     ~AnyRuntime(); // close(1 s) without throwing
     AnyRuntime(const AnyRuntime&) = delete;
@@ -187,6 +190,15 @@ public:
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);
 
+    // Writes the whole program to a file, as it is between two messages of each worker: no message
+    // under way is lost or doubled in it. Then the program goes on. Options::restore takes it back.
+    // The file appears in one step: a process that dies here leaves the last one.
+    void save(const std::string& path, nanoseconds deadline);
+    // The same for the state of one actor, between two of its messages; load_actor() gives it to an
+    // actor of the same type. Errc::bad_snapshot: of another type, or altered.
+    void save_actor(Address actor, const std::string& path, nanoseconds deadline);
+    void load_actor(Address actor, const std::string& path, nanoseconds deadline);
+
     // Drains, stops and frees. If a handler does not return in time: Errc::stuck with its worker,
     // actor, message and seconds; a GPU program's context is then torn down (with it every other
     // use of the GPU in this process, until the process is started anew), a CPU worker's thread is
@@ -194,7 +206,6 @@ public:
     void close(nanoseconds timeout);
 
 private:
-    struct Core;
     std::unique_ptr<Core> core_;
 };
 

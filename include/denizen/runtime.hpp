@@ -169,6 +169,18 @@ public:
     Stats stats() { return runtime_.stats(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
+    void save(const std::string& path, nanoseconds deadline = 10s)
+    {
+        runtime_.save(path, deadline);
+    }
+    void save_actor(Address actor, const std::string& path, nanoseconds deadline = 10s)
+    {
+        runtime_.save_actor(actor, path, deadline);
+    }
+    void load_actor(Address actor, const std::string& path, nanoseconds deadline = 10s)
+    {
+        runtime_.load_actor(actor, path, deadline);
+    }
     void close(nanoseconds timeout = 5s) { runtime_.close(timeout); }
 
     AnyRuntime& untyped() { return runtime_; }
