@@ -76,6 +76,58 @@ TYPED_TEST(Atomic, NoAdditionOfFourThreadsIsLost)
     EXPECT_EQ(word, TypeParam{4} * rounds);
 }
 
+TYPED_TEST(Atomic, FetchMaxReturnsTheValueBeforeAndOnlyRaises)
+{
+    TypeParam word = 5;
+    EXPECT_EQ((fetch_max<Scope::system>(&word, TypeParam{4})), TypeParam{5});
+    EXPECT_EQ(word, TypeParam{5});
+    EXPECT_EQ((fetch_max<Scope::system, Order::acq_rel>(&word, TypeParam{5})), TypeParam{5});
+    EXPECT_EQ(word, TypeParam{5});
+    const TypeParam top_bit = static_cast<TypeParam>(TypeParam{1} << (8 * sizeof(TypeParam) - 1));
+    EXPECT_EQ((fetch_max<Scope::gpu, Order::release>(&word, top_bit)), TypeParam{5});
+    EXPECT_EQ((fetch_max<Scope::block, Order::acquire>(&word, TypeParam{9})), top_bit);
+    EXPECT_EQ(word, top_bit) << "compared as unsigned";
+}
+
+// Each thread raises the word to its own residues; what it finds never falls, and is never less
+// than what it wrote before.
+TYPED_TEST(Atomic, NoMaximumOfFourThreadsIsLost)
+{
+    TypeParam word = 0;
+    std::vector<uint32_t> fell(4, 0);
+    on_threads(4, [&](uint32_t thread) {
+        TypeParam least = 0;
+        for (uint32_t i = 0; i < rounds; ++i) {
+            const TypeParam mine = static_cast<TypeParam>(4 * i + thread);
+            const TypeParam before = fetch_max<Scope::system>(&word, mine);
+            fell[thread] += before < least ? 1 : 0;
+            least = before < mine ? mine : before;
+        }
+    });
+    EXPECT_EQ(fell, std::vector<uint32_t>(4, 0));
+    EXPECT_EQ(word, static_cast<TypeParam>(4 * rounds - 1));
+}
+
+// What a thread wrote before it raised the word is seen by those who find the word raised.
+TYPED_TEST(Atomic, FetchMaxOrdersPlainData)
+{
+    for (uint32_t i = 0; i < rounds / 100; ++i) {
+        TypeParam word = 0;
+        uint64_t plain = 0;
+        on_threads(2, [&](uint32_t thread) {
+            if (thread == 0) {
+                plain = i;
+                fetch_max<Scope::system, Order::release>(&word, TypeParam{7});
+            } else {
+                while ((fetch_max<Scope::system, Order::acquire>(&word, TypeParam{0})) != 7) {
+                    std::this_thread::yield(); // ends when the other thread has run
+                }
+                EXPECT_EQ(plain, i);
+            }
+        });
+    }
+}
+
 // A lock made of compare_exchange(acquire) and store(release) guards a plain word.
 TYPED_TEST(Atomic, AcquireAndReleaseGuardPlainData)
 {

@@ -59,7 +59,7 @@ def test_items_fill_exactly_one_slot():
     assert np.dtype(cases.ITEM.dtype)["rest"].shape == (8,)
 
 
-@pytest.mark.parametrize("experiment", ["throughput", "sustained"])
+@pytest.mark.parametrize("experiment", ["throughput", "sustained", "routes", "sync", "actors"])
 def test_experiments_without_python_cases(experiment):
     assert cases.measure(experiment, "cpu", quick=True) == []
 

@@ -155,6 +155,10 @@ def test_reading_names_the_file(tmp_path):
     path.write_text("{")
     with pytest.raises(LabError, match=r"bad\.json"):
         record.read(path)
+    stranger = {**record.to_json(example()), "experiment": "stranger"}
+    path.write_text(json.dumps(stranger))
+    with pytest.raises(LabError, match=r'bad\.json: experiment "stranger" is none of dispatch, '):
+        record.read(path)
 
 
 def mutations(value):

@@ -99,6 +99,34 @@ DENIZEN_HD inline T fetch_add(T* p, T value)
 #endif
 }
 
+// Raises the word to `value` if that is greater; returns the value before.
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline T fetch_max(T* p, T value)
+{
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope) __nv_atomic_fetch_max(p, value, __NV_ATOMIC_RELAXED, scope)
+    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return before;
+#else
+    // Hosts have no such instruction (Armv8.1 apart). A relaxed or acquire maximum that would not
+    // raise the word is a load; a release has to write in any case.
+    T before = __atomic_load_n(p, detail::order_of < detail::acquires(O) ? Order::acquire
+                                                                         : Order::relaxed >);
+    while (before < value ||
+           detail::releases(O)) { // ends: a failure means that another has written
+        if (__atomic_compare_exchange_n(
+                p, &before, before < value ? value : before, false, detail::order_of<O>,
+                detail::order_of < detail::acquires(O) ? Order::acquire : Order::relaxed >)) {
+            break;
+        }
+    }
+    return before;
+#endif
+}
+
 // Strong compare-exchange; on failure `expected` becomes the value found.
 template <Scope S, Order O = Order::relaxed, class T>
 DENIZEN_HD inline bool compare_exchange(T* p, T& expected, T desired)

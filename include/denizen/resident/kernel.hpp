@@ -36,6 +36,7 @@ __device__ inline void meet_cluster()
 #endif
 }
 #else
+DENIZEN_HD inline void arrive_at_cluster() {}
 DENIZEN_HD inline void meet_cluster() {}
 #endif
 

@@ -29,52 +29,26 @@ public:
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
-        Batch batch;
-        uint32_t near = near_.poll();
-        // What the worker sends itself is served without a look at global memory, but not for ever.
-        if ((near >> near_.own() & 1) != 0 && local_rounds_ < max_local_rounds) {
-            ++local_rounds_;
-            return served(serve_local(batch));
+        uint32_t ready = 0;
+        const uint32_t from = pick(ready);
+        bool worked = false;
+        if (from != nowhere) {
+            worked = serve(from, ready);
+            if (worked && lanes::id() == 0) {
+                store<Scope::gpu>(&status_.turn, ++turn_);
+                store<Scope::gpu>(&status_.handled, handled_);
+            }
+        } else if (!outbox_used_) {
+            worked_ = false;
+            return false;
         }
-        sources_.probe();
-        if (near == 0) { // the probe takes as long as some of these
-            for (uint32_t i = 0; i < near_polls && near == 0; ++i) {
-                near = near_.poll();
-            }
+        dirty_ = true;
+        outbox_used_ = parked(s_, id_) != 0;
+        if (outbox_used_) {
+            worked |= flush(s_, id_);
         }
-        const bool look_far = far_waited_ >= max_wait; // near traffic must not shut the rest out
-        if (near != 0 && !look_far) {
-            ++far_waited_;
-            if ((near >> near_.own() & 1) != 0 && local_rounds_ < max_local_rounds) {
-                ++local_rounds_;
-                return served(serve_local(batch));
-            }
-            local_rounds_ = 0;
-            return served(serve_near(near & ~own_bit(), batch));
-        }
-        far_waited_ = 0;
-        local_rounds_ = 0;
-        // Only while there is work: all idle workers reading one word would slow everybody's reads.
-        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-        const uint32_t ready = sources_.ready();
-        if (ready == 0) {
-            sources_.nothing_ready();
-            if (near != 0) { // it was passed over for the far ones
-                return served((near & own_bit()) != 0 ? serve_local(batch)
-                                                      : serve_near(near, batch));
-            }
-            if (!outbox_used_) {
-                worked_ = false;
-                return false;
-            }
-        } else {
-            jammed_ = lanes::shuffle(jammed, 0);
-            const uint32_t g = choose(ready);
-            if (g < max_sources) {
-                return served(serve_source(g, ready, batch));
-            }
-        }
-        return served(false);
+        worked_ = worked;
+        return worked;
     }
 
     // A look, every few rounds, at what changes rarely.
@@ -133,14 +107,59 @@ public:
     }
 
 private:
+    // Where a round takes its messages: a source, or one of these.
+    static constexpr uint32_t nowhere = max_sources;
+    static constexpr uint32_t local = max_sources + 1;
+    static constexpr uint32_t near = max_sources + 2;
+
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    static constexpr uint32_t near_polls = DENIZEN_ON_DEVICE ? 3 : 0;
 
-    DENIZEN_HD uint32_t own_bit() const { return 1u << near_.own(); }
+    // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit 4 g).
+    DENIZEN_HD uint32_t pick(uint32_t& ready)
+    {
+        const uint32_t own = 1u << near_.own();
+        ready = near_.poll();
+        // What the worker sends itself is served without a look at global memory, but not for ever.
+        if ((ready & own) != 0 && local_rounds_ < max_local_rounds) {
+            ++local_rounds_;
+            return local;
+        }
+        sources_.probe();
+#if DENIZEN_ON_DEVICE
+        for (uint32_t i = 0; i < 3 && ready == 0; ++i) { // the probe takes as long
+            ready = near_.poll();
+        }
+#endif
+        const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
+        if (at_hand != nowhere && far_waited_ < max_wait) {
+            ++far_waited_;
+            local_rounds_ = 0;
+            ready &= ~own;
+            return at_hand;
+        }
+        // Only while there is work: all idle workers reading one word would slow everybody's reads.
+        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
+        const uint32_t far = sources_.ready();
+        far_waited_ = 0;
+        local_rounds_ = 0;
+        if (far == 0) {
+            sources_.nothing_ready();
+            ready &= ~own;
+            return at_hand;
+        }
+        jammed_ = lanes::shuffle(jammed, 0);
+        const uint32_t g = choose(far);
+        if (g == nowhere) {
+            ready &= ~own;
+            return at_hand;
+        }
+        ready = far;
+        return g;
+    }
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
-    // in from the host; but the host is never shut out for good. max_sources: none may be taken.
+    // in from the host; but the host is never shut out for good.
     DENIZEN_HD uint32_t choose(uint32_t ready)
     {
         constexpr uint32_t urgent = 1u << 4 * source_host_urgent | 1u << 4 * source_node_urgent;
@@ -155,7 +174,7 @@ private:
         }
         ++host_waited_;
         if (inside == 0) {
-            return max_sources;
+            return nowhere;
         }
         // The node's ring and the peers' in turn.
         const uint32_t later = inside & ~((2u << 4 * last_inside_) - 1);
@@ -163,76 +182,57 @@ private:
         return last_inside_;
     }
 
-    // The end of a round.
-    DENIZEN_HD bool served(bool worked)
+    // Handles what has arrived there: the first message of its ring, or as many as can be handled
+    // side by side. False if that was none: a long message that is not complete yet.
+    DENIZEN_HD bool serve(uint32_t from, uint32_t ready)
     {
-        if (worked && lanes::id() == 0) {
-            store<Scope::gpu>(&status_.turn, ++turn_);
-            store<Scope::gpu>(&status_.handled, handled_);
+        Batch batch;
+        if (from == near) {
+            near_.take_near(ready, batch);
+        } else if (from == local) {
+            near_.take_local(batch);
+        } else {
+            sources_.take(from, ready, batch);
         }
-        if (worked || outbox_used_) {
-            dirty_ = true;
-            outbox_used_ = parked(s_, id_) != 0;
-            if (outbox_used_) {
-                worked |= flush(s_, id_);
-            }
-        }
-        worked_ = worked;
-        return worked;
-    }
-
-    DENIZEN_HD bool serve_local(Batch& batch)
-    {
-        near_.take_local(batch);
-        const uint32_t n = batch.n == 0 ? 0 : serve_in_order(batch);
-        near_.advance_local(n);
-        return n != 0;
-    }
-
-    DENIZEN_HD bool serve_source(uint32_t g, uint32_t ready, Batch& batch)
-    {
-        sources_.take(g, ready, batch);
-        const uint32_t n = serve_in_order(batch);
-        sources_.advance(g, n);
-        return n != 0;
-    }
-
-    // Handles the first of the messages of one ring, or as many as can be handled side by side.
-    // Returns the slots consumed; 0 if a long message is not complete yet.
-    DENIZEN_HD uint32_t serve_in_order(Batch& batch)
-    {
-        const Header h = batch.words.header();
-        ActorEntry entry;
-        const uint32_t leading = lanes::first(lanes::ballot(batch.mine && alone(h, entry)));
-        if (leading == 0) {
-            return serve_alone(batch, 0);
-        }
-        batch.n = leading < batch.n ? leading : batch.n;
-        batch.mine = lanes::id() < batch.n;
-        side_by_side(batch, h, entry);
-        return batch.n;
-    }
-
-    // Handles one message of each near ring that `ready` names.
-    DENIZEN_HD bool serve_near(uint32_t ready, Batch& batch)
-    {
-        near_.take_near(ready, batch);
         if (batch.n == 0) {
             return false;
         }
         const Header h = batch.words.header();
         ActorEntry entry;
         const uint32_t alones = lanes::ballot(batch.mine && alone(h, entry));
-        if (alones != 0) { // one at a time; the others wait for the next round
-            const uint32_t leader = lanes::first(alones);
-            batch.ring = near_.ring_of(leader);
-            const uint32_t n = serve_alone(batch, leader);
-            near_.advance_near(lanes::id() == leader ? n : 0);
-            return n != 0;
+        const uint32_t leader = lanes::first(alones);
+        begin_turn();
+        uint32_t n = 0; // slots consumed: of the ring, or in a round of near rings by this lane
+        if (alones != 0 && (leader == 0 || from == near)) {
+            if (from == near) {
+                batch.ring = near_.ring_of(leader);
+            }
+            n = serve_alone(batch, leader);
+            handled_ += n != 0 ? 1 : 0;
+            if (from == near) {
+                const bool any = n != 0;
+                near_.advance_near(lanes::id() == leader ? n : 0);
+                return any;
+            }
+        } else {
+            if (leader < batch.n) { // in ring order, up to the one that needs all lanes
+                batch.n = leader;
+                batch.mine = lanes::id() < leader;
+            }
+            side_by_side(batch, h, entry);
+            handled_ += batch.n;
+            if (from == near) {
+                near_.advance_near(batch.mine ? 1 : 0);
+                return true;
+            }
+            n = batch.n;
         }
-        side_by_side(batch, h, entry);
-        near_.advance_near(batch.mine ? 1 : 0);
-        return true;
+        if (from == local) {
+            near_.advance_local(n);
+        } else {
+            sources_.advance(from, n);
+        }
+        return n != 0;
     }
 
     // Whether this lane's message needs the whole warp; if not, `entry` is its actor's.
@@ -241,9 +241,9 @@ private:
         if (h.flags != 0 || h.length > first_payload) {
             return true;
         }
-        const uint32_t local = Address{h.destination}.local();
-        if (local < s_.actors_per_worker) {
-            entry = actors_[local];
+        const uint32_t place = Address{h.destination}.local();
+        if (place < s_.actors_per_worker) {
+            entry = actors_[place];
             return P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
         }
         return false;
@@ -255,16 +255,12 @@ private:
         for (uint32_t i = 0; i < 12; ++i) {
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
-        begin_turn();
-        const uint32_t n = detail::serve_alone<P>(s_, id_, batch.ring, words);
-        handled_ += n != 0 ? 1 : 0;
-        return n;
+        return detail::serve_alone<P>(s_, id_, batch.ring, words);
     }
 
     // Each lane that has a message handles it.
     DENIZEN_HD void side_by_side(const Batch& batch, const Header& h, const ActorEntry& entry)
     {
-        begin_turn();
         bool todo = batch.mine;
         // Lanes whose messages go to the same actor take turns, in ring order.
         uint32_t rank = 0;
@@ -282,7 +278,6 @@ private:
             ++r;
             lanes::sync();
         } while (batch.n > 1 && lanes::ballot(todo) != 0);
-        handled_ += batch.n;
     }
 
     DENIZEN_HD void begin_turn()

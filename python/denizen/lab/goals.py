@@ -104,6 +104,32 @@ _GOALS: tuple[_Goal, ...] = (
         _cv_percent,
     ),
     _Goal("sustained", "echoes, 60 s", "echoes", {}, ">=", 50, "M/s", _median),
+    *(
+        _Goal(
+            "routes", f"handler to handler, 64 B, one way, {where}", "one way",
+            {"route": route, "bytes": 64}, "<=", bound, "us", _median,
+        )
+        for route, where, bound in (
+            ("worker", "same worker", 0.10),
+            ("cluster", "same cluster", 0.25),
+            ("gpu", "same GPU", 0.50),
+            ("peer", "peer GPU", 1.3),
+        )
+    ),
+    _Goal(
+        "routes", "uniformly random targets, all workers busy", "random targets", {}, ">=", 1000,
+        "M/s", _median,
+    ),
+    _Goal("actors", "spawn, seen by the host", "spawn", {}, "<=", 5, "us", _median),
+    _Goal("actors", "restart, seen by the host", "restart", {}, "<=", 5, "us", _median),
+    _Goal(
+        "actors", "100,000 spawned at once", "spawn at once", {"actors": 100_000}, "<=", 20, "ms",
+        _median,
+    ),
+    _Goal(
+        "actors", "supervised, 1 % of handlers failing / none", "supervised, 1 % failing", {}, ">=",
+        0.8, "x", _ratio("supervised, none failing"),
+    ),
 )  # fmt: skip
 
 

@@ -23,7 +23,18 @@ from denizen.lab import machine, schema, stats
 
 Scalar = str | int | float | bool
 
-EXPERIMENTS = ("dispatch", "ring", "throughput", "sustained", "start")
+# Every experiment and the heading of its tables, in their order. The program of each is
+# benchmarks/bench_<experiment>.cu.
+EXPERIMENTS = {
+    "dispatch": "Dispatch: one acknowledged round trip",
+    "ring": "Rings: messages that were received and summed",
+    "throughput": "Throughput: dependent pairs and independent tasks",
+    "sustained": "Sustained: echoes through resident actors",
+    "start": "Start, park and wake; memory; power",
+    "routes": "Routes: messages from actor to actor, by the device's clock",
+    "sync": "Sync: one barrier among blocks, by the device's clock",
+    "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
+}
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})
@@ -275,9 +286,13 @@ def write(record: Record, path: Path) -> None:
 def read(path: Path) -> Record:
     """The record in file ``path``; LabError naming the file if there is none in it."""
     try:
-        return from_json(json.loads(path.read_text(encoding="utf-8")))
+        record = from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise LabError(f"{path}: {error}") from error
+    if record.experiment not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise LabError(f'{path}: experiment "{record.experiment}" is none of {known}')
+    return record
 
 
 def path_in(folder: Path, record: Record) -> Path:
@@ -288,7 +303,5 @@ def path_in(folder: Path, record: Record) -> Path:
 def read_all(folder: Path) -> list[Record]:
     """Every record under ``folder``, in the order of EXPERIMENTS, GPUs before CPUs."""
     records = [read(path) for path in sorted(folder.glob("*/*.json"))]
-    return sorted(
-        records,
-        key=lambda r: (EXPERIMENTS.index(r.experiment), r.driver is None, r.device),
-    )
+    order = list(EXPERIMENTS)
+    return sorted(records, key=lambda r: (order.index(r.experiment), r.driver is None, r.device))

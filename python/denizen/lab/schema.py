@@ -17,7 +17,7 @@ from typing import Any
 
 _KNOWN = {
     "$schema", "$defs", "$ref", "title", "description", "type", "required", "properties",
-    "additionalProperties", "items", "minItems", "maxItems", "minLength", "minimum", "enum",
+    "additionalProperties", "items", "minItems", "maxItems", "minLength", "minimum",
     "const", "pattern",
 }  # fmt: skip
 
@@ -70,8 +70,6 @@ def check(value: Any, schema: Mapping[str, Any], *, root: Mapping[str, Any], at:
             raise SchemaError(f"{where}: expected {' or '.join(types)}, got {value!r:.60}")
     if "const" in schema and value != schema["const"]:
         raise SchemaError(f"{where}: expected {schema['const']!r}, got {value!r:.60}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise SchemaError(f"{where}: {value!r:.60} is none of {schema['enum']}")
     if isinstance(value, str):
         if len(value) < schema.get("minLength", 0):
             raise SchemaError(f"{where}: the text is empty")

@@ -11,18 +11,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from denizen.lab.record import LabError, Record, Row, lower_is_better
+from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better
 
 BEGIN = "<!-- figures:begin -->"
 END = "<!-- figures:end -->"
-
-_TITLES = {
-    "dispatch": "Dispatch: one acknowledged round trip",
-    "ring": "Rings: messages that were received and summed",
-    "throughput": "Throughput: dependent pairs and independent tasks",
-    "sustained": "Sustained: echoes through resident actors",
-    "start": "Start, park and wake; memory; power",
-}
 
 
 def number(value: float | None) -> str:
@@ -187,7 +179,7 @@ def figures(records: Sequence[Record]) -> str:
     if not records:
         parts.append("No records yet: `denizen bench all` makes them.")
     for experiment, group in groupby(records, key=lambda record: record.experiment):
-        parts.append(f"### {_TITLES[experiment]}")
+        parts.append(f"### {EXPERIMENTS[experiment]}")
         parts += [section(record) for record in group]
     return "\n\n".join([*parts, END])
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trace records: what a worker did and when. Each worker has a bounded ring of them; its lanes
+// write, one after the other or side by side, and wait for nobody; the host reads now and then. A
+// full ring is written over from its oldest record on, and the reader counts what it missed.
+//
+//   one ring      [ tail, 128 B ][ capacity slots of 64 B ]; the rings of all workers in a row
+//   one slot      four packets of 12 bytes of the record and the sequence, ticket + 1
+//
+// Ticket t owns slot t mod capacity. As each packet carries the sequence, a record is taken only if
+// all of it is of one ticket: one that was being written, or written over, shows as such, also in a
+// copy made while the workers run.
+#pragma once
+
+#include <denizen/base/packet.hpp>
+#include <denizen/wire/slot.hpp>
+
+#if DENIZEN_HOSTED
+#include <vector>
+#endif
+
+namespace denizen {
+
+enum class TraceKind : uint32_t {
+    handler = 1, // a message was handled, from start_ns on
+    send = 2,    // a message was sent, at start_ns
+};
+
+// python/denizen/trace.py has the same layout as TRACE_RECORD.
+struct TraceRecord {
+    uint64_t start_ns = 0;    // the worker's clock: now_ns()
+    uint64_t duration_ns = 0; // 0 of a send
+    uint64_t stamp = 0;       // hlc::Stamp of the message; 0: it carries none
+    uint32_t actor = 0;       // address of the one that handles, or sends
+    uint32_t actor_type = 0;  // its type, or no_type
+    uint32_t other = 0;       // address of the sender, or of the destination
+    uint32_t message = 0;     // message type
+    uint32_t worker = 0;      // counted over all nodes
+    TraceKind kind = TraceKind::handler;
+};
+
+static_assert(sizeof(TraceRecord) == 4 * packet_payload);
+
+struct TraceRing {
+    uint64_t* tail = nullptr; // records ever begun
+    Slot* slots = nullptr;
+    uint32_t mask = 0;
+};
+
+// Bytes of one worker's ring. capacity: a power of two, at least 2.
+DENIZEN_HD constexpr uint64_t trace_ring_bytes(uint32_t capacity)
+{
+    return line + uint64_t{capacity} * sizeof(Slot);
+}
+
+// A worker's ring in a block of `workers * trace_ring_bytes(capacity)` bytes, aligned to 128.
+// Zeroed memory is an empty ring.
+DENIZEN_HD inline TraceRing trace_ring(void* block, uint32_t capacity, uint32_t worker)
+{
+    auto* at = static_cast<unsigned char*>(block) + worker * trace_ring_bytes(capacity);
+    return {reinterpret_cast<uint64_t*>(at), reinterpret_cast<Slot*>(at + line), capacity - 1};
+}
+
+// Adds one record; called by one lane. Wait-free, and never refused.
+DENIZEN_HD inline void trace(const TraceRing& ring, const TraceRecord& record)
+{
+    uint32_t word[12];
+    copy_bytes(word, &record, sizeof word);
+    const uint64_t ticket = fetch_add<Scope::gpu>(ring.tail, uint64_t{1});
+    Slot& slot = ring.slots[ticket & ring.mask];
+    const uint32_t sequence = static_cast<uint32_t>(ticket) + 1;
+    for (uint32_t k = 0; k < 4; ++k) {
+        store_packet<Scope::gpu>(&slot.packet[k],
+                                 {{word[3 * k], word[3 * k + 1], word[3 * k + 2]}, sequence});
+    }
+}
+
+#if DENIZEN_HOSTED
+// Reads the rings of all workers: on the CPU backend where they are, on a GPU from a copy in host
+// memory, aligned to 128 as the rings are. Each drain goes on where the last one ended. One thread
+// at a time.
+class TraceReader {
+public:
+    TraceReader(uint32_t workers, uint32_t capacity) : capacity_(capacity), next_(workers, 0) {}
+
+    // Appends what has been written since the last drain: worker after worker, each in the order in
+    // which its records were begun. It stops at one that is still being written; if the program has
+    // `stopped`, nobody writes any more, and such a one is counted as lost.
+    void drain(const void* block, std::vector<TraceRecord>& records, bool stopped)
+    {
+        for (uint32_t w = 0; w < next_.size(); ++w) {
+            drain(trace_ring(const_cast<void*>(block), capacity_, w), next_[w], records, stopped);
+        }
+    }
+
+    // Records that no drain got: written over before one came by, or never finished.
+    uint64_t overwritten() const { return overwritten_; }
+
+private:
+    enum class Found { whole, being_written, overwritten };
+
+    static Found find(const Slot& slot, uint32_t sequence, TraceRecord& record)
+    {
+        uint32_t word[12];
+        bool whole = true;
+        for (uint32_t k = 0; k < 4; ++k) {
+            const Packet p = load_packet<Scope::system>(&slot.packet[k]);
+            if (static_cast<int32_t>(p.sequence - sequence) > 0) {
+                return Found::overwritten; // a later ticket has been here
+            }
+            whole &= p.sequence == sequence;
+            copy_bytes(word + 3 * k, p.word, sizeof p.word);
+        }
+        copy_bytes(&record, word, sizeof record);
+        return whole ? Found::whole : Found::being_written;
+    }
+
+    void drain(const TraceRing& ring, uint64_t& next, std::vector<TraceRecord>& records,
+               bool stopped)
+    {
+        const uint64_t tail = load<Scope::system>(ring.tail);
+        if (tail > next && tail - next > capacity_) {
+            overwritten_ += tail - next - capacity_;
+            next = tail - capacity_;
+        }
+        for (; next < tail; ++next) {
+            TraceRecord record;
+            const Found found =
+                find(ring.slots[next & ring.mask], static_cast<uint32_t>(next) + 1, record);
+            if (found == Found::being_written && !stopped) {
+                return; // whole at a later drain, or overwritten by then
+            }
+            if (found == Found::whole) {
+                records.push_back(record);
+            } else {
+                ++overwritten_;
+            }
+        }
+    }
+
+    uint32_t capacity_;
+    std::vector<uint64_t> next_; // [workers]: ticket to read next
+    uint64_t overwritten_ = 0;
+};
+#endif
+
+} // namespace denizen

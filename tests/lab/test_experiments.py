@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every experiment has its program, and the programs do the work that they report."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from denizen.lab import bench, goals, record
+from denizen.lab.record import EXPERIMENTS, Measured
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_experiments_and_programs_are_the_same():
+    built = re.findall(
+        r"^denizen_program\(bench_(\w+) ",
+        (ROOT / "benchmarks" / "CMakeLists.txt").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    sources = [path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*")]
+    assert sorted(built) == sorted(sources) == sorted(EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "cases"),
+    [
+        ("routes", {"one way", "raw words", "random targets", "random targets, seen by the host"}),
+        ("sync", {"std::barrier", "counting barrier"}),
+        ("actors", {"spawn", "spawn at once", "ask"}),
+    ],
+)
+def test_programs_verify_their_work_on_the_cpu(experiment, cases):
+    made = bench.run(experiment, "cpu:2", quick=True)
+    assert made.verified
+    assert {row.case for row in made.rows} == cases
+    assert made.goals == []  # they are an H100's
+    assert record.from_json(record.to_json(made)).rows[0].case == made.rows[0].case
+
+
+def one(case, value, unit="us", base=(), **params):
+    return Measured(case, params, unit, np.array([value]), 1, True, base)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "cases", "reached"),
+    [
+        (
+            "routes",
+            [
+                one("one way", 0.2, route="worker", bytes=64),
+                one("one way", 0.01, route="worker", bytes=256),
+                one("one way", 0.01, route="sm", bytes=64),
+                one("one way", 0.2, route="cluster", bytes=64),
+                one("one way", 1.0, route="peer", bytes=64),
+                one("random targets", 900.0, "M/s", workers=132),
+                one("random targets", 1100.0, "M/s", workers=1056),
+                one("random targets, seen by the host", 2000.0, "M/s", workers=132),
+            ],
+            [(0.2, False), (0.2, True), (1.0, True), (1100.0, True)],
+        ),
+        (
+            "actors",
+            [
+                one("spawn", 4.0),
+                one("spawn at once", 19.0, "ms", actors=100_000),
+                one("spawn at once", 1.0, "ms", actors=10_000),
+                one("supervised, 1 % failing", 79.0, "M/s", ("supervised, none failing",)),
+                one("supervised, none failing", 100.0, "M/s"),
+            ],
+            [(4.0, True), (19.0, True), (0.79, False)],
+        ),
+    ],
+)
+def test_goals_of_actors_and_routes(experiment, cases, reached):
+    found = goals.reached(experiment, record.rows_of(cases), gpu=True)
+    assert [(goal.reached, goal.met) for goal in found] == reached
