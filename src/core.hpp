@@ -81,6 +81,8 @@ struct AnyRuntime::Core {
 
     void save(const std::string& path, uint64_t deadline_ns);
     void restore(const std::string& path); // before launch()
+    void save_actor(Address actor, const std::string& path, uint64_t deadline_ns);
+    void load_actor(Address actor, const std::string& path, uint64_t deadline_ns);
 
     // ---- checks
 
@@ -181,6 +183,14 @@ struct AnyRuntime::Core {
             throw Error(Errc::no_actor, std::string(text) + "; spawn it first and use its address");
         }
         throw Error(Errc::wrong_type, describe(to) + " has no handler for " + message_name(type));
+    }
+
+    // Throws unless the host knows of an actor there.
+    void check_actor(Address a) const
+    {
+        if (!inside(a) || type_at(index(a)) == 0) {
+            refuse(a, 0);
+        }
     }
 
     void check_message(uint32_t type, uint32_t length) const

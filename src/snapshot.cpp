@@ -36,26 +36,26 @@ public:
 
     std::vector<Piece> pieces(const Region& r) const
     {
-        const void* m = r.memory;
-        if (m == s_.watch || m == s_.bells || m == s_.scratch) {
+        const std::string& m = r.name; // see lay_out()
+        if (m == "watch" || m == "bells" || m == "scratch") {
             return {}; // the monitor's memory, a sleeper's, a handler's: nobody is there
         }
-        if (m == s_.actors) {
+        if (m == "actors") {
             return rows(sizeof(ActorEntry) * s_.actors_per_worker,
                         [&](uint32_t w) { return sizeof(ActorEntry) * spawned(w); });
         }
-        if (m == s_.heap) {
+        if (m == "heap") {
             return {{0, node_.heap_used}};
         }
-        if (m == s_.outboxes) {
+        if (m == "outboxes") {
             return rows(sizeof(Parked) * s_.outbox_capacity,
                         [&](uint32_t w) { return sizeof(Parked) * fill_.status[w].outbox; });
         }
-        if (m == s_.inboxes) {
+        if (m == "inboxes") {
             return ring(s_.inbox_mask, source_node,
                         [&](uint32_t w) { return fill_.inbox[w].tail; });
         }
-        if (m == s_.urgent_inboxes) {
+        if (m == "urgent_inboxes") {
             return ring(s_.urgent_mask, source_node_urgent,
                         [&](uint32_t w) { return fill_.urgent_inbox[w].tail; });
         }
@@ -64,7 +64,7 @@ public:
             if (other == s_.node) {
                 continue;
             }
-            if (m == s_.peer[other].from) {
+            if (m == "peer " + std::to_string(other) + " from") {
                 return ring(s_.inbox_mask, source,
                             [&](uint32_t w) { return fill_.peer_tail[other][w]; });
             }
@@ -125,6 +125,14 @@ void read_memory(const Node& node, void* to, const void* from, size_t bytes)
     }
 }
 
+void write_memory(const Node& node, void* to, const void* from, size_t bytes)
+{
+    if (bytes != 0 && !node.backend->write(to, from, bytes)) {
+        throw Error(Errc::driver,
+                    "cannot write the memory of node " + std::to_string(node.shared.node));
+    }
+}
+
 template <class T>
 std::vector<T> read_array(const Node& node, const T* from, size_t count)
 {
@@ -160,7 +168,7 @@ SnapshotSection memory_section(const Node& node, const Region& r, const std::vec
     for (const Piece& p : pieces) {
         bytes.resize(p.bytes);
         read_memory(node, bytes.data(), r.memory + p.at, p.bytes);
-        if (r.memory == static_cast<void*>(node.shared.actors)) {
+        if (r.name == "actors") {
             change_entries(bytes, [&](ActorEntry& e) {
                 const auto offset = static_cast<unsigned char*>(e.state) - node.shared.heap;
                 e.state = reinterpret_cast<void*>(offset + 1);
@@ -178,7 +186,7 @@ void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& c, const N
     std::vector<unsigned char> bytes;
     take_sparse(section, r.bytes, [&](uint64_t at, std::span<const unsigned char> run) {
         bytes.assign(run.begin(), run.end());
-        if (r.memory == static_cast<void*>(node.shared.actors)) {
+        if (r.name == "actors") {
             change_entries(bytes, [&](ActorEntry& e) {
                 const uint64_t place = reinterpret_cast<uintptr_t>(e.state) - 1;
                 if (place >= c.options.state_bytes) {
@@ -187,10 +195,7 @@ void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& c, const N
                 e.state = node.shared.heap + place;
             });
         }
-        if (!node.backend->write(r.memory + at, bytes.data(), bytes.size())) {
-            throw Error(Errc::driver,
-                        "cannot write the memory of node " + std::to_string(node.shared.node));
-        }
+        write_memory(node, r.memory + at, bytes.data(), bytes.size());
     });
 }
 
@@ -506,6 +511,76 @@ void AnyRuntime::Core::restore(const std::string& path)
         }
     }
     flush_stores();
+}
+
+// ---- one actor
+
+namespace {
+
+// An actor's entry and its state's bytes. No worker is on.
+ActorEntry entry_of(const AnyRuntime::Core& c, Address actor)
+{
+    const Node& node = c.nodes[actor.node()];
+    ActorEntry entry;
+    read_memory(node, &entry,
+                node.shared.actors + actor.worker() * static_cast<size_t>(c.actors_per_worker) +
+                    actor.local(),
+                sizeof entry);
+    return entry;
+}
+
+} // namespace
+
+void AnyRuntime::Core::save_actor(Address actor, const std::string& path, uint64_t deadline_ns)
+{
+    const std::lock_guard guard(save_mutex);
+    check_alive();
+    check_actor(actor);
+    SnapshotSection s("actor");
+    {
+        const Away away(*this, deadline_ns);
+        const ActorEntry entry = entry_of(*this, actor);
+        if (entry.type() >= image.table.actors) {
+            refuse(actor, 0); // it has stopped itself
+        }
+        const ActorInfo& info = image.table.actor[entry.type()];
+        s.put_text(actor_name(entry.type()));
+        s.put(info.size);
+        s.put(info.align);
+        std::vector<unsigned char> state(info.size);
+        read_memory(nodes[actor.node()], state.data(), entry.state, state.size());
+        s.put(state.data(), state.size());
+    }
+    write_snapshot(path, SnapshotKind::actor, layout_abi, {s});
+}
+
+void AnyRuntime::Core::load_actor(Address actor, const std::string& path, uint64_t deadline_ns)
+{
+    const SnapshotFile file(path, SnapshotKind::actor, layout_abi);
+    SnapshotBytes s = file.section("actor");
+    const std::string name = s.take_text();
+    const auto size = s.take<uint32_t>();
+    const auto align = s.take<uint32_t>();
+    const auto state = s.take(size);
+    const std::lock_guard guard(save_mutex);
+    check_alive();
+    check_actor(actor);
+    const Away away(*this, deadline_ns);
+    const ActorEntry entry = entry_of(*this, actor);
+    if (entry.type() >= image.table.actors) {
+        refuse(actor, 0);
+    }
+    const ActorInfo& info = image.table.actor[entry.type()];
+    if (name != actor_name(entry.type())) {
+        file.refuse("is of an actor " + name + ", " + describe(actor) + " is an actor " +
+                    actor_name(entry.type()));
+    }
+    if (size != info.size || align != info.align) {
+        file.refuse("is of an actor " + name + " of " + std::to_string(size) +
+                    " bytes, aligned to " + std::to_string(align) + "; this program's has " +
+                    std::to_string(info.size) + ", aligned to " + std::to_string(info.align));
+    }
+    write_memory(nodes[actor.node()], entry.state, state.data(), state.size());
 }
 
 } // namespace denizen
