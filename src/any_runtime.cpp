@@ -24,20 +24,6 @@ AnyRuntime::~AnyRuntime()
 const Image& AnyRuntime::image() const { return core_->image; }
 const Description& AnyRuntime::description() const { return core_->description; }
 
-void AnyRuntime::stop(Address actor, nanoseconds deadline)
-{
-    Core& c = *core_;
-    c.check_alive();
-    if (!c.inside(actor) || c.type_at(c.index(actor)) == 0) {
-        c.refuse(actor, 0);
-    }
-    const Address ticket = c.take_cell(ns(deadline));
-    const StopRequest r{actor.local()};
-    c.send_system(SystemOp::stop, actor, ticket, &r, sizeof r, ns(deadline));
-    c.wait_reply(ticket, nullptr, 0, ns(deadline), [&] { return "stopping " + c.describe(actor); });
-    c.set_type(c.index(actor), 0);
-}
-
 void AnyRuntime::send(Address to, uint32_t type, const void* payload, uint32_t length,
                       nanoseconds deadline)
 {
@@ -288,6 +274,11 @@ Stats AnyRuntime::stats()
             s.handled_by_worker.push_back(load<Scope::system>(&node.reports[w].handled));
             s.handled += s.handled_by_worker.back();
             s.dead_letters += load<Scope::system>(&node.reports[w].dead_letters);
+            s.held += load<Scope::system>(&node.reports[w].held);
+            for (uint32_t r = 0; r < reasons; ++r) {
+                s.dead_letters_by_reason[r] +=
+                    load<Scope::system>(&node.reports[w].dead_by_reason[r]);
+            }
         }
         if (node.backend->read(told.data(), node.shared.status, c.workers * sizeof(Status))) {
             for (const Status& status : told) {

@@ -64,6 +64,8 @@ struct Node {
     uint64_t heap_used = 0;
     RingWords* egress_words = nullptr;
     std::vector<Region> regions;
+    uint32_t dead_head = 0; // the next dead letter to read
+    uint64_t dead_lost = 0;
 };
 
 struct AnyRuntime::Core {
@@ -237,7 +239,20 @@ struct AnyRuntime::Core {
         const std::string what = message_name(e.message);
         const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
         const std::string worker = " (" + who + ")";
+        if (e.message == watch_table_full) {
+            return "table of watches of " + who + " (" +
+                   std::to_string(node.shared.watch_slots) + " entries) is full and " +
+                   describe({e.sender}) + " cannot watch " + describe({e.actor}) +
+                   "; raise watch_slots";
+        }
+        if (e.message == supervisor_gave_up) {
+            return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
+                   " and its supervisor, which has none itself, has stopped all of its children" +
+                   worker;
+        }
         switch (static_cast<Errc>(e.code)) {
+        case Errc::failed:
+            return what + " to " + describe({e.actor}) + ": its handler failed" + worker;
         case Errc::no_actor:
             return what + " to " + describe({e.actor}) + ": no such actor" + worker;
         case Errc::wrong_type:
@@ -773,6 +788,7 @@ struct AnyRuntime::Core {
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another
+    std::mutex dead_mutex;
     std::vector<uint8_t> types;       // by index(): actor type + 1, 0: none
 };
 

@@ -104,7 +104,10 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                                             std::to_string(image.table.actors));
     }
     const ActorInfo& info = image.table.actor[actor_type];
-    const uint64_t stride = round_up(info.size, std::max(info.align, 16u));
+    // Where there are checkpoints, each lies behind its state.
+    const bool twice = info.restart == static_cast<uint32_t>(RestartFrom::snapshot);
+    const uint64_t stride = round_up(twice ? 2 * checkpoint_offset(info.size) + 16 : info.size,
+                                     std::max(info.align, 16u));
     const std::lock_guard guard(spawn_mutex);
     const size_t n = among.size();
     std::vector<uint32_t> share(n);
@@ -151,7 +154,8 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         }
         uint64_t& at = heap[among[i].node()];
         const SpawnRequest r{actor_type, share[i], next_local[lane(among[i])],
-                             static_cast<uint32_t>(stride), at};
+                             static_cast<uint32_t>(stride), at,
+                             static_cast<uint32_t>(Life::running)};
         at += stride * share[i];
         // A program with few reply cells collects answers as it goes.
         Address ticket;

@@ -2,6 +2,8 @@
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
 
+#include <denizen/resident/held.hpp>
+
 #include <algorithm>
 #include <bit>
 
@@ -9,6 +11,7 @@ namespace denizen {
 namespace {
 
 constexpr uint32_t max_egress_slots = 1u << 20;
+constexpr uint32_t max_held_slots = 1u << 20;
 
 void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 {
@@ -64,6 +67,14 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("near_slots", options.near_slots, 1u << 12);
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
+    require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
+    if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
+        options.watch_slots > max_held_slots) {
+        throw Error(Errc::bad_argument, "held_slots = " + std::to_string(options.held_slots) +
+                                            ", watch_slots = " +
+                                            std::to_string(options.watch_slots) +
+                                            "; use 1 to 1,048,576");
+    }
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
         throw Error(Errc::bad_argument, "cluster = " + std::to_string(options.cluster) +
                                             "; use a power of two from 1 to 16, or 0");
@@ -157,6 +168,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
+    shared.held_slots = std::max(options.held_slots, message_slots);
+    shared.watch_slots = options.watch_slots;
+    shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
     shared.cell_slots = std::bit_ceil(message_slots);
@@ -194,6 +208,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_host(shared.urgent_lane_credit, of_workers * credit_stride);
         in_host(egress_words, 1);
         in_host(shared.egress, shared.egress_mask + 1u);
+        in_host(shared.dead, shared.dead_mask + 1u);
         if (number == 0) { // one pool for all nodes
             in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
         }
@@ -207,6 +222,10 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("urgent_inboxes", shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
         in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
         in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
+        in_device("wards", shared.wards, of_workers);
+        in_device("held", shared.held, of_workers * shared.held_slots);
+        in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
+        in_device("books", shared.books, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
         in_device("scratch", shared.scratch, of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {

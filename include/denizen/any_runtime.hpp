@@ -7,9 +7,12 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/life.hpp>
 #include <denizen/base/error.hpp>
+#include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -65,6 +68,11 @@ struct Options {
     uint32_t cluster = 0;
     uint32_t outbox_slots = 2048;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host
+    // Of each worker, for messages to actors that do not run. When they are used up, the worker
+    // takes no more from a ring whose first message is for such an actor.
+    uint32_t held_slots = 256;
+    uint32_t watch_slots = 1024; // of each worker: who watches its actors
+    uint32_t dead_letter_slots = 4096;
     uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
@@ -81,7 +89,9 @@ struct Message {
 
 struct Stats {
     uint64_t handled = 0;      // messages handled; a reply may arrive just before it is counted
-    uint64_t dead_letters = 0; // messages without a live actor or without a handler
+    uint64_t dead_letters = 0; // messages that no handler took, or whose handler failed
+    std::array<uint64_t, reasons> dead_letters_by_reason{}; // by Reason; their sum is the above
+    uint64_t held = 0; // messages that wait for actors that do not run; they count as handled
     uint64_t errors = 0;
     std::string first_error;
     Mode mode = Mode::starting;
@@ -89,6 +99,44 @@ struct Stats {
     std::vector<uint64_t> handled_by_worker; // node by node
     // By Route. A worker tells when it has nothing to do: behind while it works.
     uint64_t sent_by_route[routes] = {};
+};
+
+// A message that no handler took, or whose handler failed.
+struct DeadLetter {
+    Reason reason = Reason::no_actor;
+    uint32_t code = 0; // of the failure, if that is the reason
+    Address sender;
+    Address destination;
+    uint32_t type = 0;
+    uint32_t length = 0;                                 // bytes of the message
+    uint32_t worker = 0;                                 // whose it was
+    uint64_t time_ns = 0;                                // the device's clock, modulo 2^53
+    std::array<unsigned char, dead_payload> payload{};   // the message's first bytes
+    std::string text; // "Add to actor Counter #17 of worker 3: its handler failed with code 7"
+};
+
+struct DeadLetters {
+    std::vector<DeadLetter> letters; // in the order in which they died
+    uint64_t lost = 0;               // overwritten before they were read, ever
+};
+
+// What Runtime::inspect() tells of an actor.
+struct ActorStatus {
+    Life life = Life::stopped;
+    uint32_t incarnation = 0; // 1, and one more for each restart
+    uint32_t failure = 0;     // code of the last failure
+    uint32_t held = 0;        // messages that wait for it
+    Address supervisor{nobody};
+    bool supervised() const { return supervisor.value != nobody; }
+};
+
+// How many restarts a supervisor gives its children, in any stretch of time of this length. One
+// more, and it escalates.
+struct RestartBudget {
+    uint32_t max_restarts = 3; // at most 4096, or unlimited
+    nanoseconds window = std::chrono::seconds(5);
+
+    static constexpr uint32_t unlimited = ~0u;
 };
 
 struct Description {
@@ -140,6 +188,35 @@ public:
     // Ends an actor; returns once no handler of it runs any more. Later messages are dead letters.
     void stop(Address actor, nanoseconds deadline);
 
+    // ---- life of actors (src/life.cpp). Each returns once it has been done.
+
+    // What an actor is doing. Errc::no_actor if there never was one at this address.
+    ActorStatus inspect(Address actor, nanoseconds deadline);
+    // Its messages wait from now on, in order, until resume or restart. Errc::failed if it has
+    // failed, Errc::bad_argument if it is draining. Done to a supervisor, this and the next three
+    // are passed on to all of its children, which takes a moment.
+    void pause(Address actor, nanoseconds deadline);
+    // Goes on, also after a failure, with the state it has; what waited is handled first.
+    void resume(Address actor, nanoseconds deadline);
+    // Its state is re-created, whatever it was doing; what waited is handled first.
+    void restart(Address actor, nanoseconds deadline);
+    // Stops it when all that had been sent to it before has been handled. Later messages are dead
+    // letters.
+    void drain(Address actor, nanoseconds deadline);
+    // Keeps a copy of its state for restarts. Its type declares restart_from = snapshot
+    // (Errc::bad_argument).
+    void checkpoint(Address actor, nanoseconds deadline);
+    // `watcher` (an actor, or the host) gets a Down when `watched` stops, fails or is restarted; at
+    // once if it has stopped already. Errc::exhausted if the table of watches is full.
+    void watch(Address watcher, Address watched, nanoseconds deadline);
+    void unwatch(Address watcher, Address watched, nanoseconds deadline);
+    // Makes a supervisor of these children, actors or supervisors, that have none yet; returns its
+    // address. Their order is the one of Strategy::rest_for_one.
+    Address supervise(const Address* children, size_t count, Strategy strategy,
+                      const RestartBudget& budget, nanoseconds deadline);
+    // The dead letters since the last call.
+    DeadLetters dead_letters();
+
     // Accepts a message, waiting for room until the deadline (Errc::full).
     void send(Address to, uint32_t type, const void* payload, uint32_t length,
               nanoseconds deadline);
@@ -174,7 +251,8 @@ public:
                         Address* senders);
 
     // Returns once nothing is under way: every message sent before the call and every message these
-    // caused has been handled, and whatever other threads sent meanwhile. Beside threads that send
+    // caused has been handled, and whatever other threads sent meanwhile. Messages that have been
+    // set aside for actors that do not run (Stats::held) are not under way. Beside threads that send
     // all the time that moment may not come (Errc::timeout).
     void drain(nanoseconds deadline);
     // Handlers stop between two messages; what is sent meanwhile waits in the rings.
@@ -206,6 +284,10 @@ public:
     void close(nanoseconds timeout);
 
 private:
+    LifeReport order(SystemOp op, Address actor, uint32_t value, uint32_t rank,
+                     nanoseconds deadline);
+    void demand(SystemOp op, Address actor, uint32_t value, nanoseconds deadline);
+
     std::unique_ptr<Core> core_;
 };
 

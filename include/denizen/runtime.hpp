@@ -108,6 +108,36 @@ public:
     }
     void stop(Address actor, nanoseconds deadline = 1s) { runtime_.stop(actor, deadline); }
 
+    // Life of actors: see AnyRuntime.
+    ActorStatus inspect(Address actor, nanoseconds deadline = 1s)
+    {
+        return runtime_.inspect(actor, deadline);
+    }
+    Life state(Address actor, nanoseconds deadline = 1s) { return inspect(actor, deadline).life; }
+    void pause(Address actor, nanoseconds deadline = 1s) { runtime_.pause(actor, deadline); }
+    void resume(Address actor, nanoseconds deadline = 1s) { runtime_.resume(actor, deadline); }
+    void restart(Address actor, nanoseconds deadline = 1s) { runtime_.restart(actor, deadline); }
+    void drain(Address actor, nanoseconds deadline = 1s) { runtime_.drain(actor, deadline); }
+    void checkpoint(Address actor, nanoseconds deadline = 1s)
+    {
+        runtime_.checkpoint(actor, deadline);
+    }
+    void watch(Address watcher, Address watched, nanoseconds deadline = 1s)
+    {
+        runtime_.watch(watcher, watched, deadline);
+    }
+    void unwatch(Address watcher, Address watched, nanoseconds deadline = 1s)
+    {
+        runtime_.unwatch(watcher, watched, deadline);
+    }
+    Address supervise(const std::vector<Address>& children,
+                      Strategy strategy = Strategy::one_for_one, RestartBudget budget = {},
+                      nanoseconds deadline = 10s)
+    {
+        return runtime_.supervise(children.data(), children.size(), strategy, budget, deadline);
+    }
+    DeadLetters dead_letters() { return runtime_.dead_letters(); }
+
     // Throws Error: full, no_actor, wrong_type, closed, peer_dead.
     template <class M>
     void send(Address to, const M& message, nanoseconds deadline = 1s)

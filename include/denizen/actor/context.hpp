@@ -5,7 +5,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/resident/post.hpp>
+#include <denizen/resident/system.hpp>
 #include <denizen/resident/program.hpp>
 
 namespace denizen {
@@ -14,8 +14,9 @@ template <class P>
 class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
-                       bool whole_warp)
-        : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp)
+                       bool whole_warp, uint32_t type = no_type, void* state = nullptr)
+        : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
+          type_(type), state_(state)
     {
     }
 
@@ -47,6 +48,48 @@ public:
         send(Address{sender_}, message);
     }
 
+    // Says that this handler has failed. It runs on to its return; then the message is a dead
+    // letter, the actor has failed with this code (not 0, nor one of the runtime's own), and its
+    // supervisor decides. In a whole-warp handler one lane's call is enough.
+    DENIZEN_HD void fail(uint32_t code)
+    {
+        static_assert(P::can_fail, "an actor that calls ctx.fail() declares "
+                                   "`static constexpr bool can_fail = true`");
+        failure_ = code != 0 ? code : 1;
+    }
+    // Keeps a copy of the state as it is now, for a restart.
+    DENIZEN_HD void checkpoint()
+    {
+        static_assert(P::has_checkpoints, "an actor that calls ctx.checkpoint() declares "
+                                          "`restart_from = RestartFrom::snapshot`");
+        sync();
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            P::checkpoint(type_, state_);
+        }
+        sync();
+    }
+
+    // A Down comes from `watched` when it stops, fails or has been restarted; at once if it has
+    // stopped already.
+    DENIZEN_HD void watch(Address watched)
+    {
+        static_assert(P::template message_id<Down> != no_type,
+                      "a program that watches lists denizen::Down among its Messages");
+        order(SystemOp::watch, watched, self_);
+    }
+    DENIZEN_HD void unwatch(Address watched) { order(SystemOp::unwatch, watched, self_); }
+
+    // What the host can do to an actor, see AnyRuntime. These go the urgent way, but for drain,
+    // which comes after what this actor has sent before.
+    DENIZEN_HD void stop(Address actor) { order(SystemOp::stop, actor, 0); }
+    DENIZEN_HD void pause(Address actor) { order(SystemOp::pause, actor, 0); }
+    DENIZEN_HD void resume(Address actor) { order(SystemOp::resume, actor, 0); }
+    DENIZEN_HD void restart(Address actor) { order(SystemOp::restart, actor, 0); }
+    DENIZEN_HD void drain(Address actor) { order(SystemOp::drain, actor, 0); }
+
+    // What fail() was told, 0 if nothing. For the runtime.
+    DENIZEN_HD uint32_t failure() const { return failure_; }
+
     DENIZEN_HD Address self() const { return {self_}; }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
     DENIZEN_HD Address sender() const { return {sender_}; }
@@ -65,6 +108,14 @@ public:
     }
 
 private:
+    DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
+    {
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            send_system(shared_, worker_, op, actor, self_, {actor.local(), value, 0, 0});
+        }
+        sync();
+    }
+
     // Whether the actor there is of a type that refuses what finds no room. A peer's are not looked
     // up: their messages wait.
     DENIZEN_HD bool refuses(Address to) const
@@ -87,6 +138,9 @@ private:
     uint32_t self_;
     uint32_t sender_;
     bool whole_warp_;
+    uint32_t failure_ = 0;
+    uint32_t type_;
+    void* state_;
 };
 
 } // namespace denizen

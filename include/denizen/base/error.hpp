@@ -29,6 +29,7 @@ enum class Errc : uint32_t {
     no_device,    // no GPU, or no driver
     driver,       // the CUDA driver reported an error
     compile,      // program text does not compile
+    failed,       // a handler has failed
     bad_snapshot, // the file is truncated, altered, or of another program
 };
 
@@ -50,6 +51,7 @@ DENIZEN_HD inline const char* to_string(Errc code)
     case Errc::no_device: return "no device";
     case Errc::driver: return "driver";
     case Errc::compile: return "compile";
+    case Errc::failed: return "failed";
     case Errc::bad_snapshot: return "bad snapshot";
     }
     return "unknown";

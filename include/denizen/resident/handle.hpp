@@ -5,42 +5,211 @@
 
 #include <denizen/actor/context.hpp>
 #include <denizen/resident/arrival.hpp>
-#include <denizen/resident/post.hpp>
+#include <denizen/resident/orders.hpp>
 #include <denizen/resident/program.hpp>
 
 namespace denizen {
 
 namespace detail {
 
-// Runs the handler of one message; called by one lane, or by all for a whole-warp actor.
+// A message to an actor that is not simply running: true if it is to be handled now.
+DENIZEN_COLD inline bool runs_now(const Shared& s, uint32_t id, uint32_t local)
+{
+    const ActorBook& book = book_of(s, id, local);
+    return life_of(book) == Life::draining && book.held == 0 && book.ending == 0;
+}
+
+// A message that has to wait: behind the others of its actor. If the actor has stopped meanwhile,
+// or has failed and nobody will restart it, the message is a dead letter.
+DENIZEN_COLD inline void hold_or_bury(const Shared& s, uint32_t id, uint32_t local,
+                                      const Header& h, const void* payload)
+{
+    ActorBook& book = book_of(s, id, local);
+    const Life life = life_of(book);
+    if (life == Life::failed && book.supervisor == nobody) {
+        bury(s, id, Reason::failed, book.failure, h, payload);
+    } else if (life == Life::stopped || book.ending != 0) {
+        bury(s, id, Reason::stopped, 0, h, payload);
+    } else if (held_room(s, id) < slots_for(h.length)) {
+        bury(s, id, Reason::dropped, 0, h, payload); // make_room() has found no way for so many
+    } else {
+        hold(s, id, book, h, payload);
+    }
+}
+
+// Before a message is delivered: whether there is room for it if it has to wait. A message to all
+// actors of a type may take it many times; if not even the empty store has room for that many, it
+// is delivered all the same, and those for whom there is none lose it (Reason::dropped).
 template <class P>
-DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& entry,
+DENIZEN_HD inline bool make_room(const Shared& s, uint32_t id, bool all, uint32_t local,
+                                 const Header& h)
+{
+    const Ward& ward = s.wards[id];
+    if (load<Scope::block>(&ward.away) == 0) {
+        return true;
+    }
+    const uint32_t n = slots_for(h.length);
+    if (all) {
+        return n * static_cast<uint64_t>(ward.away) <= held_room(s, id) || ward.held_used == 0;
+    }
+    if (local >= s.actors_per_worker || entry_of(s, id, local).kind <= 0xff ||
+        held_room(s, id) >= n) {
+        return true;
+    }
+    ActorBook& book = book_of(s, id, local);
+    if (runs_now(s, id, local) || book.ending != 0 ||
+        (life_of(book) == Life::failed && book.supervisor == nobody)) {
+        return true;
+    }
+    if (!P::drops_oldest || !P::drops(entry_of(s, id, local).type())) {
+        return false;
+    }
+    if (lanes::id() == 0) {
+        const HeldSlot* slots = held_of(s, id);
+        while (held_room(s, id) < n && book.held != 0) { // ends: each turn takes one
+            const uint32_t first = book.first_held - 1;
+            bury(s, id, Reason::dropped, 0, held_header(slots[first]), slots[first].word + 3);
+            release_held(s, id, book);
+        }
+    }
+    lanes::sync();
+    return held_room(s, id) >= n;
+}
+
+// Whether this message is one of those that senders have asked to drop, the oldest of a mailbox
+// that was full. Called by one lane, or by all for a whole-warp actor.
+DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint32_t local,
+                                 bool whole)
+{
+    if (!drops) {
+        return false;
+    }
+    uint32_t* drop = &book_of(s, id, local).drop;
+    bool yes = false;
+    if (!whole || lanes::id() == 0) {
+        yes = load<Scope::gpu>(drop) != 0;
+        if (yes) {
+            fetch_add<Scope::gpu>(drop, ~0u); // only the owner takes off: it stays at 0 or more
+        }
+    }
+    return whole ? lanes::ballot(yes) != 0 : yes;
+}
+
+DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, uint32_t type,
+                                 void* state, Life life)
+{
+    ActorBook book;
+    book.life = static_cast<uint32_t>(life);
+    book.incarnation = 1;
+    book_of(s, id, local) = book;
+    if (life != Life::running) {
+        fetch_add<Scope::block>(&s.wards[id].away, 1u);
+    }
+    entry_of(s, id, local) = {(type + 1) | book.life << 8,
+                              Address::actor(id, local, s.node).value, state};
+}
+
+DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
+{
+    auto* sup = new (s.heap + r.offset) Supervisor();
+    sup->strategy = r.strategy;
+    sup->children = r.children;
+    sup->max_restarts = r.max_restarts;
+    sup->window_ns = r.window_ns;
+    open_book(s, id, r.local, supervisor_type, sup, Life::running);
+    store<Scope::gpu>(&s.status[id].actors, r.local + 1);
+}
+
+DENIZEN_COLD inline void adopt(const Shared& s, uint32_t id, const AdoptRequest& r)
+{
+    Child* children = static_cast<Supervisor*>(entry_of(s, id, r.local).state)->child();
+    const uint32_t first = r.rank_and_count & 0xfffffff;
+    for (uint32_t i = 0; i < r.rank_and_count >> 28; ++i) {
+        children[first + i] = {r.child[i], 0};
+    }
+}
+
+// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. False if
+// the actor has failed since `entry` was read: then the message is to be set aside.
+template <class P>
+DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& entry,
                               const Header& h, const void* payload, bool whole)
 {
+    const uint32_t local = Address{h.destination}.local();
+    const bool speaks = !whole || lanes::id() == 0; // for the warp
     if (entry.kind == 0) {
-        dead_letter(s, id, Errc::no_actor, h.destination, h.type, h.sender);
-        return;
+        if (speaks) {
+            const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
+            bury(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, payload);
+        }
+        return true;
+    }
+    if constexpr (P::can_fail) {
+        if (entry_of(s, id, local).kind != entry.kind) {
+            return false;
+        }
+    }
+    if constexpr (P::drops_oldest) {
+        if (drop_this(s, id, P::drops(entry.type()), local, whole)) {
+            if (speaks) {
+                bury(s, id, Reason::dropped, 0, h, payload);
+            }
+            return true;
+        }
     }
     // The monitor looks on, and names this handler if it never returns.
     uint64_t* running = &s.status[id].running[whole ? 0 : lanes::id()];
     store<Scope::gpu>(running, h.destination | static_cast<uint64_t>(h.type + 1) << 32);
-    Context<P> context(s, id, h.destination, h.sender, whole);
-    if (!P::dispatch(entry.type(), h.type, entry.state, payload, context) &&
-        (!whole || lanes::id() == 0)) {
-        dead_letter(s, id, Errc::wrong_type, h.destination, h.type, h.sender);
+    Context<P> context(s, id, h.destination, h.sender, whole, entry.type(), entry.state);
+    const uint64_t begin = P::has_deadlines ? now_ns() : 0;
+    if (!P::dispatch(entry.type(), h.type, entry.state, payload, context) && speaks) {
+        bury(s, id, Reason::wrong_type, 0, h, payload);
+    }
+    if constexpr (P::can_fail) {
+        uint32_t code = context.failure();
+        if (code == 0) {
+            code = P::failure(entry.type(), entry.state, P::has_deadlines ? now_ns() - begin : 0);
+        }
+        if (whole) { // the first lane's that has one
+            const uint32_t first = lanes::first(lanes::ballot(code != 0));
+            code = lanes::shuffle(code, first & (lanes::size - 1));
+        }
+        if (code != 0 && speaks) {
+            bury(s, id, Reason::failed, code, h, payload);
+            fail(s, id, local, code);
+        }
     }
     store<Scope::gpu>(running, uint64_t{0});
+    return true;
 }
 
-// To one actor, or to all of a type: on a warp one actor per lane, or all lanes on one actor.
+// Sets aside the messages of the lanes that say so, in their order. There is room for them.
+DENIZEN_COLD inline void set_aside(const Shared& s, uint32_t id, bool mine, const Header& h,
+                                   const void* payload)
+{
+    for (uint32_t todo = lanes::ballot(mine); todo != 0; todo &= todo - 1) {
+        if (lanes::id() == lanes::first(todo)) {
+            const uint32_t local = Address{h.destination}.local();
+            hold_or_bury(s, id, local, h, payload);
+        }
+        lanes::sync();
+    }
+}
+
+// To one actor, or to all of a type: on a warp one actor per lane, or all lanes on one actor. False
+// if the message has to wait and there is no room for it.
 template <class P>
-DENIZEN_HD inline void deliver(const Shared& s, uint32_t id, Header h, const void* payload)
+DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const void* payload)
 {
     const ActorEntry* actors = s.actors + static_cast<uint64_t>(id) * s.actors_per_worker;
     const bool all = (h.flags & flag_broadcast) != 0;
     const uint32_t named = Address{h.destination}.local();
     const uint32_t begin = all ? 0 : named;
     const uint32_t end = all ? load<Scope::gpu>(&s.status[id].actors) : named + 1;
+    h.flags &= ~flag_broadcast;
+    if (!make_room<P>(s, id, all, named, h)) {
+        return false;
+    }
     for (uint32_t base = begin; base < end;) {
         ActorEntry entry;
         if (base < s.actors_per_worker) {
@@ -52,49 +221,79 @@ DENIZEN_HD inline void deliver(const Shared& s, uint32_t id, Header h, const voi
         if (!whole && local < end && local != base) {
             entry = actors[local];
         }
+        bool waits = false;
         if (local < end && (!all || entry.type() == named)) {
             h.destination = Address::actor(id, local, s.node).value;
-            handle<P>(s, id, entry, h, payload, whole);
+            waits = entry.kind > 0xff && !runs_now(s, id, local);
+            if (!waits) {
+                handle<P>(s, id, entry, h, payload, whole);
+            }
         }
         lanes::sync();
+        set_aside(s, id, waits && (!whole || lanes::id() == 0), h, payload);
         base += whole ? 1 : lanes::size;
     }
+    return true;
 }
 
-// The runtime's own messages. Answers into the reply cell that the host waits on.
+// The runtime's own messages. Answers into the reply cell that the host waits on, if it was the
+// host who sent it.
 template <class P>
-DENIZEN_HD inline void run_system(const Shared& s, uint32_t id, const Header& h,
-                                  const uint32_t* words)
+DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
 {
-    ActorEntry* actors = s.actors + static_cast<uint64_t>(id) * s.actors_per_worker;
-    if (h.type == static_cast<uint32_t>(SystemOp::spawn)) {
+    const auto op = static_cast<SystemOp>(h.type);
+    LifeReport report{};
+    uint32_t answered = 0; // bytes of the report that the host is told
+    bool later = false;
+    if (op == SystemOp::spawn) {
         SpawnRequest r;
         copy_bytes(&r, words, sizeof r);
         for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
             void* state = s.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
             P::construct(r.type, state);
-            actors[r.first + i] = {r.type + 1, Address::actor(id, r.first + i, s.node).value,
-                                   state};
+            open_book(s, id, r.first + i, r.type, state, static_cast<Life>(r.life));
         }
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
         }
-    } else if (h.type == static_cast<uint32_t>(SystemOp::stop)) {
-        StopRequest r;
-        copy_bytes(&r, words, sizeof r);
-        if (lanes::id() == 0) {
-            actors[r.local].kind = 0;
+    } else if (lanes::id() == 0 && op != SystemOp::none) {
+        if (op == SystemOp::supervise) {
+            SuperviseRequest r;
+            copy_bytes(&r, words, sizeof r);
+            open_supervisor(s, id, r);
+        } else if (op == SystemOp::adopt) {
+            AdoptRequest r;
+            copy_bytes(&r, words, sizeof r);
+            adopt(s, id, r);
+        } else {
+            LifeRequest r;
+            copy_bytes(&r, words, sizeof r);
+            if (op == SystemOp::failure) {
+                child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);
+            } else if (op == SystemOp::bounce) {
+                send_system(s, id, SystemOp::drained, Address{r.rank}, h.sender, r);
+                later = true; // the drain's end is the answer
+            } else {
+                report.life = static_cast<uint32_t>(Life::stopped);
+                if (r.local < s.actors_per_worker) {
+                    report = report_of(book_of(s, id, r.local), Errc::ok);
+                }
+                report.error = static_cast<uint32_t>(apply<P>(s, id, op, h.sender, r, later));
+                if (op == SystemOp::look && r.local < s.actors_per_worker) {
+                    report.held = book_of(s, id, r.local).held;
+                }
+                answered = sizeof report;
+            }
         }
     }
     lanes::sync();
-    if (lanes::id() == 0 && Address{h.sender}.is_reply_cell()) {
-        Slot* cell = s.cells + static_cast<uint64_t>(Address{h.sender}.cell()) * s.cell_slots;
-        store_compact(cell, Address{h.sender}, h.type, flag_system, words, 0);
+    if (lanes::id() == 0 && op != SystemOp::none && !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
+        answer(s, h.sender, op, &report, answered);
     }
 }
 
 // Takes the message at the head, which lane 0 holds, with all lanes. Returns the slots consumed; 0
-// if a long message is not complete yet.
+// if a long message is not complete yet, or has to wait where it is.
 template <class P>
 DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& source,
                                   const Words& of_lane)
@@ -108,7 +307,7 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
     if (h.length > first_payload) {
         if (h.length > s.scratch_bytes) { // the host refuses such a message before it is sent
             if (lanes::id() == 0) {
-                dead_letter(s, id, Errc::oversize, h.destination, h.type, h.sender);
+                bury(s, id, Reason::oversize, 0, h, nullptr);
             }
             lanes::sync();
             return slots_for(h.length);
@@ -121,8 +320,8 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
     }
     if ((h.flags & flag_system) != 0) {
         run_system<P>(s, id, h, words.word + 3);
-    } else {
-        deliver<P>(s, id, h, payload);
+    } else if (!deliver<P>(s, id, h, payload)) {
+        return 0;
     }
     return slots_for(h.length);
 }

@@ -12,7 +12,12 @@
 
 namespace denizen {
 
-inline constexpr uint32_t layout_abi = 2;
+struct ActorBook; // actor/life.hpp
+struct Ward;      // resident/held.hpp, as the next two
+struct HeldSlot;
+struct Watcher;
+
+inline constexpr uint32_t layout_abi = 3;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -28,7 +33,11 @@ struct ActorInfo {
     uint32_t align;
     uint32_t grain;
     uint32_t overflow; // Overflow
+    uint32_t restart;  // RestartFrom: with snapshots a state has room for a second copy
 };
+
+// Bytes from an actor's state to its checkpoint, and from there to the word that says there is one.
+DENIZEN_HD constexpr uint64_t checkpoint_offset(uint64_t size) { return (size + 15) / 16 * 16; }
 
 // What becomes of a message that finds no room on its way to an actor.
 enum class Overflow : uint32_t {
@@ -55,6 +64,7 @@ struct ProgramTable {
     uint32_t max_message; // bytes of the largest message
     ActorInfo actor[max_actor_types];
     MessageInfo message[max_message_types];
+    uint32_t down; // number of the message type Down, or no_type
     uint64_t handles[max_actor_types][max_message_types / 64]; // bit m: actor has a handler for m
 
     bool can_handle(uint32_t a, uint32_t m) const
@@ -71,8 +81,27 @@ inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, k
 
 inline constexpr uint32_t compact_payload = 8; // bytes
 
-// none: fills the place of a message that was not sent after all.
-enum class SystemOp : uint32_t { spawn = 0, stop = 1, none = 2 };
+// The runtime's own messages. All but the first name one actor in their first word.
+enum class SystemOp : uint32_t {
+    spawn = 0,
+    stop,
+    pause,
+    resume,
+    restart,
+    drain,      // stop when all that has been sent before has been handled
+    drained,    // what one worker had sent before has been handled; see drain_further()
+    suspend,    // a supervisor that has failed stops its children's handlers until it runs again
+    checkpoint, // copies the state for a later restart
+    look,       // answered with a LifeReport
+    watch,
+    unwatch,
+    supervise, // makes a supervisor
+    adopt,     // tells a supervisor its children
+    attach,    // tells a child its supervisor
+    failure,   // tells a supervisor that a child has failed
+    bounce,    // asks another worker for a `drained` behind all that it has sent
+    none       // fills the place of a message that was not sent after all
+};
 
 struct SpawnRequest {
     uint32_t type;
@@ -80,11 +109,29 @@ struct SpawnRequest {
     uint32_t first;  // local index of the first
     uint32_t stride; // bytes between two states
     uint64_t offset; // of the first state in the heap
+    uint32_t life;   // running, or created
 };
 
-struct StopRequest {
+struct LifeRequest {
     uint32_t local;
+    uint32_t value; // watch: the watcher; attach: the supervisor; failure: the code; bounce,
+                    // drained: which worker of all nodes'
+    uint32_t rank;  // attach, failure: the child's place in the supervisor's list; bounce,
+                    // drained: the actor's address
+    uint32_t epoch; // a supervisor's orders, and failure: number of the last order
 };
+
+// What the host learns from an answer: three words more than an acknowledgement.
+struct LifeReport {
+    uint32_t error; // Errc
+    uint32_t life;  // before the request, of which Errc::ok says that it has been done
+    uint32_t incarnation;
+    uint32_t failure;
+    uint32_t held;
+    uint32_t supervisor;
+};
+
+static_assert(sizeof(LifeReport) <= first_payload);
 
 inline constexpr uint32_t no_type = ~0u;
 inline constexpr uint32_t no_worker = ~0u;
@@ -143,17 +190,21 @@ struct alignas(line) Status {
     // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
     uint64_t running[32] = {};
     uint64_t sent[8] = {}; // messages by Route
+    uint64_t dead_by_reason[8] = {};
+    uint32_t held = 0; // messages that wait for actors that do not run
 };
 
 // What the monitor tells the host of one worker. Host memory.
-struct alignas(64) Report {
+struct alignas(128) Report {
     uint64_t handled = 0;
     uint64_t dead_letters = 0;
     uint64_t busy_ns = 0;       // how long the handlers that run now have been running
     uint64_t running = 0;       // of one of them: destination | (message type + 1) << 32; 0: none
     uint32_t lane_done[2] = {}; // host lanes, urgent and data: tickets that have been handled
     uint32_t mode = 0;
-    uint32_t outbox = 0; // parked sends
+    uint32_t outbox = 0; // parked sends, and actors whose life is about to change
+    uint64_t dead_by_reason[7] = {};
+    uint32_t held = 0;
 };
 
 struct ErrorRecord {
@@ -175,6 +226,7 @@ struct Board {
     alignas(line) uint32_t command = 0;
     uint32_t jammed = 0; // workers with something parked: while any has, none takes from the host
     alignas(line) uint32_t egress_tail = 0;
+    alignas(line) uint32_t dead_tail = 0; // dead letters
     alignas(line) FirstError first;
     FirstError fatal; // why a worker stopped the program
     uint64_t errors = 0;
@@ -269,6 +321,9 @@ struct Shared {
     uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
+    uint32_t held_slots = 0;      // per worker
+    uint32_t watch_slots = 0;     // per worker
+    uint32_t dead_mask = 0;       // of the ring of dead letters
     uint32_t cell_count = 0;      // reply cells
     uint32_t cell_slots = 0;      // slots per reply cell, a power of two
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
@@ -290,6 +345,11 @@ struct Shared {
     const uint32_t* egress_credit = nullptr;
     Slot* cells = nullptr;            // host memory
     ActorEntry* actors = nullptr;     // [workers][actors_per_worker]
+    ActorBook* books = nullptr;       // [workers][actors_per_worker]
+    Ward* wards = nullptr;            // [workers]
+    HeldSlot* held = nullptr;         // [workers][held_slots]
+    Watcher* watchers = nullptr;      // [workers][watch_slots]
+    Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;    // actor state
     unsigned char* scratch = nullptr; // [workers][scratch_bytes]
     Status* status = nullptr;         // [workers]

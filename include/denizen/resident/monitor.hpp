@@ -7,7 +7,7 @@
 
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/resident/layout.hpp>
+#include <denizen/resident/held.hpp>
 
 namespace denizen {
 
@@ -61,6 +61,14 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     }
     if (now.outbox != told.outbox) {
         store<Scope::system>(&host.outbox, now.outbox);
+    }
+    if (now.held != told.held) {
+        store<Scope::system>(&host.held, now.held);
+    }
+    for (uint32_t i = 0; i < 7; ++i) {
+        if (now.dead_by_reason[i] != told.dead_by_reason[i]) {
+            store<Scope::system>(&host.dead_by_reason[i], now.dead_by_reason[i]);
+        }
     }
     told = now;
 }
@@ -120,7 +128,14 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         r.lane_done[0] = watch.done[source_host_urgent];
         r.lane_done[1] = watch.done[source_host];
         r.mode = mode;
-        r.outbox = load<Scope::gpu>(&status.outbox);
+        // Before the tails below: what a chore has sent by then has drawn its ticket.
+        const uint32_t chores = load<Scope::gpu, Order::acquire>(&s.wards[w].chores);
+        r.outbox = load<Scope::gpu>(&status.outbox) + chores;
+        r.held = load<Scope::gpu>(&status.held);
+        for (uint32_t i = 0; i < 7; ++i) {
+            r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
+        }
+        result.quiet &= chores == 0;
         detail::tell(s.reports[w], watch.told, r);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
         result.handled += r.handled;

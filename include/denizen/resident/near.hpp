@@ -142,6 +142,16 @@ public:
 #endif
     }
 
+    // Which near ring lane `lane` of the last take_near() has its message from.
+    DENIZEN_HD uint32_t number_of(uint32_t lane) const
+    {
+#if DENIZEN_ON_DEVICE
+        return lane;
+#else
+        return turn_ + lane; // lane is 0
+#endif
+    }
+
     // The ring that lane `lane` of the last take_near() has its message from.
     DENIZEN_HD Source ring_of(uint32_t lane) const
     {

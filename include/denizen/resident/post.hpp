@@ -18,6 +18,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
 #include <denizen/resident/near.hpp>
 #include <denizen/wire/wait.hpp>
@@ -32,31 +33,6 @@ inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order
 inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
 
 } // namespace detail
-
-// Keeps the first error of a kind, for the host.
-DENIZEN_HD inline void keep_first(FirstError& first, const ErrorRecord& record)
-{
-    uint32_t none = 0;
-    if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
-        first.record = record;
-        // Release: partner of the monitor's acquire in scan().
-        store<Scope::gpu, Order::release>(&first.set, 2u);
-    }
-}
-
-DENIZEN_HD inline void report_error(const Shared& s, const ErrorRecord& record)
-{
-    fetch_add<Scope::gpu>(&s.board->errors, uint64_t{1});
-    keep_first(s.board->first, record);
-}
-
-// A message without a live actor, or without a handler.
-DENIZEN_COLD inline void dead_letter(const Shared& s, uint32_t id, Errc code, uint32_t to,
-                                     uint32_t type, uint32_t sender)
-{
-    fetch_add<Scope::block>(&s.status[id].dead_letters, uint64_t{1});
-    report_error(s, {static_cast<uint32_t>(code), id, to, type, sender});
-}
 
 DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
 {
@@ -471,7 +447,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
         return true;
     }
     if (to.is_reply_cell() || !detail::exists(s, to)) {
-        dead_letter(s, id, Errc::no_actor, h.destination, h.type, h.sender);
+        bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
     }
     const detail::Way way = detail::way_to(s, id, to, priority);

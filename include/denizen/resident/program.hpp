@@ -16,8 +16,16 @@
 // is owned by one worker and needs no lock. A handler runs on one thread; an actor that declares
 // `static constexpr auto grain = denizen::Grain::warp` has its handlers run by all 32 lanes of a
 // warp (by the one thread of a worker on the CPU), with ctx.lane() and ctx.lanes().
+//
+// An actor whose handlers can fail says so by any of
+//   static constexpr bool can_fail = true;            // it calls ctx.fail(code)
+//   static constexpr uint64_t deadline_ns = 50'000;   // a handler that took longer has failed
+//   bool invariant() const { return ...; }            // false after a handler: it has failed
+// and may say with `static constexpr auto restart_from = denizen::RestartFrom::snapshot` that a
+// restart takes it back to its last checkpoint, instead of to its initial state.
 #pragma once
 
+#include <denizen/actor/life.hpp>
 #include <denizen/resident/layout.hpp>
 
 #if DENIZEN_HOSTED
@@ -74,6 +82,40 @@ DENIZEN_HD constexpr Overflow overflow_of()
     }
 }
 
+template <class A>
+DENIZEN_HD constexpr RestartFrom restart_of()
+{
+    if constexpr (requires { A::restart_from; }) {
+        static_assert(__is_trivially_copyable(A), "a checkpoint is a copy byte by byte");
+        return A::restart_from;
+    } else {
+        return RestartFrom::initial;
+    }
+}
+
+template <class A>
+DENIZEN_HD constexpr uint64_t deadline_of() // 0: none
+{
+    if constexpr (requires { A::deadline_ns; }) {
+        return A::deadline_ns;
+    } else {
+        return 0;
+    }
+}
+
+template <class A>
+inline constexpr bool has_invariant = requires(const A& actor) { bool(actor.invariant()); };
+
+template <class A>
+DENIZEN_HD constexpr bool can_fail_of()
+{
+    if constexpr (requires { A::can_fail; }) {
+        return A::can_fail || deadline_of<A>() != 0 || has_invariant<A>;
+    } else {
+        return deadline_of<A>() != 0 || has_invariant<A>;
+    }
+}
+
 template <class M>
 DENIZEN_HD constexpr Priority priority_of()
 {
@@ -111,6 +153,13 @@ struct Program<Actors<A...>, Messages<M...>> {
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
 
+    static constexpr bool can_fail = (detail::can_fail_of<A>() || ...);
+    static constexpr bool has_deadlines = ((detail::deadline_of<A>() != 0) || ...);
+    static constexpr bool has_checkpoints =
+        ((detail::restart_of<A>() == RestartFrom::snapshot) || ...);
+    static constexpr bool drops_oldest =
+        ((detail::overflow_of<A>() == Overflow::drop_oldest) || ...);
+
     static constexpr bool has_refusing_actors =
         ((detail::overflow_of<A>() == Overflow::fail) || ...);
 
@@ -141,6 +190,45 @@ struct Program<Actors<A...>, Messages<M...>> {
         ((index++ == actor ? void(new (state) A()) : void()), ...);
     }
 
+    // Whether a message may be dropped in favour of a newer one.
+    DENIZEN_HD static bool drops(uint32_t actor)
+    {
+        uint32_t index = 0;
+        bool yes = false;
+        ((index++ == actor ? void(yes = detail::overflow_of<A>() == Overflow::drop_oldest)
+                           : void()),
+         ...);
+        return yes;
+    }
+
+    // 0, or why the actor has failed now that its handler has returned.
+    DENIZEN_HD static uint32_t failure(uint32_t actor, const void* state, uint64_t taken_ns)
+    {
+        uint32_t index = 0;
+        uint32_t code = 0;
+        ((index++ == actor ? void(code = failure_of(*static_cast<const A*>(state), taken_ns))
+                           : void()),
+         ...);
+        return code;
+    }
+
+    // Copies the state to its checkpoint behind it, or back. Called by one lane. False if this type
+    // keeps none, or if there is none to go back to.
+    DENIZEN_HD static bool checkpoint(uint32_t actor, void* state)
+    {
+        uint32_t index = 0;
+        bool done = false;
+        ((index++ == actor ? void(done = copy_state<A>(state, true)) : void()), ...);
+        return done;
+    }
+    DENIZEN_HD static bool restore(uint32_t actor, void* state)
+    {
+        uint32_t index = 0;
+        bool done = false;
+        ((index++ == actor ? void(done = copy_state<A>(state, false)) : void()), ...);
+        return done;
+    }
+
     // Runs the handler; false if the actor has none for this message type.
     DENIZEN_HD static bool dispatch(uint32_t actor, uint32_t message, void* state,
                                     const void* payload, Context<Program>& context)
@@ -161,9 +249,11 @@ struct Program<Actors<A...>, Messages<M...>> {
         t.actors = sizeof...(A);
         t.messages = sizeof...(M);
         t.max_message = max_message();
+        t.down = message_id<Down>;
         uint32_t a = 0;
         ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()),
-                          static_cast<uint32_t>(detail::overflow_of<A>())}),
+                          static_cast<uint32_t>(detail::overflow_of<A>()),
+                          static_cast<uint32_t>(detail::restart_of<A>())}),
          ...);
         uint32_t m = 0;
         ((t.message[m++] = {sizeof(M), alignof(M), static_cast<uint32_t>(detail::priority_of<M>()),
@@ -175,6 +265,40 @@ struct Program<Actors<A...>, Messages<M...>> {
     }
 
 private:
+    template <class Actor>
+    DENIZEN_HD static uint32_t failure_of(const Actor& actor, uint64_t taken_ns)
+    {
+        if constexpr (detail::deadline_of<Actor>() != 0) {
+            if (taken_ns > detail::deadline_of<Actor>()) {
+                return failed_deadline;
+            }
+        }
+        if constexpr (detail::has_invariant<Actor>) {
+            if (!actor.invariant()) {
+                return failed_invariant;
+            }
+        }
+        return 0;
+    }
+
+    // The checkpoint lies behind the state, and behind it a word that says it is there.
+    template <class Actor>
+    DENIZEN_HD static bool copy_state(void* state, bool out)
+    {
+        if constexpr (detail::restart_of<Actor>() == RestartFrom::snapshot) {
+            auto* kept = static_cast<unsigned char*>(state) + checkpoint_offset(sizeof(Actor));
+            auto* there = reinterpret_cast<uint32_t*>(kept + checkpoint_offset(sizeof(Actor)));
+            if (!out && *there == 0) {
+                return false;
+            }
+            copy_bytes(out ? kept : state, out ? state : kept, sizeof(Actor));
+            *there = 1;
+            return true;
+        } else {
+            return false;
+        }
+    }
+
     template <class Actor>
     DENIZEN_HD static bool to_actor(Actor& actor, uint32_t message, const void* payload,
                                     Context<Program>& context)

@@ -9,7 +9,7 @@
 // taken one at a time, out of line.
 #pragma once
 
-#include <denizen/resident/handle.hpp>
+#include <denizen/resident/chores.hpp>
 #include <denizen/resident/near.hpp>
 
 namespace denizen {
@@ -23,6 +23,7 @@ public:
           near_(shared, id), sources_(shared, id)
     {
         handled_ = load<Scope::gpu>(&status_.handled);
+        look_for_chores();
     }
 
     // One round; true if a message was handled or a parked one written. The idle round is as short
@@ -30,15 +31,16 @@ public:
     DENIZEN_HD bool round()
     {
         uint32_t ready = 0;
+        const bool did_chores = chores_ && step_chores();
         const uint32_t from = pick(ready);
-        bool worked = false;
+        bool worked = did_chores;
         if (from != nowhere) {
-            worked = serve(from, ready);
+            worked |= serve(from, ready);
+            end_turn();
             if (worked && lanes::id() == 0) {
-                store<Scope::gpu>(&status_.turn, ++turn_);
                 store<Scope::gpu>(&status_.handled, handled_);
             }
-        } else if (!outbox_used_) {
+        } else if (!outbox_used_ && !did_chores) {
             worked_ = false;
             return false;
         }
@@ -47,8 +49,9 @@ public:
         if (outbox_used_) {
             worked |= flush(s_, id_);
         }
+        look_for_chores();
         worked_ = worked;
-        return worked;
+        return worked || chores_;
     }
 
     // A look, every few rounds, at what changes rarely.
@@ -183,12 +186,16 @@ private:
     }
 
     // Handles what has arrived there: the first message of its ring, or as many as can be handled
-    // side by side. False if that was none: a long message that is not complete yet.
+    // side by side. False if that was none: a long message that is not complete yet, or one that
+    // has to wait where it is.
     DENIZEN_HD bool serve(uint32_t from, uint32_t ready)
     {
         Batch batch;
         if (from == near) {
-            near_.take_near(ready, batch);
+            // A ring whose first message has to wait where it is lets the others go first.
+            const uint32_t others = ready & ~waiting_near_;
+            waiting_near_ = others == 0 ? 0 : waiting_near_;
+            near_.take_near(others != 0 ? others : ready, batch);
         } else if (from == local) {
             near_.take_local(batch);
         } else {
@@ -211,6 +218,7 @@ private:
             handled_ += n != 0 ? 1 : 0;
             if (from == near) {
                 const bool any = n != 0;
+                waiting_near_ |= any ? 0 : 1u << near_.number_of(leader);
                 near_.advance_near(lanes::id() == leader ? n : 0);
                 return any;
             }
@@ -218,6 +226,9 @@ private:
             if (leader < batch.n) { // in ring order, up to the one that needs all lanes
                 batch.n = leader;
                 batch.mine = lanes::id() < leader;
+            }
+            if constexpr (P::can_fail) {
+                keep_room(batch);
             }
             side_by_side(batch, h, entry);
             handled_ += batch.n;
@@ -244,7 +255,9 @@ private:
         const uint32_t place = Address{h.destination}.local();
         if (place < s_.actors_per_worker) {
             entry = actors_[place];
-            return P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
+            return entry.kind > 0xff || // it does not run, or others wait for it
+                   (P::has_warp_actors && entry.kind != 0 &&
+                    P::grain(entry.type()) == Grain::warp);
         }
         return false;
     }
@@ -270,14 +283,49 @@ private:
             rank = lanes::popcount(same & lanes::below());
         }
         uint32_t r = 0;
+        bool waits = false;
         do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false);
+                waits = !detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false);
             }
             ++r;
             lanes::sync();
         } while (batch.n > 1 && lanes::ballot(todo) != 0);
+        if constexpr (P::can_fail) {
+            detail::set_aside(s_, id_, waits, h, batch.words.word + 3);
+        }
+    }
+
+    // If an actor fails, those of its messages that come later in this batch have to wait: the
+    // batch is cut to what there is room for.
+    DENIZEN_HD void keep_room(Batch& batch) const
+    {
+        const uint32_t room = detail::held_room(s_, id_);
+        const uint32_t most = room > 1 ? room : 1; // behind a single one there is none
+        if (batch.n > most) {
+            const uint32_t all = lanes::ballot(batch.mine);
+            batch.mine = batch.mine && lanes::popcount(all & lanes::below()) < most;
+            batch.n = most;
+        }
+    }
+
+    DENIZEN_HD void look_for_chores()
+    {
+        chores_ = lanes::shuffle(load<Scope::block>(&s_.wards[id_].chores), 0) != 0;
+    }
+
+    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
+    // else moves.
+    DENIZEN_COLD bool step_chores()
+    {
+        if (worked_ && parked(s_, id_) > s_.outbox_capacity / 2) {
+            return false;
+        }
+        begin_turn();
+        do_chores<P>(s_, id_);
+        end_turn();
+        return true;
     }
 
     DENIZEN_HD void begin_turn()
@@ -286,6 +334,13 @@ private:
             store<Scope::gpu>(&status_.turn, ++turn_);
         }
         lanes::sync();
+    }
+
+    DENIZEN_HD void end_turn()
+    {
+        if ((turn_ & 1) != 0 && lanes::id() == 0) {
+            store<Scope::gpu>(&status_.turn, ++turn_);
+        }
     }
 
     const Shared& s_;
@@ -305,6 +360,8 @@ private:
     bool worked_ = false;     // in the last round
     bool dirty_ = true;       // something was done since the monitor was told
     bool outbox_used_ = true; // at the end of the last round
+    bool chores_ = false;     // there is something to do besides messages
+    uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
 
 } // namespace denizen

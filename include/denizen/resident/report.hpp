@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of the running program: counted, and the first of each kind kept for the host.
+#pragma once
+
+#include <denizen/base/error.hpp>
+#include <denizen/resident/layout.hpp>
+
+namespace denizen {
+
+// Keeps the first error of a kind, for the host.
+DENIZEN_HD inline void keep_first(FirstError& first, const ErrorRecord& record)
+{
+    uint32_t none = 0;
+    if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
+        first.record = record;
+        // Release: partner of the monitor's acquire in scan().
+        store<Scope::gpu, Order::release>(&first.set, 2u);
+    }
+}
+
+DENIZEN_HD inline void report_error(const Shared& s, const ErrorRecord& record)
+{
+    fetch_add<Scope::gpu>(&s.board->errors, uint64_t{1});
+    keep_first(s.board->first, record);
+}
+
+} // namespace denizen

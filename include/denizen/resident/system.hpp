@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime's own messages from worker to worker, and the answers to those of the host.
+#pragma once
+
+#include <denizen/resident/post.hpp>
+
+namespace denizen {
+
+// Tells the worker of `actor` to do something with it; called by one lane.
+DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, Address actor,
+                                     uint32_t sender, const LifeRequest& request)
+{
+    const Header h{actor.value, sender, static_cast<uint32_t>(op), flag_system, sizeof request};
+    // A drain and its echo come after what was sent before; all others overtake it.
+    const bool behind = op == SystemOp::drain || op == SystemOp::drained;
+    post_raw(s, id, h, &request, behind ? Priority::data : Priority::urgent);
+}
+
+// Answers into the reply cell that the host waits on; nothing if an actor has sent the request.
+DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op,
+                                const void* payload, uint32_t length)
+{
+    const Address to{sender};
+    if (!to.is_reply_cell() || to.cell() >= s.cell_count) {
+        return;
+    }
+    Slot* cell = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
+    const auto type = static_cast<uint32_t>(op);
+    if (length <= compact_payload) {
+        detail::store_compact(cell, to, type, flag_system, payload, length);
+        return;
+    }
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    store_packet<Scope::system>(&cell->packet[0],
+                                encode({0, 0, type, flag_system, length}, sender));
+    for (uint32_t k = 1; k < 4; ++k) {
+        store_packet<Scope::system>(
+            &cell->packet[k], detail::pack(bytes, length, (k - 1) * packet_payload, sender));
+    }
+}
+
+} // namespace denizen
