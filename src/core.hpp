@@ -16,6 +16,8 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 
 namespace denizen {
 
@@ -66,6 +68,13 @@ struct Node {
     std::vector<Region> regions;
     uint32_t dead_head = 0; // the next dead letter to read
     uint64_t dead_lost = 0;
+};
+
+// A place for an actor that was born elsewhere.
+struct Guest {
+    Address at;
+    uint32_t bytes = 0;  // of its state
+    uint64_t offset = 0; // of that, in the node's heap
 };
 
 struct AnyRuntime::Core {
@@ -240,10 +249,9 @@ struct AnyRuntime::Core {
         const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
         const std::string worker = " (" + who + ")";
         if (e.message == watch_table_full) {
-            return "table of watches of " + who + " (" +
-                   std::to_string(node.shared.watch_slots) + " entries) is full and " +
-                   describe({e.sender}) + " cannot watch " + describe({e.actor}) +
-                   "; raise watch_slots";
+            return "table of watches of " + who + " (" + std::to_string(node.shared.watch_slots) +
+                   " entries) is full and " + describe({e.sender}) + " cannot watch " +
+                   describe({e.actor}) + "; raise watch_slots";
         }
         if (e.message == supervisor_gave_up) {
             return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
@@ -479,6 +487,24 @@ struct AnyRuntime::Core {
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count,
                                const std::vector<Address>& among, size_t& next,
                                uint64_t deadline_ns);
+
+    uint64_t stride_of(uint32_t actor_type) const;
+
+    // ---- actors that move (migrate.cpp)
+
+    void migrate(Address actor, Address to, uint64_t deadline_ns);
+    bool try_move(Address actor, const Guest& next, uint64_t deadline_ns, uint64_t patience_ns,
+                  std::string& why);
+    void send_move_in(Address actor, const Guest& to, uint64_t deadline_ns);
+    bool hear_out(uint32_t node, uint64_t deadline_ns);
+    Guest make_place(Address worker, uint32_t actor_type);
+
+    // Where an actor is: its address, unless it has moved. With move_mutex held.
+    Address place_of(Address actor) const
+    {
+        const auto found = guests.find(actor.value);
+        return found == guests.end() ? actor : found->second.at;
+    }
 
     // ---- messages to the host
 
@@ -788,8 +814,13 @@ struct AnyRuntime::Core {
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another
+    std::mutex move_mutex;
+    std::shared_mutex orders; // shared: an order to an actor is under way; alone: an actor moves
+    std::unordered_map<uint32_t, Guest> guests; // by the address of who is there
+    std::vector<Guest> vacancies;
+    uint32_t moves = 0;
     std::mutex dead_mutex;
-    std::vector<uint8_t> types;       // by index(): actor type + 1, 0: none
+    std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };
 
 } // namespace denizen

@@ -67,9 +67,10 @@ void compare_program(const SnapshotFile& file, const Image& image)
         const auto info = s.take<ActorInfo>();
         compare(file, "actor", a, {name, info.size, info.align},
                 {image.actors[a], t.actor[a].size, t.actor[a].align});
-        if (info.grain != t.actor[a].grain || info.overflow != t.actor[a].overflow) {
+        if (info.grain != t.actor[a].grain || info.overflow != t.actor[a].overflow ||
+            info.restart != t.actor[a].restart) {
             file.refuse("is of another program: its actor " + name +
-                        " has another grain or overflow policy");
+                        " has another grain, overflow or restart_from");
         }
         std::memcpy(handles[a], s.take(sizeof handles[a]).data(), sizeof handles[a]);
     }
@@ -114,6 +115,9 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"urgent_slots", s.urgent_mask + 1},
             {"outbox_slots", s.outbox_capacity},
             {"egress_slots", s.egress_mask + 1},
+            {"dead_letter_slots", s.dead_mask + 1},
+            {"held_slots", s.held_slots},
+            {"watch_slots", s.watch_slots},
             {"asks", s.cell_count},
             {"cluster", s.near},
             {"workers of an SM", s.per_sm},

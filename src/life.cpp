@@ -16,8 +16,7 @@ namespace {
 // get through however full the lanes are.
 Priority priority_of(SystemOp op)
 {
-    const bool behind =
-        op == SystemOp::stop || op == SystemOp::drain || op == SystemOp::checkpoint;
+    const bool behind = op == SystemOp::stop || op == SystemOp::drain || op == SystemOp::checkpoint;
     return behind ? Priority::data : Priority::urgent;
 }
 
@@ -109,6 +108,7 @@ LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_
     if (!c.inside(actor)) {
         c.refuse(actor, 0);
     }
+    const std::shared_lock stays(c.orders);
     const Address ticket = c.take_cell(ns(deadline));
     const LifeRequest request{actor.local(), value, rank, 0};
     try {
@@ -140,8 +140,8 @@ void AnyRuntime::demand(SystemOp op, Address actor, uint32_t value, nanoseconds 
         throw Error(Errc::failed, who + " has failed with code " + std::to_string(r.failure) +
                                       "; restart or resume it");
     case Errc::exhausted:
-        throw Error(Errc::exhausted, "table of watches of " + core_->worker_name(actor) +
-                                         " (" + std::to_string(core_->options.watch_slots) +
+        throw Error(Errc::exhausted, "table of watches of " + core_->worker_name(actor) + " (" +
+                                         std::to_string(core_->options.watch_slots) +
                                          " entries) is full; raise watch_slots");
     default:
         throw Error(Errc::bad_argument,
@@ -225,14 +225,13 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
     Core& c = *core_;
     c.check_alive();
     if (count == 0 || count >= 1u << 28) {
-        throw Error(Errc::bad_argument,
-                    std::to_string(count) + " children; give 1 to 268,435,455");
+        throw Error(Errc::bad_argument, std::to_string(count) + " children; give 1 to 268,435,455");
     }
     if (budget.max_restarts > max_restart_budget &&
         budget.max_restarts != RestartBudget::unlimited) {
-        throw Error(Errc::bad_argument,
-                    "max_restarts = " + std::to_string(budget.max_restarts) + "; use 0 to " +
-                        std::to_string(max_restart_budget) + ", or unlimited");
+        throw Error(Errc::bad_argument, "max_restarts = " + std::to_string(budget.max_restarts) +
+                                            "; use 0 to " + std::to_string(max_restart_budget) +
+                                            ", or unlimited");
     }
     for (size_t i = 0; i < count; ++i) {
         if (!c.inside(children[i])) {
@@ -258,12 +257,11 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         const uint64_t heap = round_up(node.heap_used, 256);
         const uint64_t bytes = supervisor_bytes(n, budget.max_restarts);
         if (heap + bytes > c.options.state_bytes) {
-            throw Error(Errc::exhausted,
-                        "a supervisor of " + std::to_string(count) + " needs " +
-                            std::to_string(bytes) + " bytes of state, " +
-                            std::to_string(c.options.state_bytes -
-                                           std::min(heap, c.options.state_bytes)) +
-                            " are left; raise state_bytes");
+            throw Error(Errc::exhausted, "a supervisor of " + std::to_string(count) + " needs " +
+                                             std::to_string(bytes) + " bytes of state, " +
+                                             std::to_string(c.options.state_bytes -
+                                                            std::min(heap, c.options.state_bytes)) +
+                                             " are left; raise state_bytes");
         }
         if (local >= c.actors_per_worker) {
             throw Error(Errc::exhausted, "a supervisor exceeds max_actors = " +
@@ -305,11 +303,10 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         }
         const Address child = children[i + 1];
         throw Error(static_cast<Errc>(r.error),
-                    c.describe(child) +
-                        (r.incarnation == 0 ? " was never spawned"
-                         : r.supervisor != nobody
-                             ? " has a supervisor already: " + c.describe({r.supervisor})
-                             : " has stopped"));
+                    c.describe(child) + (r.incarnation == 0       ? " was never spawned"
+                                         : r.supervisor != nobody ? " has a supervisor already: " +
+                                                                        c.describe({r.supervisor})
+                                                                  : " has stopped"));
     }
     return self;
 }

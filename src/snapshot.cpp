@@ -8,6 +8,9 @@
 #include "fingerprint.hpp"
 #include "sparse.hpp"
 
+#include <denizen/actor/life.hpp>
+#include <denizen/resident/held.hpp>
+
 namespace denizen {
 namespace {
 
@@ -24,6 +27,7 @@ struct Fill {
     std::vector<Status> status;
     std::vector<Inbox> inbox;
     std::vector<Inbox> urgent_inbox;
+    std::vector<Ward> wards;
     std::vector<uint32_t> peer_tail[max_nodes]; // by sending node: the tails to our workers
 };
 
@@ -43,6 +47,14 @@ public:
         if (m == "actors") {
             return rows(sizeof(ActorEntry) * s_.actors_per_worker,
                         [&](uint32_t w) { return sizeof(ActorEntry) * spawned(w); });
+        }
+        if (m == "books") {
+            return rows(sizeof(ActorBook) * s_.actors_per_worker,
+                        [&](uint32_t w) { return sizeof(ActorBook) * spawned(w); });
+        }
+        if (m == "held") {
+            return rows(sizeof(HeldSlot) * s_.held_slots,
+                        [&](uint32_t w) { return sizeof(HeldSlot) * fill_.wards[w].held_fresh; });
         }
         if (m == "heap") {
             return {{0, node_.heap_used}};
@@ -207,6 +219,7 @@ Fill fill_of(const AnyRuntime::Core& c, const Node& node)
     f.status = read_array(node, s.status, s.workers);
     f.inbox = read_array(node, s.inbox, s.workers);
     f.urgent_inbox = read_array(node, s.urgent_inbox, s.workers);
+    f.wards = read_array(node, s.wards, s.workers);
     for (const Node& other : c.nodes) {
         if (&other == &node) {
             continue;
@@ -246,6 +259,21 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
     for (const Node& node : c.nodes) {
         s.put(node.heap_used);
     }
+    const auto put_guest = [&](const Guest& g) {
+        s.put(g.at.value);
+        s.put(g.bytes);
+        s.put(g.offset);
+    };
+    s.put(static_cast<uint32_t>(c.guests.size()));
+    for (const auto& [address, guest] : c.guests) {
+        s.put(address);
+        put_guest(guest);
+    }
+    s.put(static_cast<uint32_t>(c.vacancies.size()));
+    for (const Guest& g : c.vacancies) {
+        put_guest(g);
+    }
+    s.put(c.moves);
     for (size_t i = 0; i < c.lanes(); ++i) {
         s.put(c.types.data() + i * c.actors_per_worker, c.next_local[i]);
     }
@@ -263,6 +291,24 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
             s.refuse("tells of more state than there is room for");
         }
     }
+    const auto take_guest = [&] {
+        Guest g;
+        g.at = {s.take<uint32_t>()};
+        g.bytes = s.take<uint32_t>();
+        g.offset = s.take<uint64_t>();
+        if (!c.inside(g.at) || g.offset > c.options.state_bytes) {
+            s.refuse("tells of a guest outside of the program");
+        }
+        return g;
+    };
+    for (auto n = s.take<uint32_t>(); n != 0; --n) {
+        const auto address = s.take<uint32_t>();
+        c.guests[address] = take_guest();
+    }
+    for (auto n = s.take<uint32_t>(); n != 0; --n) {
+        c.vacancies.push_back(take_guest());
+    }
+    c.moves = s.take<uint32_t>();
     for (size_t i = 0; i < c.lanes(); ++i) {
         if (c.next_local[i] > c.actors_per_worker) {
             s.refuse("tells of more actors than there is room for");
@@ -379,6 +425,42 @@ void take_egress(SnapshotBytes s, AnyRuntime::Core& c)
     }
 }
 
+// The dead letters that nobody has read.
+SnapshotSection dead_section(const AnyRuntime::Core& c)
+{
+    SnapshotSection s("dead letters");
+    for (const Node& node : c.nodes) {
+        uint32_t tail = 0;
+        read_memory(node, &tail, &node.shared.board->dead_tail, sizeof tail);
+        const uint32_t mask = node.shared.dead_mask;
+        const uint32_t n = std::min(tail - node.dead_head, mask + 1);
+        s.put(node.dead_head);
+        s.put(node.dead_lost);
+        s.put(tail);
+        s.put(n);
+        for (uint32_t t = tail - n; t != tail; ++t) {
+            s.put(node.shared.dead[t & mask]);
+        }
+    }
+    return s;
+}
+
+void take_dead(SnapshotBytes s, AnyRuntime::Core& c)
+{
+    for (Node& node : c.nodes) {
+        node.dead_head = s.take<uint32_t>();
+        node.dead_lost = s.take<uint64_t>();
+        const auto tail = s.take<uint32_t>();
+        const auto n = s.take<uint32_t>();
+        if (n > node.shared.dead_mask + 1) {
+            s.refuse("tells of more letters than their ring holds");
+        }
+        for (uint32_t t = tail - n; t != tail; ++t) {
+            node.shared.dead[t & node.shared.dead_mask] = s.take<Slot>();
+        }
+    }
+}
+
 SnapshotSection cells_section(Cells& cells)
 {
     SnapshotSection s("cells");
@@ -465,7 +547,7 @@ private:
 
 void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
-    const std::scoped_lock guards(save_mutex, spawn_mutex);
+    const std::scoped_lock guards(save_mutex, spawn_mutex, move_mutex);
     check_alive();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};
     {
@@ -481,6 +563,10 @@ void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
                                              source_host_urgent, deadline_ns));
             take_into_backlog();
             sections.push_back(egress_section(*this));
+        }
+        {
+            const std::lock_guard read(dead_mutex);
+            sections.push_back(dead_section(*this));
         }
         sections.push_back(cells_section(cells));
         sections.push_back(host_section(*this));
@@ -504,6 +590,7 @@ void AnyRuntime::Core::restore(const std::string& path)
     take_lanes(file.section("lanes"), *this, ports[0]);
     take_lanes(file.section("urgent lanes"), *this, ports[urgent]);
     take_egress(file.section("egress"), *this);
+    take_dead(file.section("dead letters"), *this);
     take_cells(file.section("cells"), cells);
     for (const Node& node : nodes) {
         for (const Region& r : node.regions) {
@@ -533,13 +620,14 @@ ActorEntry entry_of(const AnyRuntime::Core& c, Address actor)
 
 void AnyRuntime::Core::save_actor(Address actor, const std::string& path, uint64_t deadline_ns)
 {
-    const std::lock_guard guard(save_mutex);
+    const std::scoped_lock guards(save_mutex, move_mutex);
     check_alive();
     check_actor(actor);
+    const Address place = place_of(actor);
     SnapshotSection s("actor");
     {
         const Away away(*this, deadline_ns);
-        const ActorEntry entry = entry_of(*this, actor);
+        const ActorEntry entry = entry_of(*this, place);
         if (entry.type() >= image.table.actors) {
             refuse(actor, 0); // it has stopped itself
         }
@@ -548,7 +636,7 @@ void AnyRuntime::Core::save_actor(Address actor, const std::string& path, uint64
         s.put(info.size);
         s.put(info.align);
         std::vector<unsigned char> state(info.size);
-        read_memory(nodes[actor.node()], state.data(), entry.state, state.size());
+        read_memory(nodes[place.node()], state.data(), entry.state, state.size());
         s.put(state.data(), state.size());
     }
     write_snapshot(path, SnapshotKind::actor, layout_abi, {s});
@@ -562,11 +650,12 @@ void AnyRuntime::Core::load_actor(Address actor, const std::string& path, uint64
     const auto size = s.take<uint32_t>();
     const auto align = s.take<uint32_t>();
     const auto state = s.take(size);
-    const std::lock_guard guard(save_mutex);
+    const std::scoped_lock guards(save_mutex, move_mutex);
     check_alive();
     check_actor(actor);
+    const Address place = place_of(actor);
     const Away away(*this, deadline_ns);
-    const ActorEntry entry = entry_of(*this, actor);
+    const ActorEntry entry = entry_of(*this, place);
     if (entry.type() >= image.table.actors) {
         refuse(actor, 0);
     }
@@ -580,7 +669,7 @@ void AnyRuntime::Core::load_actor(Address actor, const std::string& path, uint64
                     " bytes, aligned to " + std::to_string(align) + "; this program's has " +
                     std::to_string(info.size) + ", aligned to " + std::to_string(info.align));
     }
-    write_memory(nodes[actor.node()], entry.state, state.data(), state.size());
+    write_memory(nodes[place.node()], entry.state, state.data(), state.size());
 }
 
 } // namespace denizen

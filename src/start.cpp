@@ -70,10 +70,9 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
     if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
         options.watch_slots > max_held_slots) {
-        throw Error(Errc::bad_argument, "held_slots = " + std::to_string(options.held_slots) +
-                                            ", watch_slots = " +
-                                            std::to_string(options.watch_slots) +
-                                            "; use 1 to 1,048,576");
+        throw Error(Errc::bad_argument,
+                    "held_slots = " + std::to_string(options.held_slots) + ", watch_slots = " +
+                        std::to_string(options.watch_slots) + "; use 1 to 1,048,576");
     }
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
         throw Error(Errc::bad_argument, "cluster = " + std::to_string(options.cluster) +
@@ -271,6 +270,8 @@ void AnyRuntime::Core::wire_peers()
             peer.inboxes = const_cast<Slot*>(there.from);
             peer.from_credits = const_cast<uint32_t*>(there.credits);
             peer.bells = other.shared.bells;
+            peer.heap = other.shared.heap;
+            peer.books = other.shared.books;
         }
     }
     for (const Node& node : nodes) {

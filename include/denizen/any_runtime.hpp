@@ -70,7 +70,7 @@ struct Options {
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
-    uint32_t held_slots = 256;
+    uint32_t held_slots = 2048;
     uint32_t watch_slots = 1024; // of each worker: who watches its actors
     uint32_t dead_letter_slots = 4096;
     uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536
@@ -267,6 +267,12 @@ public:
     // The worker that has been in one handler for longest, as text with actor, message and seconds;
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);
+
+    // Takes a running actor to another worker, with the messages that wait for it, and returns when
+    // it is there. It keeps its address, and nobody who sends to it or hears from it need know: each
+    // message is handled once, and those from one actor to another in their order. What is sent to
+    // it goes by way of the worker where it was born.
+    void migrate(Address actor, uint32_t worker, uint32_t node, nanoseconds deadline);
 
     // Writes the whole program to a file, as it is between two messages of each worker: no message
     // under way is lost or doubled in it. Then the program goes on. Options::restore takes it back.

@@ -199,6 +199,10 @@ public:
     Stats stats() { return runtime_.stats(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
+    void migrate(Address actor, uint32_t worker, uint32_t node = 0, nanoseconds deadline = 10s)
+    {
+        runtime_.migrate(actor, worker, node, deadline);
+    }
     void save(const std::string& path, nanoseconds deadline = 10s)
     {
         runtime_.save(path, deadline);

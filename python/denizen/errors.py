@@ -71,7 +71,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     12: DeviceError,
     13: DeviceError,
     14: CompileError,
-    15: SnapshotError,
+    16: SnapshotError,
 }
 
 

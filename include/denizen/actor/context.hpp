@@ -5,8 +5,8 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/resident/system.hpp>
 #include <denizen/resident/program.hpp>
+#include <denizen/resident/system.hpp>
 
 namespace denizen {
 
@@ -94,6 +94,7 @@ public:
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
     DENIZEN_HD Address sender() const { return {sender_}; }
     DENIZEN_HD uint32_t worker() const { return worker_; }
+    DENIZEN_HD uint32_t node() const { return shared_.node; }
     DENIZEN_HD uint32_t workers() const { return shared_.workers; }
     DENIZEN_HD uint64_t now_ns() const { return denizen::now_ns(); }
 

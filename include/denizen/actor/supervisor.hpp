@@ -63,7 +63,10 @@ struct alignas(16) Supervisor {
     uint32_t link = 0; // 1 + local: the next in that list
 
     DENIZEN_HD uint64_t* times() { return reinterpret_cast<uint64_t*>(this + 1); }
-    DENIZEN_HD Child* child() { return reinterpret_cast<Child*>(times() + times_kept(max_restarts)); }
+    DENIZEN_HD Child* child()
+    {
+        return reinterpret_cast<Child*>(times() + times_kept(max_restarts));
+    }
 };
 
 static_assert(sizeof(Supervisor) == 48);

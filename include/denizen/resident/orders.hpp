@@ -16,7 +16,8 @@ namespace detail {
 DENIZEN_HD inline bool is_away(uint32_t life)
 {
     return life != static_cast<uint32_t>(Life::running) &&
-           life != static_cast<uint32_t>(Life::stopped);
+           life != static_cast<uint32_t>(Life::stopped) &&
+           life != static_cast<uint32_t>(Life::moved); // its messages go on at once
 }
 
 DENIZEN_HD inline Life life_of(const ActorBook& book) { return static_cast<Life>(book.life); }
@@ -58,14 +59,15 @@ DENIZEN_HD inline void run(const Shared& s, uint32_t id, uint32_t local)
     if (book.listed == 0) {
         book.listed = 1;
         book.next_ready = 0;
-        (ward.ready_last == 0 ? ward.ready_first
-                              : book_of(s, id, ward.ready_last - 1).next_ready) = local + 1;
+        (ward.ready_last == 0 ? ward.ready_first : book_of(s, id, ward.ready_last - 1).next_ready) =
+            local + 1;
         ward.ready_last = local + 1;
         fetch_add<Scope::block>(&ward.chores, 1u);
     }
 }
 
-// The actor has failed. Nobody is told yet: this may be one of many lanes, in the middle of a batch.
+// The actor has failed. Nobody is told yet: this may be one of many lanes, in the middle of a
+// batch.
 DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint32_t code)
 {
     ActorBook& book = book_of(s, id, local);
@@ -95,6 +97,11 @@ DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
         const uint32_t self = entry_of(s, id, local).self;
         const Watcher* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
         const Down down{self, book.life, book.failure, book.incarnation};
+        if (self != Address::actor(id, local, s.node).value) { // they are known where it was born
+            send_system(s, id, SystemOp::tell, Address{self}, self,
+                        {Address{self}.local(), book.life, book.failure, book.incarnation});
+            return;
+        }
         for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
             send_down<P>(s, id, table[i - 1].address, self, down);
         }
@@ -166,8 +173,8 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
 // A drain asks each worker in turn for an echo, which comes the way of that worker's messages to
 // this actor and behind them: when the last one is here, all that was sent before has been handled.
 // (What the host had sent came before the request itself.) `worker`: of all nodes'.
-DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t self,
-                                       uint32_t sender, uint32_t worker)
+DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t self, uint32_t sender,
+                                       uint32_t worker)
 {
     const Address to = Address::actor(worker % s.workers, 0, worker / s.workers);
     send_system(s, id, SystemOp::bounce, to, sender, {Address{self}.local(), worker, self, 0});
@@ -176,8 +183,12 @@ DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t se
 DENIZEN_HD inline LifeReport report_of(const ActorBook& book, Errc error)
 {
     const Life life = life_of(book) == Life::catching_up ? Life::running : life_of(book);
-    return {static_cast<uint32_t>(error), static_cast<uint32_t>(life), book.incarnation,
-            book.failure, book.held, book.supervisor};
+    return {static_cast<uint32_t>(error),
+            static_cast<uint32_t>(life),
+            book.incarnation,
+            book.failure,
+            book.held,
+            book.supervisor};
 }
 
 // Does what `op` says; Errc::ok if that could be done in the state the actor is in. `no_answer`
@@ -322,8 +333,7 @@ DENIZEN_COLD void child_failed(const Shared& s, uint32_t id, uint32_t local, uin
                                uint32_t code, uint32_t epoch)
 {
     const ActorEntry& entry = entry_of(s, id, local);
-    if (entry.type() != supervisor_type ||
-        life_of(book_of(s, id, local)) != Life::running) {
+    if (entry.type() != supervisor_type || life_of(book_of(s, id, local)) != Life::running) {
         return; // it stops, or is suspended, and its children with it
     }
     auto& sup = *static_cast<Supervisor*>(entry.state);
