@@ -5,6 +5,8 @@
 #include "resident/places.hpp"
 
 #include <atomic>
+#include <cstdio>
+#include <cstring>
 #include <random>
 
 namespace {
@@ -166,6 +168,21 @@ void check(Runtime<Walk>& rt, const std::vector<Address>& all, uint64_t hops,
     EXPECT_EQ(rt.stats().dead_letters, 0u) << rt.stats().first_error;
 }
 
+// Those who watch an actor are told wherever it is, and so is its supervisor.
+struct Fragile {
+    static constexpr bool can_fail = true;
+    uint32_t n = 0;
+    DENIZEN_HD void on(const Numbered& m, auto& ctx)
+    {
+        n += m.n;
+        if (m.n == 0) {
+            ctx.fail(7);
+        }
+    }
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Here{n, ctx.node()}); }
+};
+using Nursery = Program<Actors<Fragile>, Messages<Numbered, Look, Here, Down>>;
+
 // Tokens run between the actors and the host sends, while the actors move about at random.
 void walk_about(Device device, const Options& options, uint32_t seed, uint32_t moves, uint32_t hops)
 {
@@ -289,15 +306,53 @@ TEST_P(migration, an_actor_comes_home_and_leaves_again)
 TEST_P(migration, takes_no_more_memory_the_more_often)
 {
     Options o = options();
-    o.state_bytes = 64 << 10;
-    o.max_actors = 64 * (o.workers != 0 ? o.workers : 64);
+    o.state_bytes = 8 << 10; // room for some 60
     Runtime<Walk> rt(device(), o);
     const std::vector<Address> all = meet(rt);
-    const uint32_t workers = rt.description().workers;
-    for (uint32_t round = 0; round < 1000; ++round) {
+    const uint32_t workers = std::min(rt.description().workers, 3u);
+    for (uint32_t round = 0; round < 200; ++round) {
         rt.migrate(all[round % peers], (round + round / peers) % workers);
     }
     check(rt, all, 0, {0, 0, 0, 0, 0, 0}, 0);
+}
+
+// The home has no room for what is sent while it moves: the actor stays, goes on, and is asked
+// again.
+TEST_P(migration, with_hardly_any_room_for_what_waits)
+{
+    Options o = options();
+    o.held_slots = 8;
+    walk_about(device(), o, 11, std::max(scaled(30), 5u), 20);
+}
+
+TEST_P(migration, is_in_a_snapshot)
+{
+    const std::string path = "/tmp/denizen-migration-" + std::to_string(getpid());
+    Options o = options();
+    std::vector<Address> all;
+    {
+        Runtime<Walk> rt(device(), o);
+        all = meet(rt);
+        const uint32_t workers = rt.description().workers;
+        for (uint32_t i = 0; i < peers; ++i) {
+            rt.migrate(all[i], i * i % workers);
+            rt.send(all[i], Numbered{0});
+        }
+        rt.save(path);
+        rt.migrate(all[0], 1 % workers);
+    }
+    o.restore = path;
+    Runtime<Walk> rt(device(), o);
+    const uint32_t workers = rt.description().workers;
+    for (uint32_t i = 0; i < peers; ++i) {
+        EXPECT_EQ(rt.ask<Here>(all[i], Where{}).worker, i * i % workers);
+        rt.send(all[i], Numbered{1});
+        rt.migrate(all[i], (i * i + 1) % workers);
+        rt.send(all[i], Numbered{2});
+        EXPECT_EQ(rt.ask<Here>(all[i], Where{}).worker, (i * i + 1) % workers);
+    }
+    check(rt, all, 0, {3, 3, 3, 3, 3, 3}, 0);
+    std::remove(path.c_str());
 }
 
 TEST_P(migration, is_refused_where_it_cannot_be)
@@ -331,6 +386,39 @@ TEST_P(migration, what_is_done_to_an_actor_is_done_where_it_is)
     EXPECT_EQ(rt.ask<Seen>(all[0], Look{}).from_host, 0u);
     rt.stop(all[0]);
     EXPECT_EQ(error_of([&] { rt.send(all[0], Numbered{0}); }).code(), Errc::no_actor);
+}
+
+TEST_P(migration, supervisors_and_watchers_find_an_actor_that_has_moved)
+{
+    Options o = options();
+    o.nodes = on_gpu() ? 1 : 2;
+    Runtime<Nursery> rt(device(), o);
+    const std::vector<Address> children = rt.spawn<Fragile>(3);
+    rt.supervise(children, Strategy::one_for_one);
+    rt.watch(host, children[1]);
+    const auto down = [&] {
+        const Message m = rt.receive(20s);
+        Down d{};
+        std::memcpy(&d, m.payload.data(), sizeof d);
+        EXPECT_EQ(d.actor, children[1].value);
+        return d;
+    };
+    uint32_t incarnation = 1;
+    for (uint32_t i = 0; i < 3; ++i) {
+        rt.migrate(children[1], i % rt.description().workers, i % o.nodes);
+        rt.send(children[1], Numbered{5});
+        EXPECT_EQ(rt.ask<Here>(children[1], Look{}).worker, 5u);
+        rt.send(children[1], Numbered{0});
+        Down d = down();
+        EXPECT_EQ(d.life, static_cast<uint32_t>(Life::failed));
+        EXPECT_EQ(d.code, 7u);
+        d = down();
+        EXPECT_EQ(d.life, static_cast<uint32_t>(Life::running));
+        EXPECT_EQ(d.incarnation, ++incarnation);
+        EXPECT_EQ(rt.ask<Here>(children[1], Look{}).worker, 0u); // a new state
+    }
+    rt.stop(children[1]);
+    EXPECT_EQ(down().life, static_cast<uint32_t>(Life::stopped));
 }
 
 DENIZEN_AT_EVERY_PLACE(migration);

@@ -12,8 +12,8 @@ namespace detail {
 
 inline constexpr uint32_t orders_per_step = 32;
 
-// Release: partner of the monitor's acquire in scan(). What the chore has sent has drawn its tickets
-// before the program can be taken for quiet.
+// Release: partner of the monitor's acquire in scan(). What the chore has sent has drawn its
+// tickets before the program can be taken for quiet.
 DENIZEN_HD inline void chore_done(Ward& ward)
 {
     fetch_add<Scope::gpu, Order::release>(&ward.chores, ~0u);
@@ -146,8 +146,7 @@ DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id)
             ward.ready_first = book.next_ready;
             ward.ready_last = ward.ready_first == 0 ? 0 : ward.ready_last;
             book.next_ready = 0;
-            const bool runs =
-                life_of(book) == Life::catching_up || life_of(book) == Life::draining;
+            const bool runs = life_of(book) == Life::catching_up || life_of(book) == Life::draining;
             if (runs && book.held != 0) {
                 (ward.ready_last == 0 ? ward.ready_first
                                       : book_of(s, id, ward.ready_last - 1).next_ready) = next;

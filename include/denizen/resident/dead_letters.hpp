@@ -50,8 +50,7 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
                               const Header& h, const void* payload)
 {
     fetch_add<Scope::gpu>(&s.status[id].dead_letters, uint64_t{1});
-    fetch_add<Scope::gpu>(&s.status[id].dead_by_reason[static_cast<uint32_t>(reason)],
-                          uint64_t{1});
+    fetch_add<Scope::gpu>(&s.status[id].dead_by_reason[static_cast<uint32_t>(reason)], uint64_t{1});
     if (reason != Reason::dropped) { // that one is the actor's own wish
         const Errc errc = reason == Reason::wrong_type ? Errc::wrong_type
                           : reason == Reason::failed   ? Errc::failed
@@ -60,9 +59,8 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
         report_error(s, {static_cast<uint32_t>(errc), id, h.destination, h.type, h.sender});
     }
     DeadWords w{};
-    const uint64_t place =
-        (now_ns() & ((uint64_t{1} << dead_time_bits) - 1)) | static_cast<uint64_t>(id)
-                                                                 << dead_time_bits;
+    const uint64_t place = (now_ns() & ((uint64_t{1} << dead_time_bits) - 1)) |
+                           static_cast<uint64_t>(id) << dead_time_bits;
     w.word[0] = h.type | static_cast<uint32_t>(reason) << 10 | h.length << 14;
     w.word[1] = h.sender;
     w.word[2] = h.destination;
@@ -79,8 +77,7 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
     Slot& slot = s.dead[ticket & s.dead_mask];
     for (uint32_t k = 0; k < 4; ++k) {
         store_packet<Scope::system>(
-            &slot.packet[k],
-            {{w.word[3 * k], w.word[3 * k + 1], w.word[3 * k + 2]}, ticket + 1});
+            &slot.packet[k], {{w.word[3 * k], w.word[3 * k + 1], w.word[3 * k + 2]}, ticket + 1});
     }
 }
 

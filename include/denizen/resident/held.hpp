@@ -16,6 +16,7 @@ namespace denizen {
 
 // What a worker remembers of its actors' lives.
 struct alignas(line) Ward {
+    uint32_t moving = 0; // actors at home here whose messages are held while they move
     uint32_t chores = 0; // actors whose life is about to change: what the worker's loop looks at
     uint32_t failed = 0; // 1 + local of the last to fail of those nobody has been told of
     uint32_t ready_first = 0; // 1 + local: those catching up, first to last
@@ -93,7 +94,7 @@ DENIZEN_COLD inline void hold(const Shared& s, uint32_t id, ActorBook& book, con
     const uint32_t first = take_held_slot(ward, slots);
     const Packet head = encode(h, 0);
     uint32_t slot = first;
-    uint32_t at = 0; // payload bytes kept
+    uint32_t at = 0;                           // payload bytes kept
     for (uint32_t n = slots_for(h.length);;) { // ends: n counts the message's slots
         HeldSlot& to = slots[slot];
         const uint32_t begin = slot == first ? 3 : 0;

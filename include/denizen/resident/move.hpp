@@ -124,7 +124,7 @@ DENIZEN_COLD Errc move_out(const Shared& s, uint32_t id, uint32_t sender, MoveRe
     }
     set_life(s, id, r.local, Life::moving);
     // The program is not quiet while messages are held here.
-    fetch_add<Scope::gpu>(&s.wards[id].chores, 1u);
+    fetch_add<Scope::gpu>(&s.wards[id].moving, 1u);
     later = true;
     if (life != Life::moved) {
         leave_place(s, id, sender, r, P::has_urgent);
@@ -253,7 +253,7 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
         }
     }
     // Release: partner of the monitor's acquire in scan(): the tickets of these have been drawn.
-    fetch_add<Scope::gpu, Order::release>(&s.wards[id].chores, ~0u);
+    fetch_add<Scope::gpu, Order::release>(&s.wards[id].moving, ~0u);
 }
 
 // The place of an actor that has moved on is free.
@@ -281,7 +281,7 @@ DENIZEN_COLD void told(const Shared& s, uint32_t id, const LifeRequest& r)
         bury_held(s, id, book, Reason::stopped);
         remove_watchers(s, id, book, 0, true);
         if (was_moving) {
-            fetch_add<Scope::gpu, Order::release>(&s.wards[id].chores, ~0u);
+            fetch_add<Scope::gpu, Order::release>(&s.wards[id].moving, ~0u);
         }
     }
 }

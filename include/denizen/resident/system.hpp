@@ -17,8 +17,8 @@ DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, 
 }
 
 // Answers into the reply cell that the host waits on; nothing if an actor has sent the request.
-DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op,
-                                const void* payload, uint32_t length)
+DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op, const void* payload,
+                                uint32_t length)
 {
     const Address to{sender};
     if (!to.is_reply_cell() || to.cell() >= s.cell_count) {
@@ -34,8 +34,8 @@ DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op,
     store_packet<Scope::system>(&cell->packet[0],
                                 encode({0, 0, type, flag_system, length}, sender));
     for (uint32_t k = 1; k < 4; ++k) {
-        store_packet<Scope::system>(
-            &cell->packet[k], detail::pack(bytes, length, (k - 1) * packet_payload, sender));
+        store_packet<Scope::system>(&cell->packet[k],
+                                    detail::pack(bytes, length, (k - 1) * packet_payload, sender));
     }
 }
 

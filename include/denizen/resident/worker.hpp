@@ -256,8 +256,7 @@ private:
         if (place < s_.actors_per_worker) {
             entry = actors_[place];
             return entry.kind > 0xff || // it does not run, or others wait for it
-                   (P::has_warp_actors && entry.kind != 0 &&
-                    P::grain(entry.type()) == Grain::warp);
+                   (P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp);
         }
         return false;
     }
@@ -356,11 +355,11 @@ private:
     uint32_t far_waited_ = 0;   // rounds in which near rings went first
     uint32_t host_waited_ = 0;  // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
-    uint32_t jammed_ = 0;     // workers with parked messages, as last read
-    bool worked_ = false;     // in the last round
-    bool dirty_ = true;       // something was done since the monitor was told
-    bool outbox_used_ = true; // at the end of the last round
-    bool chores_ = false;     // there is something to do besides messages
+    uint32_t jammed_ = 0;       // workers with parked messages, as last read
+    bool worked_ = false;       // in the last round
+    bool dirty_ = true;         // something was done since the monitor was told
+    bool outbox_used_ = true;   // at the end of the last round
+    bool chores_ = false;       // there is something to do besides messages
     uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
 
