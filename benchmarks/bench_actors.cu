@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What it costs to have an actor, as the host sees it: one spawned, and many at once. A spawn
 // returns when the actor exists, so it is a round trip to a worker, and stands beside one: an ask.
-// Afterwards every actor is asked for its address and its first state.
+// Afterwards every actor is asked for its address and its first state. Beside these: what a stamp
+// of the clock costs that traced messages carry (clocks.cu).
 #include <denizen/runtime.hpp>
 
+#include "clocks.hpp"
 #include "program.hpp"
 
 #include <bit>
@@ -105,6 +107,7 @@ void measure(const Arguments& arguments)
     spawn_one(arguments);
     spawn_at_once(arguments, 10'000);
     spawn_at_once(arguments, 100'000);
+    measure_clocks(arguments);
 }
 
 } // namespace

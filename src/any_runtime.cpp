@@ -242,12 +242,17 @@ void AnyRuntime::park(nanoseconds deadline)
     }
     c.command(Command::leave);
     const uint64_t begin = now_ns();
-    while (!c.parked()) { // ends when every node has left, or by the deadline
+    for (uint64_t told = begin; !c.parked();) { // ends when all have left, or by the deadline
         c.check_alive();
         if (now_ns() - begin > ns(deadline)) {
             c.command(c.nodes[0].backend->commanded());
             throw Error(Errc::timeout, "the program did not leave the GPU within " +
                                            seconds(ns(deadline)) + "; it still has work");
+        }
+        // A node that left before another one was told has come back because of it.
+        if (c.nodes.size() > 1 && now_ns() - told > 2'000'000) {
+            c.command(Command::leave);
+            told = now_ns();
         }
         relax();
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's half of a resident program: what AnyRuntime is made of. Sending, asking, taking what
-// actors send to the host, and waiting for the program's states. start.cpp builds it,
-// any_runtime.cpp is its public face.
+// The host's half of a resident program: what AnyRuntime is made of. Sending, asking, and taking
+// what actors send to the host are here; start.cpp builds it, spawn.cpp places actors, nodes.cpp
+// looks after all nodes together, any_runtime.cpp is its public face.
 #pragma once
 
 #include "backend.hpp"
@@ -253,6 +253,10 @@ struct AnyRuntime::Core {
                    " entries) is full and " + describe({e.sender}) + " cannot watch " +
                    describe({e.actor}) + "; raise watch_slots";
         }
+        if (e.message == misdirected_order) {
+            return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
+                   ": no such actor" + worker;
+        }
         if (e.message == supervisor_gave_up) {
             return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
                    " and its supervisor, which has none itself, has stopped all of its children" +
@@ -486,7 +490,8 @@ struct AnyRuntime::Core {
 
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count,
                                const std::vector<Address>& among, size_t& next,
-                               uint64_t deadline_ns);
+                               uint64_t deadline_ns, Life life = Life::running);
+    std::vector<Address> all_workers() const; // as addresses of their first actors
 
     uint64_t stride_of(uint32_t actor_type) const;
 
@@ -549,37 +554,12 @@ struct AnyRuntime::Core {
         return false;
     }
 
-    // ---- life
+    // ---- life (nodes.cpp)
 
-    bool pending() // any lane with a message that has not been handled
-    {
-        for (Port& port : ports) {
-            const bool data = &port == &ports[0];
-            const std::lock_guard guard(port.lock);
-            for (uint32_t n = 0; n < nodes.size(); ++n) {
-                for (uint32_t w = 0; w < workers; ++w) {
-                    if (load<Scope::system>(&nodes[n].reports[w].lane_done[data ? 1 : 0]) !=
-                        port.lanes.tail(lane(Address::actor(w, 0, n)))) {
-                        return true;
-                    }
-                }
-            }
-        }
-        return false;
-    }
-
-    // Every node has told a state not older than this call.
-    bool refresh(uint64_t patience_ns)
-    {
-        const uint64_t begin = now_ns();
-        for (const Node& node : nodes) {
-            const uint64_t used = now_ns() - begin;
-            if (!node.backend->refresh(patience_ns > used ? patience_ns - used : 0)) {
-                return false;
-            }
-        }
-        return true;
-    }
+    // Whether any lane has a message that has not been handled.
+    bool pending();
+    // Makes every node tell a state not older than this call; false if that took too long.
+    bool refresh(uint64_t patience_ns);
 
     // Waits until a fresh report makes `done()` true.
     template <class Done>
@@ -614,90 +594,14 @@ struct AnyRuntime::Core {
         bool all_arrived() const { return std::memcmp(sent, done, sizeof sent) == 0; }
     };
 
-    Totals totals() const
-    {
-        Totals t;
-        const auto count = static_cast<uint32_t>(nodes.size());
-        for (uint32_t n = 0; n < count; ++n) {
-            const Node& node = nodes[n];
-            t.quiet &= load<Scope::system>(&node.control->quiet) != 0;
-            for (uint32_t w = 0; w < workers; ++w) {
-                t.handled += load<Scope::system>(&node.reports[w].handled);
-            }
-            for (uint32_t other = 0; other < count; ++other) {
-                if (other != n) {
-                    t.sent[n][other] = load<Scope::system>(&node.control->peer_sent[other]);
-                    t.done[other][n] = load<Scope::system>(&node.control->peer_done[other]);
-                }
-            }
-        }
-        return t;
-    }
-
-    // Nothing is under way. All lanes have been handled; a scan that began after that is looked at,
-    // because the one that told so may still say quiet from before.
-    //
-    // With several nodes: if no node has handled anything between its two scans, no node did so at
-    // the moment between the two rounds either. Each was quiet then, and what they had sent each
-    // other, which nobody changed, had been handled.
-    bool settled(uint64_t patience_ns)
-    {
-        if (pending()) {
-            return false;
-        }
-        const Totals first = totals();
-        if (!refresh(patience_ns)) {
-            return false;
-        }
-        const Totals second = totals();
-        return second.quiet && (nodes.size() == 1 || (first == second && second.all_arrived()));
-    }
-
-    bool drained(uint64_t deadline_ns)
-    {
-        const uint64_t begin = now_ns();
-        return wait_until(deadline_ns, [&] {
-            const uint64_t waited = now_ns() - begin;
-            return settled(deadline_ns > waited ? deadline_ns - waited : 0);
-        });
-    }
-
-    // Whether a node that has left its GPU has a reason to go back: something to do on any node, or
-    // another node that stays, whose workers would wait for it for ever.
-    bool return_needed()
-    {
-        if (pending()) {
-            return true;
-        }
-        const Totals t = totals();
-        if (!t.quiet || !t.all_arrived()) {
-            return true;
-        }
-        for (const Node& node : nodes) { // the one that asks is parked
-            if (!node.backend->parked() && load<Scope::system>(&node.control->command) <
-                                               static_cast<uint32_t>(Command::leave)) {
-                return true;
-            }
-        }
-        return false;
-    }
-
+    Totals totals() const;
+    // Whether nothing is under way, after a refresh().
+    bool settled(uint64_t patience_ns);
+    bool drained(uint64_t deadline_ns);
+    // Whether a node that has left its GPU has a reason to go back.
+    bool return_needed();
     // Whether every worker says so, but for those of nodes that have left.
-    bool in_mode(Mode mode, bool or_parked = false) const
-    {
-        for (const Node& node : nodes) {
-            if (or_parked && node.backend->parked()) {
-                continue;
-            }
-            for (uint32_t w = 0; w < workers; ++w) {
-                if (load<Scope::system>(&node.reports[w].mode) != static_cast<uint32_t>(mode)) {
-                    return false;
-                }
-            }
-        }
-        return true;
-    }
-
+    bool in_mode(Mode mode, bool or_parked = false) const;
     bool parked() const
     {
         return std::all_of(nodes.begin(), nodes.end(),
@@ -711,86 +615,11 @@ struct AnyRuntime::Core {
         }
     }
 
-    // As join() of every node. All of them have left before any memory is freed: they write into
-    // each other's.
-    bool join(uint64_t patience_ns)
-    {
-        const uint64_t begin = now_ns();
-        bool all = true;
-        for (const Node& node : nodes) {
-            const uint64_t used = now_ns() - begin;
-            all &= node.backend->join(patience_ns > used ? patience_ns - used : 0);
-        }
-        if (!all) {
-            for (const Node& node : nodes) {
-                node.backend->abandon();
-            }
-        }
-        return all;
-    }
-
-    std::string stuck(uint64_t at_least_ns)
-    {
-        refresh(50'000'000);
-        uint64_t longest = 0;
-        Address who;
-        for (uint32_t n = 0; n < nodes.size(); ++n) {
-            for (uint32_t w = 0; w < workers; ++w) {
-                const uint64_t busy = load<Scope::system>(&nodes[n].reports[w].busy_ns);
-                if (busy > longest) {
-                    longest = busy;
-                    who = Address::actor(w, 0, n);
-                }
-            }
-        }
-        const uint64_t running =
-            longest == 0 ? 0
-                         : load<Scope::system>(&nodes[who.node()].reports[who.worker()].running);
-        if (longest < at_least_ns || running == 0) {
-            return {};
-        }
-        return worker_name(who) + " is stuck: " + describe({static_cast<uint32_t>(running)}) +
-               " has been handling " + message_name(static_cast<uint32_t>(running >> 32) - 1) +
-               " for " + seconds(longest);
-    }
-
-    void close(uint64_t timeout_ns)
-    {
-        // A second closer returns when the first is done; a snapshot is finished first.
-        const std::scoped_lock guards(close_mutex, save_mutex);
-        if (closed) {
-            return;
-        }
-        const uint64_t begin = now_ns();
-        std::string problem;
-        if (nodes[0].backend->commanded() == Command::pause) {
-            command(Command::run);
-        }
-        bool quiet = false;
-        try {
-            quiet = drained(timeout_ns);
-        } catch (const Error&) { // a dead program is quiet; whoever waits on it has been told
-        }
-        closed = true;
-        if (!quiet) {
-            problem = stuck(0);
-        }
-        command(Command::stop);
-        const uint64_t used = now_ns() - begin;
-        const uint64_t left = timeout_ns > used ? timeout_ns - used : 0;
-        // A worker between two messages leaves within microseconds: even a spent deadline leaves it
-        // a moment.
-        if (!join(left > 100'000'000 ? left : 100'000'000)) {
-            throw Error(
-                Errc::stuck,
-                (problem.empty()
-                     ? std::string("the program did not stop within ") + seconds(timeout_ns)
-                     : problem) +
-                    (on_gpu ? "; its GPU context has been torn down, start a new process to use "
-                              "the GPU again"
-                            : "; its thread has been left behind"));
-        }
-    }
+    // Takes all nodes off; false if a handler did not return, and then they are given up.
+    bool join(uint64_t patience_ns);
+    // As AnyRuntime's.
+    std::string stuck(uint64_t at_least_ns);
+    void close(uint64_t timeout_ns);
 
     static constexpr size_t urgent = static_cast<size_t>(Priority::urgent);
 
@@ -810,6 +639,8 @@ struct AnyRuntime::Core {
     size_t next_egress = 0;
     std::deque<Message> backlog;
     std::mutex save_mutex;
+    std::mutex observe_mutex;
+    uint32_t observing = 0; // Board::observe, as last asked for
     std::mutex spawn_mutex;
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere

@@ -20,8 +20,9 @@ struct Geometry {
 
     size_t box_bytes() const
     {
-        return sizeof(NearBox) +
-               sizeof(Slot) * (local_slots + static_cast<size_t>(near) * near_slots);
+        const size_t slots = local_slots + static_cast<size_t>(near) * near_slots;
+        const size_t bytes = sizeof(NearBox) + sizeof(Slot) * slots;
+        return (bytes + alignof(NearBox) - 1) / alignof(NearBox) * alignof(NearBox);
     }
     size_t shared_bytes() const { return per_sm * box_bytes(); }
 };

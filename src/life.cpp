@@ -255,7 +255,7 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         Node& node = c.nodes[children[0].node()];
         uint32_t& local = c.next_local[c.lane(children[0])];
         const uint64_t heap = round_up(node.heap_used, 256);
-        const uint64_t bytes = supervisor_bytes(n, budget.max_restarts);
+        const uint64_t bytes = detail::supervisor_bytes(n, budget.max_restarts);
         if (heap + bytes > c.options.state_bytes) {
             throw Error(Errc::exhausted, "a supervisor of " + std::to_string(count) + " needs " +
                                              std::to_string(bytes) + " bytes of state, " +
@@ -298,10 +298,10 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         if (r.error == static_cast<uint32_t>(Errc::ok)) {
             continue;
         }
-        while (i-- > 0) { // ends at the first
-            order(SystemOp::attach, children[i], nobody, 0, deadline);
+        for (uint32_t k = 0; k < i; ++k) { // these are free again
+            order(SystemOp::attach, children[k], nobody, 0, deadline);
         }
-        const Address child = children[i + 1];
+        const Address child = children[i];
         throw Error(static_cast<Errc>(r.error),
                     c.describe(child) + (r.incarnation == 0       ? " was never spawned"
                                          : r.supervisor != nobody ? " has a supervisor already: " +

@@ -41,7 +41,8 @@ public:
     std::vector<Piece> pieces(const Region& r) const
     {
         const std::string& m = r.name; // see lay_out()
-        if (m == "watch" || m == "bells" || m == "scratch") {
+        if (m == "watch" || m == "bells" || m == "scratch" || m == "counters" ||
+            m == "histograms") {
             return {}; // the monitor's memory, a sleeper's, a handler's: nobody is there
         }
         if (m == "actors") {
@@ -596,6 +597,8 @@ void AnyRuntime::Core::restore(const std::string& path)
         for (const Region& r : node.regions) {
             restore_memory(file, *this, node, r);
         }
+        const uint32_t unobserved = 0; // whoever looked on did so in another process
+        write_memory(node, &node.shared.board->observe, &unobserved, sizeof unobserved);
     }
     flush_stores();
 }

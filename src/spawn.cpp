@@ -54,13 +54,13 @@ std::vector<Address> addresses_of(const Stretch& s, uint32_t node)
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
     Core& c = *core_;
-    std::vector<Address> all;
-    for (uint32_t node = 0; node < c.nodes.size(); ++node) {
-        for (uint32_t w = 0; w < c.workers; ++w) {
-            all.push_back(Address::actor(w, 0, node));
-        }
-    }
-    return c.spawn(actor_type, count, all, c.next_worker, ns(deadline));
+    return c.spawn(actor_type, count, c.all_workers(), c.next_worker, ns(deadline));
+}
+
+std::vector<Address> AnyRuntime::create(uint32_t actor_type, uint32_t count, nanoseconds deadline)
+{
+    Core& c = *core_;
+    return c.spawn(actor_type, count, c.all_workers(), c.next_worker, ns(deadline), Life::created);
 }
 
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Placement where,
@@ -92,6 +92,17 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Plac
     return c.spawn(actor_type, count, among, c.next_near, ns(deadline));
 }
 
+std::vector<Address> AnyRuntime::Core::all_workers() const
+{
+    std::vector<Address> all;
+    for (uint32_t node = 0; node < nodes.size(); ++node) {
+        for (uint32_t w = 0; w < workers; ++w) {
+            all.push_back(Address::actor(w, 0, node));
+        }
+    }
+    return all;
+}
+
 // Bytes from one state of this type to the next.
 uint64_t AnyRuntime::Core::stride_of(uint32_t actor_type) const
 {
@@ -105,7 +116,7 @@ uint64_t AnyRuntime::Core::stride_of(uint32_t actor_type) const
 // Spawns over the workers `among`, from number `next` on, in turn.
 std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count,
                                              const std::vector<Address>& among, size_t& next,
-                                             uint64_t deadline_ns)
+                                             uint64_t deadline_ns, Life life)
 {
     check_alive();
     if (actor_type >= image.table.actors) {
@@ -116,24 +127,14 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     const uint64_t stride = stride_of(actor_type);
     const std::lock_guard guard(spawn_mutex);
     const size_t n = among.size();
+    const size_t start = next % n;
     std::vector<uint32_t> share(n);
     std::vector<uint64_t> heap(nodes.size()); // where each node's next state goes
     std::vector<uint64_t> need(nodes.size());
     for (size_t i = 0; i < n; ++i) {
-        share[(next + i) % n] = static_cast<uint32_t>(count / n + (i < count % n ? 1 : 0));
-    }
-    for (size_t i = 0; i < n; ++i) {
-        need[among[i].node()] += stride * share[i];
-        const uint32_t taken = next_local[lane(among[i])];
-        if (taken + static_cast<uint64_t>(share[i]) > actors_per_worker) {
-            throw Error(Errc::exhausted,
-                        std::to_string(count) + " actors " + actor_name(actor_type) +
-                            " exceed max_actors = " + std::to_string(options.max_actors) +
-                            (n == lanes() ? ""
-                                          : ": " + worker_name(among[i]) + " has room for " +
-                                                std::to_string(actors_per_worker - taken)) +
-                            "; raise it");
-        }
+        const size_t w = (start + i) % n;
+        share[w] = static_cast<uint32_t>(count / n + (i < count % n ? 1 : 0));
+        need[among[w].node()] += stride * share[w];
     }
     for (size_t k = 0; k < nodes.size(); ++k) {
         heap[k] = round_up(nodes[k].heap_used, 256);
@@ -147,11 +148,25 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                     " are left; raise state_bytes");
         }
     }
+    for (size_t i = 0; i < n; ++i) {
+        const uint32_t taken = next_local[lane(among[i])];
+        if (taken + static_cast<uint64_t>(share[i]) > actors_per_worker) {
+            throw Error(Errc::exhausted,
+                        std::to_string(count) + " actors " + actor_name(actor_type) +
+                            " exceed max_actors = " + std::to_string(options.max_actors) +
+                            (n == lanes() ? ""
+                                          : ": " + worker_name(among[i]) + " has room for " +
+                                                std::to_string(actors_per_worker - taken)) +
+                            "; raise it");
+        }
+    }
     std::vector<Address> addresses(count);
-    for (uint32_t i = 0; i < count; ++i) {
-        const Address w = among[(next + i) % n];
-        addresses[i] = Address::actor(w.worker(),
-                                      next_local[lane(w)] + i / static_cast<uint32_t>(n), w.node());
+    for (size_t k = 0; k < n; ++k) { // actors k, k + n, ... go to the k-th worker from `start` on
+        const Address w = among[(start + k) % n];
+        uint32_t local = next_local[lane(w)];
+        for (size_t i = k; i < count; i += n) {
+            addresses[i] = Address::actor(w.worker(), local++, w.node());
+        }
     }
     std::vector<Address> tickets;
     for (size_t i = 0; i < n; ++i) {
@@ -164,7 +179,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                              next_local[lane(among[i])],
                              static_cast<uint32_t>(stride),
                              at,
-                             static_cast<uint32_t>(Life::running)};
+                             static_cast<uint32_t>(life)};
         at += stride * share[i];
         // A program with few reply cells collects answers as it goes.
         Address ticket;
@@ -194,7 +209,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     for (size_t k = 0; k < nodes.size(); ++k) {
         nodes[k].heap_used = need[k] == 0 ? nodes[k].heap_used : heap[k];
     }
-    next = (next + count) % n;
+    next = (start + count) % n;
     return addresses;
 }
 

@@ -3,6 +3,7 @@
 #include "core.hpp"
 
 #include <denizen/resident/held.hpp>
+#include <denizen/resident/telemetry.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -175,6 +176,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
+    shared.actor_types = image.table.actors;
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
@@ -214,6 +216,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("board", shared.board, 1);
         in_device("status", shared.status, of_workers);
         in_device("watch", shared.watch, of_workers);
+        in_device("counters", shared.counters, of_workers);
+        in_device("histograms", shared.histograms, of_workers * shared.actor_types);
         in_device("inbox", shared.inbox, of_workers);
         in_device("urgent_inbox", shared.urgent_inbox, of_workers);
         in_device("bells", shared.bells, of_workers);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cooperative_groups.h>
+#include <memory>
 
 #include <denizen/base/clock.hpp>
 
@@ -13,7 +14,7 @@
 
 namespace denizen::bench {
 
-enum class WordPlace { sm, cluster, gpu };
+enum class WordPlace { sm, cluster, gpu, peer };
 
 struct Exchange {
     uint64_t ns = 0;
@@ -29,7 +30,9 @@ __device__ inline bool await(const uint32_t* own, uint32_t value, uint64_t give_
 {
     for (uint32_t polls = 1;; ++polls) {
         uint32_t found = 0;
-        if constexpr (W == WordPlace::gpu) {
+        if constexpr (W == WordPlace::peer) {
+            asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(found) : "l"(own) : "memory");
+        } else if constexpr (W == WordPlace::gpu) {
             asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(found) : "l"(own) : "memory");
         } else {
             found = *static_cast<const volatile uint32_t*>(own);
@@ -42,25 +45,31 @@ __device__ inline bool await(const uint32_t* own, uint32_t value, uint64_t give_
 template <WordPlace W>
 __device__ inline void tell(uint32_t* other, uint32_t value)
 {
-    if constexpr (W == WordPlace::gpu) {
+    if constexpr (W == WordPlace::peer) {
+        asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(other), "r"(value) : "memory");
+    } else if constexpr (W == WordPlace::gpu) {
         asm volatile("st.relaxed.gpu.u32 [%0], %1;" ::"l"(other), "r"(value) : "memory");
     } else {
         *static_cast<volatile uint32_t*>(other) = value;
     }
 }
 
-// Two players: two warps of a block (sm), or a thread of each of two blocks. `words` are two words,
-// zero, a line apart.
+// Two players: two warps of a block (sm), a thread of each of two blocks, or `seat` 0 and 1 on two
+// GPUs. `words` are two words, zero, a line apart (peer: one, and the other player's in `theirs`).
 template <WordPlace W>
-__global__ void exchange(uint32_t* words, uint32_t rounds, uint64_t limit_ns, Exchange* result)
+__global__ void exchange(uint32_t* words, uint32_t* theirs, uint32_t seat, uint32_t rounds,
+                         uint64_t limit_ns, Exchange* result)
 {
     __shared__ uint32_t in_block[2 * line / 4];
     constexpr uint32_t apart = line / 4;
     const bool two_warps = W == WordPlace::sm;
-    const uint32_t player = two_warps ? threadIdx.x / 32 : blockIdx.x;
+    const uint32_t player = W == WordPlace::peer ? seat : two_warps ? threadIdx.x / 32 : blockIdx.x;
     uint32_t* own = nullptr;
     uint32_t* other = nullptr;
-    if constexpr (W == WordPlace::gpu) {
+    if constexpr (W == WordPlace::peer) {
+        own = words;
+        other = theirs;
+    } else if constexpr (W == WordPlace::gpu) {
         own = words + player * apart;
         other = words + (1 - player) * apart;
     } else {
@@ -133,14 +142,15 @@ public:
             attribute.val.cooperative = 1;
         }
         const auto launch = [&](auto* kernel) {
-            check_cuda(cudaLaunchKernelEx(&config, kernel, words_.get(), rounds, kernel_limit_ns,
-                                          result_.get()),
+            check_cuda(cudaLaunchKernelEx(&config, kernel, words_.get(), nullptr, 0, rounds,
+                                          kernel_limit_ns, result_.get()),
                        "launch");
         };
         switch (way) {
         case WordPlace::sm: launch(kernels::exchange<WordPlace::sm>); break;
         case WordPlace::cluster: launch(kernels::exchange<WordPlace::cluster>); break;
         case WordPlace::gpu: launch(kernels::exchange<WordPlace::gpu>); break;
+        case WordPlace::peer: throw std::logic_error("peers need a PeerExchange"); break;
         }
         stream_.synchronize();
         const Exchange& e = result_[0];
@@ -152,6 +162,66 @@ private:
     OwnStream stream_;
     DeviceBuffer<uint32_t> words_;
     PinnedBuffer<Exchange> result_;
+};
+
+// The same between two GPUs that reach each other's memory. The caller's current device stays.
+class PeerExchange {
+public:
+    // Whether two devices do.
+    static bool possible(int first, int second)
+    {
+        int there = 0;
+        int back = 0;
+        return cudaDeviceCanAccessPeer(&there, first, second) == cudaSuccess && there != 0 &&
+               cudaDeviceCanAccessPeer(&back, second, first) == cudaSuccess && back != 0;
+    }
+
+    PeerExchange(int first, int second) : device_{first, second}
+    {
+        for (int seat = 0; seat < 2; ++seat) {
+            check_cuda(cudaSetDevice(device_[seat]), "cudaSetDevice");
+            const cudaError_t status = cudaDeviceEnablePeerAccess(device_[1 - seat], 0);
+            if (status == cudaErrorPeerAccessAlreadyEnabled) {
+                (void)cudaGetLastError(); // that one stays behind
+            } else {
+                check_cuda(status, "cudaDeviceEnablePeerAccess");
+            }
+            player_[seat] = std::make_unique<Player>();
+            preload(kernels::exchange<WordPlace::peer>);
+        }
+        check_cuda(cudaSetDevice(first), "cudaSetDevice");
+    }
+
+    double one_way(uint32_t rounds, bool& right)
+    {
+        for (const auto& player : player_) {
+            player->result[0] = {};
+            check_cuda(cudaMemsetAsync(player->word.get(), 0, 4, player->stream), "memset");
+        }
+        for (const auto& player : player_) player->stream.synchronize();
+        // Each waits for the other's launch, at the most for the kernels' time limit.
+        for (uint32_t seat = 2; seat-- > 0;) {
+            check_cuda(cudaSetDevice(device_[seat]), "cudaSetDevice");
+            kernels::exchange<WordPlace::peer><<<1, 32, 0, player_[seat]->stream>>>(
+                player_[seat]->word.get(), player_[1 - seat]->word.get(), seat, rounds,
+                kernel_limit_ns, player_[seat]->result.get());
+            check_cuda(cudaGetLastError(), "launch");
+        }
+        for (const auto& player : player_) player->stream.synchronize();
+        const Exchange& e = player_[0]->result[0];
+        right &= e.rounds == rounds;
+        return static_cast<double>(e.ns) * 1e-3 / (2.0 * rounds);
+    }
+
+private:
+    struct Player {
+        OwnStream stream;
+        DeviceBuffer<uint32_t> word{line / 4};
+        PinnedBuffer<Exchange> result{1};
+    };
+
+    int device_[2];
+    std::unique_ptr<Player> player_[2];
 };
 
 } // namespace denizen::bench

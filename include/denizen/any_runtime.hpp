@@ -73,7 +73,7 @@ struct Options {
     uint32_t held_slots = 2048;
     uint32_t watch_slots = 1024; // of each worker: who watches its actors
     uint32_t dead_letter_slots = 4096;
-    uint32_t asks = 4096;          // unanswered asks at a time, at most 65,536
+    uint32_t asks = 4096; // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
@@ -93,7 +93,7 @@ struct Stats {
     std::array<uint64_t, reasons> dead_letters_by_reason{}; // by Reason; their sum is the above
     uint64_t held = 0; // messages that wait for actors that do not run; they count as handled
     uint64_t errors = 0;
-    std::string first_error;
+    std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
     uint64_t launches = 0;                   // 1, and one more for each return from being parked
     std::vector<uint64_t> handled_by_worker; // node by node
@@ -108,10 +108,10 @@ struct DeadLetter {
     Address sender;
     Address destination;
     uint32_t type = 0;
-    uint32_t length = 0;                                 // bytes of the message
-    uint32_t worker = 0;                                 // whose it was
-    uint64_t time_ns = 0;                                // the device's clock, modulo 2^53
-    std::array<unsigned char, dead_payload> payload{};   // the message's first bytes
+    uint32_t length = 0;                               // bytes of the message
+    uint32_t worker = 0;                               // whose it was
+    uint64_t time_ns = 0;                              // the device's clock, modulo 2^53
+    std::array<unsigned char, dead_payload> payload{}; // the message's first bytes
     std::string text; // "Add to actor Counter #17 of worker 3: its handler failed with code 7"
 };
 
@@ -167,6 +167,8 @@ struct Placement {
 inline Placement near(Address beside, Near how = Near::worker) { return {beside, how}; }
 inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Near::whole_node}; }
 
+struct Telemetry; // telemetry.hpp
+
 class AnyRuntime {
 public:
     struct Core; // src/core.hpp
@@ -190,6 +192,9 @@ public:
 
     // ---- life of actors (src/life.cpp). Each returns once it has been done.
 
+    // As spawn, but the actors are only created: their messages wait until resume(), for instance
+    // until they have a supervisor.
+    std::vector<Address> create(uint32_t actor_type, uint32_t count, nanoseconds deadline);
     // What an actor is doing. Errc::no_actor if there never was one at this address.
     ActorStatus inspect(Address actor, nanoseconds deadline);
     // Its messages wait from now on, in order, until resume or restart. Errc::failed if it has
@@ -252,8 +257,8 @@ public:
 
     // Returns once nothing is under way: every message sent before the call and every message these
     // caused has been handled, and whatever other threads sent meanwhile. Messages that have been
-    // set aside for actors that do not run (Stats::held) are not under way. Beside threads that send
-    // all the time that moment may not come (Errc::timeout).
+    // set aside for actors that do not run (Stats::held) are not under way. Beside threads that
+    // send all the time that moment may not come (Errc::timeout).
     void drain(nanoseconds deadline);
     // Handlers stop between two messages; what is sent meanwhile waits in the rings.
     void pause(nanoseconds deadline);
@@ -264,6 +269,13 @@ public:
     bool parked() const;
 
     Stats stats();
+    // Whether the durations of handlers are measured; off at first. When the call returns, every
+    // worker measures (or has stopped) except those in a handler of more than 0.1 s. Each call
+    // with true begins a new search for the slowest handlers; the histograms and counts go on.
+    void observe(bool on);
+    // What all workers count, their queues, and what they are doing, without stopping them; see
+    // telemetry.hpp. Errc::closed after close.
+    Telemetry telemetry();
     // The worker that has been in one handler for longest, as text with actor, message and seconds;
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);

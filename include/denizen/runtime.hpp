@@ -12,6 +12,7 @@
 
 #include <denizen/any_runtime.hpp>
 #include <denizen/resident/kernel.hpp>
+#include <denizen/telemetry.hpp>
 
 #include <string_view>
 
@@ -109,6 +110,12 @@ public:
     void stop(Address actor, nanoseconds deadline = 1s) { runtime_.stop(actor, deadline); }
 
     // Life of actors: see AnyRuntime.
+    template <class A>
+    std::vector<Address> create(uint32_t count, nanoseconds deadline = 10s)
+    {
+        static_assert(P::template actor_id<A> != no_type, "not an actor type of this program");
+        return runtime_.create(P::template actor_id<A>, count, deadline);
+    }
     ActorStatus inspect(Address actor, nanoseconds deadline = 1s)
     {
         return runtime_.inspect(actor, deadline);
@@ -197,6 +204,8 @@ public:
     void park(nanoseconds deadline = 1s) { runtime_.park(deadline); }
     bool parked() const { return runtime_.parked(); }
     Stats stats() { return runtime_.stats(); }
+    void observe(bool on) { runtime_.observe(on); }
+    Telemetry telemetry() { return runtime_.telemetry(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
     void migrate(Address actor, uint32_t worker, uint32_t node = 0, nanoseconds deadline = 10s)

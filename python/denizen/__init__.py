@@ -37,12 +37,15 @@ from denizen.errors import (
     DenizenError,
     DeviceError,
     ExhaustedError,
+    FailedError,
     MessageError,
+    MissingPackageError,
     NoActorError,
     RingFullError,
     StuckError,
     from_code,
 )
+from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
 from denizen.message import MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime, gpu_problem
@@ -52,16 +55,22 @@ _core._error = from_code
 __version__ = "0.1.0"
 
 __all__ = [
+    "DOWN",
+    "HOST",
+    "ActorStatus",
     "ArgumentError",
     "ClosedError",
     "CompileError",
     "DeadError",
+    "DeadLetter",
     "DeadlineError",
     "DenizenError",
     "DeviceError",
     "ExhaustedError",
+    "FailedError",
     "MessageError",
     "MessageType",
+    "MissingPackageError",
     "NoActorError",
     "Program",
     "Received",

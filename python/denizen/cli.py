@@ -38,6 +38,12 @@ def _device(text: str) -> str:
     return text
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f'"{text}" is no port; use 0 to 65535')
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="denizen", description="A resident GPU runtime.")
     parser.add_argument(
@@ -60,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     flights.add_argument(
         "--no-dispatch", action="store_true", help="leave out the table of dispatch costs"
     )
+    flights.add_argument(
+        "--metrics",
+        type=_port,
+        metavar="PORT",
+        help="serve Prometheus metrics, and denizen top, on this machine meanwhile; 0: any port",
+    )
     device(flights)
 
     measure = commands.add_parser("bench", help="measure, write records, make tables")
@@ -79,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
     tables.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
     tables.add_argument("--readme", type=Path, default=Path("README.md"), metavar="FILE")
     tables.add_argument("--check", action="store_true", help="change nothing; 1 if out of date")
+
+    top = commands.add_parser("top", help="show a program that serves its metrics, live")
+    which = top.add_mutually_exclusive_group()
+    which.add_argument("--url", help="what serve_metrics() returned")
+    which.add_argument("--pid", type=int, help="the process that serves it, if there are several")
+    top.add_argument("--once", action="store_true", help="print one reading and leave")
 
     about = commands.add_parser("info", help="say what a runtime would use on this machine")
     device(about)
@@ -131,7 +149,13 @@ def _bench_table(results: Path, readme: Path, check: bool) -> int:
 
 def _dispatch(given: argparse.Namespace) -> int:
     if given.command == "run":
-        return command.run(given.csv, given.device, dispatch=not given.no_dispatch)
+        return command.run(
+            given.csv, given.device, dispatch=not given.no_dispatch, metrics=given.metrics
+        )
+    if given.command == "top":
+        from denizen.top import command as top  # noqa: PLC0415  (needs Rich)
+
+        return top.run(given.url, given.pid, plain=given.once)
     if given.command == "info":
         return info.show(given.device)
     if given.experiment == "table":

@@ -52,6 +52,17 @@ class CompileError(DenizenError):
     """Program text that does not compile; the message shows the compiler's, with your lines."""
 
 
+class MissingPackageError(DenizenError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+    def __init__(self, package: str, group: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
+
+
+class FailedError(DenizenError):
+    """The actor has failed; restart or resume it first."""
+
+
 class SnapshotError(DenizenError, ValueError):
     """A snapshot that is truncated, altered, or of another program; the message says which."""
 
@@ -71,6 +82,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     12: DeviceError,
     13: DeviceError,
     14: CompileError,
+    15: FailedError,
     16: SnapshotError,
 }
 

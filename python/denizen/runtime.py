@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,8 +26,13 @@ from denizen.errors import (
     MessageError,
     RingFullError,
 )
+from denizen.life import Lives
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
+from denizen.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from denizen.metrics import Server
 
 Messages = NDArray[np.void]
 Addresses = NDArray[np.uint32]
@@ -51,8 +56,14 @@ def gpu_problem() -> str:
 _SIZES = (
     "lane_slots",
     "inbox_slots",
+    "local_slots",
+    "near_slots",
+    "urgent_slots",
     "outbox_slots",
     "egress_slots",
+    "held_slots",
+    "watch_slots",
+    "dead_letter_slots",
     "asks",
     "max_actors",
     "state_bytes",
@@ -73,36 +84,78 @@ def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, i
     return {name: int(value) for name, value in options.items()}
 
 
-def _parse_device(device: str) -> tuple[bool, int, int | None]:
-    """(on a GPU, its ordinal, CPU threads)."""
-    match = re.fullmatch(r"(auto)|cpu(?::(\d+))?|gpu(?::(\d+))?", device)
+_DEVICES = '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS" or "gpu:FIRST-LAST"'
+
+
+@dataclass(frozen=True)
+class _Device:
+    on_gpu: bool
+    first: int = 0  # ordinal of the first GPU
+    nodes: int = 1
+    threads: int | None = None  # of each CPU node
+
+
+def _parse_device(device: str) -> _Device:
+    match = re.fullmatch(r"(auto)|cpu(?::(?:(\d+)x)?(\d+))?|gpu(?::(\d+)(?:-(\d+))?)?", device)
     if match is None:
-        raise ArgumentError(
-            f'device "{device}"; use "auto", "cpu", "cpu:THREADS", "gpu" or "gpu:N"'
-        )
-    if match[2] and int(match[2]) == 0:
+        raise ArgumentError(f'device "{device}"; use {_DEVICES}')
+    auto, nodes, threads, first, last = match.groups()
+    if threads is not None and int(threads) == 0:
         raise ArgumentError(f'device "{device}" has no threads; use "cpu:1" or more')
-    if match[1]:
-        return _core.gpu_count() > 0, 0, None
+    if nodes is not None and int(nodes) == 0:
+        raise ArgumentError(f'device "{device}" has no nodes; use "cpu:1x{threads}" or more')
+    if last is not None and int(last) < int(first):
+        raise ArgumentError(f'device "{device}" names no GPU; use "gpu:{last}-{first}"')
+    if auto:
+        return _Device(_core.gpu_count() > 0)
     if device.startswith("cpu"):
-        return False, 0, int(match[2]) if match[2] else None
-    return True, int(match[3] or 0), None
+        return _Device(False, 0, int(nodes or 1), int(threads) if threads else None)
+    ordinal = int(first or 0)
+    return _Device(True, ordinal, int(last or ordinal) - ordinal + 1)
 
 
-class Runtime:
+def _capability(device: _Device) -> int:
+    """The compute capability of the GPUs, 90 for 9.0: it must be the same for all."""
+    there = _core.gpu_count()
+    last = device.first + device.nodes - 1
+    if there <= last:
+        raise DeviceError(
+            f"there is no GPU {last}: {_core.gpu_problem() or f'the driver sees {there}'}; "
+            'use device="cpu"'
+        )
+    all_of_them = {
+        n: 10 * major + minor
+        for n in range(device.first, last + 1)
+        for _, major, minor, _, _ in [_core.gpu_info(n)]
+    }
+    if len(set(all_of_them.values())) != 1:
+        each = ", ".join(f"GPU {n} has {c // 10}.{c % 10}" for n, c in all_of_them.items())
+        raise DeviceError(
+            f"one program needs GPUs of one compute capability: {each}; use those that agree"
+        )
+    return all_of_them[device.first]
+
+
+class Runtime(Lives):
     """A running program.
 
     Args:
         program: what to run; compiled now unless it is cached.
         device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
-        workers: GPU: warps, by default one on each of `sms`; CPU: threads, by default one per core.
+            Several GPUs of one host: "gpu:FIRST-LAST", at most 5; each is a node of the program.
+            "cpu:NODESxTHREADS": groups of CPU threads that stand for them.
+        workers: of each node. GPU: warps, by default one on each of `sms`; CPU: threads, by default
+            one per core, shared out among the nodes.
         sms: GPU: most SMs to use, by default a quarter of them, or as many as `workers` needs.
             Kernels whose blocks need a whole SM (large matrix products) run only on the others.
         idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
-            None: stay until closed.
+            None: stay until closed. For one node only.
+        cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
+            By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
-        lane_slots, inbox_slots, outbox_slots, egress_slots, asks, max_actors, state_bytes: sizes
-            of the rings (64-byte slots), of what may be unanswered, and of the actors' memory;
+        lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
+            held_slots, watch_slots, dead_letter_slots, asks, max_actors, state_bytes: sizes of the
+            rings and stores (64-byte slots), of what may be unanswered, and of the actors' memory;
             see denizen::Options (include/denizen/any_runtime.hpp).
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
@@ -116,34 +169,35 @@ class Runtime:
         *,
         workers: int | None = None,
         sms: int | None = None,
+        cluster: int | None = None,
         idle_ms: int | None = None,
         mapped: bool = True,
         **sizes: int,
     ) -> None:
-        on_gpu, ordinal, threads = _parse_device(device)
+        where = _parse_device(device)
+        threads = where.threads
         if threads is not None and workers not in (None, threads):
             raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
         options = _options(
-            {"workers": threads if workers is None else workers, "sms": sms, "idle_ms": idle_ms},
+            {
+                "nodes": where.nodes,
+                "workers": threads if workers is None else workers,
+                "sms": sms,
+                "cluster": cluster,
+                "idle_ms": idle_ms,
+            },
             sizes,
         )
         options["mapped"] = int(mapped)
-        if on_gpu:
-            if _core.gpu_count() <= ordinal:
-                raise DeviceError(
-                    f"there is no GPU {ordinal}: "
-                    f"{_core.gpu_problem() or f'the driver sees {_core.gpu_count()}'}; "
-                    'use device="cpu"'
-                )
-            _, major, minor, _, _ = _core.gpu_info(ordinal)
-            image = program.compile_gpu(10 * major + minor)
-        else:
-            image = program.compile_cpu()
+        gpu = where.on_gpu
+        image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program
+        self.gpu = ordinal if on_gpu else None  # as CUDA counts them
+        self._server: Server | None = None
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
-        self._core = _core.Runtime(image, on_gpu, ordinal, options)
+        self._core = _core.Runtime(image, gpu, where.first, options)
         self._async = _AsyncReplies(self._core)
 
     def __enter__(self) -> Runtime:
@@ -159,19 +213,48 @@ class Runtime:
 
     @property
     def description(self) -> dict[str, Any]:
-        """Device, workers, kind of memory, bytes taken, start time in ms."""
+        """Device, nodes, workers of each, how they lie together, memory taken, start time in ms."""
         return self._core.description
 
     # ---- life of actors
 
-    def spawn(self, actor: str, count: int = 1, timeout: float = 10.0) -> Addresses:
-        """Spawns actors over all workers; they exist when the call returns.
+    def spawn(
+        self,
+        actor: str,
+        count: int = 1,
+        timeout: float = 10.0,
+        *,
+        near: int | None = None,
+        how: str = "worker",
+        node: int | None = None,
+    ) -> Addresses:
+        """Spawns actors over all workers of all nodes; they exist when the call returns.
+
+        Args:
+            near: an address: near that actor. `how` says what near is: "worker": on the same
+                worker; "sm": on the other workers of its SM; "cluster": on the other SMs of its
+                cluster; "node": on its GPU outside its cluster, if there is anything outside.
+            node: only on this node (GPU, or group of CPU threads), counted from 0.
 
         Returns their addresses: uint32, shape (count,).
         """
         if not isinstance(count, int | np.integer) or not 0 <= count < 2**32:
             raise ArgumentError(f"count = {count!r}; use a whole number from 0")
-        return self._core.spawn(self._actor(actor), int(count), _seconds(timeout))
+        if near is not None and node is not None:
+            raise ArgumentError(f"near = {near} and node = {node}; give one of the two")
+        if how not in _core.near:
+            raise ArgumentError(f'how = "{how}"; use {", ".join(_core.near)}')
+        kind = self._actor(actor)
+        if near is not None:
+            return self._core.spawn_near(
+                kind, int(count), _address(near), _core.near.index(how), _seconds(timeout)
+            )
+        if node is not None:
+            nodes = self._core.description["nodes"]
+            if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
+                raise ArgumentError(f"node = {node!r}; the program has {nodes}, counted from 0")
+            return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
+        return self._core.spawn(kind, int(count), _seconds(timeout))
 
     def stop(self, address: int, timeout: float = 1.0) -> None:
         """Ends an actor; no handler of it runs once the call has returned."""
@@ -324,8 +407,47 @@ class Runtime:
         return self._core.parked()
 
     def stats(self) -> dict[str, Any]:
-        """Messages handled, dead letters, errors with the first one's text, launches."""
+        """Messages handled, held and dead, errors with the first one's text, launches.
+
+        "sent_by_route": messages that actors sent, by the way they took: "worker" (to the same),
+        "sm", "cluster", "gpu", "peer" (to another node), "host". A worker tells when it has nothing
+        to do, so these are behind while it works.
+        """
         return self._core.stats()
+
+    def observe(self, on: bool) -> None:
+        """Switches the measuring of handlers' durations on or off; off at first.
+
+        When the call returns, every worker measures (or has stopped) except one that is in a
+        handler of more than 0.1 s. Each `observe(True)` begins a new search for the slowest
+        handlers; counts and histograms go on.
+        """
+        self._core.observe(on)
+
+    def telemetry(self) -> Telemetry:
+        """What all workers count, their queues and what they do, without stopping them."""
+        return Telemetry.from_dict(self._core.telemetry())
+
+    def serve_metrics(self, port: int = 0, address: str = "127.0.0.1") -> str:
+        """Serves Prometheus metrics and what `denizen top` shows; returns the URL.
+
+        Observes the program from now on (`observe(False)` ends that), and serves until close.
+
+        Args:
+            port: 0: any that is free.
+            address: where to listen. The default can only be reached from this machine; what is
+                served names the program, its actors and its messages, to whoever asks.
+
+        Raises MissingPackageError without prometheus-client (`pip install denizen[observe]`), and
+        DenizenError if it is being served or the port is taken.
+        """
+        from denizen.metrics import Server  # noqa: PLC0415  (an optional dependency)
+
+        if self._server is not None:
+            raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
+        self.observe(True)
+        self._server = Server(self, port, address)
+        return self._server.url
 
     def stuck(self, at_least: float = 1.0) -> str:
         """The handler that has been running for longest, if longer than `at_least` seconds."""
@@ -337,6 +459,9 @@ class Runtime:
         Coroutines that still wait in ask_async get ClosedError.
         """
         timeout = _seconds(timeout)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         self._async.close()
         self._core.close(timeout)
 

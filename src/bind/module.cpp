@@ -4,8 +4,9 @@
 #include "../gpu/cubin.hpp"
 #include "../gpu/driver.hpp"
 #include "../gpu/nvrtc.hpp"
+#include "bind.hpp"
 
-#include <denizen/any_runtime.hpp>
+#include <denizen/telemetry.hpp>
 
 #include <chrono>
 #include <dlfcn.h>
@@ -22,14 +23,8 @@ using namespace denizen;
 namespace {
 
 using Addresses = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Unlocked = nb::gil_scoped_release;
-
-nanoseconds seconds(double s)
-{
-    return nanoseconds(s <= 0    ? 0
-                       : s > 1e9 ? static_cast<int64_t>(1e18)
-                                 : static_cast<int64_t>(s * 1e9));
-}
+using bind::seconds;
+using bind::Unlocked;
 
 // A buffer of Python's for the length of a call.
 class Bytes {
@@ -107,12 +102,100 @@ nb::dict describe(const Description& d)
     nb::dict out;
     out["device"] = d.device;
     out["on_gpu"] = d.on_gpu;
+    out["nodes"] = d.nodes;
     out["workers"] = d.workers;
+    out["cluster"] = d.cluster;
+    out["per_sm"] = d.per_sm;
+    out["shared_bytes"] = d.shared_bytes;
     out["lane_memory"] = d.lane_memory;
     out["why_not_mapped"] = d.why_not_mapped;
     out["device_bytes"] = d.device_bytes;
     out["host_bytes"] = d.host_bytes;
     out["start_ms"] = d.start_ms;
+    return out;
+}
+
+constexpr const char* modes[] = {"starting", "running", "paused", "left"};
+
+// As python/denizen/telemetry.py has it, in seconds.
+nb::dict to_dict(const Durations& d)
+{
+    nb::dict out;
+    out["count"] = d.count;
+    out["sum"] = static_cast<double>(d.sum_ns) * 1e-9;
+    out["p50"] = d.quantile(0.5) * 1e-9;
+    out["p90"] = d.quantile(0.9) * 1e-9;
+    out["p99"] = d.quantile(0.99) * 1e-9;
+    out["p999"] = d.quantile(0.999) * 1e-9;
+    out["max"] = d.quantile(1) * 1e-9;
+    out["buckets"] = d.buckets;
+    return out;
+}
+
+nb::dict to_dict(const WorkerTelemetry& w, const Image& image)
+{
+    nb::dict out;
+    out["node"] = w.place.node();
+    out["number"] = w.place.worker();
+    out["mode"] = modes[static_cast<uint32_t>(w.mode)];
+    out["actors"] = w.actors;
+    out["handled"] = w.handled;
+    out["batches"] = w.batches;
+    out["idle_rounds"] = w.idle_rounds;
+    out["dead_letters"] = w.dead_letters;
+    out["lane"] = w.lane;
+    out["inbox"] = w.inbox;
+    out["outbox"] = w.outbox;
+    out["sent"] = std::vector<uint64_t>(w.sent.begin(), w.sent.end());
+    out["busy"] = static_cast<double>(w.busy_ns) * 1e-9;
+    out["busy_actor"] = w.busy_actor.value;
+    out["busy_message"] =
+        w.busy_message < image.messages.size() ? image.messages[w.busy_message] : std::string();
+    return out;
+}
+
+nb::dict telemetry(AnyRuntime& rt)
+{
+    Telemetry t;
+    {
+        const Unlocked unlocked;
+        t = rt.telemetry();
+    }
+    nb::dict out;
+    out["time"] = static_cast<double>(t.host_ns) * 1e-9;
+    out["device_time"] = static_cast<double>(t.device_ns) * 1e-9;
+    out["observed"] = t.observed;
+    out["mode"] = modes[static_cast<uint32_t>(t.mode)];
+    out["handled"] = t.handled;
+    out["dead_letters"] = t.dead_letters;
+    out["errors"] = t.errors;
+    out["launches"] = t.launches;
+    out["sent"] = std::vector<uint64_t>(t.sent.begin(), t.sent.end());
+    nb::list workers;
+    for (const WorkerTelemetry& w : t.workers) {
+        workers.append(to_dict(w, rt.image()));
+    }
+    out["workers"] = workers;
+    nb::list types;
+    for (const ActorTypeTelemetry& a : t.actor_types) {
+        nb::dict type;
+        type["name"] = a.name;
+        type["live"] = a.live;
+        type["handled"] = a.handled;
+        type["durations"] = to_dict(a.durations);
+        types.append(type);
+    }
+    out["actor_types"] = types;
+    nb::list slowest;
+    for (const SlowHandlerTelemetry& s : t.slowest) {
+        nb::dict one;
+        one["actor"] = s.actor.value;
+        one["type"] = s.type;
+        one["message"] = s.message;
+        one["seconds"] = static_cast<double>(s.ns) * 1e-9;
+        slowest.append(one);
+    }
+    out["slowest"] = slowest;
     return out;
 }
 
@@ -123,16 +206,40 @@ nb::dict stats(AnyRuntime& rt)
         const Unlocked unlocked;
         s = rt.stats();
     }
-    static constexpr const char* modes[] = {"starting", "running", "paused", "left"};
     nb::dict out;
     out["handled"] = s.handled;
     out["dead_letters"] = s.dead_letters;
+    nb::dict by_reason;
+    for (uint32_t r = 0; r < reasons; ++r) {
+        by_reason[to_string(static_cast<Reason>(r))] = s.dead_letters_by_reason[r];
+    }
+    out["dead_letters_by_reason"] = by_reason;
+    out["held"] = s.held;
     out["errors"] = s.errors;
     out["first_error"] = s.first_error;
     out["mode"] = modes[static_cast<uint32_t>(s.mode)];
     out["launches"] = s.launches;
     out["handled_by_worker"] = s.handled_by_worker;
+    static constexpr const char* names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};
+    nb::dict by_route;
+    for (uint32_t r = 0; r < routes; ++r) {
+        by_route[names[r]] = s.sent_by_route[r];
+    }
+    out["sent_by_route"] = by_route;
     return out;
+}
+
+// The addresses that `spawn()` returns, as an array that owns them.
+template <class Spawn>
+nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> addresses_from(Spawn&& spawn)
+{
+    std::vector<Address>* out = nullptr;
+    {
+        const Unlocked unlocked;
+        out = new std::vector<Address>(spawn());
+    }
+    nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<Address>*>(p); });
+    return nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(out->data(), {out->size()}, owner);
 }
 
 Options options_from(const nb::dict& given)
@@ -144,6 +251,16 @@ Options options_from(const nb::dict& given)
         const auto n = static_cast<uint32_t>(number);
         if (name == "workers") {
             o.workers = n;
+        } else if (name == "nodes") {
+            o.nodes = n;
+        } else if (name == "cluster") {
+            o.cluster = n;
+        } else if (name == "local_slots") {
+            o.local_slots = n;
+        } else if (name == "near_slots") {
+            o.near_slots = n;
+        } else if (name == "urgent_slots") {
+            o.urgent_slots = n;
         } else if (name == "sms") {
             o.sms = n;
         } else if (name == "lane_slots") {
@@ -154,6 +271,12 @@ Options options_from(const nb::dict& given)
             o.outbox_slots = n;
         } else if (name == "egress_slots") {
             o.egress_slots = n;
+        } else if (name == "held_slots") {
+            o.held_slots = n;
+        } else if (name == "watch_slots") {
+            o.watch_slots = n;
+        } else if (name == "dead_letter_slots") {
+            o.dead_letter_slots = n;
         } else if (name == "asks") {
             o.asks = n;
         } else if (name == "max_actors") {
@@ -191,6 +314,7 @@ NB_MODULE(_core, m)
 
     m.attr("layout_abi") = layout_abi;
     m.attr("max_short") = first_payload;
+    m.attr("near") = std::vector<std::string>{"worker", "sm", "cluster", "node"}; // by Near
     m.def("gpu_count", [] { return gpu::driver_present() ? gpu::device_count() : 0; });
     m.def("gpu_problem", [] { return gpu::driver_problem(); });
     m.def("gpu_info", [](int ordinal) {
@@ -227,7 +351,8 @@ NB_MODULE(_core, m)
     m.def("load_library", &load_library);
     m.def("load_cubin", &load_cubin);
 
-    nb::class_<AnyRuntime>(m, "Runtime")
+    nb::class_<AnyRuntime> runtime(m, "Runtime");
+    runtime
         .def("__init__",
              [](AnyRuntime* self, const Image& image, bool on_gpu, int ordinal,
                 const nb::dict& given) {
@@ -239,15 +364,20 @@ NB_MODULE(_core, m)
         .def_prop_ro("description", [](const AnyRuntime& rt) { return describe(rt.description()); })
         .def("spawn",
              [](AnyRuntime& rt, uint32_t type, uint32_t count, double timeout) {
-                 std::vector<Address>* out = nullptr;
-                 {
-                     const Unlocked unlocked;
-                     out = new std::vector<Address>(rt.spawn(type, count, seconds(timeout)));
-                 }
-                 nb::capsule owner(
-                     out, [](void* p) noexcept { delete static_cast<std::vector<Address>*>(p); });
-                 return nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(out->data(), {out->size()},
-                                                                      owner);
+                 return addresses_from([&] { return rt.spawn(type, count, seconds(timeout)); });
+             })
+        .def("spawn_near",
+             [](AnyRuntime& rt, uint32_t type, uint32_t count, uint32_t beside, uint32_t how,
+                double timeout) {
+                 return addresses_from([&] {
+                     return rt.spawn(type, count, near({beside}, static_cast<Near>(how)),
+                                     seconds(timeout));
+                 });
+             })
+        .def("spawn_on_node",
+             [](AnyRuntime& rt, uint32_t type, uint32_t count, uint32_t node, double timeout) {
+                 return addresses_from(
+                     [&] { return rt.spawn(type, count, on_node(node), seconds(timeout)); });
              })
         .def("stop",
              [](AnyRuntime& rt, uint32_t actor, double timeout) {
@@ -394,7 +524,7 @@ NB_MODULE(_core, m)
                  const Unlocked unlocked;
                  rt.pause(seconds(timeout));
              })
-        .def("resume", &AnyRuntime::resume)
+        .def("resume", [](AnyRuntime& rt) { rt.resume(); })
         .def("park",
              [](AnyRuntime& rt, double timeout) {
                  const Unlocked unlocked;
@@ -402,6 +532,12 @@ NB_MODULE(_core, m)
              })
         .def("parked", &AnyRuntime::parked)
         .def("stats", &stats)
+        .def("observe",
+             [](AnyRuntime& rt, bool on) {
+                 const Unlocked unlocked;
+                 rt.observe(on);
+             })
+        .def("telemetry", &telemetry)
         .def("stuck",
              [](AnyRuntime& rt, double at_least) {
                  const Unlocked unlocked;
@@ -411,4 +547,5 @@ NB_MODULE(_core, m)
             const Unlocked unlocked;
             rt.close(seconds(timeout));
         });
+    bind::life(runtime);
 }

@@ -7,6 +7,7 @@
 // device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
 #include "../backend.hpp"
 #include "driver.hpp"
+#include "grid.hpp"
 #include "mapped.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -88,7 +89,7 @@ public:
         residents().without_any([this] { give_back(); });
     }
 
-    const Geometry& geometry() const override { return geometry_; }
+    const Geometry& geometry() const override { return grid_.geometry; }
 
     // The mapping stays when the program ends: other programs of this process may use it.
     void reach(const Backend& other) override
@@ -227,9 +228,10 @@ public:
     {
         auto* out = static_cast<std::byte*>(to);
         return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
-            check(driver_.memcpy_dtoh_async(staging_, there, part, copies_), "cuMemcpyDtoHAsync");
-            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+            Result r = driver_.memcpy_dtoh_async(staging_, there, part, copies_);
+            r = r == success ? driver_.stream_synchronize(copies_) : r;
             std::memcpy(out + done, staging_, part);
+            return r;
         });
     }
 
@@ -238,8 +240,8 @@ public:
         const auto* in = static_cast<const std::byte*>(from);
         return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
             std::memcpy(staging_, in + done, part);
-            check(driver_.memcpy_htod_async(there, staging_, part, copies_), "cuMemcpyHtoDAsync");
-            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+            const Result r = driver_.memcpy_htod_async(there, staging_, part, copies_);
+            return r == success ? driver_.stream_synchronize(copies_) : r;
         });
     }
 
@@ -338,7 +340,9 @@ private:
         const ContextScope scope(context_);
         const auto there = reinterpret_cast<DevicePtr>(device_memory);
         for (size_t done = 0; done < bytes; done += staging_bytes) {
-            part(there + done, done, std::min(bytes - done, staging_bytes));
+            if (part(there + done, done, std::min(bytes - done, staging_bytes)) != success) {
+                return false; // the keeper says why
+            }
         }
         return true;
     }
@@ -361,7 +365,7 @@ private:
         // Every other kernel's shared memory must fit beside ours: take the split with the most.
         check(driver_.func_set_attribute(function_, func_shared_carveout, 100),
               "cuFuncSetAttribute", "shared memory carveout");
-        place(options, image.table);
+        grid_ = Grid::choose(info_, function_, options, image.table);
         int least = 0;
         int greatest = 0;
         check(driver_.ctx_get_stream_priority_range(&least, &greatest),
@@ -408,134 +412,6 @@ private:
         }
     }
 
-    // How many workers, in how many blocks, in clusters of how many. Each block has one warp more
-    // than workers: that of the first block is the monitor.
-    void place(const Options& options, const ProgramTable& table)
-    {
-        const auto sms = static_cast<uint32_t>(info_.sm_count);
-        const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
-        if (most_sms > sms) {
-            throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " +
-                                                info_.name + " has " + std::to_string(sms));
-        }
-        const uint32_t most_cluster = largest_cluster(options);
-        const int limit = device_attribute(attr_max_shared_optin) / 2;
-        check(driver_.func_set_attribute(function_, func_max_dynamic_shared, limit),
-              "cuFuncSetAttribute", "dynamic shared memory");
-        // By default a quarter of the SMs. A kernel whose blocks fill an SM (cuBLAS's SGEMM takes
-        // all registers) finds no place on one that we are on, and a resident program does not go
-        // away.
-        const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
-        Geometry g;
-        g.workers = options.workers;
-        if (g.workers == 0) {
-            g.workers =
-                wanted_sms < most_cluster ? wanted_sms : wanted_sms / most_cluster * most_cluster;
-        }
-        // As few workers on an SM as can be, then the largest clusters.
-        constexpr uint32_t most_warps = 31; // and the one that may be the monitor
-        for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
-             g.per_sm <= most_warps; ++g.per_sm) {
-            for (g.cluster = most_cluster; g.cluster >= (options.cluster != 0 ? most_cluster : 1);
-                 g.cluster /= 2) {
-                if (fits(g, options, table, most_sms, static_cast<size_t>(limit))) {
-                    return;
-                }
-            }
-        }
-        int registers = 0;
-        check(driver_.func_get_attribute(&registers, func_registers, function_),
-              "cuFuncGetAttribute");
-        throw Error(
-            Errc::bad_argument,
-            std::to_string(g.workers) + " workers do not fit on " + std::to_string(most_sms) +
-                " SMs with " + std::to_string(registers) + " registers per thread" +
-                (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
-                                           "; use fewer workers or a smaller cluster"
-                                     : "; use fewer workers"));
-    }
-
-    // Blocks of a cluster at the most.
-    uint32_t largest_cluster(const Options& options)
-    {
-        // Code that was compiled for an older GPU and translated for this one knows no clusters.
-        int compiled_for = 0;
-        check(driver_.func_get_attribute(&compiled_for, func_ptx_version, function_),
-              "cuFuncGetAttribute");
-        const bool possible = info_.major >= 9 && compiled_for >= 90;
-        if (options.cluster > 1 && !possible) {
-            throw Error(Errc::bad_argument,
-                        "cluster = " + std::to_string(options.cluster) +
-                            " needs compute capability 9.0; " + info_.name + " has " +
-                            std::to_string(info_.major) + "." + std::to_string(info_.minor) +
-                            " and the program was compiled for " +
-                            std::to_string(compiled_for / 10) + "." +
-                            std::to_string(compiled_for % 10) + "; use cluster = 1");
-        }
-        if (options.cluster > 8) {
-            check(driver_.func_set_attribute(function_, func_non_portable_cluster, 1),
-                  "cuFuncSetAttribute", "clusters of 16 blocks");
-        }
-        return options.cluster != 0 ? options.cluster : possible ? 8u : 1u;
-    }
-
-    // Whether the workers find room as `wanted` says; then that is our geometry.
-    bool fits(const Geometry& wanted, const Options& options, const ProgramTable& table,
-              uint32_t most_sms, size_t limit)
-    {
-        Geometry g = wanted;
-        const uint32_t blocks = (g.workers + g.per_sm - 1) / g.per_sm;
-        g.cluster = std::min(g.cluster, std::bit_ceil(blocks)); // of which few have no worker
-        blocks_ = (blocks + g.cluster - 1) / g.cluster * g.cluster;
-        if (g.cluster > 1 && (blocks_ > most_sms || g.cluster * g.per_sm > max_near)) {
-            return false;
-        }
-        geometry_ = with_boxes(g, options, least_slots(table), limit);
-        if (g.cluster > 1 && geometry_.near == 1) {
-            return false; // no room for near rings, which clusters are for
-        }
-        const LaunchConfig config = launch_config();
-        int room = 0; // blocks, or clusters
-        if (g.cluster > 1) {
-            // An error says that this GPU has no clusters of this size.
-            return driver_.occupancy_max_active_clusters(&room, function_, &config) == success &&
-                   blocks_ <= static_cast<uint32_t>(room) * g.cluster;
-        }
-        check(driver_.occupancy_max_active_blocks(
-                  &room, function_, static_cast<int>(config.block[0]), config.shared_bytes),
-              "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-        return blocks_ <= most_sms * static_cast<uint32_t>(room);
-    }
-
-    // Cooperative, so that every block is resident or the launch fails.
-    LaunchConfig launch_config()
-    {
-        LaunchConfig config;
-        config.grid[0] = blocks_;
-        config.block[0] = (geometry_.per_sm + 1) * 32;
-        config.shared_bytes = static_cast<unsigned>(geometry_.shared_bytes());
-        config.stream = stream_;
-        config.attributes = attributes_;
-        attributes_[0].id = launch_cooperative;
-        attributes_[0].value.cooperative = 1;
-        config.attribute_count = 1;
-        if (geometry_.cluster > 1) {
-            attributes_[1].id = launch_cluster_dimension;
-            attributes_[1].value.cluster[0] = geometry_.cluster;
-            attributes_[1].value.cluster[1] = attributes_[1].value.cluster[2] = 1;
-            config.attribute_count = 2;
-        }
-        return config;
-    }
-
-    int device_attribute(int which) const
-    {
-        int value = 0;
-        check(driver_.device_get_attribute(&value, which, device_), "cuDeviceGetAttribute",
-              std::to_string(which));
-        return value;
-    }
-
     void start()
     {
         const std::lock_guard guard(residents().mutex);
@@ -557,10 +433,9 @@ private:
         launches_.fetch_add(1, std::memory_order_relaxed);
         parked_.store(false, std::memory_order_release);
         void* parameters[] = {&shared_};
-        const LaunchConfig config = launch_config();
+        const LaunchConfig config = grid_.launch_on(stream_);
         check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
-              std::to_string(blocks_) + " blocks of " + std::to_string(geometry_.per_sm + 1) +
-                  " warps in clusters of " + std::to_string(geometry_.cluster));
+              grid_.text());
         back_.made();
     }
 
@@ -669,9 +544,7 @@ private:
     Function function_ = nullptr;
     Stream stream_ = nullptr;
     Stream copies_ = nullptr; // read() and write()
-    Geometry geometry_;
-    uint32_t blocks_ = 0;
-    LaunchAttribute attributes_[2] = {};
+    Grid grid_;
     std::optional<MappedMemory> mapped_;
     void* host_memory_ = nullptr;
     DevicePtr device_memory_ = 0;

@@ -197,6 +197,7 @@ DeviceInfo device_info(int ordinal)
     info.minor = attribute(device, attr_capability_minor);
     info.sm_count = attribute(device, attr_sm_count);
     info.cooperative_launch = attribute(device, attr_cooperative_launch) != 0;
+    info.shared_bytes = static_cast<std::size_t>(attribute(device, attr_max_shared_optin));
     return info;
 }
 

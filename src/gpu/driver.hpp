@@ -198,6 +198,7 @@ struct DeviceInfo {
     int major = 0, minor = 0; // compute capability
     int sm_count = 0;
     bool cooperative_launch = false;
+    std::size_t shared_bytes = 0; // that a block may ask for
     std::size_t total_bytes = 0;
     int driver_cuda_version = 0; // newest CUDA the driver supports: 13000 is 13.0
 };

@@ -55,6 +55,8 @@ def test_version():
         (["run", "trains"], r".*invalid choice: 'trains'.*"),
         (["run", "flights", "--device", "tpu"], r'.*device "tpu" is none of auto, cpu.*'),
         (["run", "flights", "--colour"], r"unrecognized arguments: --colour.*"),
+        (["run", "flights", "--metrics", "x"], r'.*--metrics: "x" is no port; use 0 to 65535.*'),
+        (["run", "flights", "--metrics", "65536"], r".*is no port; use 0 to 65535.*"),
         (["bench", "dispatch", "--json"], r".*--json: expected one argument.*"),
         (["bench", "all"], r".*required: --out.*"),
     ],
@@ -115,6 +117,17 @@ def test_flights_are_verified_on_cpu_threads(tmp_path):
     assert "verified 20,000 / 20,000\n" in done.stdout
     assert re.search(r"events per second\D+[\d,]+", done.stdout)
     assert re.search(r"ask under load, p50 of \d+", done.stdout)
+
+
+def test_flights_serve_metrics_meanwhile(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("prometheus_client")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    path = flights_csv(tmp_path / "some.csv", 2_000)
+    words = ["run", "flights", "--device", "cpu:2", "--csv", str(path), "--no-dispatch"]
+    assert cli.main([*words, "--metrics", "0"]) == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"metrics at http://127\.0\.0\.1:\d+\n", err)
+    assert "verified 2,000 / 2,000\n" in out
 
 
 def test_a_wrong_figure_is_named(tmp_path, monkeypatch, capsys):

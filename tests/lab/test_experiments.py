@@ -28,7 +28,19 @@ def test_experiments_and_programs_are_the_same():
     [
         ("routes", {"one way", "raw words", "random targets", "random targets, seen by the host"}),
         ("sync", {"std::barrier", "counting barrier"}),
-        ("actors", {"spawn", "spawn at once", "ask"}),
+        (
+            "actors",
+            {
+                "spawn",
+                "spawn at once",
+                "ask",
+                "HLC tick",
+                "HLC update",
+                "clock read",
+                "two words and a mutex",
+                "two words and a mutex, update",
+            },
+        ),
     ],
 )
 def test_programs_verify_their_work_on_the_cpu(experiment, cases):

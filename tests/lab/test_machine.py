@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from denizen.lab import machine
-from denizen.lab.nvml import Nvml, Reading, Sampler
+from denizen.lab.sampler import Sampler
+from denizen.nvml import Nvml, Reading
 
 
 @pytest.mark.parametrize(
@@ -146,8 +147,12 @@ int nvmlDeviceGetTemperature(void* gpu, int sensor, unsigned* celsius) {
     return gpu == 0 || sensor != 0;
 }
 int nvmlDeviceGetClockInfo(void* gpu, int clock, unsigned* mhz) {
-    *mhz = 1980;
-    return gpu == 0 || clock != 1;
+    *mhz = clock == 1 ? 1980 : 2619;
+    return gpu == 0 || (clock != 1 && clock != 2);
+}
+int nvmlDeviceGetTotalEccErrors(void* gpu, int kind, int counter, unsigned long long* errors) {
+    *errors = kind == 0 ? 5000000000ull : 0;
+    return gpu != &gpus[1] || kind > 1 || counter != 0;
 }
 """
 
@@ -161,10 +166,10 @@ def test_driver_library_is_called_with_its_types(tmp_path):
     command = [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "fake.c"]
     subprocess.run(command, check=True)
     code = (
-        "from denizen.lab.nvml import Nvml\n"
+        "from denizen.nvml import Nvml\n"
         "gpu = Nvml.open(1)\n"
         "print(gpu.name(), gpu.driver(), gpu.cuda(), gpu.read(2.5), Nvml.open(0).read())\n"
-        "print(Nvml.open(7))"
+        "print(Nvml.open(7), gpu.sensors())"
     )
 
     def ask(**environment):
@@ -177,7 +182,12 @@ def test_driver_library_is_called_with_its_types(tmp_path):
 
     sensors = "Reading(at=2.5, power_w=71.5, temperature_c=33.0, sm_clock_mhz=1980.0)"
     first = "Reading(at=0.0, power_w=None, temperature_c=33.0, sm_clock_mhz=1980.0)"
-    assert ask() == f"GPU 1 580.159.04 13.0 {sensors} {first}\nNone"
+    state = (
+        "Sensors(name='GPU 1', power_w=71.5, power_limit_w=None, temperature_c=33.0, "
+        "sm_clock_mhz=1980.0, memory_clock_mhz=2619.0, ecc_corrected=5000000000, "
+        "ecc_uncorrected=0)"
+    )
+    assert ask() == f"GPU 1 580.159.04 13.0 {sensors} {first}\nNone {state}"
     # CUDA_VISIBLE_DEVICES renumbers CUDA's devices, not NVML's; 0 is then the second GPU.
     swapped = ask(CUDA_VISIBLE_DEVICES="GPU-second,0")
     assert swapped.startswith("GPU 0 580.159.04 13.0 Reading(at=2.5, power_w=None")

@@ -266,9 +266,9 @@ def test_a_handler_that_floods_its_own_worker_is_named(device):
     };
     """
     program = denizen.Program(text, actors=["Flooder"], messages=[again], name="flood")
-    rt = denizen.Runtime(program, device, inbox_slots=16, outbox_slots=16)
+    rt = denizen.Runtime(program, device, local_slots=16, outbox_slots=16)
     (flooder,) = rt.spawn("Flooder")
-    rt.send(flooder, again(times=30))  # fits into inbox and outbox
+    rt.send(flooder, again(times=30))  # fits into its ring to itself and the outbox
     rt.drain()
     rt.send(flooder, again(times=33))
     with pytest.raises(denizen.ExhaustedError, match=r"outbox of worker 0 .*16.* found no room"):

@@ -26,19 +26,23 @@ struct Place {
     Device device;
     uint32_t workers; // 0: as many as the runtime takes
     bool mapped;      // the host's messages in CPU-mapped device memory
+    uint32_t nodes = 1;
 };
 
 inline void PrintTo(const Place& p, std::ostream* out) { *out << p.name; }
 
-inline bool gpu_here()
+inline uint32_t gpus_here()
 {
-#if defined(__CUDACC__)
     int devices = 0;
-    return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-#else
-    return false;
+#if defined(__CUDACC__)
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) {
+        devices = 0;
+    }
 #endif
+    return static_cast<uint32_t>(devices);
 }
+
+inline bool gpu_here() { return gpus_here() > 0; }
 
 inline std::vector<Place> places()
 {
@@ -55,8 +59,8 @@ class AtEveryPlace : public testing::TestWithParam<Place> {
 protected:
     void SetUp() override
     {
-        if (on_gpu() && !gpu_here()) {
-            GTEST_SKIP() << "this machine has no CUDA device";
+        if (on_gpu() && gpus_here() < GetParam().nodes) {
+            GTEST_SKIP() << "this machine has " << gpus_here() << " CUDA devices";
         }
     }
 
@@ -67,6 +71,7 @@ protected:
         Options o;
         o.workers = GetParam().workers;
         o.mapped = GetParam().mapped;
+        o.nodes = GetParam().nodes;
         return o;
     }
 };

@@ -32,7 +32,7 @@ public:
         bool sent = true;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
-                                         &message, detail::priority_of<M>(), refuses(to));
+                                         &message, detail::priority_of<M>(), policy_of(to));
         }
         if (whole_warp_) {
             sent = denizen::lanes::shuffle(sent, 0);
@@ -117,21 +117,21 @@ private:
         sync();
     }
 
-    // Whether the actor there is of a type that refuses what finds no room. A peer's are not looked
+    // What becomes of a message that finds no room on its way there. A peer's actors are not looked
     // up: their messages wait.
-    DENIZEN_HD bool refuses(Address to) const
+    DENIZEN_HD Overflow policy_of(Address to) const
     {
-        if constexpr (P::has_refusing_actors) {
+        if constexpr (P::has_overflow_policies) {
             if (to.node() == shared_.node && to.worker() < shared_.workers &&
                 to.local() < shared_.actors_per_worker) {
                 const ActorEntry* entry =
                     shared_.actors +
                     static_cast<uint64_t>(to.worker()) * shared_.actors_per_worker + to.local();
                 const uint32_t kind = load<Scope::gpu>(&entry->kind);
-                return kind != 0 && P::overflow((kind & 0xff) - 1) == Overflow::fail;
+                return kind != 0 ? P::overflow((kind & 0xff) - 1) : Overflow::wait;
             }
         }
-        return false;
+        return Overflow::wait;
     }
 
     const Shared& shared_;

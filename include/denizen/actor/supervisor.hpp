@@ -40,6 +40,8 @@ struct AdoptRequest {
 
 static_assert(sizeof(SuperviseRequest) <= 36 && sizeof(AdoptRequest) <= 36);
 
+namespace detail {
+
 struct Child {
     uint32_t address = 0;
     // Number of the last order to it. A report of a failure from before that order is late: the
@@ -93,5 +95,7 @@ DENIZEN_HD inline bool spend(Supervisor& sup, uint64_t now)
     ++sup.restarts;
     return true;
 }
+
+} // namespace detail
 
 } // namespace denizen

@@ -4,7 +4,9 @@
 // sequence it expects has the payload too: no index to read, no fence to wait for. NCCL calls the
 // idea LL (low latency); here it is the only thing that ever crosses between two processors.
 //
-// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one.
+// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one. These
+// functions are for global memory: with a generic address the compiler would ask each time where it
+// points. Shared memory's are in resident/near.hpp.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -45,13 +47,13 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
     uint64_t low = 0;
     uint64_t high = 0;
     if constexpr (S == Scope::system) {
-        asm volatile("{ .reg .b128 t; ld.relaxed.sys.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+        asm volatile("{ .reg .b128 t; ld.relaxed.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
                      : "=l"(low), "=l"(high)
-                     : "l"(p));
+                     : "l"(__cvta_generic_to_global(p)));
     } else {
-        asm volatile("{ .reg .b128 t; ld.relaxed.gpu.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+        asm volatile("{ .reg .b128 t; ld.relaxed.gpu.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
                      : "=l"(low), "=l"(high)
-                     : "l"(p));
+                     : "l"(__cvta_generic_to_global(p)));
     }
     return {
         {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high)},
@@ -92,12 +94,14 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
     const uint64_t high = value.word[2] | static_cast<uint64_t>(value.sequence) << 32;
     if constexpr (S == Scope::system) {
         asm volatile(
-            "{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.b128 [%0], t; }" ::"l"(p),
+            "{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.global.b128 [%0], t; }" ::"l"(
+                __cvta_generic_to_global(p)),
             "l"(low), "l"(high)
             : "memory");
     } else {
         asm volatile(
-            "{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.gpu.b128 [%0], t; }" ::"l"(p),
+            "{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.gpu.global.b128 [%0], t; }" ::"l"(
+                __cvta_generic_to_global(p)),
             "l"(low), "l"(high)
             : "memory");
     }

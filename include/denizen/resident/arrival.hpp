@@ -3,6 +3,7 @@
 // one access, takes the message of one, or, where messages have queued up, as many as it has lanes.
 #pragma once
 
+#include <denizen/base/cluster.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/layout.hpp>
 #include <denizen/wire/slot.hpp>
@@ -11,9 +12,21 @@ namespace denizen {
 
 // A ring that a worker reads, from its next ticket on.
 struct Source {
-    const Slot* slots = nullptr;
+    const Slot* slots = nullptr; // in global memory; null for a near ring,
+    cluster::Address near = {};  // whose slots lie here
     uint32_t mask = 0;
     uint32_t head = 0;
+
+    DENIZEN_HD Packet load_near(uint32_t ticket, uint32_t k) const
+    {
+        return cluster::load_packet(near + ((ticket & mask) * 4 + k) * sizeof(Packet));
+    }
+    // Packet k of a slot.
+    DENIZEN_HD Packet load(uint32_t ticket, uint32_t k) const
+    {
+        return slots == nullptr ? load_near(ticket, k)
+                                : load_packet<Scope::system>(&slots[ticket & mask].packet[k]);
+    }
 };
 
 // Slots as fetched.
@@ -278,7 +291,7 @@ private:
         s.head = lanes::shuffle(ring_.head, 4 * g);
         return s;
 #else
-        return {rings_[g].slots, rings_[g].mask, rings_[g].head};
+        return {rings_[g].slots, {}, rings_[g].mask, rings_[g].head};
 #endif
     }
 
@@ -311,8 +324,7 @@ DENIZEN_HD inline bool gather(const Source& source, uint32_t length, unsigned ch
     for (uint32_t i = lanes::id(); i < packets; i += lanes::size) {
         const uint32_t place = i + 1; // behind the header packet
         const uint32_t ticket = source.head + place / 4;
-        const Packet p =
-            load_packet<Scope::system>(&source.slots[ticket & source.mask].packet[place % 4]);
+        const Packet p = source.load(ticket, place % 4);
         complete &= p.sequence == ticket + 1;
         auto* words = reinterpret_cast<uint32_t*>(to + static_cast<size_t>(i) * packet_payload);
         for (int w = 0; w < 3; ++w) {

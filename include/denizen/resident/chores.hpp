@@ -82,7 +82,7 @@ DENIZEN_COLD void give_orders(const Shared& s, uint32_t id)
 // One message that waited for each of up to 32 actors that run again, side by side; an actor whose
 // message needs the whole warp when it is the first in the list. True if there was any.
 template <class P>
-DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id)
+DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id, bool observed)
 {
     Ward& ward = s.wards[id];
     if (ward.ready_first == 0) {
@@ -129,10 +129,11 @@ DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id)
             lanes::sync();
         }
         if (whole || todo) {
-            handle<P>(s, id, entry, h, payload, whole);
+            handle<P>(s, id, entry, h, payload, whole, observed);
         }
     } else if (todo) {
-        handle<P>(s, id, entry, h, slots[book_of(s, id, local).first_held - 1].word + 3, false);
+        handle<P>(s, id, entry, h, slots[book_of(s, id, local).first_held - 1].word + 3, false,
+                  observed);
     }
     lanes::sync();
     // One lane after the other: frees the message, and puts the actor at the list's end if there
@@ -168,17 +169,16 @@ DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id)
 
 } // namespace detail
 
-// A step of what there is to do; true if something was done. Called when Ward::chores is not 0.
+// A step of what there is to do. Called when Ward::chores is not 0.
 template <class P>
-DENIZEN_COLD bool do_chores(const Shared& s, uint32_t id)
+DENIZEN_COLD void do_chores(const Shared& s, uint32_t id, bool observed)
 {
     if (lanes::id() == 0) {
         detail::tell_failures<P>(s, id);
         detail::give_orders<P>(s, id);
     }
     lanes::sync();
-    detail::catch_up<P>(s, id);
-    return true;
+    detail::catch_up<P>(s, id, observed);
 }
 
 } // namespace denizen

@@ -7,6 +7,7 @@
 #include <denizen/resident/arrival.hpp>
 #include <denizen/resident/move.hpp>
 #include <denizen/resident/program.hpp>
+#include <denizen/resident/telemetry.hpp>
 
 namespace denizen {
 
@@ -74,7 +75,7 @@ DENIZEN_HD inline bool make_room(const Shared& s, uint32_t id, bool all, uint32_
         (life_of(book) == Life::failed && book.supervisor == nobody)) {
         return true;
     }
-    if (!P::drops_oldest || !P::drops(entry_of(s, id, local).type())) {
+    if (!P::drops_oldest || P::overflow(entry_of(s, id, local).type()) != Overflow::drop_oldest) {
         return false;
     }
     if (lanes::id() == 0) {
@@ -142,60 +143,75 @@ DENIZEN_COLD inline void adopt(const Shared& s, uint32_t id, const AdoptRequest&
     }
 }
 
-// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. False if
-// the actor has failed since `entry` was read: then the message is to be set aside.
+// As bury(), from the path of all messages: a copy, because what a call gets by reference lies in
+// local memory. There are at least 36 bytes at `payload`.
+DENIZEN_HD inline void bury_here(const Shared& s, uint32_t id, Reason reason, uint32_t code,
+                                 const Header& h, uint32_t self, const void* payload)
+{
+    uint32_t kept[dead_payload / 4];
+    copy_bytes(kept, payload, sizeof kept);
+    Header header = h;
+    header.destination = self; // as its sender knows it
+    bury(s, id, reason, code, header, kept);
+}
+
+// Runs the handler of one message; called by one lane, or by all for a whole-warp actor.
 template <class P>
-DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& entry,
-                              const Header& h, const void* payload, bool whole)
+DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& entry,
+                              const Header& h, const void* payload, bool whole, bool observed)
 {
     const uint32_t local = Address{h.destination}.local();
     const bool speaks = !whole || lanes::id() == 0; // for the warp
-    Header sent = h; // as its sender knows it: a guest has another address than its place
-    sent.destination = entry.self != 0 ? entry.self : h.destination;
+    // A guest has another address than its place.
+    const uint32_t self = entry.self != 0 ? entry.self : h.destination;
     if (entry.kind == 0) {
         if (speaks) {
             const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
-            bury(s, id, was ? Reason::stopped : Reason::no_actor, 0, sent, payload);
+            bury_here(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, self, payload);
         }
-        return true;
-    }
-    if constexpr (P::can_fail) {
-        if (entry_of(s, id, local).kind != entry.kind) {
-            return false;
-        }
+        return;
     }
     if constexpr (P::drops_oldest) {
-        if (drop_this(s, id, P::drops(entry.type()), local, whole)) {
+        if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             if (speaks) {
-                bury(s, id, Reason::dropped, 0, sent, payload);
+                bury_here(s, id, Reason::dropped, 0, h, self, payload);
             }
-            return true;
+            return;
         }
     }
     // The monitor looks on, and names this handler if it never returns.
     uint64_t* running = &s.status[id].running[whole ? 0 : lanes::id()];
-    store<Scope::gpu>(running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
-    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state);
-    const uint64_t begin = P::has_deadlines ? now_ns() : 0;
-    if (!P::dispatch(entry.type(), h.type, entry.state, payload, context) && speaks) {
-        bury(s, id, Reason::wrong_type, 0, sent, payload);
+    store<Scope::gpu>(running, self | static_cast<uint64_t>(h.type + 1) << 32);
+    Context<P> context(s, id, self, h.sender, whole, entry.type(), entry.state);
+    const uint64_t begin = observed ? ticks() : 0;
+    const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
+    const bool handled = P::dispatch(entry.type(), h.type, entry.state, payload, context);
+    if (speaks) {
+        if (!handled) {
+            bury_here(s, id, Reason::wrong_type, 0, h, self, payload);
+        } else {
+            count_handled(s, id, entry.type());
+            if (observed) {
+                observe(s, id, entry.type(), self, h.type, ticks() - begin);
+            }
+        }
     }
     if constexpr (P::can_fail) {
         uint32_t code = context.failure();
         if (code == 0) {
-            code = P::failure(entry.type(), entry.state, P::has_deadlines ? now_ns() - begin : 0);
+            const uint64_t taken = P::has_deadlines ? now_ns() - begin_ns : 0;
+            code = P::failure(entry.type(), entry.state, taken);
         }
         if (whole) { // the first lane's that has one
             const uint32_t first = lanes::first(lanes::ballot(code != 0));
             code = lanes::shuffle(code, first & (lanes::size - 1));
         }
         if (code != 0 && speaks) {
-            bury(s, id, Reason::failed, code, sent, payload);
+            bury_here(s, id, Reason::failed, code, h, self, payload);
             fail(s, id, local, code);
         }
     }
     store<Scope::gpu>(running, uint64_t{0});
-    return true;
 }
 
 // Sets aside the messages of the lanes that say so, in their order. There is room for them.
@@ -214,7 +230,8 @@ DENIZEN_COLD inline void set_aside(const Shared& s, uint32_t id, bool mine, cons
 // To one actor, or to all of a type: on a warp one actor per lane, or all lanes on one actor. False
 // if the message has to wait and there is no room for it.
 template <class P>
-DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const void* payload)
+DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const void* payload,
+                               bool observed)
 {
     const ActorEntry* actors = s.actors + static_cast<uint64_t>(id) * s.actors_per_worker;
     const bool all = (h.flags & flag_broadcast) != 0;
@@ -243,7 +260,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             h.destination = place;
             waits = entry.kind > 0xff && !runs_now(s, id, local);
             if (!waits) {
-                handle<P>(s, id, entry, h, payload, whole);
+                handle<P>(s, id, entry, h, payload, whole, observed);
             }
         }
         lanes::sync();
@@ -346,7 +363,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
 // if a long message is not complete yet, or has to wait where it is.
 template <class P>
 DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& source,
-                                  const Words& of_lane)
+                                  const Words& of_lane, bool observed)
 {
     Words words;
     for (uint32_t i = 0; i < 12; ++i) {
@@ -372,7 +389,7 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
         if (!run_system<P>(s, id, h, words.word + 3)) {
             return 0;
         }
-    } else if (!deliver<P>(s, id, h, payload)) {
+    } else if (!deliver<P>(s, id, h, payload, observed)) {
         return 0;
     }
     return slots_for(h.length);

@@ -40,7 +40,7 @@ struct alignas(64) HeldSlot {
 
 static_assert(sizeof(HeldSlot) == 64);
 
-struct Watcher {
+struct WatchEntry {
     uint32_t address = 0;
     uint32_t next = 0; // 1 + index: the next watcher of the same actor, or the next free entry
 };
@@ -165,7 +165,7 @@ DENIZEN_COLD inline bool add_watcher(const Shared& s, uint32_t id, ActorBook& bo
                                      uint32_t watcher)
 {
     Ward& ward = s.wards[id];
-    Watcher* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
+    WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
     for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
         if (table[i - 1].address == watcher) {
             return true;
@@ -189,7 +189,7 @@ DENIZEN_COLD inline void remove_watchers(const Shared& s, uint32_t id, ActorBook
                                          uint32_t watcher, bool all)
 {
     Ward& ward = s.wards[id];
-    Watcher* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
+    WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
     for (uint32_t* at = &book.watchers; *at != 0;) { // ends: each step goes on in the list
         const uint32_t entry = *at;
         if (!all && table[entry - 1].address != watcher) {

@@ -14,13 +14,14 @@ inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at t
 inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
 
 // Every thread of the cluster waits for every other, once when the boxes are ready to be written
-// and once when nobody writes any more. The monitor and the warps without a worker take part in
-// both; they need not wait for the second.
+// and once when nobody writes any more. The monitor arrives at the second at once and goes on; the
+// warps without a worker have ended by then, and ended threads are not waited for. Not the .aligned
+// form: the lanes of a warp may come one by one.
 #if DENIZEN_ON_DEVICE
 __device__ inline void arrive_at_cluster()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #else
     asm volatile("barrier.cta.arrive 1, %0;" ::"r"(blockDim.x) : "memory");
 #endif
@@ -28,8 +29,8 @@ __device__ inline void arrive_at_cluster()
 __device__ inline void meet_cluster()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
-                 "barrier.cluster.wait.acquire.aligned;" ::
+    asm volatile("barrier.cluster.arrive.release;\n\t"
+                 "barrier.cluster.wait.acquire;" ::
                      : "memory");
 #else
     asm volatile("barrier.cta.sync 1, %0;" ::"r"(blockDim.x) : "memory");
@@ -41,26 +42,30 @@ DENIZEN_HD inline void meet_cluster() {}
 #endif
 
 // A worker's box comes from device memory, and goes back there when the program leaves the GPU.
-DENIZEN_HD inline void copy_box([[maybe_unused]] void* to, [[maybe_unused]] const void* from,
-                                [[maybe_unused]] uint32_t bytes)
+DENIZEN_HD inline void enter_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
-    for (uint32_t i = lanes::id(); i < bytes / 16; i += lanes::size) {
-        static_cast<uint4*>(to)[i] = static_cast<const uint4*>(from)[i];
+    auto* here = reinterpret_cast<uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    const auto* kept =
+        reinterpret_cast<const uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
+        here[i] = kept[i];
     }
     lanes::sync();
 #endif
 }
 
-DENIZEN_HD inline void enter_near(const Shared& s, uint32_t id)
+DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
-    copy_box(own_box(s, id), s.boxes + static_cast<uint64_t>(id) * s.box_bytes, s.box_bytes);
-}
-
-DENIZEN_HD inline void leave_near(const Shared& s, uint32_t id)
-{
+#if DENIZEN_ON_DEVICE
     meet_cluster();
-    copy_box(s.boxes + static_cast<uint64_t>(id) * s.box_bytes, own_box(s, id), s.box_bytes);
+    const auto* here = reinterpret_cast<const uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    auto* kept = reinterpret_cast<uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
+        kept[i] = here[i];
+    }
+    lanes::sync();
+#endif
 }
 
 } // namespace detail
@@ -118,7 +123,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             __nanosleep(nap < 1000 ? nap : 1000);
         }
 #elif DENIZEN_HOSTED
-        if (idle > detail::eager_rounds) {
+        if (idle > detail::eager_rounds && !worker.blocked()) {
             // Ends by a sender's bell; the time-out only bounds a wait for a command.
             sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, 100'000'000, [&] {
                 return worker.something_arrived() ||
@@ -146,8 +151,8 @@ __device__ inline void run_resident(const Shared& s)
         return;
     }
     detail::meet_cluster();
-    detail::arrive_at_cluster();
     if (warp == s.per_sm && blockIdx.x == 0) {
+        detail::arrive_at_cluster();
         run_monitor(s);
     }
 }

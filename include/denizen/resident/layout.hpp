@@ -15,7 +15,7 @@ namespace denizen {
 struct ActorBook; // actor/life.hpp
 struct Ward;      // resident/held.hpp, as the next two
 struct HeldSlot;
-struct Watcher;
+struct WatchEntry;
 
 inline constexpr uint32_t layout_abi = 3;
 inline constexpr uint32_t max_actor_types = 64;
@@ -232,7 +232,8 @@ struct FirstError {
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0;
-    uint32_t jammed = 0; // workers with something parked: while any has, none takes from the host
+    uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
+    uint32_t observe = 0; // see telemetry.hpp
     alignas(line) uint32_t egress_tail = 0;
     alignas(line) uint32_t dead_tail = 0; // dead letters
     alignas(line) FirstError first;
@@ -245,6 +246,7 @@ struct Board {
 struct Control {
     alignas(line) uint32_t command = 0; // host -> monitor
     uint32_t heartbeat = 0;             // host -> monitor
+    uint32_t observe = 0;               // host -> monitor, which passes it on to the board
     alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
@@ -298,9 +300,12 @@ struct alignas(line) NearBox {
     uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
     uint32_t head[max_near] = {};   // from near worker i: next ticket to handle
     uint32_t sent[8] = {};          // messages by Route, not told yet
-    NearBox* box[max_near] = {};    // of near worker i; set anew whenever a worker starts
-    uint32_t first = 0;             // near worker 0
-    uint32_t own = 0;               // which near worker this is
+    // Set by each start.
+    uint32_t ring[max_near] = {}; // GPU: where the slots of our ring to near worker i are
+    uint32_t first = 0;           // node << 11 | number of near worker 0
+    uint32_t count = 0;           // near workers with a ring
+    uint32_t sm = 0;              // near workers before the first of our SM
+    uint32_t parked = 0;          // something was parked since the worker looked
 };
 
 // Another node, as this one's workers reach it.
@@ -314,6 +319,9 @@ struct PeerLink {
     unsigned char* heap = nullptr;    // the peer's, and its actors' books
     ActorBook* books = nullptr;
 };
+
+struct Counters;  // telemetry.hpp
+struct Histogram; // telemetry.hpp
 
 // Everything a worker or the monitor can reach; passed by value to the kernel.
 struct Shared {
@@ -331,11 +339,12 @@ struct Shared {
     uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t held_slots = 0;      // per worker
-    uint32_t watch_slots = 0;     // per worker
-    uint32_t dead_mask = 0;       // of the ring of dead letters
-    uint32_t cell_count = 0;      // reply cells
-    uint32_t cell_slots = 0;      // slots per reply cell, a power of two
+    uint32_t held_slots = 0;  // per worker
+    uint32_t watch_slots = 0; // per worker
+    uint32_t dead_mask = 0;   // of the ring of dead letters
+    uint32_t cell_count = 0;  // reply cells
+    uint32_t cell_slots = 0;  // slots per reply cell, a power of two
+    uint32_t actor_types = 0;
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
@@ -358,16 +367,18 @@ struct Shared {
     ActorBook* books = nullptr;       // [workers][actors_per_worker]
     Ward* wards = nullptr;            // [workers]
     HeldSlot* held = nullptr;         // [workers][held_slots]
-    Watcher* watchers = nullptr;      // [workers][watch_slots]
+    WatchEntry* watchers = nullptr;   // [workers][watch_slots]
     Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;    // actor state
     unsigned char* scratch = nullptr; // [workers][scratch_bytes]
     Status* status = nullptr;         // [workers]
     Report* reports = nullptr;        // [workers], host memory
     Board* board = nullptr;
-    Control* control = nullptr; // host memory
-    Bell* bells = nullptr;      // [workers], CPU backend only
-    Watch* watch = nullptr;     // [workers]
+    Control* control = nullptr;      // host memory
+    Bell* bells = nullptr;           // [workers], CPU backend only
+    Watch* watch = nullptr;          // [workers]
+    Counters* counters = nullptr;    // [workers]
+    Histogram* histograms = nullptr; // [workers][actor_types], durations of handlers
 };
 
 inline constexpr uint32_t credit_stride = 16; // words between two workers' credits

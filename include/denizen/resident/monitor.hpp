@@ -201,6 +201,10 @@ __device__ inline void run_monitor(const Shared& s)
             heartbeat = beat;
             beat_at = now;
         }
+        if (const uint32_t observe = load<Scope::system>(&c.observe);
+            leader && observe != load<Scope::gpu>(&board.observe)) {
+            store<Scope::gpu>(&board.observe, observe);
+        }
         const ScanResult r = scan(s, ++number);
         uint64_t sum = r.handled;
         for (int d = 16; d != 0; d /= 2) {

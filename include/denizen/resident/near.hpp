@@ -9,6 +9,7 @@
 // puts its box away, and writes into no other box after that.
 #pragma once
 
+#include <denizen/base/cluster.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/arrival.hpp>
 #include <denizen/resident/layout.hpp>
@@ -22,37 +23,76 @@ extern __shared__ __align__(128) unsigned char near_memory[];
 #endif
 
 // The box of worker `id`, which is calling.
-DENIZEN_HD inline NearBox* own_box(const Shared& s, [[maybe_unused]] uint32_t id)
+DENIZEN_HD inline cluster::Address own_box(const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
-    return reinterpret_cast<NearBox*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    return cluster::address(near_memory) + threadIdx.x / 32 * s.box_bytes;
 #else
-    return reinterpret_cast<NearBox*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    return cluster::address(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
 #endif
 }
 
 // The box of near worker `index` of worker `id`'s cluster.
-DENIZEN_HD inline NearBox* box_of(const Shared& s, uint32_t id, uint32_t index)
+DENIZEN_HD inline cluster::Address box_of(const Shared& s, uint32_t id, uint32_t index)
 {
 #if DENIZEN_ON_DEVICE
-    unsigned char* here = near_memory + index % s.per_sm * s.box_bytes;
-#if __CUDA_ARCH__ >= 900
-    unsigned char* there = nullptr;
-    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(index / s.per_sm));
-    return reinterpret_cast<NearBox*>(there);
-#else
-    return reinterpret_cast<NearBox*>(here); // no clusters: index < per_sm
-#endif
+    (void)id;
+    return cluster::in_block(cluster::address(near_memory) + index % s.per_sm * s.box_bytes,
+                             index / s.per_sm);
 #else
     return own_box(s, id - id % s.near + index);
 #endif
 }
 
-// The slots of the ring to near worker `to` from `from`, in `to`'s box.
-DENIZEN_HD inline Slot* near_slots(const Shared& s, NearBox* box, uint32_t to, uint32_t from)
+// The words of a NearBox, by their offsets (NVRTC has no offsetof).
+namespace box {
+DENIZEN_HD inline cluster::Address tail(cluster::Address b, uint32_t to) { return b + 4 * to; }
+DENIZEN_HD inline cluster::Address credit(cluster::Address b, uint32_t to)
 {
-    Slot* slots = reinterpret_cast<Slot*>(box + 1);
-    return to == from ? slots : slots + s.local_mask + 1 + from * (s.near_mask + 1);
+    return b + 4 * (max_near + to);
+}
+DENIZEN_HD inline cluster::Address head(cluster::Address b, uint32_t from)
+{
+    return b + 4 * (2 * max_near + from);
+}
+DENIZEN_HD inline cluster::Address sent(cluster::Address b, Route route)
+{
+    return b + 4 * (3 * max_near + static_cast<uint32_t>(route));
+}
+DENIZEN_HD inline cluster::Address ring(cluster::Address b, uint32_t to)
+{
+    return b + 4 * (3 * max_near + 8 + to);
+}
+inline constexpr uint32_t after_rings = 4 * (4 * max_near + 8);
+DENIZEN_HD inline cluster::Address first(cluster::Address b) { return b + after_rings; }
+DENIZEN_HD inline cluster::Address count(cluster::Address b) { return b + after_rings + 4; }
+DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 8; }
+DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 12; }
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 12);
+static_assert(__builtin_offsetof(NearBox, ring) == 4 * (3 * max_near + 8));
+#endif
+} // namespace box
+
+// The slots of the ring to near worker `to` from `from`, in `to`'s box.
+DENIZEN_HD inline cluster::Address near_slots(const Shared& s, cluster::Address b, uint32_t to,
+                                              uint32_t from)
+{
+    const uint32_t slot = to == from ? 0 : s.local_mask + 1 + from * (s.near_mask + 1);
+    return b + sizeof(NearBox) + slot * sizeof(Slot);
+}
+
+// Where the slots of worker `id`'s ring to near worker `to` are, for its sends.
+DENIZEN_HD inline cluster::Address ring_to(const Shared& s, uint32_t id, cluster::Address b,
+                                           uint32_t to)
+{
+#if DENIZEN_ON_DEVICE
+    (void)s, (void)id;
+    return cluster::load(box::ring(b, to));
+#else
+    (void)b;
+    return near_slots(s, box_of(s, id, to), to, id % s.near);
+#endif
 }
 
 DENIZEN_HD inline uint32_t near_ring_mask(const Shared& s, uint32_t to, uint32_t from)
@@ -62,52 +102,64 @@ DENIZEN_HD inline uint32_t near_ring_mask(const Shared& s, uint32_t to, uint32_t
 
 } // namespace detail
 
-// Whether the ring from near worker `from` to `to` exists; a message without it takes the inbox.
-DENIZEN_HD inline bool has_near_ring(const Shared& s, uint32_t to, uint32_t from)
-{
-    return to < s.near && detail::near_ring_mask(s, to, from) != 0;
-}
-
 // A worker's receiving side. On a warp, lane i looks after the ring from near worker i.
 class NearRings {
 public:
-    DENIZEN_HD NearRings(const Shared& s, uint32_t id) : s_(s), box_(detail::own_box(s, id))
+    DENIZEN_HD NearRings(const Shared& s, uint32_t id)
+        : s_(s), id_(id), own_(id % s.near), box_(detail::own_box(s, id)),
+          local_slots_(detail::near_slots(s, box_, own_, own_))
     {
-        const uint32_t own = id % s.near;
+        const uint32_t first = id - own_;
+        const uint32_t workers = s.workers - first < s.near ? s.workers - first : s.near;
+        local_head_ = cluster::load(detail::box::head(box_, own_));
         if (lanes::id() == 0) {
-            box_->own = own;
-            box_->first = id - own;
+            cluster::store(detail::box::first(box_), s.node * max_workers + first);
+            cluster::store(detail::box::count(box_), s.local_mask == 0 ? 0 : workers);
+            cluster::store(detail::box::sm(box_), own_ - own_ % s.per_sm);
         }
-        for (uint32_t i = lanes::id(); i < s.near; i += lanes::size) {
-            box_->box[i] = detail::box_of(s, id, i);
-        }
-        lanes::sync();
-        own_ = own;
 #if DENIZEN_ON_DEVICE
-        if (lanes::id() < s.near) {
-            head_ = credited_ = box_->head[lanes::id()];
-            mask_ = detail::near_ring_mask(s, own, lanes::id());
-            slots_ = detail::near_slots(s, box_, own, lanes::id());
+        if (lanes::id() < workers) {
+            const cluster::Address other = detail::box_of(s, id, lanes::id());
+            cluster::store(detail::box::ring(box_, lanes::id()),
+                           detail::near_slots(s, other, lanes::id(), own_));
+            sender_credit_ = detail::box::credit(other, own_);
+            head_ = credited_ = cluster::load(detail::box::head(box_, lanes::id()));
+            mask_ = detail::near_ring_mask(s, own_, lanes::id());
+            slots_ = detail::near_slots(s, box_, own_, lanes::id());
         }
 #endif
+        lanes::sync();
     }
 
     DENIZEN_HD uint32_t own() const { return own_; }
+
+    // Whether a handler has parked a message, or a chore (chores.hpp) was begun, since this was
+    // asked before.
+    DENIZEN_HD bool parked_something() const
+    {
+        const bool something = cluster::load(detail::box::parked(box_)) != 0;
+        if (something) {
+            lanes::sync();
+            cluster::store(detail::box::parked(box_), 0);
+        }
+        return something;
+    }
 
     // Bit i: something from near worker i has begun to arrive.
     DENIZEN_HD uint32_t poll() const
     {
 #if DENIZEN_ON_DEVICE
-        // The last packet of a slot is written last.
-        return lanes::ballot(
-            mask_ != 0 && load<Scope::gpu>(&slots_[head_ & mask_].packet[3].sequence) == head_ + 1);
+        // The sequence of a slot's last packet, which is written last.
+        bool here = false;
+        if (mask_ != 0) {
+            here = cluster::load(slots_ + (head_ & mask_) * 64 + 60) == head_ + 1;
+        }
+        return lanes::ballot(here);
 #else
         uint32_t ready = 0;
         for (uint32_t i = 0; i < s_.near; ++i) {
             const Source ring = source(i);
-            if (ring.mask != 0 &&
-                load_packet<Scope::gpu>(&ring.slots[ring.head & ring.mask].packet[3]).sequence ==
-                    ring.head + 1) {
+            if (ring.mask != 0 && ring.load(ring.head, 3).sequence == ring.head + 1) {
                 ready |= 1u << i;
             }
         }
@@ -118,12 +170,11 @@ public:
     // From the worker itself: lane i gets message i of those that wait. Sets Batch::n.
     DENIZEN_HD void take_local(Batch& batch) const
     {
-        const Source ring = source(own_);
-        batch.mine = read(ring.slots, ring.mask, ring.head + lanes::id(), batch.words);
-        batch.n = lanes::first(~lanes::ballot(batch.mine));
-        batch.n = batch.n < lanes::size ? batch.n : lanes::size;
+        batch.ring = {nullptr, local_slots_, s_.local_mask, local_head_};
+        batch.mine = read(batch.ring, local_head_ + lanes::id(), batch.words);
+        const uint32_t n = lanes::first(~lanes::ballot(batch.mine));
+        batch.n = n < lanes::size ? n : lanes::size;
         batch.mine = lanes::id() < batch.n;
-        batch.ring = ring;
     }
 
     // The first message of each ring that `ready` names: on a warp of all of them at once, on the
@@ -131,13 +182,14 @@ public:
     DENIZEN_HD void take_near(uint32_t ready, Batch& batch)
     {
 #if DENIZEN_ON_DEVICE
-        batch.mine = (ready >> lanes::id() & 1) != 0 && read(slots_, mask_, head_, batch.words);
+        batch.mine = (ready >> lanes::id() & 1) != 0 &&
+                     read({nullptr, slots_, mask_, head_}, head_, batch.words);
         batch.n = lanes::popcount(lanes::ballot(batch.mine));
 #else
         const uint32_t later = ready & ~((2u << turn_) - 1);
         turn_ = lanes::first(later != 0 ? later : ready);
         batch.ring = source(turn_);
-        batch.mine = read(batch.ring.slots, batch.ring.mask, batch.ring.head, batch.words);
+        batch.mine = read(batch.ring, batch.ring.head, batch.words);
         batch.n = batch.mine ? 1 : 0;
 #endif
     }
@@ -162,8 +214,21 @@ public:
 #endif
     }
 
-    // The worker has handled `n` slots of its ring to itself.
-    DENIZEN_HD void advance_local(uint32_t n) { advance(own_, n, true); }
+    // The worker has handled `n` slots of its ring to itself. Its senders are its own lanes: the
+    // credit is a word of its own box.
+    DENIZEN_HD void advance_local(uint32_t n)
+    {
+        local_head_ += n;
+        if (lanes::id() == own_ % lanes::size) {
+#if DENIZEN_ON_DEVICE
+            head_ = credited_ = local_head_;
+#else
+            *reinterpret_cast<uint32_t*>(detail::box::head(box_, own_)) = local_head_;
+#endif
+            cluster::store_own(detail::box::credit(box_, own_), local_head_);
+        }
+        lanes::sync();
+    }
 
     // Lane by lane: this lane has handled `n` slots of the ring of ring_of(lane).
     DENIZEN_HD void advance_near(uint32_t n)
@@ -172,7 +237,7 @@ public:
         head_ += n;
         give_credit(mask_ >> 2);
 #else
-        advance(turn_, n, false);
+        advance(turn_, n, s_.near_mask >> 2);
 #endif
     }
 
@@ -183,26 +248,23 @@ public:
         give_credit(0);
 #else
         for (uint32_t i = 0; i < s_.near; ++i) {
-            store<Scope::system, Order::release>(&box_->box[i]->credit[own_], box_->head[i]);
+            advance(i, 0, 0);
         }
 #endif
     }
 
-    // Publishes the tails; with done(), behind a fence, the heads: see Status.
+    // Publishes the tails; with the sources' positions, behind a fence, the heads: see Status.
     DENIZEN_HD void tell_tails(Status& status) const
     {
         for (uint32_t i = lanes::id(); i < s_.near; i += lanes::size) {
-            store<Scope::gpu>(&status.near_tail[i], load<Scope::block>(&box_->tail[i]));
+            denizen::store<Scope::gpu>(&status.near_tail[i],
+                                       cluster::load(detail::box::tail(box_, i)));
         }
     }
     DENIZEN_HD void tell_heads(Status& status) const
     {
         for (uint32_t i = lanes::id(); i < s_.near; i += lanes::size) {
-#if DENIZEN_ON_DEVICE
-            store<Scope::gpu, Order::release>(&status.near_head[i], head_);
-#else
-            store<Scope::gpu, Order::release>(&status.near_head[i], box_->head[i]);
-#endif
+            denizen::store<Scope::gpu, Order::release>(&status.near_head[i], head(i));
         }
     }
 
@@ -211,19 +273,18 @@ public:
     {
 #if DENIZEN_ON_DEVICE
         if (lanes::id() < s_.near) {
-            box_->head[lanes::id()] = head_;
+            cluster::store(detail::box::head(box_, lanes::id()), head_);
         }
         lanes::sync();
 #endif
     }
 
 private:
-    DENIZEN_HD static bool read(const Slot* slots, uint32_t mask, uint32_t ticket, Words& words)
+    DENIZEN_HD static bool read(const Source& ring, uint32_t ticket, Words& words)
     {
-        const Slot& slot = slots[ticket & mask];
         bool whole = true;
         for (uint32_t k = 0; k < 4; ++k) {
-            const Packet p = load_packet<Scope::gpu>(&slot.packet[k]);
+            const Packet p = ring.load_near(ticket, k);
             whole &= p.sequence == ticket + 1;
             for (uint32_t w = 0; w < 3; ++w) {
                 words.word[3 * k + w] = p.word[w];
@@ -234,42 +295,19 @@ private:
 
     DENIZEN_HD Source source(uint32_t i) const
     {
-        Source ring;
-#if DENIZEN_ON_DEVICE
-        ring.head = lanes::shuffle(head_, i);
-#else
-        ring.head = box_->head[i];
-#endif
-        ring.mask = detail::near_ring_mask(s_, own_, i);
-        ring.slots = detail::near_slots(s_, box_, own_, i);
-        return ring;
-    }
-
-    DENIZEN_HD void advance(uint32_t i, uint32_t n, [[maybe_unused]] bool local)
-    {
-#if DENIZEN_ON_DEVICE
-        if (lanes::id() == i) {
-            head_ += n;
-            give_credit(0); // to ourselves: no traffic
-        }
-        lanes::sync();
-#else
-        box_->head[i] += n;
-        const uint32_t mask = detail::near_ring_mask(s_, own_, i);
-        uint32_t* credit = &box_->box[i]->credit[own_];
-        if (local || box_->head[i] - load<Scope::system>(credit) > mask >> 2) {
-            // Release: partner of the sender's acquire of its credit.
-            store<Scope::system, Order::release>(credit, box_->head[i]);
-        }
-#endif
+        return {nullptr, detail::near_slots(s_, box_, own_, i), detail::near_ring_mask(s_, own_, i),
+                shared_head(i)};
     }
 
 #if DENIZEN_ON_DEVICE
+    __device__ uint32_t head(uint32_t) const { return head_; }
+    __device__ uint32_t shared_head(uint32_t i) const { return lanes::shuffle(head_, i); }
+
     // Relaxed: the slots were read before, and the sender rewrites one only for a later ticket.
     __device__ void give_credit(uint32_t least)
     {
         if (mask_ != 0 && head_ - credited_ > least) {
-            store<Scope::gpu>(&box_->box[lanes::id()]->credit[own_], head_);
+            cluster::store(sender_credit_, head_);
             credited_ = head_;
         }
     }
@@ -277,13 +315,34 @@ private:
     uint32_t head_ = 0; // of this lane's ring
     uint32_t credited_ = 0;
     uint32_t mask_ = 0;
-    const Slot* slots_ = nullptr;
+    cluster::Address slots_ = 0;
+    cluster::Address sender_credit_ = 0;
 #else
+    DENIZEN_HD uint32_t head(uint32_t i) const
+    {
+        return *reinterpret_cast<const uint32_t*>(detail::box::head(box_, i));
+    }
+    DENIZEN_HD uint32_t shared_head(uint32_t i) const { return head(i); }
+
+    // Ring i has been handled `n` slots further; its sender is told by more than `least`.
+    DENIZEN_HD void advance(uint32_t i, uint32_t n, uint32_t least)
+    {
+        const uint32_t now = head(i) + n;
+        *reinterpret_cast<uint32_t*>(detail::box::head(box_, i)) = now;
+        const cluster::Address credit = detail::box::credit(detail::box_of(s_, id_, i), own_);
+        if (now - cluster::load(credit) > least) {
+            cluster::store(credit, now);
+        }
+    }
+
     uint32_t turn_ = 0; // the ring served last
 #endif
     const Shared& s_;
-    NearBox* box_;
-    uint32_t own_ = 0;
+    uint32_t id_;
+    uint32_t own_; // which near worker this is
+    cluster::Address box_;
+    cluster::Address local_slots_; // of the ring to ourselves
+    uint32_t local_head_ = 0;
 };
 
 } // namespace denizen

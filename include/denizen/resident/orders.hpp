@@ -46,6 +46,13 @@ DENIZEN_COLD inline void bury_held(const Shared& s, uint32_t id, ActorBook& book
     }
 }
 
+// One more chore; the worker's loop is told, by the flag that it looks at anyway.
+DENIZEN_HD inline void begin_chore(const Shared& s, uint32_t id)
+{
+    fetch_add<Scope::block>(&s.wards[id].chores, 1u);
+    cluster::store_own(box::parked(own_box(s, id)), 1);
+}
+
 // The actor runs; what waits for it goes first.
 DENIZEN_HD inline void run(const Shared& s, uint32_t id, uint32_t local)
 {
@@ -62,7 +69,7 @@ DENIZEN_HD inline void run(const Shared& s, uint32_t id, uint32_t local)
         (ward.ready_last == 0 ? ward.ready_first : book_of(s, id, ward.ready_last - 1).next_ready) =
             local + 1;
         ward.ready_last = local + 1;
-        fetch_add<Scope::block>(&ward.chores, 1u);
+        begin_chore(s, id);
     }
 }
 
@@ -78,7 +85,7 @@ DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint
     do { // ends: another lane's success is the only reason to go round again
         book.next_failed = first;
     } while (!compare_exchange<Scope::block>(&ward.failed, first, local + 1));
-    fetch_add<Scope::block>(&ward.chores, 1u);
+    begin_chore(s, id);
 }
 
 template <class P>
@@ -95,7 +102,7 @@ DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
     if constexpr (P::template message_id<Down> != no_type) {
         const ActorBook& book = book_of(s, id, local);
         const uint32_t self = entry_of(s, id, local).self;
-        const Watcher* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
+        const WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
         const Down down{self, book.life, book.failure, book.incarnation};
         if (self != Address::actor(id, local, s.node).value) { // they are known where it was born
             send_system(s, id, SystemOp::tell, Address{self}, self,
@@ -123,7 +130,7 @@ DENIZEN_COLD inline void begin_orders(const Shared& s, uint32_t id, uint32_t loc
         sup.listed = 1;
         sup.link = ward.sweeping;
         ward.sweeping = local + 1;
-        fetch_add<Scope::block>(&ward.chores, 1u);
+        begin_chore(s, id);
     }
 }
 
@@ -291,6 +298,10 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
         book.supervisor = r.value;
         book.rank = r.rank;
         book.epoch = 0;
+        if (life == Life::failed && r.value != nobody) { // it comes too late to be told by chores
+            send_system(s, id, SystemOp::failure, Address{r.value}, entry.self,
+                        {Address{r.value}.local(), book.failure, r.rank, 0});
+        }
         return Errc::ok;
     default: return Errc::bad_argument;
     }

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/life.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/dead_letters.hpp>
@@ -43,9 +44,11 @@ namespace detail {
 
 // A ring as a sender sees it.
 struct Target {
-    Slot* slots = nullptr;
+    Slot* slots = nullptr;      // in global memory; null for a near ring,
+    cluster::Address near = {}; // whose slots lie here
+    bool own = false;           // in this worker's box
     uint32_t mask = 0;
-    uint32_t* tail = nullptr;
+    uint32_t* tail = nullptr; // null for a near ring
     const uint32_t* credit = nullptr;
     [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
 };
@@ -56,12 +59,12 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
     Target t;
     switch (kind) {
     case RingKind::near: {
-        NearBox* own = own_box(s, id);
-        t.slots = near_slots(s, own->box[index], index, own->own);
-        t.mask = near_ring_mask(s, index, own->own);
-        t.tail = &own->tail[index];
-        t.credit = &own->credit[index];
-        t.bell = s.bells + own->first + index;
+        const cluster::Address b = own_box(s, id);
+        const uint32_t worker = cluster::load(box::first(b)) % max_workers + index;
+        t.own = worker == id;
+        t.near = ring_to(s, id, b, index);
+        t.mask = t.own ? s.local_mask : s.near_mask;
+        t.bell = s.bells + worker;
         break;
     }
     case RingKind::inbox:
@@ -108,22 +111,27 @@ DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
 #endif
 }
 
-DENIZEN_HD inline bool has_room(const Target& t, uint32_t ticket)
-{
-    // Acquire on the host: partner of the consumer's release of its credit.
-    return ticket - load<Scope::system, host_acquire>(t.credit) <= t.mask;
-}
-
 DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
 {
-    return has_room(target(s, id, static_cast<RingKind>(p.kind), p.index), p.ticket);
+    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
+    // Acquire on the host: partner of the consumer's release of its credit.
+    const uint32_t credit = t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
+                                               : load<Scope::system, host_acquire>(t.credit);
+    return p.ticket - credit <= t.mask;
 }
 
 DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
 {
-    Slot* slot = &t.slots[ticket & t.mask];
-    for (int k = 0; k < 4; ++k) {
-        store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
+    const uint32_t place = ticket & t.mask;
+    for (uint32_t k = 0; k < 4; ++k) {
+        const auto at = static_cast<uint32_t>(place * sizeof(Slot) + k * sizeof(Packet));
+        if (t.slots != nullptr) {
+            store_packet<Scope::system>(&t.slots[place].packet[k], content.packet[k]);
+        } else if (t.own) {
+            cluster::store_own_packet(t.near + at, content.packet[k]);
+        } else {
+            cluster::store_packet(t.near + at, content.packet[k]);
+        }
     }
 }
 
@@ -137,7 +145,8 @@ DENIZEN_HD inline void write_parked(const Shared& s, uint32_t id, const Parked& 
 DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
 {
     switch (static_cast<RingKind>(p.kind)) {
-    case RingKind::near: return p.index == own_box(s, id)->own;
+    case RingKind::near:
+        return cluster::load(box::first(own_box(s, id))) % max_workers + p.index == id;
     case RingKind::inbox:
     case RingKind::urgent: return p.index == id;
     default: return false;
@@ -191,6 +200,7 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     const uint32_t place = fetch_add<Scope::block>(&status.outbox, 1u);
+    cluster::store_own(box::parked(own_box(s, id)), 1);
     if (place == 0) {
         fetch_add<Scope::gpu>(&s.board->jammed, 1u);
     }
@@ -324,7 +334,7 @@ namespace detail {
 
 DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
 {
-    fetch_add<Scope::block>(&own_box(s, id)->sent[static_cast<uint32_t>(route)], 1u);
+    cluster::add(box::sent(own_box(s, id), route), 1);
 }
 
 // Where a message goes, found from its destination.
@@ -333,6 +343,14 @@ struct Way {
     uint32_t index; // of target()
     Route route;
 };
+
+DENIZEN_HD inline Route near_route(const Shared& s, uint32_t id, cluster::Address b,
+                                   uint32_t worker, uint32_t near)
+{
+    return worker == id                                  ? Route::worker
+           : near - cluster::load(box::sm(b)) < s.per_sm ? Route::sm
+                                                         : Route::cluster;
+}
 
 DENIZEN_HD inline Way way_to(const Shared& s, uint32_t id, Address to, Priority priority)
 {
@@ -343,17 +361,13 @@ DENIZEN_HD inline Way way_to(const Shared& s, uint32_t id, Address to, Priority 
     if (to.node() != s.node) {
         return {RingKind::peer, to.node() * max_workers + w, Route::peer};
     }
-    const NearBox* own = own_box(s, id);
-    const uint32_t near = w - own->first;
-    const Route route = w == id                                         ? Route::worker
-                        : near >= s.near                                ? Route::gpu
-                        : s.per_sm > 1 && w / s.per_sm == id / s.per_sm ? Route::sm
-                                                                        : Route::cluster;
     if (priority == Priority::urgent) {
         return {RingKind::urgent, w, Route::gpu};
     }
-    if (has_near_ring(s, near, own->own)) {
-        return {RingKind::near, near, route};
+    const cluster::Address b = own_box(s, id);
+    const uint32_t near = (to.value >> 18) - cluster::load(box::first(b));
+    if (near < cluster::load(box::count(b))) {
+        return {RingKind::near, near, near_route(s, id, b, w, near)};
     }
     return {RingKind::inbox, w, Route::gpu};
 }
@@ -364,10 +378,11 @@ DENIZEN_HD inline bool exists(const Shared& s, Address to)
 }
 
 // Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
-// False: the actor's policy is to refuse what has no room, and the message was not sent.
+// False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
+// to drop the oldest, the actor is told to drop one more (it is one of this node's).
 template <uint32_t L>
 DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
-                                  const void* payload, bool refusable)
+                                  const void* payload, Overflow policy)
 {
     const Target t = target(s, id, way.kind, way.index);
     const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
@@ -375,8 +390,9 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
     uint32_t credit = 0;
     uint32_t ticket = 0;
     if (way.kind == RingKind::near) {
-        credit = load<Scope::system, host_acquire>(t.credit);
-        ticket = fetch_add<Scope::block>(t.tail, n); // only this worker's lanes draw from it
+        const cluster::Address b = own_box(s, id);
+        credit = cluster::load(box::credit(b, way.index));
+        ticket = cluster::add(box::tail(b, way.index), n); // only this worker's lanes draw from it
     } else if (way.kind == RingKind::egress) {
         ticket = fetch_add<Scope::gpu>(t.tail, n);
         // The host's credit lies across the bus: the last reading serves until it runs out.
@@ -392,7 +408,13 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
     }
     const uint32_t used = ticket - credit;
     const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
-    const bool refused = refusable && free < n;
+    const bool refused = policy == Overflow::fail && free < n;
+    if (policy == Overflow::drop_oldest && free < n) {
+        const Address to{h.destination};
+        ActorBook* book =
+            s.books + static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
+        fetch_add<Scope::gpu>(&book->drop, 1u);
+    }
     if (refused) { // the tickets are drawn: they carry nothing
         h.type = static_cast<uint32_t>(SystemOp::none);
         h.flags = flag_system;
@@ -406,7 +428,9 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
         if (i < free) {
             write_slot(t, ticket + i, content);
         } else {
-            park(s, id, content, way.kind, way.index, ticket + i, h);
+            const Slot kept = content; // copies: what a call gets by reference lies in local memory
+            const Header header = h;
+            park(s, id, kept, way.kind, way.index, ticket + i, header);
         }
     }
     ring_worker(t);
@@ -423,7 +447,9 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& 
         store_compact(cell, to, h.type, h.flags, payload, L);
     } else {
         const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
-        const Target t{cell, s.cell_slots - 1, nullptr, nullptr, nullptr};
+        Target t;
+        t.slots = cell;
+        t.mask = s.cell_slots - 1;
         for (uint32_t i = 0; i < n; ++i) {
             write_slot(
                 t, i, make_slot<L>(i, to.value + i, h, static_cast<const unsigned char*>(payload)));
@@ -433,36 +459,121 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& 
 
 } // namespace detail
 
-// Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
-// compile time (and then h.length is L), else more than first_payload. `refusable`: see
-// Overflow::fail. False if it was refused.
+namespace detail {
+
+// Any message by any way; see post_bytes().
 template <uint32_t L>
-DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
-                                  const void* payload, Priority priority, bool refusable)
+DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const void* payload,
+                           Priority priority, Overflow policy)
 {
     const Address to{h.destination};
     if (to.is_reply_cell() && to.cell() < s.cell_count) {
-        detail::reply_to_cell<L>(s, to, h, payload);
-        detail::count_route(s, id, Route::to_host);
+        reply_to_cell<L>(s, to, h, payload);
+        count_route(s, id, Route::to_host);
         return true;
     }
-    if (to.is_reply_cell() || !detail::exists(s, to)) {
+    if (to.is_reply_cell() || !exists(s, to)) {
         bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
     }
-    const detail::Way way = detail::way_to(s, id, to, priority);
-    const bool sent = detail::send_slots<L>(s, id, way, h, payload, refusable);
+    const Way way = way_to(s, id, to, priority);
+    const bool sent = send_slots<L>(s, id, way, h, payload, policy);
     if (sent) {
-        detail::count_route(s, id, way.route);
+        count_route(s, id, way.route);
     }
     return sent;
 }
 
-// The same for a message whose type is known at run time only.
-DENIZEN_COLD inline bool post_raw(const Shared& s, uint32_t id, const Header& h,
-                                  const void* payload, Priority priority)
+} // namespace detail
+
+// Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
+// compile time (and then h.length is L), else more than first_payload. `policy`: of the actor.
+// False if it was refused.
+//
+// The common ways of a short message are here, in as few instructions as they need: a lone warp
+// runs as fast as its instructions are fetched. All others are detail::post_any()'s.
+template <uint32_t L>
+DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority, Overflow policy)
 {
-    return post_bytes<first_payload + 1>(s, id, h, payload, priority, false);
+    if constexpr (L <= first_payload) {
+        const auto* bytes = static_cast<const unsigned char*>(payload);
+        if (priority == Priority::data && policy == Overflow::wait) {
+            const cluster::Address b = detail::own_box(s, id);
+            const uint32_t there = h.destination >> 18; // node and worker
+            const uint32_t near = there - cluster::load(detail::box::first(b));
+            if (near < cluster::load(detail::box::count(b))) {
+                const bool self = there == s.node * max_workers + id;
+                const uint32_t mask = self ? s.local_mask : s.near_mask;
+                const uint32_t credit = cluster::load(detail::box::credit(b, near));
+                const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
+                const Slot content = detail::make_slot<L>(0, ticket + 1, h, bytes);
+                if (ticket - credit <= mask) {
+                    const cluster::Address slot =
+                        detail::ring_to(s, id, b, near) + (ticket & mask) * sizeof(Slot);
+                    for (uint32_t k = 0; k < 4; ++k) {
+                        self ? cluster::store_own_packet(slot + k * sizeof(Packet),
+                                                         content.packet[k])
+                             : cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
+                    }
+                } else {
+                    const Slot kept = content; // copies: what a call gets by reference lies in
+                    const Header header = h;   // local memory
+                    park(s, id, kept, RingKind::near, near, ticket, header);
+                }
+                cluster::add(
+                    detail::box::sent(b, detail::near_route(s, id, b, there % max_workers, near)),
+                    1);
+#if !DENIZEN_ON_DEVICE
+                detail::ring_worker(detail::target(s, id, RingKind::near, near));
+#endif
+                return true;
+            }
+            const uint32_t w = there - s.node * max_workers;
+            if (w < s.workers) {
+                // Acquire on the host: partner of the owner's release in give_credit().
+                const uint32_t credit =
+                    load<Scope::system, detail::host_acquire>(&s.inbox[w].credit);
+                const uint32_t ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, 1u);
+                const Slot content = detail::make_slot<L>(0, ticket + 1, h, bytes);
+                if (ticket - credit <= s.inbox_mask) {
+                    Slot* slot = s.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1) +
+                                 (ticket & s.inbox_mask);
+                    for (uint32_t k = 0; k < 4; ++k) {
+                        store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
+                    }
+                } else {
+                    const Slot kept = content;
+                    const Header header = h;
+                    park(s, id, kept, RingKind::inbox, w, ticket, header);
+                }
+                cluster::add(detail::box::sent(b, Route::gpu), 1);
+#if !DENIZEN_ON_DEVICE
+                detail::ring_worker(detail::target(s, id, RingKind::inbox, w));
+#endif
+                return true;
+            }
+            const Address to{h.destination};
+            if (L <= compact_payload && to.is_reply_cell() && to.cell() < s.cell_count) {
+                detail::reply_to_cell<L>(s, to, h, payload);
+                cluster::add(detail::box::sent(b, Route::to_host), 1);
+                return true;
+            }
+        }
+        unsigned char copy[L == 0 ? 1 : L]; // see above
+        copy_bytes(copy, payload, L);
+        const Header header = h;
+        return detail::post_any<L>(s, id, header, copy, priority, policy);
+    } else {
+        return detail::post_any<L>(s, id, h, payload, priority, policy);
+    }
+}
+
+// The same for a message whose type is known at run time only.
+DENIZEN_HD inline bool post_raw(const Shared& s, uint32_t id, const Header& h, const void* payload,
+                                Priority priority)
+{
+    return detail::post_any<first_payload + 1>(s, id, h, payload, priority, Overflow::wait);
 }
 
 } // namespace denizen

@@ -160,8 +160,8 @@ struct Program<Actors<A...>, Messages<M...>> {
     static constexpr bool drops_oldest =
         ((detail::overflow_of<A>() == Overflow::drop_oldest) || ...);
 
-    static constexpr bool has_refusing_actors =
-        ((detail::overflow_of<A>() == Overflow::fail) || ...);
+    static constexpr bool has_overflow_policies =
+        ((detail::overflow_of<A>() != Overflow::wait) || ...);
 
     DENIZEN_HD static Overflow overflow(uint32_t actor)
     {
@@ -188,17 +188,6 @@ struct Program<Actors<A...>, Messages<M...>> {
     {
         uint32_t index = 0;
         ((index++ == actor ? void(new (state) A()) : void()), ...);
-    }
-
-    // Whether a message may be dropped in favour of a newer one.
-    DENIZEN_HD static bool drops(uint32_t actor)
-    {
-        uint32_t index = 0;
-        bool yes = false;
-        ((index++ == actor ? void(yes = detail::overflow_of<A>() == Overflow::drop_oldest)
-                           : void()),
-         ...);
-        return yes;
     }
 
     // 0, or why the actor has failed now that its handler has returned.

@@ -10,6 +10,11 @@ namespace denizen {
 DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, Address actor,
                                      uint32_t sender, const LifeRequest& request)
 {
+    if (actor.is_host() || !detail::exists(s, actor)) {
+        report_error(
+            s, {static_cast<uint32_t>(Errc::no_actor), id, actor.value, misdirected_order, sender});
+        return;
+    }
     const Header h{actor.value, sender, static_cast<uint32_t>(op), flag_system, sizeof request};
     // A drain and its echo come after what was sent before; all others overtake it.
     const bool behind = op == SystemOp::drain || op == SystemOp::drained;

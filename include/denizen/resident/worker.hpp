@@ -30,13 +30,17 @@ public:
     // as it can be: how long it takes is how late a message is seen.
     DENIZEN_HD bool round()
     {
+        ++rounds_;
         uint32_t ready = 0;
         const bool did_chores = chores_ && step_chores();
         const uint32_t from = pick(ready);
         bool worked = did_chores;
+        blocked_ = false;
         if (from != nowhere) {
             worked |= serve(from, ready);
+            blocked_ = !worked;
             end_turn();
+            batches_ += worked ? 1 : 0;
             if (worked && lanes::id() == 0) {
                 store<Scope::gpu>(&status_.handled, handled_);
             }
@@ -45,11 +49,13 @@ public:
             return false;
         }
         dirty_ = true;
-        outbox_used_ = parked(s_, id_) != 0;
-        if (outbox_used_) {
-            worked |= flush(s_, id_);
+        if (outbox_used_ || chores_ || near_.parked_something()) {
+            look_for_chores();
+            outbox_used_ = parked(s_, id_) != 0;
+            if (outbox_used_) {
+                worked |= flush(s_, id_);
+            }
         }
-        look_for_chores();
         worked_ = worked;
         return worked || chores_;
     }
@@ -60,8 +66,17 @@ public:
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
         jammed_ = lanes::shuffle(jammed, 0);
+        observer_.look(s_, id_, rounds_, batches_);
+        rounds_ = batches_ = 0;
+        if (observer_.on()) {
+            tell_sent();
+        }
         return static_cast<Command>(lanes::shuffle(command, 0));
     }
+
+    // The last round found a message that has to wait where it is: no bell will ring for it, and
+    // there is no sleeping on it either.
+    DENIZEN_HD bool blocked() const { return blocked_; }
 
     // True if a message waits or is being written (the sleeping CPU worker's last look).
     DENIZEN_HD bool something_arrived()
@@ -80,12 +95,7 @@ public:
         near_.give_all_credit();
         sources_.give_all_credit();
         near_.tell_tails(status_);
-        NearBox* box = detail::own_box(s_, id_);
-        for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
-            const uint64_t before = load<Scope::gpu>(&status_.sent[r]);
-            store<Scope::gpu>(&status_.sent[r], before + load<Scope::block>(&box->sent[r]));
-            store<Scope::block>(&box->sent[r], 0u);
-        }
+        tell_sent();
         // The tails before the heads: see Status.
         lanes::sync();
         near_.tell_heads(status_);
@@ -117,6 +127,17 @@ private:
 
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
+
+    DENIZEN_HD void tell_sent()
+    {
+        const cluster::Address box = detail::own_box(s_, id_);
+        for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
+            const cluster::Address sent = detail::box::sent(box, static_cast<Route>(r));
+            store<Scope::gpu>(&status_.sent[r],
+                              load<Scope::gpu>(&status_.sent[r]) + cluster::load(sent));
+            cluster::store_own(sent, 0);
+        }
+    }
 
     // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit 4 g).
     DENIZEN_HD uint32_t pick(uint32_t& ready)
@@ -227,7 +248,7 @@ private:
                 batch.n = leader;
                 batch.mine = lanes::id() < leader;
             }
-            if constexpr (P::can_fail) {
+            if (P::can_fail && batch.n > 1) {
                 keep_room(batch);
             }
             side_by_side(batch, h, entry);
@@ -267,7 +288,8 @@ private:
         for (uint32_t i = 0; i < 12; ++i) {
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
-        return detail::serve_alone<P>(s_, id_, batch.ring, words);
+        const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
+        return detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
     }
 
     // Each lane that has a message handles it.
@@ -286,13 +308,21 @@ private:
         do { // ends: r reaches every rank
             if (todo && rank == r) {
                 todo = false;
-                waits = !detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false);
+                // It may have failed since: then the message has to wait.
+                waits = P::can_fail && r > 0 &&
+                        actors_[Address{h.destination}.local()].kind != entry.kind;
+                if (!waits) {
+                    detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false,
+                                      observer_.on());
+                }
             }
             ++r;
             lanes::sync();
         } while (batch.n > 1 && lanes::ballot(todo) != 0);
-        if constexpr (P::can_fail) {
-            detail::set_aside(s_, id_, waits, h, batch.words.word + 3);
+        if (P::can_fail && lanes::ballot(waits) != 0) {
+            const Words words = batch.words; // copies: what a call gets by reference lies in local
+            const Header header = h;         // memory
+            detail::set_aside(s_, id_, waits, header, words.word + 3);
         }
     }
 
@@ -322,7 +352,7 @@ private:
             return false;
         }
         begin_turn();
-        do_chores<P>(s_, id_);
+        do_chores<P>(s_, id_, observer_.on());
         end_turn();
         return true;
     }
@@ -355,10 +385,14 @@ private:
     uint32_t far_waited_ = 0;   // rounds in which near rings went first
     uint32_t host_waited_ = 0;  // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
+    Observer observer_;
+    uint32_t rounds_ = 0;       // since the last look
+    uint32_t batches_ = 0;      // of these, with a message handled
     uint32_t jammed_ = 0;       // workers with parked messages, as last read
     bool worked_ = false;       // in the last round
     bool dirty_ = true;         // something was done since the monitor was told
     bool outbox_used_ = true;   // at the end of the last round
+    bool blocked_ = false;      // see blocked()
     bool chores_ = false;       // there is something to do besides messages
     uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from denizen import terminal
 from denizen.lab import cases, goals, machine, programs
-from denizen.lab.nvml import Sampler
 from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
+from denizen.lab.sampler import Sampler
 
 # Seconds a C++ program may take. Every experiment is made to end well before.
 DEADLINE = 600.0

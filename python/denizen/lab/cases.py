@@ -15,8 +15,8 @@ import numpy as np
 
 import denizen
 from denizen.lab import machine
-from denizen.lab.nvml import Nvml
 from denizen.lab.record import Measured, Scalar
+from denizen.nvml import Nvml
 
 _TIMEOUT = 30.0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from denizen.lab.nvml import Nvml
+from denizen.nvml import Nvml
 
 
 @dataclass(frozen=True, slots=True)

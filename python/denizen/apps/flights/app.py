@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -133,13 +134,18 @@ class _Asker:
             self._error = error
 
 
-def replay(flights: Flights, device: str, advance: Callable[[int], None]) -> Result:
+def replay(
+    flights: Flights, device: str, advance: Callable[[int], None], metrics: int | None = None
+) -> Result:
     """Send all flights through actors on ``device`` and compare every figure with the reference.
 
     ``advance(k)`` is called after each k flights have been handed over. The time runs from the
-    first flight sent to the last message handled, those between actors included.
+    first flight sent to the last message handled, those between actors included. ``metrics``: a
+    port to serve metrics at meanwhile; their URL goes to stderr.
     """
     with denizen.Runtime(program(), device=device) as rt:
+        if metrics is not None:
+            print(f"metrics at {rt.serve_metrics(metrics)}", file=sys.stderr)
         planes = rt.spawn("Aircraft", len(flights.tails))
         ports = rt.spawn("Airport", len(flights.airports))
         events = FLIGHT.zeros(len(flights))

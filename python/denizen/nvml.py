@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power, temperature and clock of a GPU while a benchmark runs, by the driver's own library.
+"""Power, temperature, clocks and memory errors of a GPU, by the driver's own library.
 
 libnvidia-ml comes with every driver, so nothing has to be installed; where it is missing every
 function answers None. It reads registers through the driver and launches nothing on the GPU.
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
-import time
 from dataclasses import dataclass
-from types import TracebackType
-
-import numpy as np
 
 _SUCCESS = 0
 _CLOCK_SM = 1
+_CLOCK_MEMORY = 2
 _TEMPERATURE_GPU = 0
+_ECC_CORRECTED = 0
+_ECC_UNCORRECTED = 1
+_ECC_SINCE_LOADED = 0  # since the driver was loaded, not over the GPU's life
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,23 @@ class Reading:
     power_w: float | None
     temperature_c: float | None
     sm_clock_mhz: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """A GPU's state: watts, degrees Celsius, MHz, memory errors since the driver was loaded.
+
+    None: the GPU does not tell (consumer GPUs have no ECC).
+    """
+
+    name: str
+    power_w: float | None
+    power_limit_w: float | None
+    temperature_c: float | None
+    sm_clock_mhz: float | None
+    memory_clock_mhz: float | None
+    ecc_corrected: int | None
+    ecc_uncorrected: int | None
 
 
 class Nvml:
@@ -70,6 +86,18 @@ class Nvml:
             return None
         return float(value.value)
 
+    def _watts(self, function: str) -> float | None:
+        milliwatts = self._number(function)
+        return None if milliwatts is None else milliwatts / 1000
+
+    def _errors(self, kind: int) -> int | None:
+        value = ctypes.c_ulonglong()
+        call = getattr(self._lib, "nvmlDeviceGetTotalEccErrors", None)
+        before = (self._handle, kind, _ECC_SINCE_LOADED)
+        if call is None or call(*before, ctypes.byref(value)) != _SUCCESS:
+            return None
+        return int(value.value)
+
     def _text(self, function: str, *before: ctypes.c_void_p) -> str | None:
         text = ctypes.create_string_buffer(96)
         call = getattr(self._lib, function, None)
@@ -94,73 +122,22 @@ class Nvml:
 
     def read(self, at: float = 0.0) -> Reading:
         """The sensors now; a sensor that the GPU does not have is None."""
-        milliwatts = self._number("nvmlDeviceGetPowerUsage")
         return Reading(
             at=at,
-            power_w=None if milliwatts is None else milliwatts / 1000,
+            power_w=self._watts("nvmlDeviceGetPowerUsage"),
             temperature_c=self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
             sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
         )
 
-
-class Sampler:
-    """Reads the sensors every ``period`` seconds on its own thread between enter and exit.
-
-    Without NVML it does nothing and :meth:`summary` is None. A reading takes up to a few
-    milliseconds of the driver's lock, so keep the period well above that.
-    """
-
-    def __init__(self, gpu: Nvml | None, period: float = 0.1) -> None:
-        self._gpu = gpu
-        self._period = period
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.readings: list[Reading] = []
-
-    def __enter__(self) -> Sampler:
-        if self._gpu is not None:
-            self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        assert self._gpu is not None
-        begin = time.monotonic()
-        while True:  # ends at the first wait that sees the stop event
-            self.readings.append(self._gpu.read(time.monotonic() - begin))
-            if self._stop.wait(self._period):
-                return
-
-    def summary(self) -> dict[str, float | int | None] | None:
-        """Median and greatest value of each sensor, and the number of readings; None without any.
-
-        Keys: ``readings``, ``power_w``, ``power_w_max``, ``temperature_c``, ``temperature_c_max``,
-        ``sm_clock_mhz``, ``sm_clock_mhz_min``.
-        """
-        if not self.readings:
-            return None
-
-        def values(sensor: str) -> list[float]:
-            found = (getattr(reading, sensor) for reading in self.readings)
-            return [value for value in found if value is not None]
-
-        power, heat, clock = values("power_w"), values("temperature_c"), values("sm_clock_mhz")
-        return {
-            "readings": len(self.readings),
-            "power_w": float(np.median(power)) if power else None,
-            "power_w_max": max(power, default=None),
-            "temperature_c": float(np.median(heat)) if heat else None,
-            "temperature_c_max": max(heat, default=None),
-            "sm_clock_mhz": float(np.median(clock)) if clock else None,
-            "sm_clock_mhz_min": min(clock, default=None),
-        }
+    def sensors(self) -> Sensors:
+        """All of the state there is; takes some milliseconds of the driver's lock."""
+        return Sensors(
+            name=self.name() or "GPU",
+            power_w=self._watts("nvmlDeviceGetPowerUsage"),
+            power_limit_w=self._watts("nvmlDeviceGetEnforcedPowerLimit"),
+            temperature_c=self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
+            sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
+            memory_clock_mhz=self._number("nvmlDeviceGetClockInfo", _CLOCK_MEMORY),
+            ecc_corrected=self._errors(_ECC_CORRECTED),
+            ecc_uncorrected=self._errors(_ECC_UNCORRECTED),
+        )

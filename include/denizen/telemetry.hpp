@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running program tells of itself: AnyRuntime::telemetry(). Host only. Read without stopping
+// the program, word by word while it goes on, so figures of different words may be some
+// microseconds apart. Nothing in it goes down except depths and times.
+#pragma once
+
+#include <denizen/any_runtime.hpp>
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace denizen {
+
+// How long handlers took, from when the program was first observed.
+struct Durations {
+    uint64_t count = 0;
+    uint64_t sum_ns = 0;
+    // By bucket_of() (resident/telemetry.hpp).
+    std::vector<uint64_t> buckets;
+
+    // The time in ns that a part q of the handlers (0 to 1) did not exceed; 1: the longest. Off by
+    // at most 12.5 %. 0 if there are none.
+    double quantile(double q) const;
+};
+
+struct WorkerTelemetry {
+    Address place; // its node() and worker()
+    Mode mode = Mode::starting;
+    uint32_t actors = 0;      // places in use
+    uint64_t handled = 0;     // messages
+    uint64_t batches = 0;     // rounds with messages handled, while observed
+    uint64_t idle_rounds = 0; // rounds that found none, while observed
+    uint64_t dead_letters = 0;
+    // Queues, in 64-byte slots: at most a quarter of the ring more than there are.
+    uint32_t lane = 0;   // from the host
+    uint32_t inbox = 0;  // from workers, those of near ones left out
+    uint32_t outbox = 0; // messages that found no room
+    // Messages by Route, as told in its last look while observed, else when it was last idle.
+    std::array<uint64_t, routes> sent{};
+    // The handler that runs now, if any.
+    uint64_t busy_ns = 0; // 0: none
+    Address busy_actor;
+    uint32_t busy_message = no_type;
+};
+
+struct ActorTypeTelemetry {
+    std::string name;
+    uint64_t live = 0;    // actors spawned and not stopped
+    uint64_t handled = 0; // handlers run; a broadcast counts once for each actor
+    Durations durations;
+};
+
+// The slowest handler of a worker since observe(true) was last called.
+struct SlowHandlerTelemetry {
+    Address actor;
+    std::string type; // the actor's
+    std::string message;
+    uint64_t ns = 0;
+};
+
+struct Telemetry {
+    uint64_t host_ns = 0;   // now_ns() of the host
+    uint64_t device_ns = 0; // of the (first) device; on a GPU 0 until it has been observed
+    bool observed = false;
+    Mode mode = Mode::starting;
+    uint64_t handled = 0;
+    uint64_t dead_letters = 0;
+    uint64_t errors = 0;
+    uint64_t launches = 0;
+    std::array<uint64_t, routes> sent{};
+    std::vector<WorkerTelemetry> workers; // of node 0, then of node 1, ...
+    std::vector<ActorTypeTelemetry> actor_types;
+    std::vector<SlowHandlerTelemetry> slowest; // of each worker that has one, slowest first
+};
+
+} // namespace denizen

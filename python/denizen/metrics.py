@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A runtime's telemetry over HTTP: for Prometheus, and as JSON for ``denizen top``.
+
+:meth:`denizen.Runtime.serve_metrics` is the way in; :class:`Collector` goes into a registry of
+your own. Each scrape reads the running program once and does not stop it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from denizen import announce
+from denizen.errors import DenizenError, MissingPackageError
+from denizen.nvml import Nvml, Sensors
+from denizen.telemetry import ROUTES, Telemetry
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector as _Collector
+except ImportError as error:
+    raise MissingPackageError("prometheus-client", "observe") from error
+
+if TYPE_CHECKING:
+    from denizen.runtime import Runtime
+
+
+class Collector(_Collector):
+    """Turns ``rt.telemetry()`` into metrics named ``denizen_*`` at every scrape."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._device = str(rt.description["device"])
+        self._nvml = None if rt.gpu is None else Nvml.open(rt.gpu)
+
+    def sensors(self) -> Sensors | None:
+        """The state of the runtime's GPU; None on the CPU, and without NVML."""
+        return None if self._nvml is None else self._nvml.sensors()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What ``denizen top`` shows, made of what JSON knows."""
+        sensors = self.sensors()
+        return {
+            "program": self._rt.program.name,
+            "device": self._device,
+            "telemetry": asdict(self._rt.telemetry()),
+            "gpu": None if sensors is None else asdict(sensors),
+        }
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape: counts since the program's start, durations while it was observed."""
+        yield _gauges(
+            "program", "1, with the program's name.", {(self._rt.program.name, self._device): 1},
+            "program", "device",
+        )  # fmt: skip
+        t = self._rt.telemetry()
+        yield from _of_program(t)
+        yield from _of_workers(t)
+        yield from _of_actors(t)
+        sensors = self.sensors()
+        if sensors is not None:
+            yield from _of_gpu(sensors)
+
+
+_Values = Mapping[tuple[str, ...], float | None]
+
+
+def _counters(name: str, text: str, values: _Values, *labels: str) -> Metric:
+    family = CounterMetricFamily(f"denizen_{name}", text, labels=labels)
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric(key, value)
+    return family
+
+
+def _gauges(name: str, text: str, values: _Values, *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"denizen_{name}", text, labels=labels)
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric(key, value)
+    return family
+
+
+def _of_program(t: Telemetry) -> Iterator[Metric]:
+    yield _counters("errors", "Errors of the program, dead letters included.", {(): t.errors})
+    yield _counters("launches", "Times the program went onto its device.", {(): t.launches})
+    yield _counters(
+        "messages_sent", "Messages sent by actors, by the way they took.",
+        {(route,): n for route, n in zip(ROUTES, t.sent, strict=True)}, "route",
+    )  # fmt: skip
+
+
+def _of_workers(t: Telemetry) -> Iterator[Metric]:
+    workers = {(str(w.node), str(w.number)): w for w in t.workers}
+    yield _counters(
+        "messages_handled", "Messages handled.",
+        {key: w.handled for key, w in workers.items()}, "node", "worker",
+    )  # fmt: skip
+    yield _counters(
+        "dead_letters", "Messages without a live actor or a handler.",
+        {key: w.dead_letters for key, w in workers.items()}, "node", "worker",
+    )  # fmt: skip
+    yield _counters(
+        "worker_batches", "Rounds that handled messages, while observed.",
+        {key: w.batches for key, w in workers.items()}, "node", "worker",
+    )  # fmt: skip
+    yield _counters(
+        "worker_idle_rounds", "Rounds that found no message, while observed.",
+        {key: w.idle_rounds for key, w in workers.items()}, "node", "worker",
+    )  # fmt: skip
+    yield _gauges(
+        "worker_busy_seconds", "How long the handlers that run now have been running.",
+        {key: w.busy for key, w in workers.items()}, "node", "worker",
+    )  # fmt: skip
+    yield _gauges(
+        "queue_slots", "64-byte slots that wait: from the host, from workers, without room.",
+        {
+            (*key, queue): float(getattr(w, queue))
+            for key, w in workers.items()
+            for queue in ("lane", "inbox", "outbox")
+        },
+        "node", "worker", "queue",
+    )  # fmt: skip
+
+
+def _of_actors(t: Telemetry) -> Iterator[Metric]:
+    yield _gauges("actors", "Live actors.", {(a.name,): a.live for a in t.actor_types}, "actor")
+    yield _counters(
+        "handlers_run", "Handlers run, by the actor's type.",
+        {(a.name,): a.handled for a in t.actor_types}, "actor",
+    )  # fmt: skip
+    lengths = HistogramMetricFamily(
+        "denizen_handler_duration_seconds", "How long handlers took.", labels=("actor",)
+    )
+    for a in t.actor_types:
+        # Where the runtime's buckets end, every second power of two from 16 ns to 17 s.
+        edges = [(f"{seconds:.9g}", float(n)) for seconds, n in a.durations.by_power()[2:34:2]]
+        whole = ("+Inf", float(a.durations.count))
+        lengths.add_metric((a.name,), [*edges, whole], a.durations.sum)
+    yield lengths
+    slowest: dict[tuple[str, ...], float] = {}
+    for s in t.slowest:
+        key = (s.type, s.message)
+        slowest[key] = max(s.seconds, slowest.get(key, 0.0))
+    yield _gauges(
+        "slowest_handler_seconds", "The slowest handler since observing began.", slowest,
+        "actor", "message",
+    )  # fmt: skip
+
+
+def _of_gpu(s: Sensors) -> Iterator[Metric]:
+    gpu = (s.name,)
+    yield _gauges("gpu_power_watts", "Power drawn.", {gpu: s.power_w}, "gpu")
+    yield _gauges("gpu_power_limit_watts", "Power allowed.", {gpu: s.power_limit_w}, "gpu")
+    yield _gauges("gpu_temperature_celsius", "Temperature.", {gpu: s.temperature_c}, "gpu")
+    mhz = {"sm": s.sm_clock_mhz, "memory": s.memory_clock_mhz}
+    clocks: _Values = {(*gpu, kind): None if m is None else 1e6 * m for kind, m in mhz.items()}
+    yield _gauges("gpu_clock_hertz", "Clocks.", clocks, "gpu", "clock")
+    errors = {"corrected": s.ecc_corrected, "uncorrected": s.ecc_uncorrected}
+    yield _counters(
+        "gpu_ecc_errors", "Memory errors since the driver was loaded.",
+        {(*gpu, kind): n for kind, n in errors.items()}, "gpu", "kind",
+    )  # fmt: skip
+
+
+class Server:
+    """Serves ``/metrics`` and ``/telemetry.json`` from a thread of its own until closed."""
+
+    def __init__(self, rt: Runtime, port: int, address: str) -> None:
+        collector = Collector(rt)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+
+        class Handler(_Handler):
+            answers = _Answers(collector, registry)
+
+        class Http(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            daemon_threads = True  # a scrape under way does not hold up the process
+
+        try:
+            self._http = Http((address, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise DenizenError(
+                f"cannot serve metrics at {address} port {port}: {error}; port 0 takes any free one"
+            ) from error
+        # A wildcard is no address to go to.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+        host = f"[{host}]" if ":" in host else host
+        self.url = f"http://{host}:{self._http.server_address[1]}"
+        self._file: Path | None = None
+        try:
+            self._file = announce.announce(rt.program.name, self.url)
+        except (OSError, DenizenError) as error:  # served all the same, by its URL
+            warnings.warn(f"`denizen top` needs --url {self.url}: {error}", stacklevel=3)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(0.1,), name="denizen metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving; harmless when called again."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.unlink()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+class _Answers:
+    def __init__(self, collector: Collector, registry: CollectorRegistry) -> None:
+        self._collector, self._registry = collector, registry
+
+    def to(self, path: str, accept: str) -> tuple[str, bytes] | None:
+        """Content type and content; None for a path that is not served."""
+        if path in ("/", "/metrics"):
+            encode, kind = choose_encoder(accept)
+            return kind, encode(self._registry)
+        if path == "/telemetry.json":
+            return "application/json", json.dumps(self._collector.snapshot()).encode()
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    answers: _Answers
+    timeout = 10.0  # for a client that says nothing
+
+    def do_GET(self) -> None:
+        try:
+            found = self.answers.to(urlsplit(self.path).path, self.headers.get("Accept", ""))
+        except DenizenError as error:  # closed, or dead
+            self._send(503, "text/plain; charset=utf-8", f"{error}\n".encode())
+            return
+        if found is None:
+            self._send(404, "text/plain; charset=utf-8", b"/metrics or /telemetry.json\n")
+            return
+        self._send(200, *found)
+
+    def _send(self, status: int, kind: str, content: bytes) -> None:
+        with suppress(ConnectionError):  # the client has gone
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Not on the program's stderr."""

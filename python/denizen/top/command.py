@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``denizen top``: finds a served program, reads it twice a second, and shows it until one ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
+
+from denizen import announce
+from denizen.errors import DenizenError, MissingPackageError
+from denizen.top.screen import Snapshot, render
+
+try:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+except ImportError as error:
+    raise MissingPackageError("rich", "observe") from error
+
+_PERIOD = 0.5  # seconds between two readings
+_PATIENCE = 5.0  # seconds for one
+_PLAIN_WIDTH = 120
+
+
+class _EndedError(DenizenError):
+    """Nobody answers at the URL (any more)."""
+
+
+def read(url: str) -> Snapshot:
+    """One reading. Straight to the address, whatever proxy the environment names."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise DenizenError(f'url "{url}"; use the one that serve_metrics() returned, http://...')
+    connection = HTTPConnection(parts.hostname, parts.port or 80, timeout=_PATIENCE)
+    try:
+        connection.request("GET", "/telemetry.json")
+        answer = connection.getresponse()
+        body = answer.read()
+    except (OSError, HTTPException) as error:
+        raise _EndedError(f"nothing answers at {url} ({error})") from error
+    finally:
+        connection.close()
+    if answer.status == 503:
+        raise _EndedError(f"{url}: {body.decode(errors='replace').strip()}")
+    try:
+        return Snapshot.from_json(json.loads(body))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DenizenError(f"{url} serves no denizen telemetry (HTTP {answer.status})") from error
+
+
+def find(pid: int | None) -> str:
+    """The URL of the one served program there is (of process ``pid``, if given)."""
+    found = [a for a in announce.find() if pid is None or a.pid == pid]
+    if len(found) == 1:
+        return found[0].url
+    if found:
+        each = "; ".join(f"pid {a.pid}, {a.program}: {a.url}" for a in found)
+        way = "--pid or --url" if len({a.pid for a in found}) > 1 else "--url"
+        raise DenizenError(f"{len(found)} programs are served, choose one with {way}: {each}")
+    whose = "" if pid is None else f" by process {pid}"
+    raise DenizenError(
+        f"no program is served{whose} (as {announce.folder()} tells); serve one with "
+        "Runtime.serve_metrics() or denizen run flights --metrics PORT, or give --url"
+    )
+
+
+@contextmanager
+def _keys() -> Iterator[int | None]:
+    """Keys as they are pressed, not as lines; gives stdin's descriptor, None without a terminal."""
+    if not sys.stdin.isatty():
+        yield None
+        return
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    try:
+        yield fd
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _quit_pressed(fd: int | None, seconds: float) -> bool:
+    """Wait for a key, at most so long; whether it was one that ends the display."""
+    if fd is None:
+        time.sleep(seconds)
+        return False
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:  # ends: the time
+        if not select.select([fd], [], [], left)[0]:
+            return False
+        key = os.read(fd, 64)
+        if not key or b"q" in key or b"Q" in key:  # none: the terminal is gone
+            return True
+    return False
+
+
+def once(url: str) -> int:
+    """Print one screen as plain text; its rates are those of half a second."""
+    before = read(url)
+    time.sleep(_PERIOD)
+    try:
+        now = read(url)
+    except _EndedError:
+        now = before
+    width = int(os.environ.get("COLUMNS") or _PLAIN_WIDTH)
+    console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
+    console.print(render(now, before, width, None))
+    return 0
+
+
+def live(url: str, console: Console) -> int:
+    """Show it until q is pressed or the program ends."""
+    now, before = read(url), None
+    ended = ""
+    with _keys() as fd, Live(console=console, screen=True, auto_refresh=False) as shown:
+        while True:  # ends by a key, Ctrl-C, or with the program
+            width, height = console.size
+            foot = Text("q quits" if now.telemetry.observed else "q quits; not observed: no times")
+            foot.stylize("dim")
+            shown.update(Group(render(now, before, width, height - 1), foot), refresh=True)
+            if _quit_pressed(fd, _PERIOD):
+                break
+            try:
+                now, before = read(url), now
+            except _EndedError:
+                ended = now.program
+                break
+    if ended:
+        console.print(Text(f"{ended} has ended"))
+    return 0
+
+
+def run(url: str | None, pid: int | None, *, plain: bool) -> int:
+    """The whole command; its exit status."""
+    url = url or find(pid)
+    console = Console()
+    if plain or not console.is_terminal or console.is_dumb_terminal:
+        return once(url)
+    return live(url, console)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grid.hpp"
+
+#include <denizen/base/error.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace denizen::gpu {
+namespace {
+
+constexpr uint32_t most_warps = 31; // that are workers, of a block's 32
+
+int attribute(Function function, int which)
+{
+    int value = 0;
+    check(driver().func_get_attribute(&value, which, function), "cuFuncGetAttribute",
+          std::to_string(which));
+    return value;
+}
+
+// Blocks of a cluster at the most.
+uint32_t largest_cluster(const DeviceInfo& info, Function function, const Options& options)
+{
+    // Code that was compiled for an older GPU and translated for this one knows no clusters.
+    const int compiled_for = attribute(function, func_ptx_version);
+    const bool possible = info.major >= 9 && compiled_for >= 90;
+    if (options.cluster > 1 && !possible) {
+        throw Error(Errc::bad_argument,
+                    "cluster = " + std::to_string(options.cluster) +
+                        " needs compute capability 9.0; " + info.name + " has " +
+                        std::to_string(info.major) + "." + std::to_string(info.minor) +
+                        " and the program was compiled for " + std::to_string(compiled_for / 10) +
+                        "." + std::to_string(compiled_for % 10) + "; use cluster = 1");
+    }
+    if (options.cluster > 8) {
+        check(driver().func_set_attribute(function, func_non_portable_cluster, 1),
+              "cuFuncSetAttribute", "clusters of 16 blocks");
+    }
+    return options.cluster != 0 ? options.cluster : possible ? 8u : 1u;
+}
+
+// The grid for `g`, if it finds room: with blocks == 0 if it does not.
+Grid try_grid(Geometry g, Function function, const Options& options, uint32_t least,
+              uint32_t most_sms, size_t most_shared)
+{
+    const uint32_t with_workers = (g.workers + g.per_sm - 1) / g.per_sm;
+    g.cluster = std::min(g.cluster, std::bit_ceil(with_workers));
+    Grid grid;
+    grid.blocks = (with_workers + g.cluster - 1) / g.cluster * g.cluster;
+    grid.geometry = with_boxes(g, options, least, most_shared);
+    const LaunchConfig config = grid.launch_on(nullptr);
+    const Driver& cu = driver();
+    int room = 0; // blocks, or clusters
+    bool fits = false;
+    if (g.cluster > 1) {
+        // Without near rings there is no reason for a cluster. An error of the driver's says that
+        // this GPU has none of this size.
+        fits = grid.blocks <= most_sms && g.cluster * g.per_sm <= max_near &&
+               grid.geometry.near > 1 &&
+               cu.occupancy_max_active_clusters(&room, function, &config) == success &&
+               grid.blocks <= static_cast<uint32_t>(room) * g.cluster;
+    } else {
+        check(cu.occupancy_max_active_blocks(&room, function, static_cast<int>(config.block[0]),
+                                             config.shared_bytes),
+              "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+        fits = grid.blocks <= most_sms * static_cast<uint32_t>(room);
+    }
+    grid.blocks = fits ? grid.blocks : 0;
+    return grid;
+}
+
+} // namespace
+
+Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
+                  const ProgramTable& table)
+{
+    const auto sms = static_cast<uint32_t>(info.sm_count);
+    const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
+    if (most_sms > sms) {
+        throw Error(Errc::bad_argument, "sms = " + std::to_string(most_sms) + "; " + info.name +
+                                            " has " + std::to_string(sms));
+    }
+    const uint32_t most_cluster = largest_cluster(info, function, options);
+    // The other half is for kernels that run beside us.
+    const size_t most_shared = info.shared_bytes / 2;
+    check(driver().func_set_attribute(function, func_max_dynamic_shared,
+                                      static_cast<int>(most_shared)),
+          "cuFuncSetAttribute", "dynamic shared memory");
+    // By default a quarter of the SMs. A kernel whose blocks fill an SM (cuBLAS's SGEMM takes all
+    // registers) finds no place on one that we are on, and a resident program does not go away.
+    const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
+    Geometry g;
+    g.workers = options.workers;
+    if (g.workers == 0) {
+        g.workers =
+            wanted_sms < most_cluster ? wanted_sms : wanted_sms / most_cluster * most_cluster;
+    }
+    // As few workers on an SM as can be, then the largest clusters.
+    const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
+    for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
+         g.per_sm <= most_warps; ++g.per_sm) {
+        for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
+            const Grid grid =
+                try_grid(g, function, options, least_slots(table), most_sms, most_shared);
+            if (grid.blocks != 0) {
+                return grid;
+            }
+        }
+    }
+    throw Error(Errc::bad_argument,
+                std::to_string(g.workers) + " workers do not fit on " + std::to_string(most_sms) +
+                    " SMs with " + std::to_string(attribute(function, func_registers)) +
+                    " registers per thread" +
+                    (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
+                                               "; use fewer workers or a smaller cluster"
+                                         : "; use fewer workers"));
+}
+
+LaunchConfig Grid::launch_on(Stream stream)
+{
+    attributes[0].id = launch_cooperative;
+    attributes[0].value.cooperative = 1;
+    attributes[1].id = launch_cluster_dimension;
+    attributes[1].value.cluster[0] = geometry.cluster;
+    attributes[1].value.cluster[1] = attributes[1].value.cluster[2] = 1;
+    LaunchConfig config;
+    config.grid[0] = blocks;
+    config.block[0] = (geometry.per_sm + 1) * 32;
+    config.shared_bytes = static_cast<unsigned>(geometry.shared_bytes());
+    config.stream = stream;
+    config.attributes = attributes;
+    config.attribute_count = geometry.cluster > 1 ? 2 : 1;
+    return config;
+}
+
+std::string Grid::text() const
+{
+    return std::to_string(blocks) + " blocks of " + std::to_string(geometry.per_sm + 1) +
+           " warps in clusters of " + std::to_string(geometry.cluster);
+}
+
+} // namespace denizen::gpu

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``denizen top``: one screen from fixed figures, and the command against a running program."""
+
+import io
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+import denizen
+from denizen.nvml import Sensors
+from denizen.telemetry import ActorType, Durations, SlowHandler, Telemetry, Worker
+
+pytest.importorskip("rich")
+pytest.importorskip("prometheus_client")
+from rich.console import Console
+
+from denizen.top import command, screen
+
+
+def worker(i, handled, **changed):
+    fields = {
+        "node": 0, "number": i, "mode": "running", "actors": 10, "handled": handled,
+        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "lane": 0, "inbox": 0, "outbox": 0,
+        "sent": (0, 0, 0, 0, 0, 0), "busy": 0.0, "busy_actor": 0, "busy_message": "",
+    }  # fmt: skip
+    return Worker(**{**fields, **changed})
+
+
+def durations(count):
+    return Durations(count, 1.0, 120e-9, 900e-9, 12.3e-6, 1.5e-3, 2.25, (count,) + (0,) * 155)
+
+
+AIRCRAFT = 3 << 18 | 17  # actor 17 of worker 3
+
+
+def telemetry(workers=40, types=3, **changed):
+    fields = {
+        "time": 100.0, "device_time": 5.0, "observed": True, "mode": "running",
+        "handled": 12_345_678, "dead_letters": 2, "errors": 3, "launches": 1,
+        "sent": (1_000_000, 0, 0, 22_000, 0, 12),
+        "workers": tuple(worker(i, 1000 * i) for i in range(workers)),
+        "actor_types": tuple(
+            ActorType(f"Type{i}", 100 + i, 5000 >> i, durations(5000 >> i)) for i in range(types)
+        ),
+        "slowest": tuple(
+            SlowHandler(AIRCRAFT + i, "Aircraft", "Flight", 2.25 / (i + 1)) for i in range(5)
+        ),
+    }  # fmt: skip
+    return Telemetry(**{**fields, **changed})
+
+
+GPU = Sensors("NVIDIA H100 80GB HBM3", 412.4, 700.0, 45.0, 1980.0, 2619.0, 0, 0)
+
+
+def snapshot(t, gpu=GPU):
+    return screen.Snapshot("flights.hpp", "NVIDIA H100 80GB HBM3", t, gpu)
+
+
+def lines(now, before, width, height):
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console.print(screen.render(now, before, width, height))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def two(**changed):
+    """Now, and half a second before."""
+    now = telemetry(**changed)
+    before = replace(
+        now,
+        time=99.5,
+        handled=now.handled - 500_000,
+        sent=(0, 0, 0, 0, 0, 0),
+        workers=tuple(
+            replace(w, handled=w.handled // 2, batches=90, idle_rounds=270) for w in now.workers
+        ),
+    )
+    return snapshot(now), snapshot(before)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50), (80, 12), (200, 30)])
+@pytest.mark.parametrize("workers", [1, 3, 40, 528])
+@pytest.mark.parametrize("types", [1, 3, 20])
+def test_every_screen_fits(width, height, workers, types):
+    shown = lines(*two(workers=workers, types=types), width, height)
+    assert len(shown) <= height
+    assert all(len(line) <= width for line in shown)
+    text = "\n".join(shown)
+    for part in ("denizen top  flights.hpp", "messages/s", "actor type", "worker", "Type0"):
+        assert part in text
+    if workers > 12 and height == 24:
+        assert len(shown) == height  # filled
+
+
+def test_figures_at_80_columns():
+    shown = lines(*two(), 80, 24)
+    assert shown[0] == "denizen top  flights.hpp on NVIDIA H100 80GB HBM3, 40 workers, running"
+    assert shown[1] == (
+        "total  messages/s 1.00M  handled 12.3M  dead letters 2  errors 3  launches 1"
+    )
+    assert shown[2] == "sent/s worker 2.00M  sm 0  cluster 0  gpu 44.0k  peer 0  host 24"
+    assert shown[3] == (
+        "GPU    power 412 W of 700 W  heat 45 °C  SM 1,980 MHz  mem 2,619 MHz  ECC 0/0"
+    )
+    assert re.fullmatch(r"Type0 +100 +0 +5.00k +120 ns +12\.3 µs +1\.50 ms +2\.25 s", shown[6]), (
+        shown[6]
+    )
+    assert "  2.25 s  Flight to Aircraft #17 of worker 3" in shown
+    # The busiest workers, and how many are left out.
+    row = next(line for line in shown if re.match(r" +39 ", line))
+    assert re.fullmatch(r" +39 +running +39\.0k +25 % +0 +0 +0", row), row
+    assert re.fullmatch(r"and \d+ more, less busy", shown[-1])
+
+
+def test_more_at_160_columns():
+    shown = lines(*two(workers=20), 160, 50)
+    head = next(line for line in shown if line.startswith("worker"))
+    assert head.split() == [
+        "worker", "mode", "handled/s", "load", "handled", "actors", "dead", "lane", "inbox",
+        "outbox", "running",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in shown[shown.index(head) + 1 :]] == [
+        str(i) for i in range(20)
+    ]
+
+
+def test_a_stuck_worker_comes_first():
+    stuck = worker(7, 1, busy=12.0, busy_actor=AIRCRAFT, busy_message="Flight")
+    full = worker(8, 1, inbox=1000)
+    now = telemetry(workers=200)
+    workers = (*now.workers[:7], stuck, full, *now.workers[9:])
+    shown = lines(snapshot(replace(now, workers=workers)), None, 80, 24)
+    first = next(i for i, line in enumerate(shown) if line.startswith("worker")) + 1
+    assert re.match(r" +7 .*Flight 12\.0 s$", shown[first])
+    assert re.match(r" +8 .* 1\.00k ", shown[first + 1])
+
+
+def test_workers_of_several_nodes_and_a_cpu():
+    now = replace(telemetry(workers=1), workers=(worker(0, 1), worker(0, 2, node=1)))
+    shown = lines(snapshot(now, gpu=None), None, 80, 24)
+    assert any(line.lstrip().startswith("1:0 ") for line in shown)
+    assert not any(line.startswith("GPU") for line in shown)
+
+
+def test_numbers_and_times():
+    values = (0, 7, 999, 1000, 1234, 99_950, 999_499, 1e6, 1.5e9, 2e12)
+    assert [screen.number(v) for v in values] == [
+        "0", "7", "999", "1.00k", "1.23k", "100k", "999k", "1.00M", "1.50G", "2.00T",
+    ]  # fmt: skip
+    times = (0, 1e-9, 45.2e-9, 1e-6, 12.34e-6, 300e-3, 1, 59.96, 12_345)
+    assert [screen.time(v) for v in times] == [
+        "-", "1 ns", "45 ns", "1.00 µs", "12.3 µs", "300 ms", "1.00 s", "60.0 s", "12345 s",
+    ]  # fmt: skip
+
+
+# ---- the command
+
+SERVING = """
+import sys, time, denizen
+program = denizen.Program(
+    "struct Counter { uint64_t sum = 0; void on(const Tick& m, auto&) { sum += m.n; } };",
+    actors=["Counter"], messages=[denizen.message("Tick", [("n", "u4")])], name="serving",
+)
+with denizen.Runtime(program, "cpu:2") as rt:
+    counters = rt.spawn("Counter", 4)
+    rt.serve_metrics()
+    for counter in counters:
+        rt.send(counter, "Tick", n=1)
+    rt.drain()
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "COLUMNS": "100"}
+
+
+@pytest.fixture
+def serve(environment):
+    """Starts a served program; a line on its stdin ends it."""
+    started = []
+
+    def start():
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVING],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        end(process)
+
+
+def end(process):
+    if process.stdin.closed:
+        return
+    if process.poll() is None:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert process.wait(timeout=60) == 0
+    process.stdin.close()
+    process.stdout.close()
+
+
+def top(*words, env):
+    return subprocess.run(
+        [sys.executable, "-m", "denizen", "top", *map(str, words)],
+        capture_output=True, text=True, timeout=120, env=env, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+
+
+def test_once_against_a_live_program(serve, environment):
+    process = serve()
+    done = top("--once", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    shown = [line.rstrip() for line in done.stdout.splitlines()]
+    assert shown[0] == "denizen top  serving on CPU, 2 workers, running"
+    assert any(re.match(r"Counter +4 +0 +4 +\d", line) for line in shown), done.stdout
+    # A pipe gets the same without being asked for.
+    assert top("--pid", process.pid, env=environment).stdout.startswith("denizen top  serving")
+
+
+def test_which_program(serve, environment):
+    none = top("--once", env=environment)
+    assert none.returncode == 1
+    assert re.fullmatch(r"denizen: no program is served .*serve_metrics\(\).*\n", none.stderr)
+    first, second = serve(), serve()
+    several = top("--once", env=environment)
+    assert several.returncode == 1
+    assert "2 programs are served, choose one with --pid or --url:" in several.stderr
+    for process in (first, second):
+        assert f"pid {process.pid}, serving: http://127.0.0.1:" in several.stderr
+    assert top("--once", "--pid", second.pid, env=environment).returncode == 0
+    other = top("--once", "--pid", os.getpid(), env=environment)
+    assert f"no program is served by process {os.getpid()}" in other.stderr
+    both = top("--pid", 1, "--url", "http://127.0.0.1:1", env=environment)
+    assert both.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://127.0.0.1:1", 'denizen: url "https://127.0.0.1:1"; use the one that .*'),
+        ("http://127.0.0.1:1", r"denizen: nothing answers at http://127.0.0.1:1 \(.*refused\)"),
+    ],
+)
+def test_a_url_that_is_none(url, message, environment):
+    done = top("--url", url, "--once", env=environment)
+    assert done.returncode == 1
+    assert re.fullmatch(message + "\n", done.stderr)
+
+
+class Terminal:
+    """A terminal of 24 lines with ``denizen top`` in it."""
+
+    def __init__(self, environment):
+        self._fd, side = pty.openpty()
+        env = {**environment, "TERM": "xterm", "LINES": "24", "COLUMNS": "80"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "denizen", "top"], stdin=side, stdout=side, stderr=side, env=env
+        )
+        os.close(side)
+        self.text = ""
+
+    def read_until(self, wanted, seconds=60):
+        end = time.monotonic() + seconds
+        while wanted not in self.text and time.monotonic() < end:
+            if select.select([self._fd], [], [], 0.2)[0]:
+                try:
+                    self.text += os.read(self._fd, 65536).decode(errors="replace")
+                except OSError:  # the other side is gone
+                    break
+        assert wanted in self.text, self.text
+
+    def press(self, keys):
+        os.write(self._fd, keys)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+@pytest.fixture
+def terminal(environment):
+    opened = []
+
+    def open_one():
+        opened.append(Terminal(environment))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def test_q_quits(serve, terminal):
+    serve()
+    shown = terminal()
+    shown.read_until("q quits")
+    shown.press(b"x")
+    shown.press(b"q")
+    shown.read_until("\x1b[?1049l")  # back from the alternate screen
+    assert shown.process.wait(timeout=30) == 0
+    assert "has ended" not in shown.text
+
+
+def test_it_ends_with_the_program(serve, terminal):
+    process = serve()
+    shown = terminal()
+    shown.read_until("q quits")
+    end(process)
+    shown.read_until("serving has ended")
+    assert shown.process.wait(timeout=30) == 0
+
+
+def test_answers_that_are_not_ours(monkeypatch):
+    class Answer:
+        status = 200
+
+        @staticmethod
+        def read():
+            return b'{"program": 1}'
+
+    class Connection:
+        def __init__(self, *_, **__): ...
+        def request(self, *_): ...
+        def close(self): ...
+
+        @staticmethod
+        def getresponse():
+            return Answer
+
+    monkeypatch.setattr(command, "HTTPConnection", Connection)
+    with pytest.raises(denizen.DenizenError, match="serves no denizen telemetry"):
+        command.read("http://127.0.0.1:80")
+
+
+def test_without_rich_it_says_what_to_install(tmp_path, environment):
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich" / "__init__.py").write_text("raise ImportError('not here')")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    done = top("--once", env={**environment, "PYTHONPATH": path})
+    assert done.returncode == 1
+    assert done.stderr == "denizen: rich is not installed: pip install 'denizen[observe]'\n"
