@@ -163,7 +163,7 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
     const uint32_t local = Address{h.destination}.local();
     const bool speaks = !whole || lanes::id() == 0; // for the warp
     // A guest has another address than its place.
-    const uint32_t self = entry.self != 0 ? entry.self : h.destination;
+    const uint32_t self = entry.state != nullptr ? entry.self : h.destination;
     if (entry.kind == 0) {
         if (speaks) {
             const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
