@@ -42,6 +42,7 @@ from denizen.errors import (
     MissingPackageError,
     NoActorError,
     RingFullError,
+    SnapshotError,
     StuckError,
     from_code,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "Received",
     "RingFullError",
     "Runtime",
+    "SnapshotError",
     "StuckError",
     "get_include",
     "gpu_problem",
