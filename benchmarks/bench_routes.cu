@@ -69,30 +69,52 @@ struct Report {
 
 template <uint32_t Slots>
 struct Player {
-    Ball<Slots> ball; // in the state, not on the stack: it may be long
+    // A long ball takes all lanes of a warp, and lies in the state: it has no room on a stack.
+    static constexpr auto grain = Slots == 1 ? Grain::thread : Grain::warp;
+    Ball<Slots> ball;
     uint64_t begin = 0;
     Address asker;
     uint32_t trips = 0; // 0: plays the ball back, for ever
 
     DENIZEN_HD void on(const Start& m, auto& ctx)
     {
-        asker = ctx.sender();
-        trips = m.trips;
-        ball.fill();
-        begin = ctx.now_ns();
+        if (ctx.lane() == 0) {
+            asker = ctx.sender();
+            trips = m.trips;
+            ball.fill();
+            begin = ctx.now_ns();
+        }
+        ctx.sync();
         ctx.send(m.peer, ball);
     }
     DENIZEN_HD void on(const Ball<Slots>& m, auto& ctx)
     {
-        ball = m;
-        ball.arrive();
-        if (ball.trip != trips) {
-            ctx.reply(ball);
+        if constexpr (Slots == 1) {
+            Ball<Slots> mine = m;
+            mine.arrive();
+            pass_on(mine, ctx);
+        } else {
+            for (uint32_t i = ctx.lane(); i < Ball<Slots>::words; i += ctx.lanes())
+                ball.word[i] = m.word[i];
+            ctx.sync();
+            if (ctx.lane() == 0) {
+                ball.trip = m.trip;
+                ball.arrive();
+            }
+            ctx.sync();
+            pass_on(ball, ctx);
+        }
+    }
+    DENIZEN_HD void pass_on(const Ball<Slots>& mine, auto& ctx)
+    {
+        if (mine.trip != trips) {
+            ctx.reply(mine);
             return;
         }
         const uint64_t ns = ctx.now_ns() - begin;
+        ctx.sync();
         trips = 0;
-        ctx.send(asker, Report{ns, ball.trip, ball.damaged()});
+        ctx.send(asker, Report{ns, mine.trip, mine.damaged()});
     }
 };
 

@@ -198,7 +198,7 @@ class Runtime(Lives, Snapshots):
         gpu = where.on_gpu
         image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program
-        self.gpu = where.first if where.on_gpu else None  # as CUDA counts them
+        self.gpu = where.first if gpu else None  # as CUDA counts them
         self._server: Server | None = None
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}

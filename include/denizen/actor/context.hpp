@@ -30,6 +30,14 @@ public:
         constexpr uint32_t type = P::template message_id<M>;
         static_assert(type != no_type, "not a message type of this program");
         bool sent = true;
+        if constexpr (sizeof(M) > first_payload) {
+            const Header h{to.value, self_, type, 0, sizeof(M)};
+            if (whole_warp_ && policy_of(to) == Overflow::wait &&
+                detail::post_by_all<sizeof(M)>(shared_, worker_, h, &message,
+                                               detail::priority_of<M>())) {
+                return true;
+            }
+        }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
                                          &message, detail::priority_of<M>(), policy_of(to));

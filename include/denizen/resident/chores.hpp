@@ -80,13 +80,13 @@ DENIZEN_COLD void give_orders(const Shared& s, uint32_t id)
 }
 
 // One message that waited for each of up to 32 actors that run again, side by side; an actor whose
-// message needs the whole warp when it is the first in the list. True if there was any.
+// message needs the whole warp when it is the first in the list.
 template <class P>
-DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id, bool observed)
+DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
 {
     Ward& ward = s.wards[id];
     if (ward.ready_first == 0) {
-        return false;
+        return;
     }
     HeldSlot* slots = held_of(s, id);
     uint32_t next = ward.ready_first; // 1 + local of this lane's actor
@@ -164,7 +164,6 @@ DENIZEN_COLD bool catch_up(const Shared& s, uint32_t id, bool observed)
         }
         lanes::sync();
     }
-    return true;
 }
 
 } // namespace detail

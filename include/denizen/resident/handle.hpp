@@ -119,8 +119,10 @@ DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, u
     if (life != Life::running) {
         fetch_add<Scope::block>(&s.wards[id].away, 1u);
     }
-    entry_of(s, id, local) = {(type + 1) | book.life << 8, Address::actor(id, local, s.node).value,
-                              state};
+    ActorEntry& entry = entry_of(s, id, local);
+    entry.self = Address::actor(id, local, s.node).value;
+    entry.state = state;
+    store<Scope::gpu>(&entry.kind, (type + 1) | book.life << 8);
 }
 
 DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
@@ -264,15 +266,23 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             }
         }
         lanes::sync();
-        set_aside(s, id, waits && (!whole || lanes::id() == 0), h, payload);
+        bool aside = waits && (!whole || lanes::id() == 0);
+        if constexpr (P::drops_oldest) { // what an actor that has moved drops does not go on
+            if (aside && life_of(book_of(s, id, local)) == Life::moved &&
+                drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local,
+                          false)) {
+                bury(s, id, Reason::dropped, 0, h, payload);
+                aside = false;
+            }
+        }
+        set_aside(s, id, aside, h, payload);
         base += whole ? 1 : lanes::size;
     }
     return true;
 }
 
 // The runtime's own messages. Answers into the reply cell that the host waits on, if it was the
-// host who sent it.
-// False if it has to wait where it is.
+// host who sent it. False if the message has to wait where it is.
 template <class P>
 DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
 {

@@ -180,7 +180,9 @@ DENIZEN_COLD inline void settle(const Shared& s, uint32_t id, const MoveRequest&
         }
         return;
     }
-    entry = {r.bytes + 1, r.self, s.heap + r.offset};
+    entry.self = r.self;
+    entry.state = s.heap + r.offset;
+    store<Scope::gpu>(&entry.kind, r.bytes + 1); // senders read it
     uint32_t* actors = &s.status[id].actors;
     const uint32_t used = load<Scope::gpu>(actors);
     store<Scope::gpu>(actors, used > r.local ? used : r.local + 1);
@@ -260,7 +262,9 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
 DENIZEN_HD inline void vacate(const Shared& s, uint32_t id, uint32_t local)
 {
     set_life(s, id, local, Life::stopped);
-    entry_of(s, id, local) = ActorEntry{};
+    ActorEntry& entry = entry_of(s, id, local);
+    entry.self = 0;
+    entry.state = nullptr;
     book_of(s, id, local) = ActorBook{};
 }
 

@@ -32,7 +32,8 @@ DENIZEN_HD inline void set_life(const Shared& s, uint32_t id, uint32_t local, Li
         fetch_add<Scope::block>(&s.wards[id].away, away); // other lanes' actors may be failing too
     }
     book.life = number;
-    entry.kind = life == Life::stopped ? 0 : (entry.kind & 0xff) | number << 8;
+    // Senders look at it too: Context::policy_of().
+    store<Scope::gpu>(&entry.kind, life == Life::stopped ? 0 : (entry.kind & 0xff) | number << 8);
 }
 
 // Whatever waits for the actor becomes dead letters.

@@ -120,18 +120,24 @@ DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
     return p.ticket - credit <= t.mask;
 }
 
-DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
+DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
+                                    const Packet& packet)
 {
     const uint32_t place = ticket & t.mask;
+    const auto at = static_cast<uint32_t>(place * sizeof(Slot) + k * sizeof(Packet));
+    if (t.slots != nullptr) {
+        store_packet<Scope::system>(&t.slots[place].packet[k], packet);
+    } else if (t.own) {
+        cluster::store_own_packet(t.near + at, packet);
+    } else {
+        cluster::store_packet(t.near + at, packet);
+    }
+}
+
+DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
+{
     for (uint32_t k = 0; k < 4; ++k) {
-        const auto at = static_cast<uint32_t>(place * sizeof(Slot) + k * sizeof(Packet));
-        if (t.slots != nullptr) {
-            store_packet<Scope::system>(&t.slots[place].packet[k], content.packet[k]);
-        } else if (t.own) {
-            cluster::store_own_packet(t.near + at, content.packet[k]);
-        } else {
-            cluster::store_packet(t.near + at, content.packet[k]);
-        }
+        write_packet(t, ticket, k, content.packet[k]);
     }
 }
 
@@ -377,15 +383,15 @@ DENIZEN_HD inline bool exists(const Shared& s, Address to)
     return to.is_host() || (to.node() < s.nodes && to.worker() < s.workers);
 }
 
-// Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
-// False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
-// to drop the oldest, the actor is told to drop one more (it is one of this node's).
-template <uint32_t L>
-DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
-                                  const void* payload, Overflow policy)
+// The tickets of a message, and how many of its slots there is room for now.
+struct Drawn {
+    uint32_t ticket;
+    uint32_t free;
+};
+
+DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Way& way, const Target& t,
+                             uint32_t n)
 {
-    const Target t = target(s, id, way.kind, way.index);
-    const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
     // The credit may be older than the ticket: it is only a lower bound.
     uint32_t credit = 0;
     uint32_t ticket = 0;
@@ -408,30 +414,73 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
     }
     const uint32_t used = ticket - credit;
     const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
-    const bool refused = policy == Overflow::fail && free < n;
-    if (policy == Overflow::drop_oldest && free < n) {
+    return {ticket, free < n ? free : n};
+}
+
+// Packet `place` of a message.
+template <uint32_t L>
+DENIZEN_HD inline Packet part(uint32_t place, uint32_t sequence, const Header& h,
+                              const unsigned char* bytes)
+{
+    if (place == 0) {
+        return encode(h, sequence);
+    }
+    const uint32_t at = (place - 1) * packet_payload;
+    if (L > first_payload && (reinterpret_cast<uintptr_t>(bytes) & 3) == 0 &&
+        at + packet_payload <= h.length) {
+        const auto* words = reinterpret_cast<const uint32_t*>(bytes + at);
+        return {{words[0], words[1], words[2]}, sequence};
+    }
+    return pack(bytes, h.length, at, sequence);
+}
+
+// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet.
+template <uint32_t L>
+DENIZEN_HD inline void write_parts(const Target& t, const Drawn& drawn, const Header& h,
+                                   const unsigned char* bytes, uint32_t lane, uint32_t lanes)
+{
+#if DENIZEN_ON_DEVICE
+#pragma unroll 4 // what a lane reads is far away: let it wait for several at once
+#endif
+    for (uint32_t place = lane; place < 4 * drawn.free; place += lanes) {
+        const uint32_t ticket = drawn.ticket + place / 4;
+        write_packet(t, ticket, place % 4, part<L>(place, ticket + 1, h, bytes));
+    }
+}
+
+// Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
+// False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
+// to drop the oldest, the actor is told to drop one more (it is one of this node's).
+template <uint32_t L>
+DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
+                                  const void* payload, Overflow policy)
+{
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const Target t = target(s, id, way.kind, way.index);
+    const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
+    const Drawn drawn = draw(s, id, way, t, n);
+    const bool refused = policy == Overflow::fail && drawn.free < n;
+    if (policy == Overflow::drop_oldest && drawn.free < n) {
         const Address to{h.destination};
         ActorBook* book =
             s.books + static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
         fetch_add<Scope::gpu>(&book->drop, 1u);
     }
-    if (refused) { // the tickets are drawn: they carry nothing
+    if (!refused) {
+        write_parts<L>(t, drawn, h, bytes, 0, 1);
+    } else { // the tickets are drawn: they carry nothing
         h.type = static_cast<uint32_t>(SystemOp::none);
         h.flags = flag_system;
         h.length = 0;
-    }
-    for (uint32_t i = 0; i < n; ++i) {
-        const uint32_t sequence = ticket + i + 1;
-        const Slot content =
-            refused ? make_slot<0>(0, sequence, h, nullptr)
-                    : make_slot<L>(i, sequence, h, static_cast<const unsigned char*>(payload));
-        if (i < free) {
-            write_slot(t, ticket + i, content);
-        } else {
-            const Slot kept = content; // copies: what a call gets by reference lies in local memory
-            const Header header = h;
-            park(s, id, kept, way.kind, way.index, ticket + i, header);
+        for (uint32_t i = 0; i < drawn.free; ++i) {
+            write_slot(t, drawn.ticket + i, make_slot<0>(0, drawn.ticket + i + 1, h, nullptr));
         }
+    }
+    for (uint32_t i = drawn.free; i < n; ++i) {
+        const uint32_t sequence = drawn.ticket + i + 1;
+        const Slot kept =
+            refused ? make_slot<0>(0, sequence, h, nullptr) : make_slot<L>(i, sequence, h, bytes);
+        park(s, id, kept, way.kind, way.index, drawn.ticket + i, h);
     }
     ring_worker(t);
     return !refused;
@@ -482,6 +531,40 @@ DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const 
         count_route(s, id, way.route);
     }
     return sent;
+}
+
+// A message of several slots, written by all lanes of a warp; each makes the call. False: not by
+// this way, and nothing was done.
+template <uint32_t L>
+DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h,
+                                   const void* payload, Priority priority)
+{
+    static_assert(L > first_payload);
+    const Address to{h.destination};
+    if (to.is_reply_cell() || !exists(s, to)) {
+        return false;
+    }
+    const Way way = way_to(s, id, to, priority);
+    const Target t = target(s, id, way.kind, way.index);
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const uint32_t n = slots_for(h.length);
+    Drawn drawn{};
+    if (lanes::id() == 0) {
+        drawn = draw(s, id, way, t, n);
+    }
+    drawn.ticket = lanes::shuffle(drawn.ticket, 0);
+    drawn.free = lanes::shuffle(drawn.free, 0);
+    write_parts<L>(t, drawn, h, bytes, lanes::id(), lanes::size);
+    if (lanes::id() == 0) {
+        for (uint32_t i = drawn.free; i < n; ++i) {
+            const Slot kept = make_slot<L>(i, drawn.ticket + i + 1, h, bytes);
+            park(s, id, kept, way.kind, way.index, drawn.ticket + i, h);
+        }
+        count_route(s, id, way.route);
+        ring_worker(t);
+    }
+    lanes::sync();
+    return true;
 }
 
 } // namespace detail

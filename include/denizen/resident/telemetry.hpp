@@ -133,8 +133,8 @@ struct SlowHandler {
 
 // Records one handler of worker `id`, `elapsed` ticks() long; by the lane that ran it. On a warp
 // that time includes the lanes which ran other handlers between.
-DENIZEN_HD inline void observe(const Shared& s, uint32_t id, uint32_t actor_type, uint32_t address,
-                               uint32_t message, uint64_t elapsed)
+DENIZEN_COLD inline void observe(const Shared& s, uint32_t id, uint32_t actor_type,
+                                 uint32_t address, uint32_t message, uint64_t elapsed)
 {
     Counters& c = s.counters[id];
 #if DENIZEN_ON_DEVICE

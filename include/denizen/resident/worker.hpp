@@ -125,6 +125,9 @@ private:
     static constexpr uint32_t local = max_sources + 1;
     static constexpr uint32_t near = max_sources + 2;
 
+    // Sources::ready() of the rings for urgent messages.
+    static constexpr uint32_t urgent = 1u << 4 * source_host_urgent | 1u << 4 * source_node_urgent;
+
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
 
@@ -145,11 +148,18 @@ private:
         const uint32_t own = 1u << near_.own();
         ready = near_.poll();
         // What the worker sends itself is served without a look at global memory, but not for ever.
-        if ((ready & own) != 0 && local_rounds_ < max_local_rounds) {
+        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds) {
             ++local_rounds_;
             return local;
         }
         sources_.probe();
+        if constexpr (P::has_urgent) { // what is urgent goes before what is near
+            const uint32_t far = sources_.ready();
+            if ((far & urgent) != 0) {
+                ready = far;
+                return lanes::first(far & urgent) / 4;
+            }
+        }
 #if DENIZEN_ON_DEVICE
         for (uint32_t i = 0; i < 3 && ready == 0; ++i) { // the probe takes as long
             ready = near_.poll();
@@ -186,7 +196,6 @@ private:
     // in from the host; but the host is never shut out for good.
     DENIZEN_HD uint32_t choose(uint32_t ready)
     {
-        constexpr uint32_t urgent = 1u << 4 * source_host_urgent | 1u << 4 * source_node_urgent;
         constexpr uint32_t lane = 1u << 4 * source_host;
         if ((ready & urgent) != 0) {
             return lanes::first(ready & urgent) / 4;
