@@ -41,7 +41,9 @@ DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
 {
     if constexpr (P::has_buffers) {
         const HeldSlot* slots = held_of(s, id);
-        unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
+        // The second scratch: the first may hold the message that is being delivered.
+        unsigned char* scratch =
+            s.scratch + (static_cast<uint64_t>(s.workers) + id) * s.scratch_bytes;
         P::drop_buffers(s, held_header(slots[first]).type, held_payload(slots, first, scratch));
     }
 }
