@@ -372,7 +372,7 @@ struct Shared {
     WatchEntry* watchers = nullptr;   // [workers][watch_slots]
     Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;    // actor state
-    unsigned char* scratch = nullptr; // [workers][scratch_bytes]
+    unsigned char* scratch = nullptr; // [2][workers][scratch_bytes]
     BufferEntry* buffers = nullptr;   // [buffer_count]
     Status* status = nullptr;         // [workers]
     Report* reports = nullptr;        // [workers], host memory

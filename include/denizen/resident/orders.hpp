@@ -43,7 +43,9 @@ DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
     if constexpr (P::has_buffers) {
         const HeldSlot* slots = held_of(s, id);
         const Header h = held_header(slots[first]);
-        unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
+        // The second scratch: the first may hold the message that is being delivered.
+        unsigned char* scratch =
+            s.scratch + (static_cast<uint64_t>(s.workers) + id) * s.scratch_bytes;
         if ((h.flags & flag_system) == 0) {
             P::drop_buffers(s, h.type, held_payload(slots, first, scratch));
         }
