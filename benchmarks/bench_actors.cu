@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to have an actor, as the host sees it: one spawned, and many at once. A spawn
-// returns when the actor exists, so it is a round trip to a worker, and stands beside one: an ask.
-// Afterwards every actor is asked for its address and its first state. Beside these: what a stamp
-// of the clock costs that traced messages carry (clocks.cu).
+// What it costs to have an actor, as the host sees it: one spawned, many at once, one restarted.
+// Spawn and restart return when they are done, so each is a round trip to a worker, and stands
+// beside one: an ask. Every actor is asked for its address and its first state. Beside these: what
+// a stamp of the clock costs that traced messages carry (clocks.cu), what failures cost
+// (supervised.cu), and what a program costs to keep in a file (snapshots.cu).
 #include <denizen/runtime.hpp>
 
 #include "clocks.hpp"
 #include "program.hpp"
+#include "snapshots.hpp"
+#include "supervised.hpp"
 
 #include <bit>
 
@@ -15,6 +18,9 @@ namespace {
 using namespace denizen;
 using namespace denizen::bench;
 
+struct Change {
+    uint32_t state;
+};
 struct Query {};
 struct Answer {
     uint32_t self;
@@ -25,10 +31,11 @@ constexpr uint32_t born = 0x600dbabe;
 
 struct Cell {
     uint32_t state = born;
+    DENIZEN_HD void on(const Change& m, auto&) { state = m.state; }
     DENIZEN_HD void on(const Query&, auto& ctx) { ctx.reply(Answer{ctx.self().value, state}); }
 };
 
-using Living = Program<Actors<Cell>, Messages<Query, Answer>>;
+using Living = Program<Actors<Cell>, Messages<Change, Query, Answer>>;
 
 bool is_born(const Answer& answer, Address cell)
 {
@@ -57,7 +64,7 @@ void spawn_one(const Arguments& arguments)
         const uint64_t begin = now_ns();
         const Address cell = runtime.spawn<Cell>();
         const uint64_t spawned = now_ns();
-        const Answer answer = runtime.ask<Answer>(cell, Query{});
+        const Answer answer = runtime.ask<Answer>(cell, Query{}, 10s);
         const uint64_t end = now_ns();
         // The two arms take turns by a sequence of no period (Thue and Morse's): workers have one.
         spawns[std::popcount(i) % 2].add_ns_as_us(spawned - begin);
@@ -102,12 +109,46 @@ void spawn_at_once(const Arguments& arguments, uint32_t actors)
     result.print(samples);
 }
 
+void restart(const Arguments& arguments)
+{
+    const uint32_t rounds = arguments.quick ? 2'000 : 20'000;
+    Runtime<Living> runtime(arguments.device, arguments.options());
+    const std::vector<Address> cells = runtime.spawn<Cell>(64);
+    Samples restarts[2] = {Samples(rounds), Samples(rounds)};
+    bool right = true;
+    for (uint32_t i = 0; i < 2 * rounds; ++i) {
+        const Address cell = cells[i % cells.size()];
+        runtime.send(cell, Change{i});
+        right &= runtime.ask<Answer>(cell, Query{}, 10s).state == i;
+        const uint64_t begin = now_ns();
+        runtime.restart(cell, 10s);
+        restarts[std::popcount(i) % 2].add_ns_as_us(now_ns() - begin);
+        right &= is_born(runtime.ask<Answer>(cell, Query{}, 10s), cell);
+    }
+    for (uint32_t i = 0; i < cells.size(); ++i) // each once in a round, and born once
+        right &= runtime.inspect(cells[i]).incarnation ==
+                 1 + 2 * rounds / cells.size() + (i < 2 * rounds % cells.size() ? 1 : 0);
+    runtime.close();
+    for (const char* arm : {"", "A/A"}) {
+        Case result("restart");
+        const Samples& samples = restarts[*arm == 0 ? 0 : 1];
+        result.n = samples.size();
+        result.verified = right;
+        result.arm = arm;
+        if (*arm == 0) result.ratio_base = {"ask"};
+        result.print(samples);
+    }
+}
+
 void measure(const Arguments& arguments)
 {
     spawn_one(arguments);
     spawn_at_once(arguments, 10'000);
     spawn_at_once(arguments, 100'000);
+    restart(arguments);
     measure_clocks(arguments);
+    measure_supervised(arguments);
+    measure_snapshots(arguments);
 }
 
 } // namespace

@@ -60,8 +60,10 @@ void AnyRuntime::broadcast(uint32_t actor_type, uint32_t type, const void* paylo
     for (uint32_t node = 0; node < c.nodes.size(); ++node) {
         for (uint32_t w = 0; w < c.workers; ++w) {
             const Address all = Address::actor(w, actor_type, node);
+            HeldBuffers held = c.hold(type, payload, length, 1); // each worker's copy counts
             c.send_header(c.port_of(type), {all.value, host.value, type, flag_broadcast, length},
                           payload, ns(deadline));
+            held.sent();
         }
     }
 }
@@ -175,6 +177,7 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
             senders[n] = {c.backlog.front().header.sender};
         }
         c.backlog.pop_front();
+        c.arrived(type, out + n * stride);
     }
     if (!c.backlog.empty()) {
         return n;
@@ -185,6 +188,7 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
             if (senders != nullptr) {
                 senders[n] = {h.sender};
             }
+            c.arrived(type, out + n * stride);
             ++n;
         }
     };
@@ -205,6 +209,20 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
     return n;
 }
 
+Buffer AnyRuntime::buffer(uint64_t bytes, BufferKind kind)
+{
+    core_->check_alive();
+    return core_->buffers->allocate(bytes, kind);
+}
+
+Buffer AnyRuntime::wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> owner)
+{
+    core_->check_alive();
+    return core_->buffers->wrap(pointer, bytes, std::move(owner));
+}
+
+BufferStats AnyRuntime::buffers() { return core_->buffers->stats(); }
+
 void AnyRuntime::drain(nanoseconds deadline)
 {
     Core& c = *core_;
@@ -213,6 +231,7 @@ void AnyRuntime::drain(nanoseconds deadline)
         throw Error(Errc::timeout, "messages are still being handled after " +
                                        seconds(ns(deadline)) + (who.empty() ? "" : ": " + who));
     }
+    c.buffers->collect();
 }
 
 void AnyRuntime::pause(nanoseconds deadline)

@@ -43,7 +43,9 @@ public:
     virtual bool parked() const = 0;
     virtual uint64_t launches() const = 0;
     // Copies device memory while the program runs, word by word: aligned words of 8 bytes are not
-    // torn, and nothing orders them. False if the processor is lost.
+    // torn. On the CPU reads are acquires and writes releases (partners: what handlers do to the
+    // buffer table, and the end of their turns); on a GPU one call is done before the next. False
+    // if the processor is lost.
     virtual bool read(void* to, const void* device_memory, size_t bytes) = 0;
     virtual bool write(void* device_memory, const void* from, size_t bytes) = 0;
     // Takes the workers off between two messages, whatever is commanded meanwhile, and lets them
@@ -72,5 +74,9 @@ std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& opt
 std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options, int ordinal,
                                           Return back);
 bool gpu_present();
+
+// Runs `use`, which may wait for everything on a GPU, while no program of this process is on one.
+// False, without running it, if one does not leave within two seconds.
+bool without_residents(const std::function<void()>& use);
 
 } // namespace denizen

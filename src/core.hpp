@@ -6,6 +6,7 @@
 
 #include "backend.hpp"
 #include "cells.hpp"
+#include "memory/table.hpp"
 #include "port.hpp"
 
 #include <denizen/wire/spsc.hpp>
@@ -86,6 +87,7 @@ struct AnyRuntime::Core {
     void make_nodes();
     void lay_out(Node& node, uint32_t number);
     void wire_peers();
+    void make_buffers();
     void launch();
 
     // ---- snapshots (snapshot.cpp)
@@ -275,11 +277,23 @@ struct AnyRuntime::Core {
                    " to " + describe({e.sender}) +
                    " found no room; a handler may send its own worker at most local_slots + "
                    "outbox_slots messages, and actors that flood each other need larger ones";
+        case Errc::stale:
+            return what + " at " + describe({e.actor}) +
+                   ": its buffer was freed, or never existed; keep() what outlives its message" +
+                   worker;
         default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
         }
     }
 
     // ---- sending
+
+    const std::vector<uint32_t>& refs(uint32_t type) const { return image.buffers[type]; }
+
+    // The buffers of `count` messages, counted before they are sent.
+    HeldBuffers hold(uint32_t type, const void* messages, size_t stride, size_t count)
+    {
+        return {*buffers, refs(type), messages, stride, count, image.messages[type]};
+    }
 
     void flush_stores() const
     {
@@ -361,7 +375,9 @@ struct AnyRuntime::Core {
         if (closed) {
             check_alive();
         }
+        HeldBuffers held = hold(type, payload, length, 1);
         send_header(port_of(type), {to.value, sender, type, 0, length}, payload, deadline_ns);
+        held.sent();
     }
 
     template <uint32_t L>
@@ -378,6 +394,13 @@ struct AnyRuntime::Core {
         const Takers takers(*this, type);
         for (size_t i = 0; i < count;) {
             const size_t end = i + chunk < count ? i + chunk : count;
+            HeldBuffers refs = [&] {
+                try {
+                    return hold(type, payload + i * stride, stride, end - i);
+                } catch (const Error& e) {
+                    throw Error(e.code(), std::string(e.what()) + accepted(i, count));
+                }
+            }();
             std::unique_lock held(port.lock);
             for (; i < end; ++i) {
                 const Address a = to_one ? *to : to[i];
@@ -401,6 +424,7 @@ struct AnyRuntime::Core {
                 } else {
                     lanes.write(w, h, payload + i * stride);
                 }
+                refs.sent();
             }
             held.unlock();
             flush_stores();
@@ -483,6 +507,9 @@ struct AnyRuntime::Core {
             }
         }
         cells.finish(ticket, h, reply, room);
+        if ((h.flags & flag_system) == 0 && h.length <= room) {
+            arrived(h.type, reply);
+        }
         return h;
     }
 
@@ -513,6 +540,13 @@ struct AnyRuntime::Core {
 
     // ---- messages to the host
 
+    void arrived(uint32_t type, const void* payload)
+    {
+        if (!refs(type).empty()) {
+            buffers->received(refs(type), payload);
+        }
+    }
+
     // Moves what is in the egress ring to host memory when a quarter of the ring is filled: a host
     // that only sends must not stall workers that only answer.
     void drain_egress_if_full()
@@ -540,6 +574,7 @@ struct AnyRuntime::Core {
         if (!backlog.empty()) {
             m = std::move(backlog.front());
             backlog.pop_front();
+            arrived(m.header.type, m.payload.data());
             return true;
         }
         m.payload.resize(image.table.max_message);
@@ -548,6 +583,7 @@ struct AnyRuntime::Core {
             if (nodes[next_egress].egress.try_receive(m.header, m.payload.data(),
                                                       image.table.max_message) == Errc::ok) {
                 m.payload.resize(m.header.length);
+                arrived(m.header.type, m.payload.data());
                 return true;
             }
         }
@@ -629,6 +665,7 @@ struct AnyRuntime::Core {
     Description description;
     uint32_t workers = 0; // of each node
     uint32_t actors_per_worker = 0;
+    std::shared_ptr<BufferTable> buffers;
     bool on_gpu = false;
     bool write_combined = false;
     std::atomic<bool> closed{false};

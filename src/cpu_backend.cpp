@@ -165,15 +165,17 @@ public:
 
     bool read(void* to, const void* device_memory, size_t bytes) override
     {
-        copy_words(to, device_memory, bytes,
-                   [](auto* into, auto* from) { *into = load<Scope::system>(from); });
+        copy_words(to, device_memory, bytes, [](auto* into, auto* from) {
+            *into = load<Scope::system, Order::acquire>(from);
+        });
         return true;
     }
 
     bool write(void* device_memory, const void* from, size_t bytes) override
     {
-        copy_words(device_memory, from, bytes,
-                   [](auto* into, auto* word) { store<Scope::system>(into, *word); });
+        copy_words(device_memory, from, bytes, [](auto* into, auto* word) {
+            store<Scope::system, Order::release>(into, *word);
+        });
         return true;
     }
 

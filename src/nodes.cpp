@@ -186,6 +186,7 @@ void AnyRuntime::Core::close(uint64_t timeout_ns)
     // A worker between two messages leaves within microseconds: even a spent deadline leaves it
     // a moment.
     if (!join(left > 100'000'000 ? left : 100'000'000)) {
+        buffers->abandon();
         throw Error(
             Errc::stuck,
             (problem.empty() ? std::string("the program did not stop within ") + seconds(timeout_ns)
@@ -194,6 +195,7 @@ void AnyRuntime::Core::close(uint64_t timeout_ns)
                           "the GPU again"
                         : "; its thread has been left behind"));
     }
+    buffers->stop();
 }
 
 } // namespace denizen

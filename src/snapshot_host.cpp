@@ -24,6 +24,7 @@ void take_all(SnapshotBytes& s, std::vector<T>& values) // as many as there are
 SnapshotSection host_section(const AnyRuntime::Core& c)
 {
     SnapshotSection s("host");
+    s.put(BufferTable::last_generation());
     put_all(s, c.next_local);
     s.put(static_cast<uint64_t>(c.next_worker));
     s.put(static_cast<uint64_t>(c.next_near));
@@ -53,6 +54,7 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
 
 void take_host(SnapshotBytes s, AnyRuntime::Core& c)
 {
+    BufferTable::skip_generations(s.take<uint64_t>());
     take_all(s, c.next_local);
     c.next_worker = static_cast<size_t>(s.take<uint64_t>()) % c.lanes();
     c.next_near = static_cast<size_t>(s.take<uint64_t>());

@@ -51,9 +51,9 @@ public:
     std::vector<Piece> pieces(const Region& r) const
     {
         const std::string& m = r.name; // see lay_out()
-        if (m == "watch" || m == "bells" || m == "scratch" || m == "counters" ||
+        if (m == "watch" || m == "bells" || m == "scratch" || m == "buffers" || m == "counters" ||
             m == "histograms") {
-            return {}; // the monitor's memory, a sleeper's, a handler's: nobody is there
+            return {}; // of whoever is there: the monitor, a sleeper, a handler, the process
         }
         if (m == "actors") {
             return rows(sizeof(ActorEntry) * s_.actors_per_worker,

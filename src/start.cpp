@@ -30,11 +30,13 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
 {
     const uint64_t begin = now_ns();
     check_options();
+    image.buffers.resize(image.table.messages);
     make_nodes();
     for (uint32_t n = 0; n < nodes.size(); ++n) {
         lay_out(nodes[n], n);
     }
     wire_peers();
+    make_buffers();
     const Shared& first = nodes[0].shared;
     cells.open(first.cells, first.cell_slots, options.asks);
     next_local.assign(nodes.size() * workers, 0);
@@ -88,6 +90,10 @@ void AnyRuntime::Core::check_options() const
                     "idle = " + std::to_string(options.idle.count()) +
                         " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
                         " ms; use 0 or more, and 1 or more");
+    }
+    if (options.buffers < 1 || options.buffers > max_buffers) {
+        throw Error(Errc::bad_argument,
+                    "buffers = " + std::to_string(options.buffers) + "; use 1 to 16,777,216");
     }
     if (options.nodes < 1 || options.nodes > max_nodes) {
         throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
@@ -173,6 +179,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
+    shared.buffer_count = options.buffers;
     shared.cell_slots = std::bit_ceil(message_slots);
     shared.scratch_bytes =
         message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
@@ -230,6 +237,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
         in_device("books", shared.books, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
+        in_device("buffers", shared.buffers, options.buffers);
         in_device("scratch", shared.scratch, of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {
             if (other != number) {
@@ -281,6 +289,22 @@ void AnyRuntime::Core::wire_peers()
     for (const Node& node : nodes) {
         node.backend->wire(node.shared);
     }
+}
+
+void AnyRuntime::Core::make_buffers()
+{
+    std::vector<BufferNode> made;
+    for (const Node& node : nodes) {
+        Backend* backend = node.backend.get(); // the table's until stop() or abandon()
+        made.push_back({backend, node.shared.buffers, node.shared.status, workers});
+    }
+    std::function<std::shared_ptr<Space>()> space = make_host_space;
+    if (on_gpu) {
+        space = [first = options.device.ordinal, count = nodes.size(), bytes = options.pool_bytes] {
+            return make_gpu_space(first, static_cast<int>(count), bytes);
+        };
+    }
+    buffers = std::make_shared<BufferTable>(std::move(made), std::move(space), options.buffers);
 }
 
 // The program is up when every worker has said so.

@@ -9,6 +9,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/life.hpp>
 #include <denizen/base/error.hpp>
+#include <denizen/memory/buffer.hpp>
 #include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
 
@@ -39,6 +40,8 @@ struct Image {
     ProgramTable table{};
     std::vector<std::string> actors; // names by type number
     std::vector<std::string> messages;
+    // By message type: where in it its references to buffers lie, in bytes.
+    std::vector<std::vector<uint32_t>> buffers;
     // CPU: runs worker `id` until it leaves.
     void (*run_worker)(const Shared&, uint32_t id) = nullptr;
     std::shared_ptr<void> library; // keeps run_worker loaded
@@ -78,6 +81,8 @@ struct Options {
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
+    uint32_t buffers = 1024;                      // at a time, at most 16,777,216
+    uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
     std::string restore; // a snapshot of the same program and geometry to start from; empty: none
     bool mapped = true;  // GPU: CPU-mapped device memory for the host's messages, if it can be had
 };
@@ -254,6 +259,16 @@ public:
     // Stops in front of a message of another type. Senders' addresses go to `senders` unless null.
     size_t receive_many(uint32_t type, void* payloads, uint32_t length, size_t stride, size_t count,
                         Address* senders);
+
+    // Memory that messages can refer to: the runtime's own (its content is undefined), or somebody
+    // else's, which `owner` keeps alive and the workers must be able to reach. On a GPU the first
+    // buffer of a kind, and one for which the pool has to grow, takes the programs of this process
+    // off the GPU for a moment. Errc::exhausted.
+    Buffer buffer(uint64_t bytes, BufferKind kind = BufferKind::device);
+    Buffer wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> owner);
+    // Frees closed buffers that no message refers to any more (so do the two calls above, close()
+    // of a buffer, and drain()), and tells how many there are.
+    BufferStats buffers();
 
     // Returns once nothing is under way: every message sent before the call and every message these
     // caused has been handled, and whatever other threads sent meanwhile. Messages that have been

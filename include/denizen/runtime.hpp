@@ -14,6 +14,7 @@
 #include <denizen/resident/kernel.hpp>
 #include <denizen/telemetry.hpp>
 
+#include <algorithm>
 #include <string_view>
 
 #if defined(__CUDACC__)
@@ -35,6 +36,21 @@ constexpr std::string_view type_name()
     return name.substr(0, name.find_first_of(";]"));
 }
 
+// Where the references of a message type lie.
+template <class M>
+std::vector<uint32_t> buffer_offsets()
+{
+    std::vector<uint32_t> offsets(sizeof(M) / sizeof(BufferRef));
+    uint32_t count = 0;
+    if constexpr (refers<M>) {
+        alignas(M) unsigned char bytes[sizeof(M)];
+        std::fill_n(bytes, sizeof bytes, static_cast<unsigned char>(1)); // null ones are skipped
+        count = list_refs(*reinterpret_cast<const M*>(bytes), offsets.data());
+    }
+    offsets.resize(count);
+    return offsets;
+}
+
 template <class P>
 struct Names;
 
@@ -42,6 +58,7 @@ template <class... A, class... M>
 struct Names<Program<Actors<A...>, Messages<M...>>> {
     static std::vector<std::string> actors() { return {std::string(type_name<A>())...}; }
     static std::vector<std::string> messages() { return {std::string(type_name<M>())...}; }
+    static std::vector<std::vector<uint32_t>> buffers() { return {buffer_offsets<M>()...}; }
 };
 
 #if defined(__CUDACC__)
@@ -62,6 +79,7 @@ Image image_of()
     image.table = P::table();
     image.actors = detail::Names<P>::actors();
     image.messages = detail::Names<P>::messages();
+    image.buffers = detail::Names<P>::buffers();
     image.run_worker = [](const Shared& shared, uint32_t id) { run_worker<P>(shared, id); };
 #if defined(__CUDACC__)
     image.kernel = []() -> void* {
@@ -197,6 +215,17 @@ public:
     {
         return runtime_.receive_many(id<M>(), messages, sizeof(M), sizeof(M), count, senders);
     }
+
+    // Memory that messages can refer to; see AnyRuntime.
+    Buffer buffer(uint64_t bytes, BufferKind kind = BufferKind::device)
+    {
+        return runtime_.buffer(bytes, kind);
+    }
+    Buffer wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> owner = {})
+    {
+        return runtime_.wrap(pointer, bytes, std::move(owner));
+    }
+    BufferStats buffers() { return runtime_.buffers(); }
 
     void drain(nanoseconds deadline = 60s) { runtime_.drain(deadline); }
     void pause(nanoseconds deadline = 1s) { runtime_.pause(deadline); }

@@ -28,6 +28,7 @@ with denizen.Runtime(counting) as rt:
 from __future__ import annotations
 
 from denizen import _core
+from denizen.buffer import Buffer
 from denizen.errors import (
     ArgumentError,
     ClosedError,
@@ -43,11 +44,12 @@ from denizen.errors import (
     NoActorError,
     RingFullError,
     SnapshotError,
+    StaleBufferError,
     StuckError,
     from_code,
 )
 from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
-from denizen.message import MessageType, message
+from denizen.message import BUFFER, MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime, gpu_problem
 
@@ -56,10 +58,12 @@ _core._error = from_code
 __version__ = "0.1.0"
 
 __all__ = [
+    "BUFFER",
     "DOWN",
     "HOST",
     "ActorStatus",
     "ArgumentError",
+    "Buffer",
     "ClosedError",
     "CompileError",
     "DeadError",
@@ -78,6 +82,7 @@ __all__ = [
     "RingFullError",
     "Runtime",
     "SnapshotError",
+    "StaleBufferError",
     "StuckError",
     "get_include",
     "gpu_problem",

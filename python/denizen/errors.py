@@ -48,6 +48,10 @@ class DeviceError(DenizenError):
     """No GPU, no driver, or an error that the CUDA driver reported."""
 
 
+class StaleBufferError(DenizenError, BufferError):
+    """The buffer has been closed, or is another runtime's."""
+
+
 class CompileError(DenizenError):
     """Program text that does not compile; the message shows the compiler's, with your lines."""
 
@@ -83,7 +87,8 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     13: DeviceError,
     14: CompileError,
     15: FailedError,
-    16: SnapshotError,
+    16: StaleBufferError,
+    17: SnapshotError,
 }
 
 

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
 METADATA = "denizen_message"
+
+# The type of a field that refers to a buffer: u8 for NumPy, denizen::BufferRef for C++.
+BUFFER: np.dtype[np.uint64] = np.dtype(np.uint64, metadata={"denizen_buffer": True})
 
 _C_TYPES = {
     "u1": "uint8_t",
@@ -68,6 +72,7 @@ class MessageType:
         self.name = name
         for field in fields:
             check_name(f"field of message {name}", field[0])
+        self._buffers = {field[0] for field in fields if _refers(field[1])}
         try:
             plain = np.dtype(list(fields), align=True)
         except (TypeError, ValueError) as error:
@@ -101,7 +106,7 @@ class MessageType:
         for name, value in fields.items():
             if name not in (self.dtype.names or ()):
                 raise MessageError(f'message {self.name} has no field "{name}"')
-            message[name] = value
+            message[name] = _refs(value) if name in self._buffers else value
         record: np.void = message[()]
         return record
 
@@ -111,6 +116,16 @@ class MessageType:
     def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
         """`count` messages, all fields zero."""
         return np.zeros(count, self.dtype)
+
+    def buffer_offsets(self) -> list[int]:
+        """Where in a message its references to buffers lie, in bytes."""
+        offsets: list[int] = []
+        fields: Any = self.dtype.fields
+        for name in self.dtype.names or ():
+            if name in self._buffers:
+                field, begin = fields[name][:2]
+                offsets += range(begin, begin + field.itemsize, BUFFER.itemsize)
+        return offsets
 
     def _struct(self) -> str:
         lines = [f"struct {self.name} {{"]
@@ -123,6 +138,8 @@ class MessageType:
             field = self.dtype[name]
             base, shape = field.subdtype if field.subdtype is not None else (field, ())
             c_type = _C_TYPES.get(base.str[1:])
+            if name in self._buffers:
+                c_type = "denizen::BufferRef"
             if c_type is None or base.str[0] == ">":
                 raise ArgumentError(
                     f"field {name} of message {self.name} has dtype {base}; use integers, floats "
@@ -131,7 +148,21 @@ class MessageType:
             lines.append(f"    {c_type} {name}{''.join(f'[{n}]' for n in shape)};")
             offset = offsets[name][1]
             checks.append(f"static_assert(__builtin_offsetof({self.name}, {name}) == {offset});")
+        if self._buffers:
+            named = [name for name in self.dtype.names or () if name in self._buffers]
+            lines.append(f"    DENIZEN_BUFFERS({', '.join(named)})")
         return "\n".join([*lines, "};", *checks, "#endif"]) + "\n"
+
+
+def _refers(field: object) -> bool:
+    return isinstance(field, np.dtype) and "denizen_buffer" in (field.metadata or ())
+
+
+def _refs(value: Any) -> Any:
+    """The references of buffers, where buffers are given; they must be open."""
+    if isinstance(value, Buffer):
+        return value.ref
+    return [_refs(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def message(name: str, fields: Sequence[Field] = ()) -> MessageType:
@@ -139,7 +170,8 @@ def message(name: str, fields: Sequence[Field] = ()) -> MessageType:
 
     Args:
         name: its name in C++ and Python.
-        fields: as for numpy.dtype: (name, type) or (name, type, shape); integers, floats, bool.
+        fields: as for numpy.dtype: (name, type) or (name, type, shape); integers, floats, bool,
+            and denizen.BUFFER for what refers to a buffer.
             Up to 36 bytes travel in one 64-byte slot, up to 65,536 in several.
     """
     return MessageType(name, fields)

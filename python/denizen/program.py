@@ -196,7 +196,7 @@ class Program:
                 if result.returncode != 0:
                     raise CompileError(f"{self.name} does not compile:\n{result.stderr.strip()}")
                 _keep(built.read_bytes(), path, folder)
-        return _core.load_library(str(path), list(self.actors), list(self.messages))
+        return self._refer(_core.load_library(str(path), list(self.actors), list(self.messages)))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
         """Compiles for a GPU with NVRTC.
@@ -216,7 +216,11 @@ class Program:
                     self.text(), self.name, [*flags, f"--include-path={get_include()}"]
                 )
                 _keep(cubin, path, folder)
-        return _core.load_cubin(cubin, list(self.actors), list(self.messages))
+        return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
+
+    def _refer(self, image: _core.Image) -> _core.Image:
+        image.buffers = [m.buffer_offsets() for m in self.messages.values()]
+        return image
 
     def _cached(self, suffix: str, key: Iterable[str]) -> Path:
         digest = hashlib.sha256()

@@ -9,15 +9,18 @@ import operator
 import os
 import re
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
+from denizen import buffer as _buffers
+from denizen.buffer import Buffer
 from denizen.errors import (
     ArgumentError,
     ClosedError,
@@ -69,6 +72,8 @@ _SIZES = (
     "asks",
     "max_actors",
     "state_bytes",
+    "buffers",
+    "pool_bytes",
 )
 
 
@@ -80,7 +85,7 @@ def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, i
     options = {k: v for k, v in {**given, **sizes}.items() if v is not None}
     for name, value in options.items():
         least = 1 if name in given else 0
-        most = 2**48 if name == "state_bytes" else 2**32 - 1
+        most = 2**48 if name in ("state_bytes", "pool_bytes") else 2**32 - 1
         if not isinstance(value, int | np.integer) or not least <= value <= most:
             raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
     return {name: int(value) for name, value in options.items()}
@@ -198,6 +203,7 @@ class Runtime(Lives, Snapshots):
         gpu = where.on_gpu
         image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program
+        self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
         self.gpu = where.first if gpu else None  # as CUDA counts them
         self._server: Server | None = None
         self._types = list(program.messages.values())
@@ -385,6 +391,45 @@ class Runtime(Lives, Snapshots):
             self._ids[wanted.name], messages.view(np.uint8), wanted.dtype.itemsize, count, senders
         )
         return messages[:n], senders[:n]
+
+    # ---- buffers
+
+    def buffer(
+        self, shape: int | Iterable[int], dtype: DTypeLike = np.float32, kind: str = "device"
+    ) -> Buffer:
+        """Memory that messages can refer to; its content is undefined.
+
+        Args:
+            shape: in elements.
+            dtype: of the elements; native integers, floats, complex numbers or bool.
+            kind: on a GPU "device" (from a stream-ordered pool), "pinned" (CPU memory that both
+                reach) or "mapped" (GPU memory that the CPU can write). A program on CPU threads has
+                ordinary memory for all of them.
+
+        On a GPU the first buffer of a kind takes the program off the GPU for a moment, and so does
+        one for which the pool has to grow (`pool_bytes`). ExhaustedError if there is no memory, or
+        no entry in the table (`buffers`, 1024 by default).
+        """
+        return _buffers.make(self._core, self._device, shape, dtype, kind)
+
+    def wrap(self, tensor: Any) -> Buffer:
+        """A buffer around memory that is there: messages refer to it, nothing is copied.
+
+        Args:
+            tensor: anything contiguous and writable with `__dlpack__` (PyTorch, CuPy, NumPy, JAX),
+                `__cuda_array_interface__` or the buffer protocol (bytearray), on the GPU of the
+                program, or in CPU memory for a program on CPU threads. It is kept until the buffer
+                is closed and no message refers to it.
+        """
+        return _buffers.wrap(self._core, self._device, tensor)
+
+    def buffers(self) -> dict[str, int]:
+        """Buffers that are open, closed ones that messages still refer to (waiting), and bytes.
+
+        Frees those that nothing refers to any more; so do buffer(), wrap(), Buffer.close() and
+        drain().
+        """
+        return dict(zip(("open", "waiting", "bytes"), _core.buffer_stats(self._core), strict=True))
 
     # ---- life of the program
 

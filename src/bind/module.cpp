@@ -5,6 +5,7 @@
 #include "../gpu/driver.hpp"
 #include "../gpu/nvrtc.hpp"
 #include "bind.hpp"
+#include "buffer.hpp"
 
 #include <denizen/telemetry.hpp>
 
@@ -287,6 +288,10 @@ Options options_from(const nb::dict& given)
             o.max_actors = n;
         } else if (name == "state_bytes") {
             o.state_bytes = number;
+        } else if (name == "buffers") {
+            o.buffers = n;
+        } else if (name == "pool_bytes") {
+            o.pool_bytes = number;
         } else if (name == "idle_ms") {
             o.idle = std::chrono::milliseconds(number);
         } else if (name == "mapped") {
@@ -348,12 +353,15 @@ NB_MODULE(_core, m)
                          }
                          return sizes;
                      })
+        // By message type: the offsets of its references to buffers.
+        .def_rw("buffers", &Image::buffers)
         .def("handles", [](const Image& i, uint32_t actor, uint32_t message) {
             return actor < i.table.actors && message < i.table.messages &&
                    i.table.can_handle(actor, message);
         });
     m.def("load_library", &load_library);
     m.def("load_cubin", &load_cubin);
+    bind_buffers(m);
 
     nb::class_<AnyRuntime> runtime(m, "Runtime");
     runtime

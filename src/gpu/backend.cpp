@@ -611,6 +611,8 @@ void Residents::remove(GpuBackend* backend)
 
 bool gpu_present() { return driver_present(); }
 
+bool without_residents(const std::function<void()>& use) { return residents().without_any(use); }
+
 std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options, int ordinal,
                                           Return back)
 {

@@ -116,6 +116,13 @@ std::string load_driver(const char* library, Driver& table)
     load(table.mem_host_alloc, "cuMemHostAlloc");
     load(table.mem_free_host, "cuMemFreeHost");
     load(table.mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2");
+    load(table.mem_pool_create, "cuMemPoolCreate");
+    load(table.mem_pool_destroy, "cuMemPoolDestroy");
+    load(table.mem_pool_set_attribute, "cuMemPoolSetAttribute");
+    load(table.mem_pool_set_access, "cuMemPoolSetAccess");
+    load(table.mem_pool_get_attribute, "cuMemPoolGetAttribute");
+    load(table.mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync");
+    load(table.mem_free_async, "cuMemFreeAsync");
     load(table.memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
     load(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
     load(table.memset_d8_async, "cuMemsetD8Async");

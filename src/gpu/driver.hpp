@@ -20,6 +20,7 @@ struct CUmod_st;
 struct CUfunc_st;
 struct CUstream_st;
 struct CUextMemory_st;
+struct CUmemPoolHandle_st;
 
 namespace denizen::gpu {
 
@@ -31,6 +32,7 @@ using Module = ::CUmod_st*;
 using Function = ::CUfunc_st*;
 using Stream = ::CUstream_st*;
 using ExternalMemory = ::CUextMemory_st*;
+using MemPool = ::CUmemPoolHandle_st*;
 
 inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
@@ -66,6 +68,11 @@ inline constexpr int func_non_portable_cluster = 14;
 inline constexpr unsigned launch_cooperative = 2;
 inline constexpr unsigned launch_cluster_dimension = 4;
 
+// CUmemPool_attribute
+inline constexpr int pool_internal_dependencies = 3; // int
+inline constexpr int pool_release_threshold = 4;     // uint64_t, bytes
+inline constexpr int pool_reserved = 5;              // uint64_t, bytes
+
 struct Uuid {
     std::array<unsigned char, 16> bytes{};
     bool operator==(const Uuid&) const = default;
@@ -91,6 +98,26 @@ struct ExternalMemoryBufferDesc { // CUDA_EXTERNAL_MEMORY_BUFFER_DESC
     unsigned long long size = 0;
     unsigned flags = 0;
     unsigned reserved[16] = {};
+};
+
+struct MemLocation { // CUmemLocation
+    int type = 1;    // a device
+    int id = 0;      // its ordinal
+};
+
+struct MemAccess { // CUmemAccessDesc
+    MemLocation location;
+    int flags = 3; // read and write
+};
+
+struct MemPoolProps { // CUmemPoolProps
+    int type = 1;     // CU_MEM_ALLOCATION_TYPE_PINNED
+    int handle_types = 0;
+    MemLocation location;
+    void* security_attributes = nullptr;
+    std::size_t max_size = 0;
+    unsigned short usage = 0;
+    unsigned char reserved[54] = {};
 };
 
 struct LaunchAttribute { // CUlaunchAttribute
@@ -147,6 +174,13 @@ struct Driver {
     Result (*mem_host_alloc)(void**, std::size_t bytes, unsigned flags);
     Result (*mem_free_host)(void*);
     Result (*mem_host_get_device_pointer)(DevicePtr*, void*, unsigned flags);
+    Result (*mem_pool_create)(MemPool*, const MemPoolProps*);
+    Result (*mem_pool_destroy)(MemPool);
+    Result (*mem_pool_set_attribute)(MemPool, int attribute, void* value);
+    Result (*mem_pool_set_access)(MemPool, const MemAccess*, std::size_t count);
+    Result (*mem_pool_get_attribute)(MemPool, int attribute, void* value);
+    Result (*mem_alloc_from_pool_async)(DevicePtr*, std::size_t bytes, MemPool, Stream);
+    Result (*mem_free_async)(DevicePtr, Stream);
     Result (*memcpy_htod_async)(DevicePtr, const void*, std::size_t bytes, Stream);
     Result (*memcpy_dtoh_async)(void*, DevicePtr, std::size_t bytes, Stream);
     Result (*memset_d8_async)(DevicePtr, unsigned char value, std::size_t count, Stream);

@@ -66,6 +66,19 @@ static_assert(gpu::launch_cluster_dimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMEN
 static_assert(gpu::func_shared_carveout == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 static_assert(gpu::func_max_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
+static_assert(std::is_same_v<gpu::MemPool, CUmemoryPool>);
+static_assert(gpu::pool_internal_dependencies == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
+static_assert(gpu::pool_release_threshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+static_assert(gpu::pool_reserved == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+static_assert(gpu::MemPoolProps{}.type == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(gpu::MemLocation{}.type == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(gpu::MemAccess{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(sizeof(gpu::MemAccess) == sizeof(CUmemAccessDesc));
+static_assert(sizeof(gpu::MemPoolProps) == sizeof(CUmemPoolProps));
+static_assert(offsetof(gpu::MemPoolProps, location) == offsetof(CUmemPoolProps, location));
+static_assert(offsetof(gpu::MemPoolProps, security_attributes) ==
+              offsetof(CUmemPoolProps, win32SecurityAttributes));
+
 static_assert(sizeof(gpu::ExternalMemoryHandleDesc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC));
 static_assert(offsetof(gpu::ExternalMemoryHandleDesc, handle) ==
               offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle));
@@ -142,6 +155,13 @@ DENIZEN_AGREE(mem_free, cuMemFree);
 DENIZEN_AGREE(mem_host_alloc, cuMemHostAlloc);
 DENIZEN_AGREE(mem_free_host, cuMemFreeHost);
 DENIZEN_AGREE(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
+DENIZEN_AGREE(mem_pool_create, cuMemPoolCreate);
+DENIZEN_AGREE(mem_pool_destroy, cuMemPoolDestroy);
+DENIZEN_AGREE(mem_pool_set_attribute, cuMemPoolSetAttribute);
+DENIZEN_AGREE(mem_pool_set_access, cuMemPoolSetAccess);
+DENIZEN_AGREE(mem_pool_get_attribute, cuMemPoolGetAttribute);
+DENIZEN_AGREE(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync);
+DENIZEN_AGREE(mem_free_async, cuMemFreeAsync);
 DENIZEN_AGREE(memcpy_htod_async, cuMemcpyHtoDAsync);
 DENIZEN_AGREE(memcpy_dtoh_async, cuMemcpyDtoHAsync);
 DENIZEN_AGREE(memset_d8_async, cuMemsetD8Async);
@@ -162,7 +182,7 @@ DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
 TEST(abi, the_driver_declarations_agree_with_cuda_h)
 {
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
-    constexpr std::size_t entries = 47; // one DENIZEN_AGREE line for each member
+    constexpr std::size_t entries = 54; // one DENIZEN_AGREE line for each member
     EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
 }
 

@@ -5,6 +5,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/memory/access.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/system.hpp>
 
@@ -39,8 +40,14 @@ public:
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
+            if constexpr (P::has_buffers) {
+                detail::add_references(shared_, message, touched_);
+            }
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
                                          &message, detail::priority_of<M>(), policy_of(to));
+            if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
+                detail::drop_references(shared_, message);
+            }
         }
         if (whole_warp_) {
             sent = denizen::lanes::shuffle(sent, 0);
@@ -116,7 +123,52 @@ public:
         }
     }
 
+    // The memory that a message's field refers to, `count` whole elements, until the handler
+    // returns. Empty if the buffer was freed or never existed, which is also reported as the
+    // program's error (Errc::stale). What is written there is seen by whoever gets a message that
+    // this handler sends afterwards.
+    template <class T>
+    DENIZEN_HD BufferSpan<T> data(BufferRef ref)
+    {
+        static_assert(P::has_buffers, "no message of this program refers to a buffer");
+        touched_ = true;
+        const detail::Resolved found = detail::resolve(shared_, ref, alignof(T));
+        if (found.code != Errc::ok && lane() == 0) {
+            report_stale(found.code);
+        }
+        return {reinterpret_cast<T*>(found.data), found.bytes / sizeof(T)};
+    }
+
+    // Keeps a buffer that the message refers to beyond the handler, and lets go of it in a later
+    // one. In a whole-warp handler it happens once; every lane must make the call. False, and
+    // Errc::stale, if the buffer is gone.
+    DENIZEN_HD bool keep(BufferRef ref)
+    {
+        bool kept = true;
+        if (lane() == 0) {
+            kept = detail::add_reference(shared_.buffers, shared_.buffer_count, ref);
+            if (!kept) {
+                report_stale(Errc::stale);
+            }
+        }
+        return whole_warp_ ? denizen::lanes::shuffle(kept, 0) : kept;
+    }
+    DENIZEN_HD void release(BufferRef ref)
+    {
+        if (lane() == 0) {
+            detail::drop_reference(shared_.buffers, shared_.buffer_count, ref);
+        }
+    }
+
 private:
+    DENIZEN_COLD void report_stale(Errc code) const
+    {
+        const uint32_t slot = whole_warp_ ? 0 : denizen::lanes::id();
+        const uint64_t running = load<Scope::gpu>(&shared_.status[worker_].running[slot]);
+        report_error(shared_, {static_cast<uint32_t>(code), worker_, self_,
+                               static_cast<uint32_t>(running >> 32) - 1, sender_});
+    }
+
     DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
@@ -150,6 +202,7 @@ private:
     uint32_t failure_ = 0;
     uint32_t type_;
     void* state_;
+    bool touched_ = false; // this handler has had a buffer's memory
 };
 
 } // namespace denizen

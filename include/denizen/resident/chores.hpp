@@ -26,7 +26,7 @@ DENIZEN_COLD void tell_failure(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
     const Address above{book.supervisor};
     if (book.supervisor == nobody) {
-        bury_held(s, id, book, Reason::failed);
+        bury_held<P>(s, id, book, Reason::failed);
     } else if (above.node() == s.node && above.worker() == id) {
         child_failed<P>(s, id, above.local(), book.rank, book.failure, book.epoch);
     } else {
@@ -142,6 +142,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
         if (lanes::id() == l) {
             ActorBook& book = book_of(s, id, local);
             if (todo) {
+                drop_held<P>(s, id, book.first_held - 1);
                 release_held(s, id, book);
             }
             ward.ready_first = book.next_ready;

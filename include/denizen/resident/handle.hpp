@@ -22,14 +22,16 @@ DENIZEN_COLD inline bool runs_now(const Shared& s, uint32_t id, uint32_t local)
 
 // A message that has to wait: behind the others of its actor. If the actor has stopped meanwhile,
 // or has failed and nobody will restart it, the message is a dead letter.
-DENIZEN_COLD inline void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, const Header& h,
-                                      const void* payload)
+template <class P>
+DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, const Header& h,
+                               const void* payload)
 {
     ActorBook& book = book_of(s, id, local);
     const Life life = life_of(book);
     Header sent = h; // as its sender knows it
     sent.destination = entry_of(s, id, local).self;
     if (life == Life::moved) {
+        P::keep_buffers(s, h.type, payload); // what goes on refers to them for itself
         forward(s, id, book, h, payload);
     } else if (life == Life::failed && book.supervisor == nobody) {
         bury(s, id, Reason::failed, book.failure, sent, payload);
@@ -39,6 +41,7 @@ DENIZEN_COLD inline void hold_or_bury(const Shared& s, uint32_t id, uint32_t loc
         bury(s, id, Reason::dropped, 0, sent, payload); // make_room() has found no way for so many
     } else {
         hold(s, id, book, h, payload);
+        P::keep_buffers(s, h.type, payload); // until it is taken out again
     }
 }
 
@@ -83,6 +86,7 @@ DENIZEN_HD inline bool make_room(const Shared& s, uint32_t id, bool all, uint32_
         while (held_room(s, id) < n && book.held != 0) { // ends: each turn takes one
             const uint32_t first = book.first_held - 1;
             bury(s, id, Reason::dropped, 0, held_header(slots[first]), slots[first].word + 3);
+            drop_held<P>(s, id, first);
             release_held(s, id, book);
         }
     }
@@ -217,13 +221,14 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
 }
 
 // Sets aside the messages of the lanes that say so, in their order. There is room for them.
-DENIZEN_COLD inline void set_aside(const Shared& s, uint32_t id, bool mine, const Header& h,
-                                   const void* payload)
+template <class P>
+DENIZEN_COLD void set_aside(const Shared& s, uint32_t id, bool mine, const Header& h,
+                            const void* payload)
 {
     for (uint32_t todo = lanes::ballot(mine); todo != 0; todo &= todo - 1) {
         if (lanes::id() == lanes::first(todo)) {
             const uint32_t local = Address{h.destination}.local();
-            hold_or_bury(s, id, local, h, payload);
+            hold_or_bury<P>(s, id, local, h, payload);
         }
         lanes::sync();
     }
@@ -275,7 +280,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
                 aside = false;
             }
         }
-        set_aside(s, id, aside, h, payload);
+        set_aside<P>(s, id, aside, h, payload);
         base += whole ? 1 : lanes::size;
     }
     return true;
@@ -399,8 +404,13 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
         if (!run_system<P>(s, id, h, words.word + 3)) {
             return 0;
         }
-    } else if (!deliver<P>(s, id, h, payload, observed)) {
-        return 0;
+    } else {
+        if (!deliver<P>(s, id, h, payload, observed)) {
+            return 0;
+        }
+        if (lanes::id() == 0) {
+            P::drop_buffers(s, h.type, payload);
+        }
     }
     return slots_for(h.length);
 }

@@ -8,6 +8,7 @@
 // command and Control's report half.
 #pragma once
 
+#include <denizen/memory/ref.hpp>
 #include <denizen/wire/ring.hpp>
 
 namespace denizen {
@@ -346,6 +347,7 @@ struct Shared {
     uint32_t cell_slots = 0;  // slots per reply cell, a power of two
     uint32_t actor_types = 0;
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
+    uint32_t buffer_count = 0;    // entries of the buffer table
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
 
@@ -371,6 +373,7 @@ struct Shared {
     Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;    // actor state
     unsigned char* scratch = nullptr; // [workers][scratch_bytes]
+    BufferEntry* buffers = nullptr;   // [buffer_count]
     Status* status = nullptr;         // [workers]
     Report* reports = nullptr;        // [workers], host memory
     Board* board = nullptr;

@@ -282,7 +282,7 @@ DENIZEN_COLD void told(const Shared& s, uint32_t id, const LifeRequest& r)
     book.life = life;
     if (r.value == static_cast<uint32_t>(Life::stopped)) {
         set_life(s, id, r.local, Life::stopped);
-        bury_held(s, id, book, Reason::stopped);
+        bury_held<P>(s, id, book, Reason::stopped);
         remove_watchers(s, id, book, 0, true);
         if (was_moving) {
             fetch_add<Scope::gpu, Order::release>(&s.wards[id].moving, ~0u);

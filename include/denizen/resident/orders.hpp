@@ -36,13 +36,32 @@ DENIZEN_HD inline void set_life(const Shared& s, uint32_t id, uint32_t local, Li
     store<Scope::gpu>(&entry.kind, life == Life::stopped ? 0 : (entry.kind & 0xff) | number << 8);
 }
 
+// Gives back the buffers that a message which waited refers to.
+template <class P>
+DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
+{
+    if constexpr (P::has_buffers) {
+        const HeldSlot* slots = held_of(s, id);
+        const Header h = held_header(slots[first]);
+        unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
+        if ((h.flags & flag_system) == 0) {
+            P::drop_buffers(s, h.type, held_payload(slots, first, scratch));
+        }
+    }
+}
+
 // Whatever waits for the actor becomes dead letters.
-DENIZEN_COLD inline void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reason reason)
+template <class P>
+DENIZEN_COLD void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reason reason)
 {
     const HeldSlot* slots = held_of(s, id);
     while (book.held != 0) { // ends: each turn takes one
         const uint32_t first = book.first_held - 1;
-        bury(s, id, reason, book.failure, held_header(slots[first]), slots[first].word + 3);
+        const Header h = held_header(slots[first]);
+        if ((h.flags & flag_system) == 0) { // an order to an actor that moved: there is nobody
+            bury(s, id, reason, book.failure, h, slots[first].word + 3);
+        }
+        drop_held<P>(s, id, first);
         release_held(s, id, book);
     }
 }
@@ -141,7 +160,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     ActorBook& book = book_of(s, id, local);
     const bool supervisor = entry_of(s, id, local).type() == supervisor_type;
     set_life(s, id, local, Life::stopped);
-    bury_held(s, id, book, Reason::stopped);
+    bury_held<P>(s, id, book, Reason::stopped);
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, book, 0, true);
     if (supervisor) {

@@ -383,6 +383,12 @@ DENIZEN_HD inline bool exists(const Shared& s, Address to)
     return to.is_host() || (to.node() < s.nodes && to.worker() < s.workers);
 }
 
+// Whether a message there is sent, and no dead letter at once.
+DENIZEN_HD inline bool reachable(const Shared& s, Address to)
+{
+    return to.is_reply_cell() ? to.cell() < s.cell_count : exists(s, to);
+}
+
 // The tickets of a message, and how many of its slots there is room for now.
 struct Drawn {
     uint32_t ticket;
@@ -516,13 +522,13 @@ DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const 
                            Priority priority, Overflow policy)
 {
     const Address to{h.destination};
-    if (to.is_reply_cell() && to.cell() < s.cell_count) {
-        reply_to_cell<L>(s, to, h, payload);
-        count_route(s, id, Route::to_host);
+    if (!reachable(s, to)) {
+        bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
     }
-    if (to.is_reply_cell() || !exists(s, to)) {
-        bury(s, id, Reason::no_actor, 0, h, payload);
+    if (to.is_reply_cell()) {
+        reply_to_cell<L>(s, to, h, payload);
+        count_route(s, id, Route::to_host);
         return true;
     }
     const Way way = way_to(s, id, to, priority);

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <denizen/actor/life.hpp>
+#include <denizen/memory/access.hpp>
 #include <denizen/resident/layout.hpp>
 
 #if DENIZEN_HOSTED
@@ -149,6 +150,7 @@ struct Program<Actors<A...>, Messages<M...>> {
         ((most = sizeof(M) > most ? static_cast<uint32_t>(sizeof(M)) : most), ...);
         return most;
     }
+    static constexpr bool has_buffers = (detail::refers<M> || ...);
     static constexpr bool has_long_messages = ((sizeof(M) > first_payload) || ...);
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
@@ -229,6 +231,28 @@ struct Program<Actors<A...>, Messages<M...>> {
               : void()),
          ...);
         return handled;
+    }
+
+    // One lane: a message that is set aside refers to its buffers once more.
+    DENIZEN_HD static void keep_buffers([[maybe_unused]] const Shared& s,
+                                        [[maybe_unused]] uint32_t message,
+                                        [[maybe_unused]] const void* payload)
+    {
+        if constexpr (has_buffers) {
+            uint32_t index = 0;
+            ((index++ == message ? detail::keep_payload<M>(s, payload) : void()), ...);
+        }
+    }
+
+    // After a message has been handled, by one lane: gives back the buffers it referred to.
+    DENIZEN_HD static void drop_buffers([[maybe_unused]] const Shared& s,
+                                        [[maybe_unused]] uint32_t message,
+                                        [[maybe_unused]] const void* payload)
+    {
+        if constexpr (has_buffers) {
+            uint32_t index = 0;
+            ((index++ == message ? detail::drop_payload<M>(s, payload) : void()), ...);
+        }
     }
 
     static constexpr ProgramTable table()

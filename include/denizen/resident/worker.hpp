@@ -323,6 +323,7 @@ private:
                 if (!waits) {
                     detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false,
                                       observer_.on());
+                    P::drop_buffers(s_, h.type, batch.words.word + 3);
                 }
             }
             ++r;
@@ -331,7 +332,10 @@ private:
         if (P::can_fail && lanes::ballot(waits) != 0) {
             const Words words = batch.words; // copies: what a call gets by reference lies in local
             const Header header = h;         // memory
-            detail::set_aside(s_, id_, waits, header, words.word + 3);
+            detail::set_aside<P>(s_, id_, waits, header, words.word + 3);
+            if (waits) { // what was set aside has references of its own
+                P::drop_buffers(s_, h.type, words.word + 3);
+            }
         }
     }
 
@@ -377,7 +381,8 @@ private:
     DENIZEN_HD void end_turn()
     {
         if ((turn_ & 1) != 0 && lanes::id() == 0) {
-            store<Scope::gpu>(&status_.turn, ++turn_);
+            // Release on the host: partner of the acquire in Backend::read().
+            store<Scope::gpu, detail::host_release>(&status_.turn, ++turn_);
         }
     }
 
@@ -388,7 +393,6 @@ private:
     NearRings near_;
     Sources sources_;
     uint64_t handled_ = 0;
-    uint64_t told_[routes] = {}; // messages sent by route, as last told
     uint32_t turn_ = 0;
     uint32_t local_rounds_ = 0; // in a row
     uint32_t far_waited_ = 0;   // rounds in which near rings went first
