@@ -18,7 +18,7 @@ struct Ward;      // resident/held.hpp, as the next two
 struct HeldSlot;
 struct WatchEntry;
 
-inline constexpr uint32_t layout_abi = 3;
+inline constexpr uint32_t layout_abi = 4;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global

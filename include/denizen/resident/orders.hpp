@@ -59,7 +59,10 @@ DENIZEN_COLD void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reaso
     const HeldSlot* slots = held_of(s, id);
     while (book.held != 0) { // ends: each turn takes one
         const uint32_t first = book.first_held - 1;
-        bury(s, id, reason, book.failure, held_header(slots[first]), slots[first].word + 3);
+        const Header h = held_header(slots[first]);
+        if ((h.flags & flag_system) == 0) { // an order to an actor that moved: there is nobody
+            bury(s, id, reason, book.failure, h, slots[first].word + 3);
+        }
         drop_held<P>(s, id, first);
         release_held(s, id, book);
     }
