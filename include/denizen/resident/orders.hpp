@@ -8,6 +8,7 @@
 #include <denizen/resident/held.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/system.hpp>
+#include <denizen/resident/topics.hpp>
 
 namespace denizen {
 
@@ -165,6 +166,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     bury_held<P>(s, id, book, Reason::stopped);
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, book, 0, true);
+    forget_subscriber(s, id, entry_of(s, id, local).self);
     if (supervisor) {
         begin_orders(s, id, local, SystemOp::stop, 0);
     }
