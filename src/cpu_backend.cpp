@@ -287,8 +287,11 @@ std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& opt
     g.workers = options.workers != 0 ? options.workers
                                      : std::max(1u, usable_cores() / std::max(1u, options.nodes));
     g.cluster = std::min(g.workers, options.cluster != 0 ? options.cluster : 4u);
-    return std::make_unique<CpuBackend>(image,
-                                        with_boxes(g, options, least_slots(image.table), SIZE_MAX));
+    // Few workers, hence many messages on each ring; and one that is off its core for a time slice
+    // stops the others when its rings are full. The memory costs nothing before it is used.
+    g.local_slots = options.local_slots != 0 ? options.local_slots : 1024;
+    g.near_slots = options.near_slots != 0 ? options.near_slots : 256;
+    return std::make_unique<CpuBackend>(image, with_boxes(g, least_slots(image.table), SIZE_MAX));
 }
 
 } // namespace denizen

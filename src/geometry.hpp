@@ -34,12 +34,12 @@ inline uint32_t least_slots(const ProgramTable& table)
 }
 
 // Chooses the rings of a box so that those of one SM's workers take at most `limit` bytes: as large
-// as wanted, else smaller, else none between workers, else none at all.
-inline Geometry with_boxes(Geometry g, const Options& options, uint32_t least, size_t limit)
+// as `g` has them, else smaller, else none between workers, else none at all.
+inline Geometry with_boxes(Geometry g, uint32_t least, size_t limit)
 {
-    const uint32_t local = std::max(options.local_slots, least);
+    const uint32_t local = std::max(g.local_slots, least);
     g.near = std::min({g.per_sm * g.cluster, g.workers, max_near});
-    g.near_slots = g.near > 1 ? std::max(options.near_slots, least) : 1;
+    g.near_slots = g.near > 1 ? std::max(g.near_slots, least) : 1;
     g.local_slots = local;
     while (g.near > 1 && g.shared_bytes() > limit) {
         if (g.near_slots > least) {

@@ -67,8 +67,12 @@ void AnyRuntime::Core::check_options() const
     }
     require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
-    require_power_of_two("local_slots", options.local_slots, 1u << 12);
-    require_power_of_two("near_slots", options.near_slots, 1u << 12);
+    if (options.local_slots != 0) { // 0: the backend's choice, as the next
+        require_power_of_two("local_slots", options.local_slots, 1u << 12);
+    }
+    if (options.near_slots != 0) {
+        require_power_of_two("near_slots", options.near_slots, 1u << 12);
+    }
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);

@@ -15,6 +15,7 @@ from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
+PRIORITIES = ("data", "urgent")  # as denizen::Priority
 METADATA = "denizen_message"
 
 # The type of a field that refers to a buffer: u8 for NumPy, denizen::BufferRef for C++.
@@ -64,14 +65,25 @@ class MessageType:
     """A message type: `dtype` for NumPy, `struct` for C++, and a call that makes one message.
 
     The dtype is structured and aligned as a C compiler aligns the struct. It carries the type's
-    name in its metadata, so that arrays made with it know what they are.
+    name in its metadata, so that arrays made with it know what they are. `priority` is "data" or
+    "urgent".
     """
 
-    def __init__(self, name: str, fields: Sequence[Field]) -> None:
+    def __init__(self, name: str, fields: Sequence[Field], priority: str = "data") -> None:
         check_name("message", name)
+        if priority not in PRIORITIES:
+            raise ArgumentError(
+                f'message {name} has priority "{priority}"; use "data" or "urgent"'
+            )
         self.name = name
+        self.priority = priority
         for field in fields:
             check_name(f"field of message {name}", field[0])
+            if field[0] == "priority" and priority != "data":
+                raise ArgumentError(
+                    f"message {name} is {priority} and has a field priority, which is how C++ "
+                    "tells it; give the field another name"
+                )
         self._buffers = {field[0] for field in fields if _refers(field[1])}
         try:
             plain = np.dtype(list(fields), align=True)
@@ -148,6 +160,9 @@ class MessageType:
             lines.append(f"    {c_type} {name}{''.join(f'[{n}]' for n in shape)};")
             offset = offsets[name][1]
             checks.append(f"static_assert(__builtin_offsetof({self.name}, {name}) == {offset});")
+        if self.priority != "data":
+            priority = f"denizen::Priority::{self.priority}"
+            lines.append(f"    static constexpr auto priority = {priority};")
         if self._buffers:
             named = [name for name in self.dtype.names or () if name in self._buffers]
             lines.append(f"    DENIZEN_BUFFERS({', '.join(named)})")
@@ -165,7 +180,9 @@ def _refs(value: Any) -> Any:
     return [_refs(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def message(name: str, fields: Sequence[Field] = ()) -> MessageType:
+def message(
+    name: str, fields: Sequence[Field] = (), *, priority: str = "data"
+) -> MessageType:
     """Defines a message type.
 
     Args:
@@ -173,5 +190,11 @@ def message(name: str, fields: Sequence[Field] = ()) -> MessageType:
         fields: as for numpy.dtype: (name, type) or (name, type, shape); integers, floats, bool,
             and denizen.BUFFER for what refers to a buffer.
             Up to 36 bytes travel in one 64-byte slot, up to 65,536 in several.
+        priority: "urgent" messages have rings of their own and overtake "data"; among themselves
+            those of one sender to one actor keep their order.
+
+    Raises:
+        ArgumentError: a name, a field or the priority is not one of these.
+        MessageError: the message is longer than 65,536 bytes.
     """
-    return MessageType(name, fields)
+    return MessageType(name, fields, priority)

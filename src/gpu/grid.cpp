@@ -41,14 +41,13 @@ uint32_t largest_cluster(const DeviceInfo& info, Function function, const Option
 }
 
 // The grid for `g`, if it finds room: with blocks == 0 if it does not.
-Grid try_grid(Geometry g, Function function, const Options& options, uint32_t least,
-              uint32_t most_sms, size_t most_shared)
+Grid try_grid(Geometry g, Function function, uint32_t least, uint32_t most_sms, size_t most_shared)
 {
     const uint32_t with_workers = (g.workers + g.per_sm - 1) / g.per_sm;
     g.cluster = std::min(g.cluster, std::bit_ceil(with_workers));
     Grid grid;
     grid.blocks = (with_workers + g.cluster - 1) / g.cluster * g.cluster;
-    grid.geometry = with_boxes(g, options, least, most_shared);
+    grid.geometry = with_boxes(g, least, most_shared);
     const LaunchConfig config = grid.launch_on(nullptr);
     const Driver& cu = driver();
     int room = 0; // blocks, or clusters
@@ -91,6 +90,8 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     // registers) finds no place on one that we are on, and a resident program does not go away.
     const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
     Geometry g;
+    g.local_slots = options.local_slots != 0 ? options.local_slots : 64;
+    g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
     g.workers = options.workers;
     if (g.workers == 0) {
         g.workers =
@@ -101,8 +102,7 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
          g.per_sm <= most_warps; ++g.per_sm) {
         for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
-            const Grid grid =
-                try_grid(g, function, options, least_slots(table), most_sms, most_shared);
+            const Grid grid = try_grid(g, function, least_slots(table), most_sms, most_shared);
             if (grid.blocks != 0) {
                 return grid;
             }

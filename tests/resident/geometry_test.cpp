@@ -13,6 +13,8 @@ Geometry of(uint32_t per_sm, uint32_t cluster, uint32_t workers = 128)
     g.workers = workers;
     g.per_sm = per_sm;
     g.cluster = cluster;
+    g.local_slots = 64; // as on a GPU
+    g.near_slots = 16;
     return g;
 }
 
@@ -32,27 +34,25 @@ TEST(geometry, the_least_ring_holds_the_longest_message_twice)
 
 TEST(geometry, rings_are_as_wanted_where_they_fit)
 {
-    const Options o;
-    const Geometry g = with_boxes(of(1, 8), o, short_messages, h100);
+    const Geometry g = with_boxes(of(1, 8), short_messages, h100);
     EXPECT_EQ(g.near, 8u);
-    EXPECT_EQ(g.near_slots, o.near_slots);
-    EXPECT_EQ(g.local_slots, o.local_slots);
-    EXPECT_EQ(g.box_bytes(), sizeof(NearBox) + 64 * (o.local_slots + 8 * o.near_slots));
+    EXPECT_EQ(g.near_slots, 16u);
+    EXPECT_EQ(g.local_slots, 64u);
+    EXPECT_EQ(g.box_bytes(), sizeof(NearBox) + 64 * (64 + 8 * 16));
     // A cluster of fewer workers than it could have, and a worker on its own.
-    EXPECT_EQ(with_boxes(of(4, 8, 3), o, short_messages, h100).near, 3u);
-    const Geometry alone = with_boxes(of(1, 1), o, short_messages, h100);
+    EXPECT_EQ(with_boxes(of(4, 8, 3), short_messages, h100).near, 3u);
+    const Geometry alone = with_boxes(of(1, 1), short_messages, h100);
     EXPECT_EQ(alone.near_slots, 1u) << "there is no ring to another";
-    EXPECT_EQ(alone.local_slots, o.local_slots);
+    EXPECT_EQ(alone.local_slots, 64u);
     EXPECT_EQ(alone.box_bytes() % alignof(NearBox), 0u) << "boxes lie side by side";
 }
 
 TEST(geometry, rings_shrink_before_they_go)
 {
-    const Options o;
     for (const uint32_t least : {2u, 8u, 32u, 128u, 2048u}) {
         for (uint32_t per_sm = 1; per_sm <= 31; ++per_sm) {
             for (uint32_t cluster = 1; cluster * per_sm <= max_near; cluster *= 2) {
-                const Geometry g = with_boxes(of(per_sm, cluster), o, least, h100);
+                const Geometry g = with_boxes(of(per_sm, cluster), least, h100);
                 EXPECT_LE(g.shared_bytes(), h100);
                 EXPECT_TRUE(g.near_slots == 1 || g.near_slots >= least);
                 EXPECT_TRUE(g.local_slots == 1 || g.local_slots >= least);
@@ -64,16 +64,16 @@ TEST(geometry, rings_shrink_before_they_go)
         }
     }
     // 64 slots of a worker to itself are worth less than near rings at all.
-    const Geometry tight = with_boxes(of(16, 2), o, short_messages, h100);
+    const Geometry tight = with_boxes(of(16, 2), short_messages, h100);
     EXPECT_EQ(tight.near, 32u);
     EXPECT_EQ(tight.near_slots, 2u);
-    EXPECT_LT(tight.local_slots, o.local_slots);
+    EXPECT_LT(tight.local_slots, 64u);
     // A message of 64 KB has rings in global memory only.
-    const Geometry none = with_boxes(of(1, 8), o, 4096, h100);
+    const Geometry none = with_boxes(of(1, 8), 4096, h100);
     EXPECT_EQ(none.near, 1u);
     EXPECT_EQ(none.local_slots, 1u);
     // Ordinary memory has room for all of it.
-    EXPECT_EQ(with_boxes(of(1, 4), o, 4096, SIZE_MAX).near_slots, 4096u);
+    EXPECT_EQ(with_boxes(of(1, 4), 4096, SIZE_MAX).near_slots, 4096u);
 }
 
 } // namespace

@@ -137,8 +137,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
                 return worker.something_arrived() ||
                        load<Scope::gpu>(&s.board->command) != static_cast<uint32_t>(Command::run);
             });
-        } else if (idle > 256) {
-            sched_yield();
+        } else if (idle > (worker.waits_for_room() ? 16 : 256)) {
+            sched_yield(); // room is made by another worker, which may need this core
         }
 #endif
     }

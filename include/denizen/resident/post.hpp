@@ -260,7 +260,9 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
     store<Scope::block, Order::release>(&p->state, detail::entry_filled);
 }
 
-// Between handlers, all lanes: writes the parked messages that have room; keeps the rest in order.
+// Between handlers, all lanes: writes the parked messages that have room. The rest stay together at
+// the front of the outbox; their tickets hold their order. Looking at all of them takes long, so a
+// worker that has something else to do calls this the less often the more are parked.
 DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
 {
     Status& status = s.status[id];
@@ -270,25 +272,32 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
     for (uint32_t base = 0; base < n; base += lanes::size) {
         const uint32_t i = base + lanes::id();
         bool keep = false;
-        Parked p{};
         if (i < n) {
-            p = outbox[i];
+            const Parked& p = outbox[i];
             const bool filled = p.state != detail::entry_free;
             keep = filled && !detail::has_room(s, id, p);
             if (filled && !keep) {
                 detail::write_parked(s, id, p);
             }
         }
-        lanes::sync(); // every entry of this group has been read before one is overwritten
         const uint32_t staying = lanes::ballot(keep);
+        const uint32_t place = kept + lanes::popcount(staying & lanes::below());
+        kept += lanes::popcount(staying);
+        if (kept == base + (n - base < lanes::size ? n - base : lanes::size)) {
+            continue; // no entry has moved yet
+        }
+        Parked p{};
+        if (keep) {
+            p = outbox[i];
+        }
+        lanes::sync(); // every entry of this group has been read before one is overwritten
         if (i < n) {
             outbox[i].state = detail::entry_free;
         }
         lanes::sync();
         if (keep) {
-            outbox[kept + lanes::popcount(staying & lanes::below())] = p;
+            outbox[place] = p;
         }
-        kept += lanes::popcount(staying);
         lanes::sync();
     }
     if (lanes::id() == 0) {

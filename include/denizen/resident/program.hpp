@@ -118,10 +118,14 @@ DENIZEN_HD constexpr bool can_fail_of()
     }
 }
 
+template <Priority>
+struct Constant;
+
+// A field of that name is none.
 template <class M>
 DENIZEN_HD constexpr Priority priority_of()
 {
-    if constexpr (requires { M::priority; }) {
+    if constexpr (requires { typename Constant<M::priority>; }) {
         return M::priority;
     } else {
         return Priority::data;

@@ -51,8 +51,11 @@ public:
         dirty_ = true;
         if (outbox_used_ || chores_ || near_.parked_something()) {
             look_for_chores();
-            outbox_used_ = parked(s_, id_) != 0;
-            if (outbox_used_) {
+            const uint32_t waiting = parked(s_, id_);
+            outbox_used_ = waiting != 0;
+            ++unflushed_;
+            if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
+                unflushed_ = 0;
                 worked |= flush(s_, id_);
             }
         }
@@ -77,6 +80,9 @@ public:
     // The last round found a message that has to wait where it is: no bell will ring for it, and
     // there is no sleeping on it either.
     DENIZEN_HD bool blocked() const { return blocked_; }
+
+    // Messages were parked when the last round ended.
+    DENIZEN_HD bool waits_for_room() const { return outbox_used_; }
 
     // True if a message waits or is being written (the sleeping CPU worker's last look).
     DENIZEN_HD bool something_arrived()
@@ -130,6 +136,9 @@ private:
 
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
+    // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
+    // at all of them after every message would cost many times what the message does.
+    static constexpr uint32_t entries_per_round = 8 * lanes::size;
 
     DENIZEN_HD void tell_sent()
     {
@@ -405,6 +414,7 @@ private:
     bool worked_ = false;       // in the last round
     bool dirty_ = true;         // something was done since the monitor was told
     bool outbox_used_ = true;   // at the end of the last round
+    uint32_t unflushed_ = 0;    // rounds since the last flush()
     bool blocked_ = false;      // see blocked()
     bool chores_ = false;       // there is something to do besides messages
     uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
