@@ -85,10 +85,10 @@ DENIZEN_HD constexpr TopicKey key_of(const char* text, uint32_t length, bool pat
 
 // Not defined, so that a literal that is no topic does not compile: these names are what the
 // compiler says.
-void a_topic_has_1_to_15_bytes();
-void a_topic_has_no_star_and_a_pattern_only_at_its_end();
+DENIZEN_HD void a_topic_has_1_to_15_bytes();
+DENIZEN_HD void a_topic_has_no_star_and_a_pattern_only_at_its_end();
 
-consteval TopicKey literal_key(const char* text, uint32_t length, bool pattern)
+DENIZEN_HD consteval TopicKey literal_key(const char* text, uint32_t length, bool pattern)
 {
     switch (check_topic(text, length, pattern)) {
     case BadTopic::none: break;
