@@ -243,7 +243,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("books", shared.books, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
         in_device("buffers", shared.buffers, options.buffers);
-        in_device("scratch", shared.scratch, of_workers * shared.scratch_bytes);
+        in_device("scratch", shared.scratch, 2 * of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {
             if (other != number) {
                 PeerLink& peer = shared.peer[other];

@@ -32,6 +32,9 @@ public:
         constexpr uint32_t type = P::template message_id<M>;
         static_assert(type != no_type, "not a message type of this program");
         bool sent = true;
+        if constexpr (P::has_buffers) {
+            refer(message);
+        }
         if constexpr (sizeof(M) > first_payload) {
             const Header h{to.value, self_, type, 0, sizeof(M)};
             if (whole_warp_ && policy_of(to) == Overflow::wait &&
@@ -41,9 +44,6 @@ public:
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            if constexpr (P::has_buffers) {
-                detail::add_references(shared_, message, touched_);
-            }
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
                                          &message, detail::priority_of<M>(), policy_of(to));
             if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
@@ -204,6 +204,21 @@ public:
     }
 
 private:
+    // Before a message is written: its references are counted, and what the handler has written to
+    // buffers can be seen, by whichever lane it was written.
+    template <class M>
+    DENIZEN_HD void refer(const M& message)
+    {
+        if (!detail::refers<M> && !touched_) {
+            return;
+        }
+        sync();
+        if (lane() == 0) {
+            detail::add_references(shared_, message, touched_);
+        }
+        sync();
+    }
+
     DENIZEN_COLD void report_stale(Errc code) const
     {
         const uint32_t slot = whole_warp_ ? 0 : denizen::lanes::id();

@@ -384,7 +384,7 @@ struct Shared {
     Subscription* subscriptions = nullptr; // [subscription_mask + 1]
     Slot* dead = nullptr;                  // [dead_mask + 1], host memory: dead letters
     unsigned char* heap = nullptr;         // actor state
-    unsigned char* scratch = nullptr;      // [workers][scratch_bytes]
+    unsigned char* scratch = nullptr;      // [2][workers][scratch_bytes]
     BufferEntry* buffers = nullptr;        // [buffer_count]
     Status* status = nullptr;              // [workers]
     Report* reports = nullptr;             // [workers], host memory
