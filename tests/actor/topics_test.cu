@@ -122,6 +122,15 @@ struct Speaker {
     DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Seen{told, 0, 0, 0}); }
 };
 
+// Takes only what there is room for.
+struct Fussy {
+    static constexpr auto overflow = Overflow::fail;
+    uint64_t count = 0;
+
+    DENIZEN_HD void on(const Note&, auto&) { ++count; }
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Seen{count, 0, 0, 0}); }
+};
+
 // Run by the whole warp.
 struct Choir {
     static constexpr auto grain = Grain::warp;
@@ -158,7 +167,7 @@ struct Choir {
 };
 
 using Forum =
-    Program<Actors<Reader, Speaker, Choir>,
+    Program<Actors<Reader, Speaker, Choir, Fussy>,
             Messages<Note, Fat, Alarm, Join, Part, Speak, SpeakFat, Name, End, Parcel, Look, Seen>>;
 
 namespace {
@@ -255,6 +264,7 @@ TEST_P(topics, who_has_stopped_is_forgotten)
     rt.send(r[1], End{});
     rt.drain();
     EXPECT_EQ(rt.publish("news", Note{0, 1}), 4u);
+    rt.drain();
     rt.restart(r[2]); // keeps its subscriptions
     EXPECT_EQ(rt.publish("news", Note{0, 2}), 4u);
     rt.drain();
@@ -462,6 +472,7 @@ TEST_P(topics, comings_and_goings_under_load)
 {
     Options o = options();
     o.subscriptions = 256;
+    o.urgent_slots = 2; // changes wait in outboxes too
     Runtime<Forum> rt(device(), o);
     const auto staying = rt.spawn<Reader>(6);
     const auto restless = rt.spawn<Reader>(12);
@@ -583,6 +594,34 @@ TEST_P(topics, a_snapshot_knows_who_subscribes)
     rt.drain();
     EXPECT_EQ(received(rt, r[1]), 2u);
     std::filesystem::remove(path);
+}
+
+// What finds no room at an actor that says so is not sent, and not counted.
+TEST_P(topics, who_refuses_is_not_counted)
+{
+    Options o = options();
+    o.local_slots = 16;
+    Runtime<Forum> rt(device(), o);
+    const Address speaker = rt.spawn<Speaker>();
+    const Address fussy = rt.spawn<Fussy>(1, near(speaker))[0];
+    rt.subscribe(fussy, "notes");
+    rt.send(speaker, Speak{topic("notes"), 0, 100});
+    rt.drain();
+    const uint64_t told = rt.ask<Seen>(speaker, Look{}).count;
+    EXPECT_GT(told, 0u);
+    EXPECT_LT(told, 100u); // all in one handler: the ring is full before its reader runs
+    EXPECT_EQ(received(rt, fussy), told);
+    EXPECT_EQ(rt.stats().dead_letters, 0u);
+}
+
+// Addresses that are no subscriber's.
+TEST_P(topics, only_actors_and_the_host_subscribe)
+{
+    Runtime<Forum> rt(device(), options());
+    const Address cell = Address::reply_cell(3, 1);
+    EXPECT_EQ(error_of([&] { rt.subscribe(cell, "a"); }).code(), Errc::no_actor);
+    EXPECT_EQ(error_of([&] { rt.subscribe(Address::actor(2000, 0), "a"); }).code(), Errc::no_actor);
+    EXPECT_EQ(rt.publish("a", Note{0, 0}), 0u);
 }
 
 // A subscriber keeps its address, and so its subscriptions.

@@ -23,7 +23,9 @@ struct Trader {
     }
     void on(const Join&, auto& ctx) { ctx.subscribe("market/*"); }
     void on(const Say& m, auto& ctx) {
-        for (uint32_t i = 0; i < m.count; ++i) count += ctx.publish("market/EURUSD", Quote{i, 1.0f});
+        for (uint32_t i = 0; i < m.count; ++i) {
+            count += ctx.publish("market/EURUSD", Quote{i, 1.0f});
+        }
     }
     void on(const Look&, auto& ctx) { ctx.reply(Seen{count, sum}); }
 };

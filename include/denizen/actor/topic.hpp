@@ -31,6 +31,7 @@ struct alignas(16) TopicKey {
     DENIZEN_HD static constexpr TopicKey of(const char* text, uint32_t length, bool prefix)
     {
         TopicKey key;
+        length = length < max_topic ? length : max_topic;
         for (uint32_t i = 0; i < length; ++i) {
             key.word[i / 4] |= static_cast<uint32_t>(static_cast<unsigned char>(text[i]))
                                << 8 * (i % 4);
@@ -84,10 +85,10 @@ DENIZEN_HD constexpr TopicKey key_of(const char* text, uint32_t length, bool pat
 
 // Not defined, so that a literal that is no topic does not compile: these names are what the
 // compiler says.
-void a_topic_has_1_to_15_bytes();
-void a_topic_has_no_star_and_a_pattern_only_at_its_end();
+DENIZEN_HD void a_topic_has_1_to_15_bytes();
+DENIZEN_HD void a_topic_has_no_star_and_a_pattern_only_at_its_end();
 
-consteval TopicKey literal_key(const char* text, uint32_t length, bool pattern)
+DENIZEN_HD consteval TopicKey literal_key(const char* text, uint32_t length, bool pattern)
 {
     switch (check_topic(text, length, pattern)) {
     case BadTopic::none: break;
@@ -108,7 +109,8 @@ struct Topic {
     DENIZEN_HD consteval Topic(const char (&text)[N]) : key(detail::literal_key(text, N - 1, false))
     {
     }
-    // For names that are made at run time: 1 to 15 bytes without '*', which is not checked.
+    // For names that are made at run time. What is behind the 15th byte is cut off; that there is
+    // one byte at least and no '*' is not checked.
     DENIZEN_HD static constexpr Topic of(const char* text, uint32_t length)
     {
         Topic topic;
