@@ -2,12 +2,13 @@
 // What it costs to have an actor, as the host sees it: one spawned, many at once, one restarted.
 // Spawn and restart return when they are done, so each is a round trip to a worker, and stands
 // beside one: an ask. Every actor is asked for its address and its first state. Beside these: what
-// a stamp of the clock costs that traced messages carry (clocks.cu), and what failures cost
-// (supervised.cu).
+// a stamp of the clock costs that traced messages carry (clocks.cu), what failures cost
+// (supervised.cu), and what a program costs to keep in a file (snapshots.cu).
 #include <denizen/runtime.hpp>
 
 #include "clocks.hpp"
 #include "program.hpp"
+#include "snapshots.hpp"
 #include "supervised.hpp"
 
 #include <bit>
@@ -147,6 +148,7 @@ void measure(const Arguments& arguments)
     restart(arguments);
     measure_clocks(arguments);
     measure_supervised(arguments);
+    measure_snapshots(arguments);
 }
 
 } // namespace

@@ -317,6 +317,21 @@ Stats AnyRuntime::stats()
 
 std::string AnyRuntime::stuck(nanoseconds at_least) { return core_->stuck(ns(at_least)); }
 
+void AnyRuntime::save(const std::string& path, nanoseconds deadline)
+{
+    core_->save(path, ns(deadline));
+}
+
+void AnyRuntime::save_actor(Address actor, const std::string& path, nanoseconds deadline)
+{
+    core_->save_actor(actor, path, ns(deadline));
+}
+
+void AnyRuntime::load_actor(Address actor, const std::string& path, nanoseconds deadline)
+{
+    core_->load_actor(actor, path, ns(deadline));
+}
+
 void AnyRuntime::close(nanoseconds timeout) { core_->close(ns(timeout)); }
 
 } // namespace denizen

@@ -48,6 +48,11 @@ public:
     // if the processor is lost.
     virtual bool read(void* to, const void* device_memory, size_t bytes) = 0;
     virtual bool write(void* device_memory, const void* from, size_t bytes) = 0;
+    // Takes the workers off between two messages, whatever is commanded meanwhile, and lets them
+    // come back. held(): all of them are off, and what they know is in memory.
+    virtual void hold() = 0;
+    virtual bool held() = 0;
+    virtual void let_go() = 0;
     // Takes the node off; it has been told to stop. False if a handler does not return by then.
     virtual bool join(uint64_t patience_ns) = 0;
     // When join failed, on this node or another: gives up the processor so that the process can go

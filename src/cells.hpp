@@ -111,6 +111,37 @@ public:
         abandoned_.push_back(ticket);
     }
 
+    // For a snapshot: calls `put(lap, open)` for each cell, `open` if its reply is still to come.
+    // An ask that has a cell and has not been sent counts too: restored, its cell is never free.
+    template <class Put>
+    void save(Put&& put)
+    {
+        const std::lock_guard guard(lock_);
+        std::vector<bool> open(laps_.size(), true);
+        for (const uint32_t cell : free_) {
+            open[cell] = false;
+        }
+        for (uint32_t cell = 0; cell < laps_.size(); ++cell) {
+            Header h;
+            put(laps_[cell], open[cell] && !arrived(Address::reply_cell(cell, laps_[cell]), h));
+        }
+    }
+
+    // What save() told, of a program that nobody has asked yet. Those who waited are gone: their
+    // cells are free when the late replies have come.
+    void restore(std::vector<uint32_t> laps, const std::vector<bool>& open)
+    {
+        laps_ = std::move(laps);
+        free_.clear();
+        for (auto cell = static_cast<uint32_t>(laps_.size()); cell-- > 0;) {
+            if (open[cell]) {
+                abandoned_.push_back(Address::reply_cell(cell, laps_[cell]));
+            } else {
+                free_.push_back(cell);
+            }
+        }
+    }
+
 private:
     void release(Address ticket, uint32_t n)
     {

@@ -17,6 +17,8 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 
 namespace denizen {
 
@@ -48,6 +50,13 @@ bool with_length(uint32_t length, Use&& use)
     }
 }
 
+// A part of a node's memory near its workers, as start.cpp lays it out.
+struct Region {
+    std::string name;
+    std::byte* memory;
+    uint64_t bytes;
+};
+
 // One processor of the program: a GPU, or a group of CPU threads.
 struct Node {
     std::unique_ptr<Backend> backend;
@@ -56,8 +65,17 @@ struct Node {
     Report* reports = nullptr;
     SpscReceiver<Scope::system> egress;
     uint64_t heap_used = 0;
+    RingWords* egress_words = nullptr;
+    std::vector<Region> regions;
     uint32_t dead_head = 0; // the next dead letter to read
     uint64_t dead_lost = 0;
+};
+
+// A place for an actor that was born elsewhere.
+struct Guest {
+    Address at;
+    uint32_t bytes = 0;  // of its state
+    uint64_t offset = 0; // of that, in the node's heap
 };
 
 struct AnyRuntime::Core {
@@ -71,6 +89,13 @@ struct AnyRuntime::Core {
     void wire_peers();
     void make_buffers();
     void launch();
+
+    // ---- snapshots (snapshot.cpp)
+
+    void save(const std::string& path, uint64_t deadline_ns);
+    void restore(const std::string& path); // before launch()
+    void save_actor(Address actor, const std::string& path, uint64_t deadline_ns);
+    void load_actor(Address actor, const std::string& path, uint64_t deadline_ns);
 
     // ---- checks
 
@@ -115,6 +140,13 @@ struct AnyRuntime::Core {
 
     // The number of the address's worker among those of all nodes.
     size_t lane(Address a) const { return a.node() * static_cast<size_t>(workers) + a.worker(); }
+
+    // The worker that lane() numbers.
+    Address address_of_lane(size_t i) const
+    {
+        return Address::actor(static_cast<uint32_t>(i % workers), 0,
+                              static_cast<uint32_t>(i / workers));
+    }
 
     size_t index(Address a) const { return lane(a) * actors_per_worker + a.local(); }
 
@@ -164,6 +196,14 @@ struct AnyRuntime::Core {
             throw Error(Errc::no_actor, std::string(text) + "; spawn it first and use its address");
         }
         throw Error(Errc::wrong_type, describe(to) + " has no handler for " + message_name(type));
+    }
+
+    // Throws unless the host knows of an actor there.
+    void check_actor(Address a) const
+    {
+        if (!inside(a) || type_at(index(a)) == 0) {
+            refuse(a, 0);
+        }
     }
 
     void check_message(uint32_t type, uint32_t length) const
@@ -480,6 +520,24 @@ struct AnyRuntime::Core {
                                uint64_t deadline_ns, Life life = Life::running);
     std::vector<Address> all_workers() const; // as addresses of their first actors
 
+    uint64_t stride_of(uint32_t actor_type) const;
+
+    // ---- actors that move (migrate.cpp)
+
+    void migrate(Address actor, Address to, uint64_t deadline_ns);
+    bool try_move(Address actor, const Guest& next, uint64_t deadline_ns, uint64_t patience_ns,
+                  std::string& why);
+    void send_move_in(Address actor, const Guest& to, uint64_t deadline_ns);
+    bool hear_out(uint32_t node, uint64_t deadline_ns);
+    Guest make_place(Address worker, uint32_t actor_type);
+
+    // Where an actor is: its address, unless it has moved. With move_mutex held.
+    Address place_of(Address actor) const
+    {
+        const auto found = guests.find(actor.value);
+        return found == guests.end() ? actor : found->second.at;
+    }
+
     // ---- messages to the host
 
     void arrived(uint32_t type, const void* payload)
@@ -617,12 +675,18 @@ struct AnyRuntime::Core {
     SpinLock egress_lock;
     size_t next_egress = 0;
     std::deque<Message> backlog;
+    std::mutex save_mutex;
     std::mutex observe_mutex;
     uint32_t observing = 0; // Board::observe, as last asked for
     std::mutex spawn_mutex;
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another
+    std::mutex move_mutex;
+    std::shared_mutex orders; // shared: an order to an actor is under way; alone: an actor moves
+    std::unordered_map<uint32_t, Guest> guests; // by the address of who is there
+    std::vector<Guest> vacancies;
+    uint32_t moves = 0;
     std::mutex dead_mutex;
     std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };

@@ -7,6 +7,7 @@
 #include <denizen/wire/wait.hpp>
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <sched.h>
 #include <sys/mman.h>
@@ -15,6 +16,35 @@
 
 namespace denizen {
 namespace {
+
+// What the threads share with the backend, and keep if it has to leave one of them behind.
+struct Crew {
+    std::mutex mutex;
+    std::condition_variable changed;
+    Command wanted = Command::run;
+    bool held = false; // the workers are to stay off
+    uint32_t off = 0;  // those that do
+    std::atomic<uint32_t> left{0};
+};
+
+// A worker's thread: on and off until the program stops.
+void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id, Crew& crew)
+{
+    const auto stopped = [&] {
+        return load<Scope::system>(&s.board->command) == static_cast<uint32_t>(Command::stop);
+    };
+    for (;;) { // ends by the stop command
+        run(s, id);
+        std::unique_lock lock(crew.mutex);
+        ++crew.off;
+        crew.changed.wait(lock, [&] { return !crew.held || stopped(); });
+        --crew.off;
+        if (stopped()) {
+            break;
+        }
+    }
+    crew.left.fetch_add(1, std::memory_order_release); // partner: join()
+}
 
 class CpuBackend final : public Backend {
 public:
@@ -34,7 +64,7 @@ public:
                 }
             }
             new std::shared_ptr<void>(library_);
-            left_.release();
+            crew_.release();
             shared_.release();
             return;
         }
@@ -75,11 +105,11 @@ public:
 
     void launch() override
     {
-        left_ = std::make_unique<std::atomic<uint32_t>>(0);
+        crew_ = std::make_unique<Crew>();
+        store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(Command::run));
         for (uint32_t w = 0; w < workers_; ++w) {
-            threads_.emplace_back([run = run_, s = shared_.get(), left = left_.get(), w] {
-                run(*s, w);
-                left->fetch_add(1, std::memory_order_release); // partner: join()
+            threads_.emplace_back([run = run_, s = shared_.get(), crew = crew_.get(), w] {
+                work(run, *s, w, *crew);
             });
         }
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
@@ -87,11 +117,24 @@ public:
 
     void command(Command c) override
     {
-        if (!shared_) {
+        if (!crew_) {
             return;
+        }
+        const std::lock_guard guard(crew_->mutex);
+        crew_->wanted = c;
+        if (!crew_->held || c == Command::stop) {
+            tell(c);
+        }
+    }
+
+    void tell(Command c) // with the mutex held
+    {
+        if (load<Scope::system>(&shared_->board->fatal.set) != 0) {
+            c = Command::stop; // a worker has stopped the program: that holds
         }
         store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(c));
         futex_wake_all(&shared_->board->command);
+        crew_->changed.notify_all();
         for (uint32_t w = 0; w < workers_; ++w) {
             wake(w);
         }
@@ -99,7 +142,8 @@ public:
 
     Command commanded() const override
     {
-        return static_cast<Command>(load<Scope::system>(&shared_->board->command));
+        const std::lock_guard guard(crew_->mutex);
+        return crew_->wanted;
     }
 
     bool refresh(uint64_t) override
@@ -135,15 +179,35 @@ public:
         return true;
     }
 
+    void hold() override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        crew_->held = true;
+        tell(Command::leave);
+    }
+
+    bool held() override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        return crew_->held && crew_->off == workers_;
+    }
+
+    void let_go() override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        crew_->held = false;
+        tell(crew_->wanted);
+    }
+
     bool join(uint64_t patience_ns) override
     {
-        if (!left_) {
+        if (!crew_) {
             return true; // never launched
         }
         const uint64_t begin = now_ns();
         // Ends when the last thread has left or by the deadline. Acquire: partner of the release in
-        // launch(); what the workers wrote is seen.
-        while (left_->load(std::memory_order_acquire) != workers_) {
+        // work(); what the workers wrote is seen.
+        while (crew_->left.load(std::memory_order_acquire) != workers_) {
             if (now_ns() - begin > patience_ns) {
                 return false;
             }
@@ -193,7 +257,7 @@ private:
     std::byte* memory_ = nullptr;
     size_t bytes_ = 0;
     std::unique_ptr<Shared> shared_;
-    std::unique_ptr<std::atomic<uint32_t>> left_;
+    std::unique_ptr<Crew> crew_;
     std::vector<std::thread> threads_;
     std::mutex scan_mutex_;
     uint32_t scans_ = 0;

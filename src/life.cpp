@@ -108,6 +108,7 @@ LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_
     if (!c.inside(actor)) {
         c.refuse(actor, 0);
     }
+    const std::shared_lock stays(c.orders);
     const Address ticket = c.take_cell(ns(deadline));
     const LifeRequest request{actor.local(), value, rank, 0};
     try {

@@ -161,7 +161,8 @@ std::string AnyRuntime::Core::stuck(uint64_t at_least_ns)
 
 void AnyRuntime::Core::close(uint64_t timeout_ns)
 {
-    const std::lock_guard guard(close_mutex); // a second closer returns when the first is done
+    // A second closer returns when the first is done; a snapshot is finished first.
+    const std::scoped_lock guards(close_mutex, save_mutex);
     if (closed) {
         return;
     }

@@ -94,6 +94,15 @@ struct Port {
         lanes = {mask, table.data()};
     }
 
+    // What has been sent on lane `i` and not been handled from ticket `head` on, slot by slot.
+    template <class Use>
+    void each_slot(size_t i, uint32_t head, Use&& use)
+    {
+        for (uint32_t t = head; t != table[i].tail; ++t) { // ends: the tail is not far
+            use(table[i].slots[t & (lanes.capacity() - 1)], t);
+        }
+    }
+
     SpinLock lock;
     Lanes lanes;
     std::vector<Lane> table;

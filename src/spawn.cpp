@@ -103,6 +103,16 @@ std::vector<Address> AnyRuntime::Core::all_workers() const
     return all;
 }
 
+// Bytes from one state of this type to the next.
+uint64_t AnyRuntime::Core::stride_of(uint32_t actor_type) const
+{
+    const ActorInfo& info = image.table.actor[actor_type];
+    // Where there are checkpoints, each lies behind its state.
+    const bool twice = info.restart == static_cast<uint32_t>(RestartFrom::snapshot);
+    return round_up(twice ? 2 * checkpoint_offset(info.size) + 16 : info.size,
+                    std::max(info.align, 16u));
+}
+
 // Spawns over the workers `among`, from number `next` on, in turn.
 std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count,
                                              const std::vector<Address>& among, size_t& next,
@@ -114,11 +124,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                                             " is not one of the program's " +
                                             std::to_string(image.table.actors));
     }
-    const ActorInfo& info = image.table.actor[actor_type];
-    // Where there are checkpoints, each lies behind its state.
-    const bool twice = info.restart == static_cast<uint32_t>(RestartFrom::snapshot);
-    const uint64_t stride = round_up(twice ? 2 * checkpoint_offset(info.size) + 16 : info.size,
-                                     std::max(info.align, 16u));
+    const uint64_t stride = stride_of(actor_type);
     const std::lock_guard guard(spawn_mutex);
     const size_t n = among.size();
     const size_t start = next % n;

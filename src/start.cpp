@@ -41,6 +41,9 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     cells.open(first.cells, first.cell_slots, options.asks);
     next_local.assign(nodes.size() * workers, 0);
     types.assign(nodes.size() * workers * actors_per_worker, 0);
+    if (!options.restore.empty()) {
+        restore(options.restore);
+    }
     launch();
     const Geometry& g = nodes[0].backend->geometry();
     description.nodes = options.nodes;
@@ -188,7 +191,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     Regions base;
     size_t host_bytes = 0;
     size_t device_bytes = 0;
-    RingWords* egress_words = nullptr;
+    RingWords*& egress_words = node.egress_words;
     const auto plan = [&] {
         host_bytes = device_bytes = 0;
         const auto place = [](std::byte* region, size_t& used, auto*& p, size_t count) {
@@ -198,7 +201,14 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
             used += sizeof(T) * count;
         };
         const auto in_host = [&](auto*& p, size_t n) { place(base.host, host_bytes, p, n); };
-        const auto in_device = [&](auto*& p, size_t n) { place(base.device, device_bytes, p, n); };
+        // By name, so that a snapshot has all of it.
+        const auto in_device = [&](std::string name, auto*& p, size_t n) {
+            place(base.device, device_bytes, p, n);
+            if (base.device != nullptr) {
+                auto* memory = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(p));
+                node.regions.push_back({std::move(name), memory, sizeof(*p) * n});
+            }
+        };
         const size_t of_workers = workers;
         in_host(shared.control, 1);
         in_host(shared.reports, of_workers);
@@ -210,34 +220,35 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         if (number == 0) { // one pool for all nodes
             in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
         }
-        in_device(shared.board, 1);
-        in_device(shared.status, of_workers);
-        in_device(shared.watch, of_workers);
-        in_device(shared.counters, of_workers);
-        in_device(shared.histograms, of_workers * shared.actor_types);
-        in_device(shared.inbox, of_workers);
-        in_device(shared.urgent_inbox, of_workers);
-        in_device(shared.bells, of_workers);
-        in_device(shared.boxes, of_workers * shared.box_bytes);
-        in_device(shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
-        in_device(shared.inboxes, of_workers * (shared.inbox_mask + 1));
-        in_device(shared.outboxes, of_workers * shared.outbox_capacity);
-        in_device(shared.wards, of_workers);
-        in_device(shared.held, of_workers * shared.held_slots);
-        in_device(shared.watchers, of_workers * shared.watch_slots);
-        in_device(shared.books, of_workers * shared.actors_per_worker);
-        in_device(shared.actors, of_workers * shared.actors_per_worker);
-        in_device(shared.buffers, options.buffers);
-        in_device(shared.scratch, 2 * of_workers * shared.scratch_bytes);
+        in_device("board", shared.board, 1);
+        in_device("status", shared.status, of_workers);
+        in_device("watch", shared.watch, of_workers);
+        in_device("counters", shared.counters, of_workers);
+        in_device("histograms", shared.histograms, of_workers * shared.actor_types);
+        in_device("inbox", shared.inbox, of_workers);
+        in_device("urgent_inbox", shared.urgent_inbox, of_workers);
+        in_device("bells", shared.bells, of_workers);
+        in_device("boxes", shared.boxes, of_workers * shared.box_bytes);
+        in_device("urgent_inboxes", shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
+        in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
+        in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
+        in_device("wards", shared.wards, of_workers);
+        in_device("held", shared.held, of_workers * shared.held_slots);
+        in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
+        in_device("books", shared.books, of_workers * shared.actors_per_worker);
+        in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
+        in_device("buffers", shared.buffers, options.buffers);
+        in_device("scratch", shared.scratch, 2 * of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {
             if (other != number) {
                 PeerLink& peer = shared.peer[other];
-                in_device(peer.tails, of_workers * credit_stride);
-                in_device(peer.credits, of_workers * credit_stride);
-                in_device(peer.from, of_workers * (shared.inbox_mask + 1));
+                const std::string with = "peer " + std::to_string(other);
+                in_device(with + " tails", peer.tails, of_workers * credit_stride);
+                in_device(with + " credits", peer.credits, of_workers * credit_stride);
+                in_device(with + " from", peer.from, of_workers * (shared.inbox_mask + 1));
             }
         }
-        in_device(shared.heap, options.state_bytes);
+        in_device("heap", shared.heap, options.state_bytes);
     };
     plan();
     const size_t lane_slots = static_cast<size_t>(workers) * (shared.lane_mask + 1);
@@ -271,6 +282,8 @@ void AnyRuntime::Core::wire_peers()
             peer.inboxes = const_cast<Slot*>(there.from);
             peer.from_credits = const_cast<uint32_t*>(there.credits);
             peer.bells = other.shared.bells;
+            peer.heap = other.shared.heap;
+            peer.books = other.shared.books;
         }
     }
     for (const Node& node : nodes) {

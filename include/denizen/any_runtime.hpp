@@ -73,7 +73,7 @@ struct Options {
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
-    uint32_t held_slots = 256;
+    uint32_t held_slots = 2048;
     uint32_t watch_slots = 1024; // of each worker: who watches its actors
     uint32_t dead_letter_slots = 4096;
     uint32_t asks = 4096; // unanswered asks at a time, at most 65,536
@@ -83,7 +83,8 @@ struct Options {
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216
     uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
-    bool mapped = true; // GPU: CPU-mapped device memory for the host's messages, if it can be had
+    std::string restore; // a snapshot of the same program and geometry to start from; empty: none
+    bool mapped = true;  // GPU: CPU-mapped device memory for the host's messages, if it can be had
 };
 
 struct Message {
@@ -175,6 +176,8 @@ struct Telemetry; // telemetry.hpp
 
 class AnyRuntime {
 public:
+    struct Core; // src/core.hpp
+
     AnyRuntime(Image image, const Options& options);
     ~AnyRuntime(); // close(1 s) without throwing
     AnyRuntime(const AnyRuntime&) = delete;
@@ -292,6 +295,21 @@ public:
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);
 
+    // Takes a running actor to another worker, with the messages that wait for it, and returns when
+    // it is there. It keeps its address, and nobody who sends to it or hears from it need know: each
+    // message is handled once, and those from one actor to another in their order. What is sent to
+    // it goes by way of the worker where it was born.
+    void migrate(Address actor, uint32_t worker, uint32_t node, nanoseconds deadline);
+
+    // Writes the whole program to a file, as it is between two messages of each worker: no message
+    // under way is lost or doubled in it. Then the program goes on. Options::restore takes it back.
+    // The file appears in one step: a process that dies here leaves the last one.
+    void save(const std::string& path, nanoseconds deadline);
+    // The same for the state of one actor, between two of its messages; load_actor() gives it to an
+    // actor of the same type. Errc::bad_snapshot: of another type, or altered.
+    void save_actor(Address actor, const std::string& path, nanoseconds deadline);
+    void load_actor(Address actor, const std::string& path, nanoseconds deadline);
+
     // Drains, stops and frees. If a handler does not return in time: Errc::stuck with its worker,
     // actor, message and seconds; a GPU program's context is then torn down (with it every other
     // use of the GPU in this process, until the process is started anew), a CPU worker's thread is
@@ -303,7 +321,6 @@ private:
                      nanoseconds deadline);
     void demand(SystemOp op, Address actor, uint32_t value, nanoseconds deadline);
 
-    struct Core;
     std::unique_ptr<Core> core_;
 };
 

@@ -237,6 +237,22 @@ public:
     Telemetry telemetry() { return runtime_.telemetry(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
+    void migrate(Address actor, uint32_t worker, uint32_t node = 0, nanoseconds deadline = 10s)
+    {
+        runtime_.migrate(actor, worker, node, deadline);
+    }
+    void save(const std::string& path, nanoseconds deadline = 10s)
+    {
+        runtime_.save(path, deadline);
+    }
+    void save_actor(Address actor, const std::string& path, nanoseconds deadline = 10s)
+    {
+        runtime_.save_actor(actor, path, deadline);
+    }
+    void load_actor(Address actor, const std::string& path, nanoseconds deadline = 10s)
+    {
+        runtime_.load_actor(actor, path, deadline);
+    }
     void close(nanoseconds timeout = 5s) { runtime_.close(timeout); }
 
     AnyRuntime& untyped() { return runtime_; }

@@ -67,6 +67,10 @@ class FailedError(DenizenError):
     """The actor has failed; restart or resume it first."""
 
 
+class SnapshotError(DenizenError, ValueError):
+    """A snapshot that is truncated, altered, or of another program; the message says which."""
+
+
 # By denizen::Errc (include/denizen/base/error.hpp).
 _BY_CODE: dict[int, type[DenizenError]] = {
     1: RingFullError,
@@ -84,6 +88,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     14: CompileError,
     15: FailedError,
     16: StaleBufferError,
+    17: SnapshotError,
 }
 
 

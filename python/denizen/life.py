@@ -54,7 +54,17 @@ DOWN = _Down("Down", [("actor", "u4"), ("life", "u4"), ("code", "u4"), ("incarna
 `life` is an index of LIVES. A program that watches lists DOWN among its messages.
 """
 
-LIVES = ("running", "created", "paused", "draining", "stopped", "failed")
+LIVES = (
+    "running",
+    "created",
+    "paused",
+    "draining",
+    "stopped",
+    "failed",
+    "running",
+    "moving",
+    "moved",
+)
 
 
 @dataclass(frozen=True)

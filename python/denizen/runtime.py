@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
+import os
 import re
 import threading
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ from denizen.errors import (
 from denizen.life import Lives
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
+from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ _SIZES = (
 )
 
 
-def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, int]:
+def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, int | str]:
     """Checks what only this side knows: names, and that nothing is cut off on its way to C++."""
     for name in sizes:
         if name not in _SIZES:
@@ -141,7 +143,7 @@ def _capability(device: _Device) -> int:
     return all_of_them[device.first]
 
 
-class Runtime(Lives):
+class Runtime(Lives, Snapshots):
     """A running program.
 
     Args:
@@ -158,6 +160,7 @@ class Runtime(Lives):
         cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
+        restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
             held_slots, watch_slots, dead_letter_slots, asks, max_actors, state_bytes: sizes of the
             rings and stores (64-byte slots), of what may be unanswered, and of the actors' memory;
@@ -177,13 +180,14 @@ class Runtime(Lives):
         cluster: int | None = None,
         idle_ms: int | None = None,
         mapped: bool = True,
+        restore: Path | None = None,
         **sizes: int,
     ) -> None:
         where = _parse_device(device)
         threads = where.threads
         if threads is not None and workers not in (None, threads):
             raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
-        options = _options(
+        options: dict[str, int | str] = _options(
             {
                 "nodes": where.nodes,
                 "workers": threads if workers is None else workers,
@@ -194,6 +198,8 @@ class Runtime(Lives):
             sizes,
         )
         options["mapped"] = int(mapped)
+        if restore is not None:
+            options["restore"] = os.fspath(restore)
         gpu = where.on_gpu
         image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self.program = program

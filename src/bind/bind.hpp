@@ -19,5 +19,7 @@ inline nanoseconds seconds(double s)
 
 // Defines the methods about the life of actors (life.cpp).
 void life(nanobind::class_<AnyRuntime>& runtime);
+// Those about snapshots and migration (snapshot.cpp).
+void snapshots(nanobind::class_<AnyRuntime>& runtime);
 
 } // namespace denizen::bind

@@ -248,6 +248,10 @@ Options options_from(const nb::dict& given)
     Options o;
     for (const auto& [key, value] : given) {
         const auto name = nb::cast<std::string>(key);
+        if (name == "restore") {
+            o.restore = nb::cast<std::string>(value);
+            continue;
+        }
         const auto number = nb::cast<uint64_t>(value);
         const auto n = static_cast<uint32_t>(number);
         if (name == "workers") {
@@ -556,4 +560,5 @@ NB_MODULE(_core, m)
             rt.close(seconds(timeout));
         });
     bind::life(runtime);
+    bind::snapshots(runtime);
 }

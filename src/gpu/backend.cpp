@@ -175,6 +175,9 @@ public:
         if (c != Command::leave) { // which is for now; what is wanted holds when it is back
             wanted_.store(c, std::memory_order_relaxed);
         }
+        if (held_.load(std::memory_order_relaxed) && c != Command::stop) {
+            c = Command::leave;
+        }
         store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
         ring_keeper(); // which looks more often while the program is on its way out
     }
@@ -240,6 +243,26 @@ public:
             const Result r = driver_.memcpy_htod_async(there, staging_, part, copies_);
             return r == success ? driver_.stream_synchronize(copies_) : r;
         });
+    }
+
+    void hold() override
+    {
+        const std::lock_guard guard(residents().mutex); // not in the middle of a start()
+        stayed_ = !parked();
+        held_.store(true, std::memory_order_relaxed);
+        command(Command::leave);
+    }
+
+    bool held() override { return held_.load(std::memory_order_relaxed) && parked(); }
+
+    void let_go() override
+    {
+        held_.store(false, std::memory_order_relaxed);
+        // Who was on the GPU goes back at once; a paused program when it is resumed.
+        if (stayed_ && commanded() == Command::run) {
+            back_now_.store(true, std::memory_order_relaxed);
+        }
+        command(commanded());
     }
 
     bool join(uint64_t patience_ns) override
@@ -392,6 +415,10 @@ private:
     void start()
     {
         const std::lock_guard guard(residents().mutex);
+        if (held_.load(std::memory_order_relaxed)) {
+            return; // hold() came first: stay parked
+        }
+        back_now_.store(false, std::memory_order_relaxed);
         const ContextScope scope(context_);
         Control& c = *shared_.control;
         store<Scope::system>(&c.command,
@@ -447,7 +474,9 @@ private:
         parked_.store(true, std::memory_order_release);
         const auto needed = [&] {
             return stopping_.load(std::memory_order_acquire) ||
-                   (wanted_.load(std::memory_order_relaxed) == Command::run && back_.needed());
+                   (!held_.load(std::memory_order_relaxed) &&
+                    wanted_.load(std::memory_order_relaxed) == Command::run &&
+                    (back_now_.load(std::memory_order_relaxed) || back_.needed()));
         };
         while (!needed()) { // ends by a sender's bell or by stop_keeper()
             sleep_on_bell(&asleep_.bell, &asleep_.sleeping, 1000 * ms, needed);
@@ -530,6 +559,9 @@ private:
     std::atomic<bool> stopping_{false};
     std::atomic<bool> parked_{true}; // not on the GPU
     std::atomic<bool> failed_{false};
+    std::atomic<bool> held_{false};     // the program is to stay off
+    std::atomic<bool> back_now_{false}; // and goes back without a reason
+    bool stayed_ = false;               // it was on the GPU when hold() came
     std::atomic<Command> wanted_{Command::run};
     std::atomic<uint64_t> launches_{0};
     std::string failure_;

@@ -109,6 +109,7 @@ public:
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
     DENIZEN_HD Address sender() const { return {sender_}; }
     DENIZEN_HD uint32_t worker() const { return worker_; }
+    DENIZEN_HD uint32_t node() const { return shared_.node; }
     DENIZEN_HD uint32_t workers() const { return shared_.workers; }
     DENIZEN_HD uint64_t now_ns() const { return denizen::now_ns(); }
 

@@ -16,12 +16,14 @@ namespace denizen {
 // 0 is the one that a message's path looks for (ActorEntry::running()).
 enum class Life : uint32_t {
     running = 0,
-    created,    // has its state and waits to be resumed for the first time
-    paused,     // messages wait
-    draining,   // handles what was sent before, then stops
-    stopped,    // its messages are dead letters
-    failed,     // messages wait for its supervisor; without one they are dead letters
-    catching_up // runs, and has messages that waited: new ones go behind them
+    created,     // has its state and waits to be resumed for the first time
+    paused,      // messages wait
+    draining,    // handles what was sent before, then stops
+    stopped,     // its messages are dead letters
+    failed,      // messages wait for its supervisor; without one they are dead letters
+    catching_up, // runs, and has messages that waited: new ones go behind them
+    moving,      // its state is on its way to another worker: messages wait
+    moved        // it is elsewhere: messages go on to there
 };
 
 DENIZEN_HD inline const char* to_string(Life life)
@@ -34,6 +36,8 @@ DENIZEN_HD inline const char* to_string(Life life)
     case Life::draining: return "draining";
     case Life::stopped: return "stopped";
     case Life::failed: return "failed";
+    case Life::moving: return "moving";
+    case Life::moved: return "moved";
     }
     return "unknown";
 }
@@ -93,7 +97,8 @@ struct alignas(64) ActorBook {
     uint32_t watchers = 0;    // 1 + first entry in the worker's table of watches
     uint32_t ending = 0;      // the drain's end has been reached: its reply cell, or 1; else 0
     uint32_t drop = 0;        // senders' count of messages to drop, the oldest first
-    uint32_t forward = 0;     // where it has moved to: an address, 0 if it has not moved
+    // Where it has moved to, an address; while it leaves, see move.hpp.
+    uint32_t forward = 0;
 };
 
 static_assert(sizeof(ActorBook) == 64);

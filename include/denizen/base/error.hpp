@@ -31,6 +31,7 @@ enum class Errc : uint32_t {
     compile,      // program text does not compile
     failed,       // a handler has failed
     stale,        // the buffer was freed, or never existed
+    bad_snapshot, // the file is truncated, altered, or of another program
 };
 
 DENIZEN_HD inline const char* to_string(Errc code)
@@ -53,6 +54,7 @@ DENIZEN_HD inline const char* to_string(Errc code)
     case Errc::compile: return "compile";
     case Errc::failed: return "failed";
     case Errc::stale: return "stale buffer";
+    case Errc::bad_snapshot: return "bad snapshot";
     }
     return "unknown";
 }

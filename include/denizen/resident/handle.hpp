@@ -5,7 +5,7 @@
 
 #include <denizen/actor/context.hpp>
 #include <denizen/resident/arrival.hpp>
-#include <denizen/resident/orders.hpp>
+#include <denizen/resident/move.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/telemetry.hpp>
 
@@ -28,12 +28,17 @@ DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, con
 {
     ActorBook& book = book_of(s, id, local);
     const Life life = life_of(book);
-    if (life == Life::failed && book.supervisor == nobody) {
-        bury(s, id, Reason::failed, book.failure, h, payload);
+    Header sent = h; // as its sender knows it
+    sent.destination = entry_of(s, id, local).self;
+    if (life == Life::moved) {
+        P::keep_buffers(s, h.type, payload); // what goes on refers to them for itself
+        forward(s, id, book, h, payload);
+    } else if (life == Life::failed && book.supervisor == nobody) {
+        bury(s, id, Reason::failed, book.failure, sent, payload);
     } else if (life == Life::stopped || book.ending != 0) {
-        bury(s, id, Reason::stopped, 0, h, payload);
+        bury(s, id, Reason::stopped, 0, sent, payload);
     } else if (held_room(s, id) < slots_for(h.length)) {
-        bury(s, id, Reason::dropped, 0, h, payload); // make_room() has found no way for so many
+        bury(s, id, Reason::dropped, 0, sent, payload); // make_room() has found no way for so many
     } else {
         hold(s, id, book, h, payload);
         P::keep_buffers(s, h.type, payload); // until it is taken out again
@@ -55,12 +60,21 @@ DENIZEN_HD inline bool make_room(const Shared& s, uint32_t id, bool all, uint32_
     if (all) {
         return n * static_cast<uint64_t>(ward.away) <= held_room(s, id) || ward.held_used == 0;
     }
-    if (local >= s.actors_per_worker || entry_of(s, id, local).kind <= 0xff ||
-        held_room(s, id) >= n) {
+    if (local >= s.actors_per_worker || entry_of(s, id, local).kind <= 0xff) {
         return true;
     }
     ActorBook& book = book_of(s, id, local);
-    if (runs_now(s, id, local) || book.ending != 0 ||
+    const bool moving = life_of(book) == Life::moving;
+    // Of an actor that moves, the host's messages leave half of the store to the others: a worker's
+    // echo may be behind those.
+    const uint32_t kept = moving && Address{h.sender}.is_host() ? s.held_slots / 2 : 0;
+    if (held_room(s, id) >= n + kept) {
+        return true;
+    }
+    if (moving) {
+        return false;
+    }
+    if (runs_now(s, id, local) || book.ending != 0 || life_of(book) == Life::moved ||
         (life_of(book) == Life::failed && book.supervisor == nobody)) {
         return true;
     }
@@ -138,11 +152,12 @@ DENIZEN_COLD inline void adopt(const Shared& s, uint32_t id, const AdoptRequest&
 // As bury(), from the path of all messages: a copy, because what a call gets by reference lies in
 // local memory. There are at least 36 bytes at `payload`.
 DENIZEN_HD inline void bury_here(const Shared& s, uint32_t id, Reason reason, uint32_t code,
-                                 const Header& h, const void* payload)
+                                 const Header& h, uint32_t self, const void* payload)
 {
     uint32_t kept[dead_payload / 4];
     copy_bytes(kept, payload, sizeof kept);
-    const Header header = h;
+    Header header = h;
+    header.destination = self; // as its sender knows it
     bury(s, id, reason, code, header, kept);
 }
 
@@ -153,35 +168,37 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
 {
     const uint32_t local = Address{h.destination}.local();
     const bool speaks = !whole || lanes::id() == 0; // for the warp
+    // A guest has another address than its place.
+    const uint32_t self = entry.state != nullptr ? entry.self : h.destination;
     if (entry.kind == 0) {
         if (speaks) {
             const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
-            bury_here(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, payload);
+            bury_here(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, self, payload);
         }
         return;
     }
     if constexpr (P::drops_oldest) {
         if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             if (speaks) {
-                bury_here(s, id, Reason::dropped, 0, h, payload);
+                bury_here(s, id, Reason::dropped, 0, h, self, payload);
             }
             return;
         }
     }
     // The monitor looks on, and names this handler if it never returns.
     uint64_t* running = &s.status[id].running[whole ? 0 : lanes::id()];
-    store<Scope::gpu>(running, h.destination | static_cast<uint64_t>(h.type + 1) << 32);
-    Context<P> context(s, id, h.destination, h.sender, whole, entry.type(), entry.state);
+    store<Scope::gpu>(running, self | static_cast<uint64_t>(h.type + 1) << 32);
+    Context<P> context(s, id, self, h.sender, whole, entry.type(), entry.state);
     const uint64_t begin = observed ? ticks() : 0;
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
     const bool handled = P::dispatch(entry.type(), h.type, entry.state, payload, context);
     if (speaks) {
         if (!handled) {
-            bury_here(s, id, Reason::wrong_type, 0, h, payload);
+            bury_here(s, id, Reason::wrong_type, 0, h, self, payload);
         } else {
             count_handled(s, id, entry.type());
             if (observed) {
-                observe(s, id, entry.type(), h.destination, h.type, ticks() - begin);
+                observe(s, id, entry.type(), self, h.type, ticks() - begin);
             }
         }
     }
@@ -196,7 +213,7 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
             code = lanes::shuffle(code, first & (lanes::size - 1));
         }
         if (code != 0 && speaks) {
-            bury_here(s, id, Reason::failed, code, h, payload);
+            bury_here(s, id, Reason::failed, code, h, self, payload);
             fail(s, id, local, code);
         }
     }
@@ -244,29 +261,41 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             entry = actors[local];
         }
         bool waits = false;
-        if (local < end && (!all || entry.type() == named)) {
-            h.destination = Address::actor(id, local, s.node).value;
+        const uint32_t place = Address::actor(id, local, s.node).value;
+        // A guest gets what goes to all of its type by way of its home.
+        if (local < end && (!all || (entry.type() == named && entry.self == place))) {
+            h.destination = place;
             waits = entry.kind > 0xff && !runs_now(s, id, local);
             if (!waits) {
                 handle<P>(s, id, entry, h, payload, whole, observed);
             }
         }
         lanes::sync();
-        set_aside<P>(s, id, waits && (!whole || lanes::id() == 0), h, payload);
+        bool aside = waits && (!whole || lanes::id() == 0);
+        if constexpr (P::drops_oldest) { // what an actor that has moved drops does not go on
+            if (aside && life_of(book_of(s, id, local)) == Life::moved &&
+                drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local,
+                          false)) {
+                bury(s, id, Reason::dropped, 0, h, payload);
+                aside = false;
+            }
+        }
+        set_aside<P>(s, id, aside, h, payload);
         base += whole ? 1 : lanes::size;
     }
     return true;
 }
 
 // The runtime's own messages. Answers into the reply cell that the host waits on, if it was the
-// host who sent it.
+// host who sent it. False if the message has to wait where it is.
 template <class P>
-DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
+DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
 {
     const auto op = static_cast<SystemOp>(h.type);
     LifeReport report{};
     uint32_t answered = 0; // bytes of the report that the host is told
     bool later = false;
+    bool waits = false;
     if (op == SystemOp::spawn) {
         SpawnRequest r;
         copy_bytes(&r, words, sizeof r);
@@ -287,6 +316,21 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
             AdoptRequest r;
             copy_bytes(&r, words, sizeof r);
             adopt(s, id, r);
+        } else if (op == SystemOp::move_out || op == SystemOp::depart || op == SystemOp::move_in ||
+                   op == SystemOp::settle || op == SystemOp::vacate) {
+            MoveRequest r;
+            copy_bytes(&r, words, sizeof r);
+            report = report_of(book_of(s, id, r.local), Errc::ok);
+            Errc done = Errc::ok;
+            switch (op) {
+            case SystemOp::move_out: done = move_out<P>(s, id, h.sender, r, later); break;
+            case SystemOp::depart: done = depart<P>(s, id, h.sender, r, later); break;
+            case SystemOp::move_in: move_in<P>(s, id, h.sender, r, later); break;
+            case SystemOp::settle: settle(s, id, r); break;
+            default: vacate(s, id, r.local); break;
+            }
+            report.error = static_cast<uint32_t>(done);
+            answered = sizeof report;
         } else {
             LifeRequest r;
             copy_bytes(&r, words, sizeof r);
@@ -295,6 +339,19 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
             } else if (op == SystemOp::bounce) {
                 send_system(s, id, SystemOp::drained, Address{r.rank}, h.sender, r);
                 later = true; // the drain's end is the answer
+            } else if (op == SystemOp::pass) {
+                post_raw(s, id,
+                         {r.rank, h.sender, static_cast<uint32_t>(SystemOp::passed), flag_system,
+                          sizeof r},
+                         &r, Priority::data);
+                later = true; // the last echo is the answer
+            } else if (op == SystemOp::passed) {
+                later = !passed(s, id, r);
+                answered = sizeof report;
+            } else if (op == SystemOp::tell) {
+                told<P>(s, id, r);
+            } else if (pass_on(s, id, h, r, waits)) {
+                later = true; // from where it is
             } else {
                 report.life = static_cast<uint32_t>(Life::stopped);
                 if (r.local < s.actors_per_worker) {
@@ -309,10 +366,12 @@ DENIZEN_COLD void run_system(const Shared& s, uint32_t id, const Header& h, cons
         }
     }
     lanes::sync();
+    waits = lanes::ballot(waits) != 0;
     if (lanes::id() == 0 && op != SystemOp::none &&
         !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
         answer(s, h.sender, op, &report, answered);
     }
+    return !waits;
 }
 
 // Takes the message at the head, which lane 0 holds, with all lanes. Returns the slots consumed; 0
@@ -342,7 +401,9 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
         payload = scratch;
     }
     if ((h.flags & flag_system) != 0) {
-        run_system<P>(s, id, h, words.word + 3);
+        if (!run_system<P>(s, id, h, words.word + 3)) {
+            return 0;
+        }
     } else {
         if (!deliver<P>(s, id, h, payload, observed)) {
             return 0;

@@ -16,6 +16,7 @@ namespace denizen {
 
 // What a worker remembers of its actors' lives.
 struct alignas(line) Ward {
+    uint32_t moving = 0; // actors at home here whose messages are held while they move
     uint32_t chores = 0; // actors whose life is about to change: what the worker's loop looks at
     uint32_t failed = 0; // 1 + local of the last to fail of those nobody has been told of
     uint32_t ready_first = 0; // 1 + local: those catching up, first to last

@@ -77,15 +77,18 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     detail::enter_near(s, id);
     Worker<P> worker(s, id);
     detail::meet_cluster();
-    worker.set_mode(Mode::running);
+    Command command = worker.look();
+    if (command != Command::pause) { // a paused program stays so when it comes back
+        worker.set_mode(Mode::running);
+    }
     uint32_t idle = 0;
-    for (uint32_t n = 1;; ++n) {
-        const bool worked = worker.round();
+    for (uint32_t n = command == Command::pause ? 0 : 1;; ++n) {
+        const bool worked = n != 0 && worker.round();
         idle = worked ? 0 : idle + 1;
         if (n % detail::rounds_per_look != 0 && idle <= detail::eager_rounds) {
             continue;
         }
-        Command command = worker.look();
+        command = worker.look();
         if (command == Command::pause) {
             worker.settle();
             worker.set_mode(Mode::paused);

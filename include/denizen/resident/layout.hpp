@@ -101,7 +101,15 @@ enum class SystemOp : uint32_t {
     attach,    // tells a child its supervisor
     failure,   // tells a supervisor that a child has failed
     bounce,    // asks another worker for a `drained` behind all that it has sent
-    none       // fills the place of a message that was not sent after all
+    move_out,  // these: see move.hpp
+    depart,
+    pass,
+    passed,
+    move_in,
+    settle,
+    vacate,
+    tell, // a guest's home tells those who watch it
+    none  // fills the place of a message that was not sent after all
 };
 
 struct SpawnRequest {
@@ -309,6 +317,8 @@ struct PeerLink {
     const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
     struct Bell* bells = nullptr;     // the peer's, CPU backend only
+    unsigned char* heap = nullptr;    // the peer's, and its actors' books
+    ActorBook* books = nullptr;
 };
 
 struct Counters;  // telemetry.hpp

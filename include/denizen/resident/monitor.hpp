@@ -129,7 +129,8 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         r.lane_done[1] = watch.done[source_host];
         r.mode = mode;
         // Before the tails below: what a chore has sent by then has drawn its ticket.
-        const uint32_t chores = load<Scope::gpu, Order::acquire>(&s.wards[w].chores);
+        const uint32_t chores = load<Scope::gpu, Order::acquire>(&s.wards[w].chores) +
+                                load<Scope::gpu, Order::acquire>(&s.wards[w].moving);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
         r.held = load<Scope::gpu>(&status.held);
         for (uint32_t i = 0; i < 7; ++i) {

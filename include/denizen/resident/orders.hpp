@@ -16,7 +16,8 @@ namespace detail {
 DENIZEN_HD inline bool is_away(uint32_t life)
 {
     return life != static_cast<uint32_t>(Life::running) &&
-           life != static_cast<uint32_t>(Life::stopped);
+           life != static_cast<uint32_t>(Life::stopped) &&
+           life != static_cast<uint32_t>(Life::moved); // its messages go on at once
 }
 
 DENIZEN_HD inline Life life_of(const ActorBook& book) { return static_cast<Life>(book.life); }
@@ -41,10 +42,13 @@ DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
 {
     if constexpr (P::has_buffers) {
         const HeldSlot* slots = held_of(s, id);
+        const Header h = held_header(slots[first]);
         // The second scratch: the first may hold the message that is being delivered.
         unsigned char* scratch =
             s.scratch + (static_cast<uint64_t>(s.workers) + id) * s.scratch_bytes;
-        P::drop_buffers(s, held_header(slots[first]).type, held_payload(slots, first, scratch));
+        if ((h.flags & flag_system) == 0) {
+            P::drop_buffers(s, h.type, held_payload(slots, first, scratch));
+        }
     }
 }
 
@@ -119,6 +123,11 @@ DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
         const uint32_t self = entry_of(s, id, local).self;
         const WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
         const Down down{self, book.life, book.failure, book.incarnation};
+        if (self != Address::actor(id, local, s.node).value) { // they are known where it was born
+            send_system(s, id, SystemOp::tell, Address{self}, self,
+                        {Address{self}.local(), book.life, book.failure, book.incarnation});
+            return;
+        }
         for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
             send_down<P>(s, id, table[i - 1].address, self, down);
         }

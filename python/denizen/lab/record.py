@@ -34,6 +34,7 @@ EXPERIMENTS = {
     "routes": "Routes: messages from actor to actor, by the device's clock",
     "sync": "Sync: one barrier among blocks, by the device's clock",
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
+    "pools": "Pools: a buffer taken and given back",
 }
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of programs and actors, and actors that move: a part of Runtime.
+
+rt.save("state.dzs")                                   # while it runs
+rt = denizen.Runtime(program, restore="state.dzs")     # in this process or another
+rt.migrate(actor, worker=3)                            # it keeps its address
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import TYPE_CHECKING
+
+from denizen.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from denizen import _core
+
+Path = str | os.PathLike[str]
+
+
+class Snapshots:
+    """The part of Runtime that is about snapshots and migration."""
+
+    _core: _core.Runtime
+
+    def save(self, path: Path, timeout: float = 10.0) -> None:
+        """Writes the whole program to a file: actors, and every message that is under way.
+
+        It is of one moment: no message is lost or doubled in it. The program then goes on. The
+        file appears in one step, so a process that dies here leaves the last one.
+        `Runtime(program, restore=path)` of the same program and sizes goes on from there; those who
+        waited for an answer when it was saved get none.
+        """
+        self._core.save(os.fspath(path), timeout)
+
+    def save_actor(self, address: int, path: Path, timeout: float = 10.0) -> None:
+        """Writes the state of one actor, as it is between two of its messages."""
+        self._core.save_actor(operator.index(address), os.fspath(path), timeout)
+
+    def load_actor(self, address: int, path: Path, timeout: float = 10.0) -> None:
+        """Gives an actor the state that save_actor wrote of one of the same type.
+
+        SnapshotError if it was of another type, or the file has been altered.
+        """
+        self._core.load_actor(operator.index(address), os.fspath(path), timeout)
+
+    def migrate(
+        self,
+        address: int,
+        *,
+        worker: int | None = None,
+        node: int | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        """Takes a running actor to another worker, or to the same worker of another node.
+
+        Messages that wait for it go with it. It keeps its address: nobody who sends to it, or hears
+        from it, need know. What is sent to it goes by way of the worker where it was born.
+
+        Args:
+            worker: number of the worker on its node; by default that of the actor's address.
+            node: by default that of the actor's address.
+        """
+        home = operator.index(address)
+        if worker is None and node is None:
+            raise ArgumentError("migrate to where? give worker, node or both")
+        self._core.migrate(
+            home,
+            home >> 18 & 0x7FF if worker is None else operator.index(worker),
+            home >> 29 if node is None else operator.index(node),
+            timeout,
+        )
