@@ -255,6 +255,11 @@ struct AnyRuntime::Core {
                    " entries) is full and " + describe({e.sender}) + " cannot watch " +
                    describe({e.actor}) + "; raise watch_slots";
         }
+        if (e.message == topic_table_full) {
+            return "table of subscriptions (" + std::to_string(options.subscriptions) +
+                   " entries) is full and " + describe({e.actor}) +
+                   " cannot subscribe; raise subscriptions";
+        }
         if (e.message == misdirected_order) {
             return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
                    ": no such actor" + worker;

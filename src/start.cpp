@@ -4,6 +4,7 @@
 
 #include <denizen/resident/held.hpp>
 #include <denizen/resident/telemetry.hpp>
+#include <denizen/resident/topics.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -71,6 +72,7 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
+    require_power_of_two("subscriptions", options.subscriptions, max_egress_slots);
     if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
         options.watch_slots > max_held_slots) {
         throw Error(Errc::bad_argument,
@@ -176,6 +178,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.held_slots = std::max(options.held_slots, message_slots);
     shared.watch_slots = options.watch_slots;
+    shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
     shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
@@ -235,6 +238,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("wards", shared.wards, of_workers);
         in_device("held", shared.held, of_workers * shared.held_slots);
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
+        in_device("topics", shared.topics, 1);
+        in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
         in_device("books", shared.books, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
         in_device("buffers", shared.buffers, options.buffers);

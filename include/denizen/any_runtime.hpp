@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace denizen {
@@ -74,7 +75,8 @@ struct Options {
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
     uint32_t held_slots = 2048;
-    uint32_t watch_slots = 1024; // of each worker: who watches its actors
+    uint32_t watch_slots = 1024;   // of each worker: who watches its actors
+    uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
     uint32_t asks = 4096; // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
@@ -227,6 +229,20 @@ public:
     // The dead letters since the last call.
     DeadLetters dead_letters();
 
+    // ---- topics (src/topics.cpp)
+
+    // `subscriber` (an actor, or the host, which gets it by receive()) gets what is published from
+    // now on to a topic, "market/EURUSD", or to all that begin so, "market/" followed by a '*';
+    // once for each of its subscriptions that match. It ends when the actor stops. Errc::exhausted
+    // if the table of subscriptions is full; Errc::bad_argument if that is no topic: 1 to 15 bytes.
+    void subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline);
+    void unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline);
+    // Sends a message to all subscribers of a topic, and returns to how many once that is done. The
+    // host's publications reach an actor in their order, but in none with what it is sent directly.
+    // After Errc::timeout it may still happen.
+    uint32_t publish(std::string_view topic, uint32_t type, const void* payload, uint32_t length,
+                     nanoseconds deadline);
+
     // Accepts a message, waiting for room until the deadline (Errc::full).
     void send(Address to, uint32_t type, const void* payload, uint32_t length,
               nanoseconds deadline);
@@ -296,9 +312,9 @@ public:
     std::string stuck(nanoseconds at_least);
 
     // Takes a running actor to another worker, with the messages that wait for it, and returns when
-    // it is there. It keeps its address, and nobody who sends to it or hears from it need know: each
-    // message is handled once, and those from one actor to another in their order. What is sent to
-    // it goes by way of the worker where it was born.
+    // it is there. It keeps its address, and nobody who sends to it or hears from it need know:
+    // each message is handled once, and those from one actor to another in their order. What is
+    // sent to it goes by way of the worker where it was born.
     void migrate(Address actor, uint32_t worker, uint32_t node, nanoseconds deadline);
 
     // Writes the whole program to a file, as it is between two messages of each worker: no message

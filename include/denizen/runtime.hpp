@@ -161,6 +161,20 @@ public:
     {
         return runtime_.supervise(children.data(), children.size(), strategy, budget, deadline);
     }
+    // Topics: see AnyRuntime.
+    void subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline = 1s)
+    {
+        runtime_.subscribe(subscriber, pattern, deadline);
+    }
+    void unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline = 1s)
+    {
+        runtime_.unsubscribe(subscriber, pattern, deadline);
+    }
+    template <class M>
+    uint32_t publish(std::string_view topic, const M& message, nanoseconds deadline = 1s)
+    {
+        return runtime_.publish(topic, id<M>(), &message, sizeof(M), deadline);
+    }
     DeadLetters dead_letters() { return runtime_.dead_letters(); }
 
     // Throws Error: full, no_actor, wrong_type, closed, peer_dead.

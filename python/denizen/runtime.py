@@ -35,6 +35,7 @@ from denizen.message import METADATA, MessageType
 from denizen.program import Program
 from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
+from denizen.topic import Topics
 
 if TYPE_CHECKING:
     from denizen.metrics import Server
@@ -68,6 +69,7 @@ _SIZES = (
     "egress_slots",
     "held_slots",
     "watch_slots",
+    "subscriptions",
     "dead_letter_slots",
     "asks",
     "max_actors",
@@ -143,7 +145,7 @@ def _capability(device: _Device) -> int:
     return all_of_them[device.first]
 
 
-class Runtime(Lives, Snapshots):
+class Runtime(Lives, Topics, Snapshots):
     """A running program.
 
     Args:
@@ -162,8 +164,8 @@ class Runtime(Lives, Snapshots):
         mapped: GPU: write messages straight into device memory where the machine can.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
-            held_slots, watch_slots, dead_letter_slots, asks, max_actors, state_bytes: sizes of the
-            rings and stores (64-byte slots), of what may be unanswered, and of the actors' memory;
+            held_slots, watch_slots, subscriptions, dead_letter_slots, asks, max_actors,
+            state_bytes: sizes of the rings and stores (64-byte slots), of what may be unanswered, and of the actors' memory;
             see denizen::Options (include/denizen/any_runtime.hpp).
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are

@@ -307,6 +307,9 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
         }
+    } else if (is_topic_op(op)) {
+        report.error = static_cast<uint32_t>(change_topics(s, id, op, h.sender, words, later));
+        answered = sizeof report.error;
     } else if (lanes::id() == 0 && op != SystemOp::none) {
         if (op == SystemOp::supervise) {
             SuperviseRequest r;
@@ -374,6 +377,20 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
     return !waits;
 }
 
+// A publication of the host's, with all lanes. It is told how many got it.
+template <class P>
+DENIZEN_COLD void publish_for_host(const Shared& s, uint32_t id, const Header& h,
+                                   const void* payload)
+{
+    const uint32_t priority = Address{h.destination}.local() & 1;
+    const TopicKey topic = s.topics->aim[priority];
+    const uint32_t sent = publish<P>(s, id, topic, {0, host.value, h.type, 0, h.length}, payload,
+                                     static_cast<Priority>(priority), true);
+    if (lanes::id() == 0) {
+        answer(s, h.sender, SystemOp::aim, &sent, sizeof sent);
+    }
+}
+
 // Takes the message at the head, which lane 0 holds, with all lanes. Returns the slots consumed; 0
 // if a long message is not complete yet, or has to wait where it is.
 template <class P>
@@ -405,7 +422,9 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
             return 0;
         }
     } else {
-        if (!deliver<P>(s, id, h, payload, observed)) {
+        if ((h.flags & flag_publish) != 0) {
+            publish_for_host<P>(s, id, h, payload);
+        } else if (!deliver<P>(s, id, h, payload, observed)) {
             return 0;
         }
         if (lanes::id() == 0) {

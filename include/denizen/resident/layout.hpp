@@ -17,8 +17,10 @@ struct ActorBook; // actor/life.hpp
 struct Ward;      // resident/held.hpp, as the next two
 struct HeldSlot;
 struct WatchEntry;
+struct TopicBoard; // resident/topics.hpp, as the next
+struct Subscription;
 
-inline constexpr uint32_t layout_abi = 3;
+inline constexpr uint32_t layout_abi = 4;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -78,6 +80,9 @@ struct ProgramTable {
 inline constexpr uint32_t flag_system = 1;    // type is a SystemOp; destination names the worker
 inline constexpr uint32_t flag_broadcast = 2; // destination.local() is an actor type: all of them
 
+// The host's: destination.local() says which of the topics that it has aimed at.
+inline constexpr uint32_t flag_publish = 8;
+
 inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, kind, payload
 
 inline constexpr uint32_t compact_payload = 8; // bytes
@@ -108,8 +113,12 @@ enum class SystemOp : uint32_t {
     move_in,
     settle,
     vacate,
-    tell, // a guest's home tells those who watch it
-    none  // fills the place of a message that was not sent after all
+    tell,      // a guest's home tells those who watch it
+    subscribe, // these: see topics.hpp
+    unsubscribe,
+    forget,
+    aim,
+    none // fills the place of a message that was not sent after all
 };
 
 struct SpawnRequest {
@@ -340,11 +349,12 @@ struct Shared {
     uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t held_slots = 0;  // per worker
-    uint32_t watch_slots = 0; // per worker
-    uint32_t dead_mask = 0;   // of the ring of dead letters
-    uint32_t cell_count = 0;  // reply cells
-    uint32_t cell_slots = 0;  // slots per reply cell, a power of two
+    uint32_t held_slots = 0;        // per worker
+    uint32_t watch_slots = 0;       // per worker
+    uint32_t subscription_mask = 0; // of the table of subscriptions
+    uint32_t dead_mask = 0;         // of the ring of dead letters
+    uint32_t cell_count = 0;        // reply cells
+    uint32_t cell_slots = 0;        // slots per reply cell, a power of two
     uint32_t actor_types = 0;
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint32_t buffer_count = 0;    // entries of the buffer table
@@ -364,18 +374,20 @@ struct Shared {
     Parked* outboxes = nullptr;             // [workers][outbox_capacity]
     Slot* egress = nullptr;                 // host memory
     const uint32_t* egress_credit = nullptr;
-    Slot* cells = nullptr;            // host memory
-    ActorEntry* actors = nullptr;     // [workers][actors_per_worker]
-    ActorBook* books = nullptr;       // [workers][actors_per_worker]
-    Ward* wards = nullptr;            // [workers]
-    HeldSlot* held = nullptr;         // [workers][held_slots]
-    WatchEntry* watchers = nullptr;   // [workers][watch_slots]
-    Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
-    unsigned char* heap = nullptr;    // actor state
-    unsigned char* scratch = nullptr; // [2][workers][scratch_bytes]
-    BufferEntry* buffers = nullptr;   // [buffer_count]
-    Status* status = nullptr;         // [workers]
-    Report* reports = nullptr;        // [workers], host memory
+    Slot* cells = nullptr;          // host memory
+    ActorEntry* actors = nullptr;   // [workers][actors_per_worker]
+    ActorBook* books = nullptr;     // [workers][actors_per_worker]
+    Ward* wards = nullptr;          // [workers]
+    HeldSlot* held = nullptr;       // [workers][held_slots]
+    WatchEntry* watchers = nullptr; // [workers][watch_slots]
+    TopicBoard* topics = nullptr;
+    Subscription* subscriptions = nullptr; // [subscription_mask + 1]
+    Slot* dead = nullptr;                  // [dead_mask + 1], host memory: dead letters
+    unsigned char* heap = nullptr;         // actor state
+    unsigned char* scratch = nullptr;      // [2][workers][scratch_bytes]
+    BufferEntry* buffers = nullptr;        // [buffer_count]
+    Status* status = nullptr;              // [workers]
+    Report* reports = nullptr;             // [workers], host memory
     Board* board = nullptr;
     Control* control = nullptr;      // host memory
     Bell* bells = nullptr;           // [workers], CPU backend only

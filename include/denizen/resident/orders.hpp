@@ -8,6 +8,7 @@
 #include <denizen/resident/held.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/system.hpp>
+#include <denizen/resident/topics.hpp>
 
 namespace denizen {
 
@@ -59,7 +60,10 @@ DENIZEN_COLD void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reaso
     const HeldSlot* slots = held_of(s, id);
     while (book.held != 0) { // ends: each turn takes one
         const uint32_t first = book.first_held - 1;
-        bury(s, id, reason, book.failure, held_header(slots[first]), slots[first].word + 3);
+        const Header h = held_header(slots[first]);
+        if ((h.flags & flag_system) == 0) { // an order to an actor that moved: there is nobody
+            bury(s, id, reason, book.failure, h, slots[first].word + 3);
+        }
         drop_held<P>(s, id, first);
         release_held(s, id, book);
     }
@@ -162,6 +166,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     bury_held<P>(s, id, book, Reason::stopped);
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, book, 0, true);
+    forget_subscriber(s, id, entry_of(s, id, local).self);
     if (supervisor) {
         begin_orders(s, id, local, SystemOp::stop, 0);
     }
