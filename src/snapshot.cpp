@@ -42,7 +42,7 @@ public:
     {
         const std::string& m = r.name; // see lay_out()
         if (m == "watch" || m == "bells" || m == "scratch" || m == "buffers" || m == "counters" ||
-            m == "histograms") {
+            m == "histograms" || m == "trace") {
             return {}; // the monitor's memory, a sleeper's, a handler's: nobody is there
         }
         if (m == "actors") {
@@ -401,7 +401,7 @@ SnapshotSection egress_section(const AnyRuntime::Core& c)
     return s;
 }
 
-void take_egress(SnapshotBytes s, AnyRuntime::Core& c)
+void restore_egress(SnapshotBytes s, AnyRuntime::Core& c)
 {
     for (auto n = s.take<uint64_t>(); n != 0; --n) {
         Message m;
@@ -590,7 +590,7 @@ void AnyRuntime::Core::restore(const std::string& path)
     take_host(file.section("host"), *this);
     take_lanes(file.section("lanes"), *this, ports[0]);
     take_lanes(file.section("urgent lanes"), *this, ports[urgent]);
-    take_egress(file.section("egress"), *this);
+    restore_egress(file.section("egress"), *this);
     take_dead(file.section("dead letters"), *this);
     take_cells(file.section("cells"), cells);
     for (const Node& node : nodes) {

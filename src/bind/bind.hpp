@@ -21,5 +21,7 @@ inline nanoseconds seconds(double s)
 void life(nanobind::class_<AnyRuntime>& runtime);
 // Those about snapshots and migration (snapshot.cpp).
 void snapshots(nanobind::class_<AnyRuntime>& runtime);
+// Those about tracing (tracing.cpp).
+void tracing(nanobind::class_<AnyRuntime>& runtime);
 
 } // namespace denizen::bind
