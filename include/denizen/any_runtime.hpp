@@ -78,6 +78,7 @@ struct Options {
     uint32_t watch_slots = 1024;   // of each worker: who watches its actors
     uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
+    uint32_t trace_slots = 0; // of each worker: trace records of 64 bytes; 0: it cannot be traced
     uint32_t asks = 4096; // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
@@ -175,6 +176,7 @@ inline Placement near(Address beside, Near how = Near::worker) { return {beside,
 inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Near::whole_node}; }
 
 struct Telemetry; // telemetry.hpp
+struct Trace;     // the same
 
 class AnyRuntime {
 public:
@@ -307,6 +309,14 @@ public:
     // What all workers count, their queues, and what they are doing, without stopping them; see
     // telemetry.hpp. Errc::closed after close.
     Telemetry telemetry();
+    // Whether messages are traced: each one sent from now on carries a stamp of a hybrid logical
+    // clock (base/hlc.hpp), and its sending and its handling leave a record. When the call returns,
+    // every worker does so, or has stopped, with the exceptions of observe(). Messages keep their
+    // order and none is lost, but each costs more. Errc::bad_argument if Options::trace_slots is 0.
+    void trace(bool on);
+    // The records since the last call, without stopping the program. A worker's ring keeps
+    // trace_slots of them: call this often enough.
+    Trace take_trace();
     // The worker that has been in one handler for longest, as text with actor, message and seconds;
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);

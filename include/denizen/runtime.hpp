@@ -249,6 +249,8 @@ public:
     Stats stats() { return runtime_.stats(); }
     void observe(bool on) { runtime_.observe(on); }
     Telemetry telemetry() { return runtime_.telemetry(); }
+    void trace(bool on) { runtime_.trace(on); }
+    Trace take_trace() { return runtime_.take_trace(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
     void migrate(Address actor, uint32_t worker, uint32_t node = 0, nanoseconds deadline = 10s)

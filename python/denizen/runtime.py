@@ -36,6 +36,7 @@ from denizen.program import Program
 from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
 from denizen.topic import Topics
+from denizen.tracing import Tracer, Traces, slots
 
 if TYPE_CHECKING:
     from denizen.metrics import Server
@@ -71,6 +72,7 @@ _SIZES = (
     "watch_slots",
     "subscriptions",
     "dead_letter_slots",
+    "trace_slots",
     "asks",
     "max_actors",
     "state_bytes",
@@ -145,7 +147,7 @@ def _capability(device: _Device) -> int:
     return all_of_them[device.first]
 
 
-class Runtime(Lives, Topics, Snapshots):
+class Runtime(Lives, Topics, Snapshots, Traces):
     """A running program.
 
     Args:
@@ -163,8 +165,9 @@ class Runtime(Lives, Topics, Snapshots):
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
+        trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
-            held_slots, watch_slots, subscriptions, dead_letter_slots, asks, max_actors,
+            held_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots, asks, max_actors,
             state_bytes: sizes of the rings and stores (64-byte slots), of what may be unanswered,
             and of the actors' memory; see denizen::Options (include/denizen/any_runtime.hpp).
 
@@ -183,6 +186,7 @@ class Runtime(Lives, Topics, Snapshots):
         idle_ms: int | None = None,
         mapped: bool = True,
         restore: Path | None = None,
+        trace: bool = False,
         **sizes: int,
     ) -> None:
         where = _parse_device(device)
@@ -197,7 +201,7 @@ class Runtime(Lives, Topics, Snapshots):
                 "cluster": cluster,
                 "idle_ms": idle_ms,
             },
-            sizes,
+            slots(trace, sizes),
         )
         options["mapped"] = int(mapped)
         if restore is not None:
@@ -208,6 +212,7 @@ class Runtime(Lives, Topics, Snapshots):
         self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
         self.gpu = where.first if gpu else None  # as CUDA counts them
         self._server: Server | None = None
+        self._tracer: Tracer | None = None
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
@@ -512,6 +517,8 @@ class Runtime(Lives, Topics, Snapshots):
         Coroutines that still wait in ask_async get ClosedError.
         """
         timeout = _seconds(timeout)
+        if self._tracer is not None:
+            self._tracer.end()
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -44,5 +44,7 @@ void life(nanobind::class_<AnyRuntime>& runtime);
 void snapshots(nanobind::class_<AnyRuntime>& runtime);
 // Those about topics (topics.cpp).
 void topics(nanobind::class_<AnyRuntime>& runtime);
+// Those about tracing (tracing.cpp).
+void tracing(nanobind::class_<AnyRuntime>& runtime);
 
 } // namespace denizen::bind

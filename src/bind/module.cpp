@@ -264,6 +264,8 @@ Options options_from(const nb::dict& given)
             o.watch_slots = n;
         } else if (name == "dead_letter_slots") {
             o.dead_letter_slots = n;
+        } else if (name == "trace_slots") {
+            o.trace_slots = n;
         } else if (name == "asks") {
             o.asks = n;
         } else if (name == "max_actors") {
@@ -544,4 +546,5 @@ NB_MODULE(_core, m)
     bind::life(runtime);
     bind::snapshots(runtime);
     bind::topics(runtime);
+    bind::tracing(runtime);
 }

@@ -161,9 +161,10 @@ DENIZEN_HD inline void bury_here(const Shared& s, uint32_t id, Reason reason, ui
     bury(s, id, reason, code, header, kept);
 }
 
-// Runs the handler of one message; called by one lane, or by all for a whole-warp actor.
+// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. False if
+// there was none to run. The message carries no stamp.
 template <class P>
-DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& entry,
+DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& entry,
                               const Header& h, const void* payload, bool whole, bool observed)
 {
     const uint32_t local = Address{h.destination}.local();
@@ -175,14 +176,14 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
             const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
             bury_here(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, self, payload);
         }
-        return;
+        return false;
     }
     if constexpr (P::drops_oldest) {
         if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             if (speaks) {
                 bury_here(s, id, Reason::dropped, 0, h, self, payload);
             }
-            return;
+            return false;
         }
     }
     // The monitor looks on, and names this handler if it never returns.
@@ -218,6 +219,19 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
         }
     }
     store<Scope::gpu>(running, uint64_t{0});
+    return handled;
+}
+
+// The same for a message that may carry a stamp.
+template <class P>
+DENIZEN_HD inline void handle_any(const Shared& s, uint32_t id, const ActorEntry& entry,
+                                  const Header& h, const void* payload, bool whole, bool observed)
+{
+    const bool traced = (h.flags & flag_traced) != 0 && (!whole || lanes::id() == 0);
+    const Receipt receipt = traced ? take_stamp(s, h, payload) : Receipt{};
+    if (handle<P>(s, id, entry, without_stamp(h), payload, whole, observed) && traced) {
+        trace_handled(s, id, entry, h, receipt);
+    }
 }
 
 // Sets aside the messages of the lanes that say so, in their order. There is room for them.
@@ -267,7 +281,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             h.destination = place;
             waits = entry.kind > 0xff && !runs_now(s, id, local);
             if (!waits) {
-                handle<P>(s, id, entry, h, payload, whole, observed);
+                handle_any<P>(s, id, entry, h, payload, whole, observed);
             }
         }
         lanes::sync();
