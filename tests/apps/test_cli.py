@@ -130,6 +130,28 @@ def test_flights_serve_metrics_meanwhile(tmp_path, monkeypatch, capsys):
     assert "verified 2,000 / 2,000\n" in out
 
 
+def test_flights_are_traced_to_a_file(tmp_path, capsys):
+    pytest.importorskip("perfetto")
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb  # noqa: PLC0415
+
+    path = flights_csv(tmp_path / "some.csv", 200)
+    file = tmp_path / "out.perfetto"
+    words = ["run", "flights", "--device", "cpu:2", "--csv", str(path), "--no-dispatch"]
+    assert cli.main([*words, "--trace", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "verified 200 / 200\n" in out
+    found = re.fullmatch(
+        re.escape(str(file)) + r": ([\d,]+) trace records(, [\d,]+ were lost)?\n", err
+    )
+    trace = pb.Trace()
+    trace.ParseFromString(file.read_bytes())
+    events = [p.track_event for p in trace.packet if p.HasField("track_event")]
+    sends_and_spans = [e for e in events if e.type in (1, 3)]
+    assert len(sends_and_spans) == int(found[1].replace(",", ""))
+    names = {e.name for e in sends_and_spans}
+    assert {"Aircraft: Flight", "Aircraft sends Departure", "Airport: Arrival"} <= names
+
+
 def test_a_wrong_figure_is_named(tmp_path, monkeypatch, capsys):
     path = flights_csv(tmp_path / "some.csv", 2_000)
     compute = reference.compute
