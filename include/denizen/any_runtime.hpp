@@ -64,8 +64,9 @@ struct Options {
     uint32_t lane_slots = 256;   // host -> one worker
     uint32_t inbox_slots = 1024; // workers -> one worker
     uint32_t local_slots = 0;    // one worker -> itself; 0: 64 on a GPU, 1024 on the CPU
-    uint32_t near_slots = 0; // one worker -> one other of its cluster; 0: 16 on a GPU, 256 on the CPU
-    uint32_t urgent_slots = 32;  // urgent messages: host -> one worker, workers -> one worker
+    uint32_t near_slots =
+        0; // one worker -> one other of its cluster; 0: 16 on a GPU, 256 on the CPU
+    uint32_t urgent_slots = 32; // urgent messages: host -> one worker, workers -> one worker
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
     // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
     uint32_t cluster = 0;
@@ -296,9 +297,9 @@ public:
     std::string stuck(nanoseconds at_least);
 
     // Takes a running actor to another worker, with the messages that wait for it, and returns when
-    // it is there. It keeps its address, and nobody who sends to it or hears from it need know: each
-    // message is handled once, and those from one actor to another in their order. What is sent to
-    // it goes by way of the worker where it was born.
+    // it is there. It keeps its address, and nobody who sends to it or hears from it need know:
+    // each message is handled once, and those from one actor to another in their order. What is
+    // sent to it goes by way of the worker where it was born.
     void migrate(Address actor, uint32_t worker, uint32_t node, nanoseconds deadline);
 
     // Writes the whole program to a file, as it is between two messages of each worker: no message
