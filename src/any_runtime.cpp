@@ -37,6 +37,17 @@ void AnyRuntime::send_many(const Address* to, bool to_one, uint32_t type, const 
     c.check_message(type, length);
     c.check_alive();
     const auto* bytes = static_cast<const unsigned char*>(payloads);
+    if (c.host_trace.on()) { // one at a time, each with its stamp
+        for (size_t i = 0; i < count; ++i) {
+            try {
+                c.send_checked(to_one ? *to : to[i], type, host.value, bytes + i * stride, length,
+                               ns(deadline));
+            } catch (const Error& e) {
+                throw Error(e.code(), std::string(e.what()) + Core::accepted(i, count));
+            }
+        }
+        return;
+    }
     if (!with_length(length, [&]<uint32_t L>() {
             c.send_batch<L>(to, to_one, type, length, bytes, stride, count, ns(deadline));
         })) {
@@ -169,6 +180,7 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
     Core& c = *core_;
     c.check_message(type, length);
     auto* out = static_cast<unsigned char*>(payloads);
+    std::vector<unsigned char> bytes;
     const std::lock_guard guard(c.egress_lock);
     size_t n = 0;
     for (; n < count && !c.backlog.empty() && c.backlog.front().header.type == type; ++n) {
@@ -194,16 +206,22 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
     };
     for (size_t i = 0; i < c.nodes.size() && n < count; ++i) { // each node's in turn
         c.next_egress = (c.next_egress + 1) % c.nodes.size();
-        auto& egress = c.nodes[c.next_egress].egress;
+        Node& node = c.nodes[c.next_egress];
+        const auto take_any = [&](Header& h, void* to) {
+            if (!node.egress.peek(h) || h.type != type || !c.take_egress(node, h, bytes, length)) {
+                return false;
+            }
+            std::memcpy(to, bytes.data(), length);
+            return true;
+        };
         if (!with_length(length, [&]<uint32_t L>() {
                 take([&](Header& h, void* to) {
-                    return egress.try_receive_short<L>(type, h, to) == Errc::ok;
+                    const Errc found = node.egress.try_receive_short<L>(type, h, to);
+                    return found == Errc::ok ||
+                           (found == Errc::wrong_type && take_any(h, to)); // it may have a stamp
                 });
             })) {
-            take([&](Header& h, void* to) {
-                return egress.peek(h) && h.type == type &&
-                       egress.try_receive(h, to, length) == Errc::ok;
-            });
+            take(take_any);
         }
     }
     return n;

@@ -73,12 +73,28 @@ public:
         return true;
     }
 
+    // The stamp of a traced reply that has arrived.
+    uint64_t stamp(Address ticket, const Header& h) const
+    {
+        const Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
+        uint64_t stamp = 0;
+        for (uint32_t i = 0; i < stamp_bytes; ++i) {
+            const uint32_t at = packet_payload + payload_bytes(h) + i; // behind the header packet
+            const uint32_t place = at / packet_payload;
+            const Packet p = load_packet<Scope::system>(&cell[place / 4].packet[place % 4]);
+            const uint32_t byte = p.word[at % packet_payload / 4] >> at % 4 * 8 & 0xff;
+            stamp |= static_cast<uint64_t>(byte) << i * 8;
+        }
+        return stamp;
+    }
+
     // Copies the payload of an arrived reply, at most `room` bytes, and frees the cell.
     void finish(Address ticket, const Header& h, void* reply, uint32_t room)
     {
         Slot* cell = slots_ + static_cast<size_t>(ticket.cell()) * per_cell_;
         auto* bytes = static_cast<unsigned char*>(reply);
-        const uint32_t length = h.length < room ? h.length : room;
+        const uint32_t bytes_sent = payload_bytes(h);
+        const uint32_t length = bytes_sent < room ? bytes_sent : room;
         if ((h.flags & flag_compact) != 0) {
             if (length != 0) { // an acknowledgement has none, and its asker no room
                 const uint32_t words[2] = {h.destination, h.sender}; // see store_compact()

@@ -6,6 +6,7 @@
 
 #include "backend.hpp"
 #include "cells.hpp"
+#include "host_trace.hpp"
 #include "memory/table.hpp"
 #include "port.hpp"
 
@@ -69,6 +70,8 @@ struct Node {
     std::vector<Region> regions;
     uint32_t dead_head = 0; // the next dead letter to read
     uint64_t dead_lost = 0;
+    TraceReader trace{0, 0};
+    uint64_t clock_shift = 0; // from its now_ns() to the host's, as last measured
 };
 
 // A place for an actor that was born elsewhere.
@@ -255,6 +258,11 @@ struct AnyRuntime::Core {
                    " entries) is full and " + describe({e.sender}) + " cannot watch " +
                    describe({e.actor}) + "; raise watch_slots";
         }
+        if (e.message == topic_table_full) {
+            return "table of subscriptions (" + std::to_string(options.subscriptions) +
+                   " entries) is full and " + describe({e.actor}) +
+                   " cannot subscribe; raise subscriptions";
+        }
         if (e.message == misdirected_order) {
             return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
                    ": no such actor" + worker;
@@ -339,6 +347,10 @@ struct AnyRuntime::Core {
     // To the worker that the header's destination names.
     void send_header(Port& port, const Header& h, const void* payload, uint64_t deadline_ns)
     {
+        if (host_trace.on() && (h.flags & (flag_system | flag_traced)) == 0) {
+            send_traced(port, h, payload, deadline_ns);
+            return;
+        }
         const Address to{h.destination};
         const size_t w = lane(to);
         std::unique_lock held(port.lock);
@@ -506,7 +518,11 @@ struct AnyRuntime::Core {
                 nanosleep(&nap, nullptr);
             }
         }
+        if ((h.flags & flag_traced) != 0) {
+            host_trace.received(h, cells.stamp(ticket, h));
+        }
         cells.finish(ticket, h, reply, room);
+        h = without_stamp(h);
         if ((h.flags & flag_system) == 0 && h.length <= room) {
             arrived(h.type, reply);
         }
@@ -555,13 +571,24 @@ struct AnyRuntime::Core {
         take_into_backlog();
     }
 
-    void take_into_backlog() // with egress_lock held
+    // The next message of a node's egress ring, of at most `room` bytes without its stamp. With
+    // egress_lock held, as the next.
+    bool take_egress(Node& node, Header& h, std::vector<unsigned char>& payload, uint32_t room)
+    {
+        payload.resize(room + stamp_bytes);
+        const Errc found = node.egress.try_receive(h, payload.data(), room + stamp_bytes);
+        if (found != Errc::ok) {
+            return false;
+        }
+        host_trace.take_stamp(h, payload.data());
+        return true;
+    }
+
+    void take_into_backlog()
     {
         Message m;
-        m.payload.resize(image.table.max_message);
         for (Node& node : nodes) {
-            while (node.egress.try_receive(m.header, m.payload.data(), image.table.max_message) ==
-                   Errc::ok) {
+            while (take_egress(node, m.header, m.payload, image.table.max_message)) {
                 backlog.push_back(
                     {m.header, {m.payload.begin(), m.payload.begin() + m.header.length}});
             }
@@ -577,11 +604,9 @@ struct AnyRuntime::Core {
             arrived(m.header.type, m.payload.data());
             return true;
         }
-        m.payload.resize(image.table.max_message);
         for (size_t i = 0; i < nodes.size(); ++i) { // each node's in turn
             next_egress = (next_egress + 1) % nodes.size();
-            if (nodes[next_egress].egress.try_receive(m.header, m.payload.data(),
-                                                      image.table.max_message) == Errc::ok) {
+            if (take_egress(nodes[next_egress], m.header, m.payload, image.table.max_message)) {
                 m.payload.resize(m.header.length);
                 arrived(m.header.type, m.payload.data());
                 return true;
@@ -589,6 +614,16 @@ struct AnyRuntime::Core {
         }
         return false;
     }
+
+    // ---- observing (tracing.cpp)
+
+    void trace(bool on);
+    Trace take_trace();
+    void tell_observing(uint32_t word);
+    void wait_for_observers();
+    bool compare_clocks(const Node& node, uint64_t& shift) const;
+    void set_clocks();
+    void send_traced(Port& port, Header h, const void* payload, uint64_t deadline_ns);
 
     // ---- life (nodes.cpp)
 
@@ -678,6 +713,8 @@ struct AnyRuntime::Core {
     std::mutex save_mutex;
     std::mutex observe_mutex;
     uint32_t observing = 0; // Board::observe, as last asked for
+    std::vector<Slot> trace_copy; // of one node's trace rings, and room to align it
+    HostTrace host_trace;
     std::mutex spawn_mutex;
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere

@@ -118,6 +118,7 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"dead_letter_slots", s.dead_mask + 1},
             {"held_slots", s.held_slots},
             {"watch_slots", s.watch_slots},
+            {"subscriptions", (s.subscription_mask + uint64_t{1}) / 2},
             {"asks", s.cell_count},
             {"cluster", s.near},
             {"workers of an SM", s.per_sm},

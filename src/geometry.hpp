@@ -27,10 +27,16 @@ struct Geometry {
     size_t shared_bytes() const { return per_sm * box_bytes(); }
 };
 
+// Slots of the longest message, with the stamp that it has while messages are traced.
+inline uint32_t message_slots(const ProgramTable& table)
+{
+    return slots_for(table.max_message + stamp_bytes);
+}
+
 // The fewest slots of any ring of the program: it holds the longest message twice.
 inline uint32_t least_slots(const ProgramTable& table)
 {
-    return std::bit_ceil(2 * slots_for(table.max_message));
+    return std::bit_ceil(2 * message_slots(table));
 }
 
 // Chooses the rings of a box so that those of one SM's workers take at most `limit` bytes: as large

@@ -4,6 +4,7 @@
 
 #include <denizen/resident/held.hpp>
 #include <denizen/resident/telemetry.hpp>
+#include <denizen/resident/topics.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -39,6 +40,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     make_buffers();
     const Shared& first = nodes[0].shared;
     cells.open(first.cells, first.cell_slots, options.asks);
+    host_trace.open(lanes() * options.trace_slots);
     next_local.assign(nodes.size() * workers, 0);
     types.assign(nodes.size() * workers * actors_per_worker, 0);
     if (!options.restore.empty()) {
@@ -75,6 +77,10 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
+    require_power_of_two("subscriptions", options.subscriptions, max_egress_slots);
+    if (options.trace_slots != 0) {
+        require_power_of_two("trace_slots", options.trace_slots, max_egress_slots);
+    }
     if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
         options.watch_slots > max_held_slots) {
         throw Error(Errc::bad_argument,
@@ -162,7 +168,7 @@ void AnyRuntime::Core::make_nodes()
 void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
 {
     const Geometry& g = node.backend->geometry();
-    const uint32_t message_slots = slots_for(image.table.max_message);
+    const uint32_t longest = message_slots(image.table);
     const uint32_t least = least_slots(image.table);
     Shared& shared = node.shared;
     shared.workers = workers;
@@ -178,16 +184,19 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
-    shared.held_slots = std::max(options.held_slots, message_slots);
+    shared.held_slots = std::max(options.held_slots, longest);
     shared.watch_slots = options.watch_slots;
+    shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
     shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
     shared.buffer_count = options.buffers;
-    shared.cell_slots = std::bit_ceil(message_slots);
+    shared.cell_slots = std::bit_ceil(longest);
     shared.scratch_bytes =
-        message_slots > 1 ? static_cast<uint32_t>(round_up(message_slots * 48, 128)) : 0;
+        longest > 1 ? static_cast<uint32_t>(round_up(longest * 48, 128)) : 0;
     shared.actor_types = image.table.actors;
+    shared.trace_slots = options.trace_slots;
+    node.trace = TraceReader(workers, options.trace_slots);
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
@@ -239,10 +248,12 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("wards", shared.wards, of_workers);
         in_device("held", shared.held, of_workers * shared.held_slots);
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
+        in_device("topics", shared.topics, 1);
+        in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
         in_device("books", shared.books, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
         in_device("buffers", shared.buffers, options.buffers);
-        in_device("scratch", shared.scratch, of_workers * shared.scratch_bytes);
+        in_device("scratch", shared.scratch, 2 * of_workers * shared.scratch_bytes);
         for (uint32_t other = 0; other < options.nodes; ++other) {
             if (other != number) {
                 PeerLink& peer = shared.peer[other];
@@ -251,6 +262,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
                 in_device(with + " credits", peer.credits, of_workers * credit_stride);
                 in_device(with + " from", peer.from, of_workers * (shared.inbox_mask + 1));
             }
+        }
+        if (options.trace_slots != 0) {
+            in_device("trace", shared.trace, of_workers * trace_ring_bytes(options.trace_slots));
         }
         in_device("heap", shared.heap, options.state_bytes);
     };

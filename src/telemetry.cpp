@@ -118,31 +118,10 @@ void AnyRuntime::observe(bool on)
     Core& c = *core_;
     c.check_alive();
     const std::lock_guard guard(c.observe_mutex);
-    const uint32_t word = ((c.observing >> 1) + 1) << 1 | (on ? observe_durations : 0);
-    c.observing = word;
-    for (const Node& node : c.nodes) {
-        store<Scope::system>(c.on_gpu ? &node.control->observe : &node.shared.board->observe, word);
-    }
-    // Most workers agree within 0.2 ms; one that is in a long handler does so after it.
-    const uint64_t begin = now_ns();
-    for (const Node& node : c.nodes) {
-        for (uint32_t w = 0; w < c.workers && now_ns() - begin < 100'000'000;) { // ends: the time
-            uint64_t found = 0; // `tick_ns` and `seen` share an aligned word
-            if (!node.backend->read(&found, &node.shared.counters[w].tick_ns, sizeof found) ||
-                node.backend->parked()) {
-                break; // they agree when the program is back
-            }
-            if (found >> 32 == word) {
-                ++w;
-                continue;
-            }
-            if (!c.on_gpu) {
-                node.backend->wake(w);
-            }
-            const timespec nap{0, 20'000};
-            nanosleep(&nap, nullptr);
-        }
-    }
+    const uint32_t number = (c.observing >> observe_bits) + 1;
+    c.tell_observing(number << observe_bits | (c.observing & observe_messages) |
+                     (on ? observe_durations : 0));
+    c.wait_for_observers();
 }
 
 Telemetry AnyRuntime::telemetry()

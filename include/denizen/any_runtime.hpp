@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace denizen {
@@ -75,8 +76,10 @@ struct Options {
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
     uint32_t held_slots = 2048;
-    uint32_t watch_slots = 1024; // of each worker: who watches its actors
+    uint32_t watch_slots = 1024;   // of each worker: who watches its actors
+    uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
+    uint32_t trace_slots = 0; // of each worker: trace records of 64 bytes; 0: it cannot be traced
     uint32_t asks = 4096; // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
@@ -174,6 +177,7 @@ inline Placement near(Address beside, Near how = Near::worker) { return {beside,
 inline Placement on_node(uint32_t node) { return {Address::actor(0, 0, node), Near::whole_node}; }
 
 struct Telemetry; // telemetry.hpp
+struct Trace;     // the same
 
 class AnyRuntime {
 public:
@@ -227,6 +231,20 @@ public:
                       const RestartBudget& budget, nanoseconds deadline);
     // The dead letters since the last call.
     DeadLetters dead_letters();
+
+    // ---- topics (src/topics.cpp)
+
+    // `subscriber` (an actor, or the host, which gets it by receive()) gets what is published from
+    // now on to a topic, "market/EURUSD", or to all that begin so, "market/" followed by a '*';
+    // once for each of its subscriptions that match. It ends when the actor stops. Errc::exhausted
+    // if the table of subscriptions is full; Errc::bad_argument if that is no topic: 1 to 15 bytes.
+    void subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline);
+    void unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline);
+    // Sends a message to all subscribers of a topic, and returns to how many once that is done. The
+    // host's publications reach an actor in their order, but in none with what it is sent directly.
+    // After Errc::timeout it may still happen.
+    uint32_t publish(std::string_view topic, uint32_t type, const void* payload, uint32_t length,
+                     nanoseconds deadline);
 
     // Accepts a message, waiting for room until the deadline (Errc::full).
     void send(Address to, uint32_t type, const void* payload, uint32_t length,
@@ -292,6 +310,14 @@ public:
     // What all workers count, their queues, and what they are doing, without stopping them; see
     // telemetry.hpp. Errc::closed after close.
     Telemetry telemetry();
+    // Whether messages are traced: each one sent from now on carries a stamp of a hybrid logical
+    // clock (base/hlc.hpp), and its sending and its handling leave a record. When the call returns,
+    // every worker does so, or has stopped, with the exceptions of observe(). Messages keep their
+    // order and none is lost, but each costs more. Errc::bad_argument if Options::trace_slots is 0.
+    void trace(bool on);
+    // The records since the last call, without stopping the program. A worker's ring keeps
+    // trace_slots of them: call this often enough.
+    Trace take_trace();
     // The worker that has been in one handler for longest, as text with actor, message and seconds;
     // empty if no handler runs for longer than `at_least`.
     std::string stuck(nanoseconds at_least);

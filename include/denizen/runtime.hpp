@@ -161,6 +161,20 @@ public:
     {
         return runtime_.supervise(children.data(), children.size(), strategy, budget, deadline);
     }
+    // Topics: see AnyRuntime.
+    void subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline = 1s)
+    {
+        runtime_.subscribe(subscriber, pattern, deadline);
+    }
+    void unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline = 1s)
+    {
+        runtime_.unsubscribe(subscriber, pattern, deadline);
+    }
+    template <class M>
+    uint32_t publish(std::string_view topic, const M& message, nanoseconds deadline = 1s)
+    {
+        return runtime_.publish(topic, id<M>(), &message, sizeof(M), deadline);
+    }
     DeadLetters dead_letters() { return runtime_.dead_letters(); }
 
     // Throws Error: full, no_actor, wrong_type, closed, peer_dead.
@@ -235,6 +249,8 @@ public:
     Stats stats() { return runtime_.stats(); }
     void observe(bool on) { runtime_.observe(on); }
     Telemetry telemetry() { return runtime_.telemetry(); }
+    void trace(bool on) { runtime_.trace(on); }
+    Trace take_trace() { return runtime_.take_trace(); }
     std::string stuck(nanoseconds at_least = 1s) { return runtime_.stuck(at_least); }
     const Description& description() const { return runtime_.description(); }
     void migrate(Address actor, uint32_t worker, uint32_t node = 0, nanoseconds deadline = 10s)

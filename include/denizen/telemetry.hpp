@@ -5,6 +5,7 @@
 #pragma once
 
 #include <denizen/any_runtime.hpp>
+#include <denizen/resident/trace.hpp>
 
 #include <array>
 #include <string>
@@ -72,6 +73,14 @@ struct Telemetry {
     std::vector<WorkerTelemetry> workers; // of node 0, then of node 1, ...
     std::vector<ActorTypeTelemetry> actor_types;
     std::vector<SlowHandlerTelemetry> slowest; // of each worker that has one, slowest first
+};
+
+// AnyRuntime::take_trace(). A send and the handling of its message have the same stamp, and the
+// address of the sender. A stamp is greater than all that its sender had received or drawn before;
+// stamps of one node, and of the host, are distinct.
+struct Trace {
+    std::vector<TraceRecord> records; // worker by worker; start_ns: the host's now_ns()
+    uint64_t overwritten = 0;         // records that were lost: the rings were full
 };
 
 } // namespace denizen

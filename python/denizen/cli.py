@@ -72,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help="serve Prometheus metrics, and denizen top, on this machine meanwhile; 0: any port",
     )
+    flights.add_argument(
+        "--trace", type=Path, metavar="FILE", help="trace the stream to a file for ui.perfetto.dev"
+    )
     device(flights)
 
     measure = commands.add_parser("bench", help="measure, write records, make tables")
@@ -150,7 +153,11 @@ def _bench_table(results: Path, readme: Path, check: bool) -> int:
 def _dispatch(given: argparse.Namespace) -> int:
     if given.command == "run":
         return command.run(
-            given.csv, given.device, dispatch=not given.no_dispatch, metrics=given.metrics
+            given.csv,
+            given.device,
+            dispatch=not given.no_dispatch,
+            metrics=given.metrics,
+            trace=given.trace,
         )
     if given.command == "top":
         from denizen.top import command as top  # noqa: PLC0415  (needs Rich)

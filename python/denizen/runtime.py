@@ -35,6 +35,8 @@ from denizen.message import METADATA, MessageType
 from denizen.program import Program
 from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
+from denizen.topic import Topics
+from denizen.tracing import Tracer, Traces, slots
 
 if TYPE_CHECKING:
     from denizen.metrics import Server
@@ -68,7 +70,9 @@ _SIZES = (
     "egress_slots",
     "held_slots",
     "watch_slots",
+    "subscriptions",
     "dead_letter_slots",
+    "trace_slots",
     "asks",
     "max_actors",
     "state_bytes",
@@ -143,7 +147,7 @@ def _capability(device: _Device) -> int:
     return all_of_them[device.first]
 
 
-class Runtime(Lives, Snapshots):
+class Runtime(Lives, Topics, Snapshots, Traces):
     """A running program.
 
     Args:
@@ -161,11 +165,12 @@ class Runtime(Lives, Snapshots):
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
+        trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
-            held_slots, watch_slots, dead_letter_slots, asks, max_actors, state_bytes: sizes of the
-            rings and stores (64-byte slots), of what may be unanswered, and of the actors' memory;
-            see denizen::Options (include/denizen/any_runtime.hpp). 0 for local_slots and near_slots
-            is what suits the device.
+            held_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots, asks, max_actors,
+            state_bytes: sizes of the rings and stores (64-byte slots), of what may be unanswered,
+            and of the actors' memory; see denizen::Options (include/denizen/any_runtime.hpp).
+            0 for local_slots and near_slots is what suits the device.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError.
@@ -182,6 +187,7 @@ class Runtime(Lives, Snapshots):
         idle_ms: int | None = None,
         mapped: bool = True,
         restore: Path | None = None,
+        trace: bool = False,
         **sizes: int,
     ) -> None:
         where = _parse_device(device)
@@ -196,7 +202,7 @@ class Runtime(Lives, Snapshots):
                 "cluster": cluster,
                 "idle_ms": idle_ms,
             },
-            sizes,
+            slots(trace, sizes),
         )
         options["mapped"] = int(mapped)
         if restore is not None:
@@ -207,6 +213,7 @@ class Runtime(Lives, Snapshots):
         self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
         self.gpu = where.first if gpu else None  # as CUDA counts them
         self._server: Server | None = None
+        self._tracer: Tracer | None = None
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
@@ -511,6 +518,8 @@ class Runtime(Lives, Snapshots):
         Coroutines that still wait in ask_async get ClosedError.
         """
         timeout = _seconds(timeout)
+        if self._tracer is not None:
+            self._tracer.end()
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.errors import ArgumentError, DenizenError
+from denizen.errors import ArgumentError, MissingPackageError
 
 # denizen::TraceRecord of include/denizen/resident/trace.hpp, byte for byte.
 TRACE_RECORD = np.dtype(
@@ -69,6 +69,15 @@ class _Event(NamedTuple):
     record: _Record
 
 
+def require_perfetto() -> Any:
+    """The class that builds traces. MissingPackageError if the package perfetto is missing."""
+    try:
+        from perfetto.trace_builder.proto_builder import TraceProtoBuilder  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingPackageError("perfetto", "observe") from error
+    return TraceProtoBuilder
+
+
 def write_perfetto(
     path: str | os.PathLike[str],
     records: NDArray[np.void] | Sequence[tuple[int, ...]],
@@ -94,21 +103,15 @@ def write_perfetto(
 
     Raises:
         ArgumentError: records of another dtype or shape or of an unknown kind; no workers.
-        DenizenError: the package perfetto is not installed.
+        MissingPackageError: the package perfetto is not installed.
     """
-    try:
-        from perfetto.trace_builder.proto_builder import TraceProtoBuilder  # noqa: PLC0415
-    except ImportError as error:
-        raise DenizenError(
-            "the package perfetto, which writes traces, is not installed: "
-            "pip install 'denizen[observe]'"
-        ) from error
+    new_builder = require_perfetto()
     if workers_per_node < 1:
         raise ArgumentError(f"workers_per_node = {workers_per_node}; use 1 or more")
     table = _checked(records)
     flows = _flows(table)
     with open(path, "wb") as file:
-        tracks = _Tracks(file, TraceProtoBuilder, workers_per_node)
+        tracks = _Tracks(file, new_builder, workers_per_node)
         for event in _events(table):
             uuid = tracks.uuid(*event.track)
             packet = tracks.packet()

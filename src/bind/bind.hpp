@@ -17,9 +17,34 @@ inline nanoseconds seconds(double s)
                                  : static_cast<int64_t>(s * 1e9));
 }
 
+// A buffer of Python's for the length of a call.
+class Bytes {
+public:
+    Bytes(nanobind::handle object, bool writable)
+    {
+        if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) !=
+            0) {
+            throw nanobind::python_error();
+        }
+    }
+    ~Bytes() { PyBuffer_Release(&view_); }
+    Bytes(const Bytes&) = delete;
+    Bytes& operator=(const Bytes&) = delete;
+
+    unsigned char* data() const { return static_cast<unsigned char*>(view_.buf); }
+    size_t size() const { return static_cast<size_t>(view_.len); }
+
+private:
+    Py_buffer view_{};
+};
+
 // Defines the methods about the life of actors (life.cpp).
 void life(nanobind::class_<AnyRuntime>& runtime);
 // Those about snapshots and migration (snapshot.cpp).
 void snapshots(nanobind::class_<AnyRuntime>& runtime);
+// Those about topics (topics.cpp).
+void topics(nanobind::class_<AnyRuntime>& runtime);
+// Those about tracing (tracing.cpp).
+void tracing(nanobind::class_<AnyRuntime>& runtime);
 
 } // namespace denizen::bind

@@ -24,29 +24,9 @@ using namespace denizen;
 namespace {
 
 using Addresses = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using bind::Bytes;
 using bind::seconds;
 using bind::Unlocked;
-
-// A buffer of Python's for the length of a call.
-class Bytes {
-public:
-    Bytes(nb::handle object, bool writable)
-    {
-        if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) !=
-            0) {
-            throw nb::python_error();
-        }
-    }
-    ~Bytes() { PyBuffer_Release(&view_); }
-    Bytes(const Bytes&) = delete;
-    Bytes& operator=(const Bytes&) = delete;
-
-    unsigned char* data() const { return static_cast<unsigned char*>(view_.buf); }
-    size_t size() const { return static_cast<size_t>(view_.len); }
-
-private:
-    Py_buffer view_{};
-};
 
 // One address for all messages, or one for each.
 const Address* addresses(const Addresses& to, size_t count, bool& to_one)
@@ -278,10 +258,14 @@ Options options_from(const nb::dict& given)
             o.egress_slots = n;
         } else if (name == "held_slots") {
             o.held_slots = n;
+        } else if (name == "subscriptions") {
+            o.subscriptions = n;
         } else if (name == "watch_slots") {
             o.watch_slots = n;
         } else if (name == "dead_letter_slots") {
             o.dead_letter_slots = n;
+        } else if (name == "trace_slots") {
+            o.trace_slots = n;
         } else if (name == "asks") {
             o.asks = n;
         } else if (name == "max_actors") {
@@ -561,4 +545,6 @@ NB_MODULE(_core, m)
         });
     bind::life(runtime);
     bind::snapshots(runtime);
+    bind::topics(runtime);
+    bind::tracing(runtime);
 }

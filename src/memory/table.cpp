@@ -133,6 +133,22 @@ Buffer BufferTable::wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> ow
     return enter(std::move(storage));
 }
 
+namespace {
+
+// Of all runtimes of this process: one's reference is never another's.
+std::atomic<uint64_t> generations{0};
+
+} // namespace
+
+uint64_t BufferTable::last_generation() { return generations; }
+
+void BufferTable::skip_generations(uint64_t last)
+{
+    uint64_t now = generations;
+    while (now < last && !generations.compare_exchange_weak(now, last)) {
+    } // ends: it only grows
+}
+
 Buffer BufferTable::enter(std::shared_ptr<Storage> storage)
 {
     const std::lock_guard guard(mutex_);
@@ -151,8 +167,6 @@ Buffer BufferTable::enter(std::shared_ptr<Storage> storage)
     Record& r = records_[index];
     r = {};
     r.storage = storage;
-    // Of all runtimes of this process: one's reference is never another's.
-    static std::atomic<uint64_t> generations{0};
     r.generation = ++generations;
     r.open = true;
     return {shared_from_this(), std::move(storage), {r.generation << 24 | index}};

@@ -37,6 +37,11 @@ public:
     // The program is off its processors: everything that only messages kept goes. From now on the
     // backends are not used.
     void stop();
+    // The last generation that this process has given out, and that it gives none up to `last`: the
+    // messages of a snapshot refer to buffers of another process.
+    static uint64_t last_generation();
+    static void skip_generations(uint64_t last);
+
     // A handler that does not return may still use any of it: what is in the table stays for ever.
     void abandon();
 

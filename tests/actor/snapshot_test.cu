@@ -257,6 +257,18 @@ TEST_P(snapshot, under_load_with_full_rings_and_outboxes)
     }
 }
 
+TEST_P(snapshot, of_several_nodes_under_load)
+{
+    if (on_gpu()) {
+        GTEST_SKIP() << "one GPU";
+    }
+    Options o = options();
+    o.nodes = 2;
+    for (uint32_t seed = 0; seed < scaled(4) + 1; ++seed) {
+        under_load(device(), o, folder.file("ring"), {24, 60, scaled(200)}, seed);
+    }
+}
+
 TEST_P(snapshot, of_a_program_at_rest_is_all_there)
 {
     const Load load{12, 20, 50};
@@ -362,6 +374,32 @@ TEST_P(snapshot, of_ten_thousand_actors_is_small)
     rt.spawn<Station>(10'000);
     rt.save(folder.file("ring"));
     EXPECT_LT(fs::file_size(folder.file("ring")), 10'000u * 200);
+}
+
+TEST_P(snapshot, holds_what_waits_for_an_actor_and_dead_letters)
+{
+    std::vector<Address> stations;
+    {
+        Runtime<Ring> rt(device(), options());
+        stations = rt.spawn<Station>(4);
+        rt.pause(stations[1]);
+        for (uint32_t i = 0; i < 10; ++i) {
+            rt.send(stations[1], Numbered{i});
+            rt.send(stations[2], Connect{Address::actor(0, 9999).value});
+            rt.send(stations[2], Token{i, 1, 0}); // to nobody
+        }
+        rt.stop(stations[3]);
+        rt.drain();
+        rt.save(folder.file("ring"));
+    }
+    Runtime<Ring> rt(device(), restoring(options(), folder.file("ring")));
+    EXPECT_EQ(rt.inspect(stations[1]).life, Life::paused);
+    EXPECT_EQ(rt.inspect(stations[1]).held, 10u);
+    rt.resume(stations[1]);
+    EXPECT_EQ(rt.ask<Seen>(stations[1], Look{}).from_host, 10u);
+    EXPECT_EQ(rt.ask<Seen>(stations[1], Look{}).faults, 0u);
+    EXPECT_EQ(rt.dead_letters().letters.size(), 10u);
+    EXPECT_EQ(error_of([&] { rt.send(stations[3], Numbered{0}); }).code(), Errc::no_actor);
 }
 
 // ---- refusals

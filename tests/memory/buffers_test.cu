@@ -32,6 +32,13 @@ struct Long { // several slots
     denizen::BufferRef last;
     DENIZEN_BUFFERS(parts, last)
 };
+struct LongHop { // as Hop, in several slots
+    uint32_t padding[20];
+    denizen::BufferRef data;
+    uint32_t next;
+    uint32_t left;
+    DENIZEN_BUFFERS(data)
+};
 struct Back { // to the host
     denizen::BufferRef data;
     uint32_t number;
@@ -88,6 +95,19 @@ struct Using {
             ctx.send(denizen::Address{m.next}, Hop{m.data, ctx.self().value, m.left - 1});
         }
     }
+    DENIZEN_HD void on(const LongHop& m, auto& ctx)
+    {
+        const auto words = ctx.template data<uint32_t>(m.data);
+        for (uint64_t i = ctx.lane(); i < words.count; i += ctx.lanes()) {
+            ++words[i];
+        }
+        if (m.left != 0) {
+            LongHop on = m;
+            on.next = ctx.self().value;
+            --on.left;
+            ctx.send(denizen::Address{m.next}, on);
+        }
+    }
     DENIZEN_HD void on(const Long& m, auto& ctx)
     {
         Result all{0, 0, 0};
@@ -125,9 +145,9 @@ struct Warp : Using<Warp> {
     static constexpr auto grain = denizen::Grain::warp;
 };
 
-using Handing = denizen::Program<
-    denizen::Actors<Scalar, Warp>,
-    denizen::Messages<Fill, Sum, Result, Hop, Long, Back, Keep, Look, Release, Odd, Forgotten>>;
+using Handing = denizen::Program<denizen::Actors<Scalar, Warp>,
+                                 denizen::Messages<Fill, Sum, Result, Hop, Long, LongHop, Back,
+                                                   Keep, Look, Release, Odd, Forgotten>>;
 
 namespace {
 
@@ -324,6 +344,59 @@ TEST_P(buffers, long_messages_arrays_and_null)
         EXPECT_EQ(r.sum, 50u + 10'000u);
         EXPECT_EQ(r.count, 30u);
         EXPECT_EQ(waiting(rt), 0u);
+    }
+}
+
+TEST_P(buffers, long_messages_from_handler_to_handler)
+{
+    Rt rt(device(), options());
+    const auto warps = rt.spawn<Warp>(4);
+    const auto scalars = rt.spawn<Scalar>(4);
+    for (const auto& actors : {warps, scalars}) {
+        for (uint32_t i = 0; i < 12; ++i) {
+            Buffer b = words(rt, 100, 0);
+            const std::shared_ptr<Storage> memory = b.storage();
+            LongHop m{};
+            m.data = b.ref();
+            m.next = actors[(i + 1) % 4].value;
+            m.left = 20;
+            rt.send(actors[i % 4], m);
+            b.close();
+            EXPECT_EQ(waiting(rt), 0u);
+            for (uint32_t n = 0; n < 100; ++n) {
+                ASSERT_EQ(reinterpret_cast<uint32_t*>(memory->cpu)[n], 21u);
+            }
+        }
+    }
+    EXPECT_EQ(rt.stats().errors, 0u) << rt.stats().first_error;
+}
+
+TEST_P(buffers, messages_that_wait_for_an_actor_keep_it)
+{
+    Rt rt(device(), options());
+    AnyRuntime& any = rt.untyped();
+    for (const bool stopped : {false, true}) {
+        const Address a = rt.spawn<Scalar>();
+        rt.spawn<Scalar>(); // gets the broadcast at once
+        Buffer b = words(rt, 100, 0);
+        const std::shared_ptr<Storage> memory = b.storage();
+        any.pause(a, 20s);
+        LongHop m{};
+        m.data = b.ref();
+        rt.send(a, Hop{b.ref(), a.value, 0});
+        rt.send(a, m);
+        rt.broadcast<Scalar>(Keep{b.ref(), 0});
+        b.close();
+        rt.drain(20s);
+        EXPECT_EQ(rt.buffers().waiting, 1u);
+        if (stopped) {
+            rt.stop(a, 20s);
+        } else {
+            any.resume(a, 20s);
+        }
+        EXPECT_EQ(waiting(rt), 0u);
+        // Handled, or a dead letter.
+        EXPECT_EQ(*reinterpret_cast<uint32_t*>(memory->cpu), stopped ? 0u : 2u);
     }
 }
 

@@ -21,14 +21,15 @@ Geometry of(uint32_t per_sm, uint32_t cluster, uint32_t workers = 128)
 constexpr size_t h100 = 227 * 1024 / 2; // half of what a block may ask for
 constexpr uint32_t short_messages = 2;  // least slots of a ring
 
-TEST(geometry, the_least_ring_holds_the_longest_message_twice)
+TEST(geometry, the_least_ring_holds_the_longest_message_and_its_stamp_twice)
 {
     ProgramTable table{};
     for (const auto& [bytes, slots] :
-         {std::pair{0u, 2u}, std::pair{36u, 2u}, std::pair{37u, 4u}, std::pair{400u, 32u}}) {
+         {std::pair{0u, 2u}, std::pair{28u, 2u}, std::pair{29u, 4u}, std::pair{76u, 4u},
+          std::pair{77u, 8u}, std::pair{400u, 32u}}) {
         table.max_message = bytes;
         EXPECT_EQ(least_slots(table), slots) << bytes << " bytes";
-        EXPECT_GE(least_slots(table), 2 * slots_for(bytes));
+        EXPECT_GE(least_slots(table), 2 * slots_for(bytes + stamp_bytes));
     }
 }
 

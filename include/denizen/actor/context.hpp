@@ -8,6 +8,7 @@
 #include <denizen/memory/access.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/system.hpp>
+#include <denizen/resident/topics.hpp>
 
 namespace denizen {
 
@@ -31,6 +32,9 @@ public:
         constexpr uint32_t type = P::template message_id<M>;
         static_assert(type != no_type, "not a message type of this program");
         bool sent = true;
+        if constexpr (P::has_buffers) {
+            refer(message);
+        }
         if constexpr (sizeof(M) > first_payload) {
             const Header h{to.value, self_, type, 0, sizeof(M)};
             if (whole_warp_ && policy_of(to) == Overflow::wait &&
@@ -40,9 +44,6 @@ public:
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            if constexpr (P::has_buffers) {
-                detail::add_references(shared_, message, touched_);
-            }
             sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
                                          &message, detail::priority_of<M>(), policy_of(to));
             if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
@@ -61,6 +62,48 @@ public:
     DENIZEN_HD void reply(const M& message)
     {
         send(Address{sender_}, message);
+    }
+
+    // Sends to all subscribers of a topic, whichever node they are on: so many sends, each with all
+    // that is promised of one. An actor gets the message once for each of its subscriptions that
+    // match. Returns to how many it was sent. In a whole-warp handler every lane must make the
+    // call, with a message of more than 36 bytes the same one; the lanes send side by side.
+    template <class M>
+    DENIZEN_HD uint32_t publish(const Topic& topic, const M& message)
+    {
+        constexpr uint32_t type = P::template message_id<M>;
+        static_assert(type != no_type, "not a message type of this program");
+        const Header h{0, self_, type, 0, sizeof(M)};
+        if constexpr (P::has_buffers) {
+            if (touched_) {
+                detail::buffer_fence(); // the subscribers find what was written
+            }
+        }
+        if (!whole_warp_) {
+            return detail::publish<P>(shared_, worker_, topic.key, h, &message,
+                                      detail::priority_of<M>(), false);
+        }
+        const Topic same = of_first_lane(topic);
+        if constexpr (sizeof(M) <= first_payload) {
+            const M copy = of_first_lane(message);
+            return detail::publish<P>(shared_, worker_, same.key, h, &copy,
+                                      detail::priority_of<M>(), true);
+        } else {
+            return detail::publish<P>(shared_, worker_, same.key, h, &message,
+                                      detail::priority_of<M>(), true);
+        }
+    }
+
+    // From soon on this actor gets what is published to the topic, or to all that begin so: once
+    // worker 0 of each publisher's node knows. Until it unsubscribes or stops; a restart changes
+    // nothing. A table without room is the program's error (Errc::exhausted).
+    DENIZEN_HD void subscribe(const TopicPattern& pattern)
+    {
+        change_topic(SystemOp::subscribe, pattern);
+    }
+    DENIZEN_HD void unsubscribe(const TopicPattern& pattern)
+    {
+        change_topic(SystemOp::unsubscribe, pattern);
     }
 
     // Says that this handler has failed. It runs on to its return; then the message is a dead
@@ -161,12 +204,50 @@ public:
     }
 
 private:
+    // Before a message is written: its references are counted, and what the handler has written to
+    // buffers can be seen, by whichever lane it was written.
+    template <class M>
+    DENIZEN_HD void refer(const M& message)
+    {
+        if (!detail::refers<M> && !touched_) {
+            return;
+        }
+        sync();
+        if (lane() == 0) {
+            detail::add_references(shared_, message, touched_);
+        }
+        sync();
+    }
+
     DENIZEN_COLD void report_stale(Errc code) const
     {
         const uint32_t slot = whole_warp_ ? 0 : denizen::lanes::id();
         const uint64_t running = load<Scope::gpu>(&shared_.status[worker_].running[slot]);
         report_error(shared_, {static_cast<uint32_t>(code), worker_, self_,
                                static_cast<uint32_t>(running >> 32) - 1, sender_});
+    }
+
+    template <class T>
+    DENIZEN_HD static T of_first_lane(const T& value)
+    {
+        uint32_t words[(sizeof(T) + 3) / 4] = {};
+        copy_bytes(words, &value, sizeof(T));
+        for (uint32_t& word : words) {
+            word = denizen::lanes::shuffle(word, 0);
+        }
+        T same = value;
+        copy_bytes(&same, words, sizeof(T));
+        return same;
+    }
+
+    DENIZEN_HD void change_topic(SystemOp op, const TopicPattern& pattern)
+    {
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            // Here already: this worker may see the actor stop before the request is at its end.
+            detail::mark_subscriber(shared_, self_);
+            detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
+        }
+        sync();
     }
 
     DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
@@ -177,22 +258,7 @@ private:
         sync();
     }
 
-    // What becomes of a message that finds no room on its way there. A peer's actors are not looked
-    // up: their messages wait.
-    DENIZEN_HD Overflow policy_of(Address to) const
-    {
-        if constexpr (P::has_overflow_policies) {
-            if (to.node() == shared_.node && to.worker() < shared_.workers &&
-                to.local() < shared_.actors_per_worker) {
-                const ActorEntry* entry =
-                    shared_.actors +
-                    static_cast<uint64_t>(to.worker()) * shared_.actors_per_worker + to.local();
-                const uint32_t kind = load<Scope::gpu>(&entry->kind);
-                return kind != 0 ? P::overflow((kind & 0xff) - 1) : Overflow::wait;
-            }
-        }
-        return Overflow::wait;
-    }
+    DENIZEN_HD Overflow policy_of(Address to) const { return P::policy_of(shared_, to); }
 
     const Shared& shared_;
     uint32_t worker_;

@@ -67,6 +67,7 @@ enum class RestartFrom : uint32_t {
 inline constexpr uint32_t watch_table_full = 0xfffffff0;
 inline constexpr uint32_t supervisor_gave_up = 0xfffffff1;
 inline constexpr uint32_t misdirected_order = 0xfffffff2;
+inline constexpr uint32_t topic_table_full = 0xfffffff3;
 
 // Sent to those who watch an actor when it stops, fails (life says so), or has been restarted
 // (life is running). A program that watches lists it among its Messages.

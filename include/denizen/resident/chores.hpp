@@ -129,11 +129,11 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
             lanes::sync();
         }
         if (whole || todo) {
-            handle<P>(s, id, entry, h, payload, whole, observed);
+            handle_any<P>(s, id, entry, h, payload, whole, observed);
         }
     } else if (todo) {
-        handle<P>(s, id, entry, h, slots[book_of(s, id, local).first_held - 1].word + 3, false,
-                  observed);
+        handle_any<P>(s, id, entry, h, slots[book_of(s, id, local).first_held - 1].word + 3, false,
+                      observed);
     }
     lanes::sync();
     // One lane after the other: frees the message, and puts the actor at the list's end if there

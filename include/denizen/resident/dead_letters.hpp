@@ -58,10 +58,11 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
                                                        : Errc::no_actor;
         report_error(s, {static_cast<uint32_t>(errc), id, h.destination, h.type, h.sender});
     }
+    const uint32_t length = payload_bytes(h);
     DeadWords w{};
     const uint64_t place = (now_ns() & ((uint64_t{1} << dead_time_bits) - 1)) |
                            static_cast<uint64_t>(id) << dead_time_bits;
-    w.word[0] = h.type | static_cast<uint32_t>(reason) << 10 | h.length << 14;
+    w.word[0] = h.type | static_cast<uint32_t>(reason) << 10 | length << 14;
     w.word[1] = h.sender;
     w.word[2] = h.destination;
     w.word[3] = code;
@@ -69,7 +70,7 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
     w.word[5] = static_cast<uint32_t>(place >> 32);
     if (payload != nullptr) {
         const auto* bytes = static_cast<const unsigned char*>(payload);
-        for (uint32_t i = 0; i < dead_payload && i < h.length; ++i) {
+        for (uint32_t i = 0; i < dead_payload && i < length; ++i) {
             w.word[6 + i / 4] |= static_cast<uint32_t>(bytes[i]) << i % 4 * 8;
         }
     }

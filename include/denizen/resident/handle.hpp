@@ -161,9 +161,10 @@ DENIZEN_HD inline void bury_here(const Shared& s, uint32_t id, Reason reason, ui
     bury(s, id, reason, code, header, kept);
 }
 
-// Runs the handler of one message; called by one lane, or by all for a whole-warp actor.
+// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. False if
+// there was none to run. The message carries no stamp.
 template <class P>
-DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& entry,
+DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& entry,
                               const Header& h, const void* payload, bool whole, bool observed)
 {
     const uint32_t local = Address{h.destination}.local();
@@ -175,14 +176,14 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
             const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
             bury_here(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, self, payload);
         }
-        return;
+        return false;
     }
     if constexpr (P::drops_oldest) {
         if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             if (speaks) {
                 bury_here(s, id, Reason::dropped, 0, h, self, payload);
             }
-            return;
+            return false;
         }
     }
     // The monitor looks on, and names this handler if it never returns.
@@ -218,6 +219,19 @@ DENIZEN_HD inline void handle(const Shared& s, uint32_t id, const ActorEntry& en
         }
     }
     store<Scope::gpu>(running, uint64_t{0});
+    return handled;
+}
+
+// The same for a message that may carry a stamp.
+template <class P>
+DENIZEN_HD inline void handle_any(const Shared& s, uint32_t id, const ActorEntry& entry,
+                                  const Header& h, const void* payload, bool whole, bool observed)
+{
+    const bool traced = (h.flags & flag_traced) != 0 && (!whole || lanes::id() == 0);
+    const Receipt receipt = traced ? take_stamp(s, h, payload) : Receipt{};
+    if (handle<P>(s, id, entry, without_stamp(h), payload, whole, observed) && traced) {
+        trace_handled(s, id, entry, h, receipt);
+    }
 }
 
 // Sets aside the messages of the lanes that say so, in their order. There is room for them.
@@ -267,7 +281,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             h.destination = place;
             waits = entry.kind > 0xff && !runs_now(s, id, local);
             if (!waits) {
-                handle<P>(s, id, entry, h, payload, whole, observed);
+                handle_any<P>(s, id, entry, h, payload, whole, observed);
             }
         }
         lanes::sync();
@@ -307,6 +321,9 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
         }
+    } else if (is_topic_op(op)) {
+        report.error = static_cast<uint32_t>(change_topics(s, id, op, h.sender, words, later));
+        answered = sizeof report.error;
     } else if (lanes::id() == 0 && op != SystemOp::none) {
         if (op == SystemOp::supervise) {
             SuperviseRequest r;
@@ -374,6 +391,20 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
     return !waits;
 }
 
+// A publication of the host's, with all lanes. It is told how many got it.
+template <class P>
+DENIZEN_COLD void publish_for_host(const Shared& s, uint32_t id, const Header& h,
+                                   const void* payload)
+{
+    const uint32_t priority = Address{h.destination}.local() & 1;
+    const TopicKey topic = s.topics->aim[priority];
+    const uint32_t sent = publish<P>(s, id, topic, {0, host.value, h.type, 0, h.length}, payload,
+                                     static_cast<Priority>(priority), true);
+    if (lanes::id() == 0) {
+        answer(s, h.sender, SystemOp::aim, &sent, sizeof sent);
+    }
+}
+
 // Takes the message at the head, which lane 0 holds, with all lanes. Returns the slots consumed; 0
 // if a long message is not complete yet, or has to wait where it is.
 template <class P>
@@ -405,7 +436,9 @@ DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& so
             return 0;
         }
     } else {
-        if (!deliver<P>(s, id, h, payload, observed)) {
+        if ((h.flags & flag_publish) != 0) {
+            publish_for_host<P>(s, id, h, payload);
+        } else if (!deliver<P>(s, id, h, payload, observed)) {
             return 0;
         }
         if (lanes::id() == 0) {

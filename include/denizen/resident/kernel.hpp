@@ -13,32 +13,40 @@ namespace detail {
 inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at the command
 inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
 
-// Every thread of the cluster waits for every other, once when the boxes are ready to be written
-// and once when nobody writes any more. The monitor arrives at the second at once and goes on; the
-// warps without a worker have ended by then, and ended threads are not waited for. Not the .aligned
-// form: the lanes of a warp may come one by one.
+// The workers of a cluster wait for each other, once when their boxes are ready to be written and
+// once when nobody writes any more. In a cluster of several blocks that is the hardware's barrier,
+// which waits for every thread that has not ended: the monitor arrives at the second at once and
+// goes on, the warps without a worker have ended by then. It is not the .aligned form: the lanes of
+// a warp may come one by one. In a block by itself (where that barrier was seen to hang once a warp
+// had ended) it is a barrier of the worker warps alone.
 #if DENIZEN_ON_DEVICE
+__device__ inline bool in_cluster(const Shared& s) { return s.near > s.per_sm; }
+
 __device__ inline void arrive_at_cluster()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#else
-    asm volatile("barrier.cta.arrive 1, %0;" ::"r"(blockDim.x) : "memory");
 #endif
 }
-__device__ inline void meet_cluster()
+__device__ inline void meet_workers(const Shared& s)
 {
+    if (in_cluster(s)) {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\n\t"
-                 "barrier.cluster.wait.acquire;" ::
-                     : "memory");
-#else
-    asm volatile("barrier.cta.sync 1, %0;" ::"r"(blockDim.x) : "memory");
+        asm volatile("barrier.cluster.arrive.release;\n\t"
+                     "barrier.cluster.wait.acquire;" ::
+                         : "memory");
 #endif
+        return;
+    }
+    const uint32_t left = s.workers - blockIdx.x * s.per_sm;
+    const uint32_t here = left < s.per_sm ? left : s.per_sm;
+    lanes::sync();
+    asm volatile("barrier.cta.sync 1, %0;" ::"r"(32 * here) : "memory");
 }
 #else
+DENIZEN_HD inline bool in_cluster(const Shared& s) { return s.near > s.per_sm; }
 DENIZEN_HD inline void arrive_at_cluster() {}
-DENIZEN_HD inline void meet_cluster() {}
+DENIZEN_HD inline void meet_workers(const Shared&) {}
 #endif
 
 // A worker's box comes from device memory, and goes back there when the program leaves the GPU.
@@ -58,7 +66,7 @@ DENIZEN_HD inline void enter_near([[maybe_unused]] const Shared& s, [[maybe_unus
 DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
-    meet_cluster();
+    meet_workers(s);
     const auto* here = reinterpret_cast<const uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
     auto* kept = reinterpret_cast<uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
     for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
@@ -76,7 +84,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
     detail::enter_near(s, id);
     Worker<P> worker(s, id);
-    detail::meet_cluster();
+    detail::meet_workers(s);
     Command command = worker.look();
     if (command != Command::pause) { // a paused program stays so when it comes back
         worker.set_mode(Mode::running);
@@ -150,9 +158,13 @@ __device__ inline void run_resident(const Shared& s)
         run_worker<P>(s, id);
         return;
     }
-    detail::meet_cluster();
+    if (detail::in_cluster(s)) {
+        detail::meet_workers(s);
+    }
     if (warp == s.per_sm && blockIdx.x == 0) {
-        detail::arrive_at_cluster();
+        if (detail::in_cluster(s)) {
+            detail::arrive_at_cluster();
+        }
         run_monitor(s);
     }
 }

@@ -17,8 +17,10 @@ struct ActorBook; // actor/life.hpp
 struct Ward;      // resident/held.hpp, as the next two
 struct HeldSlot;
 struct WatchEntry;
+struct TopicBoard; // resident/topics.hpp, as the next
+struct Subscription;
 
-inline constexpr uint32_t layout_abi = 3;
+inline constexpr uint32_t layout_abi = 4;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -78,9 +80,28 @@ struct ProgramTable {
 inline constexpr uint32_t flag_system = 1;    // type is a SystemOp; destination names the worker
 inline constexpr uint32_t flag_broadcast = 2; // destination.local() is an actor type: all of them
 
+// The host's: destination.local() says which of the topics that it has aimed at.
+inline constexpr uint32_t flag_publish = 8;
+
 inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, kind, payload
+inline constexpr uint32_t flag_traced = 8;  // behind the payload, an hlc::Stamp
 
 inline constexpr uint32_t compact_payload = 8; // bytes
+inline constexpr uint32_t stamp_bytes = 8;     // of a traced message; its length counts them
+
+// Bytes of a message without its stamp.
+DENIZEN_HD inline uint32_t payload_bytes(const Header& h)
+{
+    return (h.flags & flag_traced) != 0 ? h.length - stamp_bytes : h.length;
+}
+
+// What is left of its header when the stamp has been taken off.
+DENIZEN_HD inline Header without_stamp(Header h)
+{
+    h.length = payload_bytes(h);
+    h.flags &= ~flag_traced;
+    return h;
+}
 
 // The runtime's own messages. All but the first name one actor in their first word.
 enum class SystemOp : uint32_t {
@@ -108,8 +129,12 @@ enum class SystemOp : uint32_t {
     move_in,
     settle,
     vacate,
-    tell, // a guest's home tells those who watch it
-    none  // fills the place of a message that was not sent after all
+    tell,      // a guest's home tells those who watch it
+    subscribe, // these: see topics.hpp
+    unsubscribe,
+    forget,
+    aim,
+    none // fills the place of a message that was not sent after all
 };
 
 struct SpawnRequest {
@@ -235,6 +260,8 @@ struct Board {
     alignas(line) uint32_t command = 0;
     uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
     uint32_t observe = 0; // see telemetry.hpp
+    uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
+    alignas(line) uint64_t clock = 0; // hybrid logical, of the node: see base/hlc.hpp
     alignas(line) uint32_t egress_tail = 0;
     alignas(line) uint32_t dead_tail = 0; // dead letters
     alignas(line) FirstError first;
@@ -247,11 +274,13 @@ struct Board {
 struct Control {
     alignas(line) uint32_t command = 0; // host -> monitor
     uint32_t heartbeat = 0;             // host -> monitor
-    uint32_t observe = 0;               // host -> monitor, which passes it on to the board
+    uint32_t observe = 0;               // host -> monitor, which passes it on to the board,
+    uint64_t clock_shift = 0;           // and this
     alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
     uint32_t peer_done[max_nodes] = {}; // and those from it that have been handled
+    uint64_t device_ns = 0;             // while tracing: the device's now_ns()
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
@@ -304,7 +333,9 @@ struct alignas(line) NearBox {
     // Set by each start.
     uint32_t ring[max_near] = {}; // GPU: where the slots of our ring to near worker i are
     uint32_t first = 0;           // node << 11 | number of near worker 0
-    uint32_t count = 0;           // near workers with a ring
+    uint32_t count = 0;           // near workers with a ring; 0 while tracing, and so
+    uint32_t workers = 0;         // of this node: sends then take the general way (post.hpp)
+    uint32_t rings = 0;           // near workers with a ring
     uint32_t sm = 0;              // near workers before the first of our SM
     uint32_t parked = 0;          // something was parked since the worker looked
 };
@@ -340,14 +371,16 @@ struct Shared {
     uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t held_slots = 0;  // per worker
-    uint32_t watch_slots = 0; // per worker
-    uint32_t dead_mask = 0;   // of the ring of dead letters
-    uint32_t cell_count = 0;  // reply cells
-    uint32_t cell_slots = 0;  // slots per reply cell, a power of two
+    uint32_t held_slots = 0;        // per worker
+    uint32_t watch_slots = 0;       // per worker
+    uint32_t subscription_mask = 0; // of the table of subscriptions
+    uint32_t dead_mask = 0;         // of the ring of dead letters
+    uint32_t cell_count = 0;        // reply cells
+    uint32_t cell_slots = 0;        // slots per reply cell, a power of two
     uint32_t actor_types = 0;
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint32_t buffer_count = 0;    // entries of the buffer table
+    uint32_t trace_slots = 0;     // records of a worker's trace ring; 0: there is none
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
 
@@ -364,24 +397,27 @@ struct Shared {
     Parked* outboxes = nullptr;             // [workers][outbox_capacity]
     Slot* egress = nullptr;                 // host memory
     const uint32_t* egress_credit = nullptr;
-    Slot* cells = nullptr;            // host memory
-    ActorEntry* actors = nullptr;     // [workers][actors_per_worker]
-    ActorBook* books = nullptr;       // [workers][actors_per_worker]
-    Ward* wards = nullptr;            // [workers]
-    HeldSlot* held = nullptr;         // [workers][held_slots]
-    WatchEntry* watchers = nullptr;   // [workers][watch_slots]
-    Slot* dead = nullptr;             // [dead_mask + 1], host memory: dead letters
-    unsigned char* heap = nullptr;    // actor state
-    unsigned char* scratch = nullptr; // [workers][scratch_bytes]
-    BufferEntry* buffers = nullptr;   // [buffer_count]
-    Status* status = nullptr;         // [workers]
-    Report* reports = nullptr;        // [workers], host memory
+    Slot* cells = nullptr;          // host memory
+    ActorEntry* actors = nullptr;   // [workers][actors_per_worker]
+    ActorBook* books = nullptr;     // [workers][actors_per_worker]
+    Ward* wards = nullptr;          // [workers]
+    HeldSlot* held = nullptr;       // [workers][held_slots]
+    WatchEntry* watchers = nullptr; // [workers][watch_slots]
+    TopicBoard* topics = nullptr;
+    Subscription* subscriptions = nullptr; // [subscription_mask + 1]
+    Slot* dead = nullptr;                  // [dead_mask + 1], host memory: dead letters
+    unsigned char* heap = nullptr;         // actor state
+    unsigned char* scratch = nullptr;      // [2][workers][scratch_bytes]
+    BufferEntry* buffers = nullptr;        // [buffer_count]
+    Status* status = nullptr;              // [workers]
+    Report* reports = nullptr;             // [workers], host memory
     Board* board = nullptr;
     Control* control = nullptr;      // host memory
     Bell* bells = nullptr;           // [workers], CPU backend only
     Watch* watch = nullptr;          // [workers]
     Counters* counters = nullptr;    // [workers]
     Histogram* histograms = nullptr; // [workers][actor_types], durations of handlers
+    unsigned char* trace = nullptr;  // [workers] trace rings: see trace.hpp
 };
 
 inline constexpr uint32_t credit_stride = 16; // words between two workers' credits

@@ -8,6 +8,7 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/held.hpp>
+#include <denizen/resident/telemetry.hpp>
 
 namespace denizen {
 
@@ -177,6 +178,25 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
+namespace detail {
+
+// While tracing, the host compares clocks: it is told ours at every turn, and the workers begin
+// when it has told how far the two are apart.
+__device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observe)
+{
+    if ((observe & observe_messages) != 0) {
+        const uint64_t shift = load<Scope::system>(&c.clock_shift);
+        store<Scope::gpu>(&board.clock_shift, shift);
+        store<Scope::system>(&c.device_ns, now_ns());
+        observe = shift == 0 ? observe & ~observe_messages : observe;
+    }
+    if (observe != load<Scope::gpu>(&board.observe)) {
+        store<Scope::gpu>(&board.observe, observe);
+    }
+}
+
+} // namespace detail
+
 // Runs on its own warp until the program leaves the GPU.
 __device__ inline void run_monitor(const Shared& s)
 {
@@ -201,9 +221,8 @@ __device__ inline void run_monitor(const Shared& s)
             heartbeat = beat;
             beat_at = now;
         }
-        if (const uint32_t observe = load<Scope::system>(&c.observe);
-            leader && observe != load<Scope::gpu>(&board.observe)) {
-            store<Scope::gpu>(&board.observe, observe);
+        if (const uint32_t observe = load<Scope::system>(&c.observe); leader) {
+            detail::pass_on_observe(c, board, observe);
         }
         const ScanResult r = scan(s, ++number);
         uint64_t sum = r.handled;

@@ -66,10 +66,12 @@ DENIZEN_HD inline cluster::Address ring(cluster::Address b, uint32_t to)
 inline constexpr uint32_t after_rings = 4 * (4 * max_near + 8);
 DENIZEN_HD inline cluster::Address first(cluster::Address b) { return b + after_rings; }
 DENIZEN_HD inline cluster::Address count(cluster::Address b) { return b + after_rings + 4; }
-DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 8; }
-DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 12; }
+DENIZEN_HD inline cluster::Address workers(cluster::Address b) { return b + after_rings + 8; }
+DENIZEN_HD inline cluster::Address rings(cluster::Address b) { return b + after_rings + 12; }
+DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 16; }
+DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 20; }
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
-static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 12);
+static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 20);
 static_assert(__builtin_offsetof(NearBox, ring) == 4 * (3 * max_near + 8));
 #endif
 } // namespace box
@@ -114,7 +116,7 @@ public:
         local_head_ = cluster::load(detail::box::head(box_, own_));
         if (lanes::id() == 0) {
             cluster::store(detail::box::first(box_), s.node * max_workers + first);
-            cluster::store(detail::box::count(box_), s.local_mask == 0 ? 0 : workers);
+            cluster::store(detail::box::rings(box_), s.local_mask == 0 ? 0 : workers);
             cluster::store(detail::box::sm(box_), own_ - own_ % s.per_sm);
         }
 #if DENIZEN_ON_DEVICE
@@ -129,9 +131,22 @@ public:
         }
 #endif
         lanes::sync();
+        trace_sends(false);
     }
 
     DENIZEN_HD uint32_t own() const { return own_; }
+
+    // Closes the short ways of post_bytes(), so that every send is traced, or opens them again. The
+    // general way leads to the same rings: the order of messages does not change.
+    DENIZEN_HD void trace_sends(bool on)
+    {
+        if (lanes::id() == 0) {
+            const uint32_t rings = cluster::load(detail::box::rings(box_));
+            cluster::store_own(detail::box::count(box_), on ? 0 : rings);
+            cluster::store_own(detail::box::workers(box_), on ? 0 : s_.workers);
+        }
+        lanes::sync();
+    }
 
     // Whether a handler has parked a message, or a chore (chores.hpp) was begun, since this was
     // asked before.

@@ -8,6 +8,7 @@
 #include <denizen/resident/held.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/system.hpp>
+#include <denizen/resident/topics.hpp>
 
 namespace denizen {
 
@@ -43,7 +44,9 @@ DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
     if constexpr (P::has_buffers) {
         const HeldSlot* slots = held_of(s, id);
         const Header h = held_header(slots[first]);
-        unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
+        // The second scratch: the first may hold the message that is being delivered.
+        unsigned char* scratch =
+            s.scratch + (static_cast<uint64_t>(s.workers) + id) * s.scratch_bytes;
         if ((h.flags & flag_system) == 0) {
             P::drop_buffers(s, h.type, held_payload(slots, first, scratch));
         }
@@ -57,7 +60,10 @@ DENIZEN_COLD void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reaso
     const HeldSlot* slots = held_of(s, id);
     while (book.held != 0) { // ends: each turn takes one
         const uint32_t first = book.first_held - 1;
-        bury(s, id, reason, book.failure, held_header(slots[first]), slots[first].word + 3);
+        const Header h = held_header(slots[first]);
+        if ((h.flags & flag_system) == 0) { // an order to an actor that moved: there is nobody
+            bury(s, id, reason, book.failure, h, slots[first].word + 3);
+        }
         drop_held<P>(s, id, first);
         release_held(s, id, book);
     }
@@ -160,6 +166,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     bury_held<P>(s, id, book, Reason::stopped);
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, book, 0, true);
+    forget_subscriber(s, id, entry_of(s, id, local).self);
     if (supervisor) {
         begin_orders(s, id, local, SystemOp::stop, 0);
     }

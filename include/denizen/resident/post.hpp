@@ -22,6 +22,7 @@
 #include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
 #include <denizen/resident/near.hpp>
+#include <denizen/resident/traced.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {
@@ -381,7 +382,7 @@ DENIZEN_HD inline Way way_to(const Shared& s, uint32_t id, Address to, Priority 
     }
     const cluster::Address b = own_box(s, id);
     const uint32_t near = (to.value >> 18) - cluster::load(box::first(b));
-    if (near < cluster::load(box::count(b))) {
+    if (near < cluster::load(box::rings(b))) {
         return {RingKind::near, near, near_route(s, id, b, w, near)};
     }
     return {RingKind::inbox, w, Route::gpu};
@@ -449,30 +450,29 @@ DENIZEN_HD inline Packet part(uint32_t place, uint32_t sequence, const Header& h
     return pack(bytes, h.length, at, sequence);
 }
 
-// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet.
-template <uint32_t L>
-DENIZEN_HD inline void write_parts(const Target& t, const Drawn& drawn, const Header& h,
-                                   const unsigned char* bytes, uint32_t lane, uint32_t lanes)
+// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet: packet
+// `place` of the message is part(place, sequence).
+template <class Part>
+DENIZEN_HD inline void write_parts(const Target& t, const Drawn& drawn, uint32_t lane,
+                                   uint32_t lanes, const Part& part)
 {
 #if DENIZEN_ON_DEVICE
 #pragma unroll 4 // what a lane reads is far away: let it wait for several at once
 #endif
     for (uint32_t place = lane; place < 4 * drawn.free; place += lanes) {
         const uint32_t ticket = drawn.ticket + place / 4;
-        write_packet(t, ticket, place % 4, part<L>(place, ticket + 1, h, bytes));
+        write_packet(t, ticket, place % 4, part(place, ticket + 1));
     }
 }
 
-// Draws the tickets and writes the slots; what has no room is parked. L: as in make_slot().
+// Draws n tickets and writes the slots; what has no room is parked. `part`: as in write_parts().
 // False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
 // to drop the oldest, the actor is told to drop one more (it is one of this node's).
-template <uint32_t L>
+template <class Part>
 DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
-                                  const void* payload, Overflow policy)
+                                  uint32_t n, Overflow policy, const Part& part)
 {
-    const auto* bytes = static_cast<const unsigned char*>(payload);
     const Target t = target(s, id, way.kind, way.index);
-    const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
     const Drawn drawn = draw(s, id, way, t, n);
     const bool refused = policy == Overflow::fail && drawn.free < n;
     if (policy == Overflow::drop_oldest && drawn.free < n) {
@@ -482,7 +482,7 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
         fetch_add<Scope::gpu>(&book->drop, 1u);
     }
     if (!refused) {
-        write_parts<L>(t, drawn, h, bytes, 0, 1);
+        write_parts(t, drawn, 0, 1, part);
     } else { // the tickets are drawn: they carry nothing
         h.type = static_cast<uint32_t>(SystemOp::none);
         h.flags = flag_system;
@@ -493,8 +493,13 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, 
     }
     for (uint32_t i = drawn.free; i < n; ++i) {
         const uint32_t sequence = drawn.ticket + i + 1;
-        const Slot kept =
-            refused ? make_slot<0>(0, sequence, h, nullptr) : make_slot<L>(i, sequence, h, bytes);
+        Slot kept;
+        for (uint32_t k = 0; k < 4; ++k) {
+            kept.packet[k] = part(4 * i + k, sequence);
+        }
+        if (refused) {
+            kept = make_slot<0>(0, sequence, h, nullptr);
+        }
         park(s, id, kept, way.kind, way.index, drawn.ticket + i, h);
     }
     ring_worker(t);
@@ -525,6 +530,44 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& 
 
 namespace detail {
 
+// Any message by any way, with a stamp behind its payload. The stamp is drawn before the message
+// can be seen: whoever has received it draws greater ones.
+DENIZEN_COLD inline bool post_traced(const Shared& s, uint32_t id, const Header& h,
+                                     const void* payload, Priority priority, Overflow policy)
+{
+    const uint64_t now = now_ns();
+    const uint64_t stamp = draw_stamp(s, now);
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    Header stamped = h;
+    stamped.flags |= flag_traced;
+    stamped.length += stamp_bytes;
+    const auto part_of = [&](uint32_t place, uint32_t sequence) {
+        return place == 0
+                   ? encode(stamped, sequence)
+                   : pack_stamped(bytes, h.length, stamp, (place - 1) * packet_payload, sequence);
+    };
+    const Address to{h.destination};
+    const uint32_t n = slots_for(stamped.length);
+    Route route = Route::to_host;
+    if (to.is_reply_cell()) {
+        Target t;
+        t.slots = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
+        t.mask = s.cell_slots - 1;
+        for (uint32_t place = 0; place < 4 * n; ++place) {
+            write_packet(t, place / 4, place % 4, part_of(place, to.value + place / 4));
+        }
+    } else {
+        const Way way = way_to(s, id, to, priority);
+        route = way.route;
+        if (!send_slots(s, id, way, stamped, n, policy, part_of)) {
+            return false;
+        }
+    }
+    count_route(s, id, route);
+    trace_send(s, id, h, stamp, now);
+    return true;
+}
+
 // Any message by any way; see post_bytes().
 template <uint32_t L>
 DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const void* payload,
@@ -535,13 +578,21 @@ DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const 
         bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
     }
+    if (tracing(s, id) && (h.flags & (flag_system | flag_traced)) == 0) {
+        return post_traced(s, id, h, payload, priority, policy);
+    }
     if (to.is_reply_cell()) {
         reply_to_cell<L>(s, to, h, payload);
         count_route(s, id, Route::to_host);
         return true;
     }
     const Way way = way_to(s, id, to, priority);
-    const bool sent = send_slots<L>(s, id, way, h, payload, policy);
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const auto part_of = [&](uint32_t place, uint32_t sequence) {
+        return part<L>(place, sequence, h, bytes);
+    };
+    const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
+    const bool sent = send_slots(s, id, way, h, n, policy, part_of);
     if (sent) {
         count_route(s, id, way.route);
     }
@@ -556,7 +607,7 @@ DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h
 {
     static_assert(L > first_payload);
     const Address to{h.destination};
-    if (to.is_reply_cell() || !exists(s, to)) {
+    if (to.is_reply_cell() || !exists(s, to) || tracing(s, id)) {
         return false;
     }
     const Way way = way_to(s, id, to, priority);
@@ -569,7 +620,9 @@ DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h
     }
     drawn.ticket = lanes::shuffle(drawn.ticket, 0);
     drawn.free = lanes::shuffle(drawn.free, 0);
-    write_parts<L>(t, drawn, h, bytes, lanes::id(), lanes::size);
+    write_parts(t, drawn, lanes::id(), lanes::size, [&](uint32_t place, uint32_t sequence) {
+        return part<L>(place, sequence, h, bytes);
+    });
     if (lanes::id() == 0) {
         for (uint32_t i = drawn.free; i < n; ++i) {
             const Slot kept = make_slot<L>(i, drawn.ticket + i + 1, h, bytes);
@@ -628,7 +681,8 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                 return true;
             }
             const uint32_t w = there - s.node * max_workers;
-            if (w < s.workers) {
+            const uint32_t workers = cluster::load(detail::box::workers(b)); // 0 while tracing
+            if (w < workers) {
                 // Acquire on the host: partner of the owner's release in give_credit().
                 const uint32_t credit =
                     load<Scope::system, detail::host_acquire>(&s.inbox[w].credit);
@@ -652,7 +706,8 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                 return true;
             }
             const Address to{h.destination};
-            if (L <= compact_payload && to.is_reply_cell() && to.cell() < s.cell_count) {
+            if (L <= compact_payload && workers != 0 && to.is_reply_cell() &&
+                to.cell() < s.cell_count) {
                 detail::reply_to_cell<L>(s, to, h, payload);
                 cluster::add(detail::box::sent(b, Route::to_host), 1);
                 return true;

@@ -25,6 +25,7 @@
 // restart takes it back to its last checkpoint, instead of to its initial state.
 #pragma once
 
+#include <denizen/actor/address.hpp>
 #include <denizen/actor/life.hpp>
 #include <denizen/memory/access.hpp>
 #include <denizen/resident/layout.hpp>
@@ -117,14 +118,11 @@ DENIZEN_HD constexpr bool can_fail_of()
     }
 }
 
-template <Priority>
-struct Constant;
-
-// A field of that name is none.
+// A field of that name is none: the address of one is no pointer.
 template <class M>
 DENIZEN_HD constexpr Priority priority_of()
 {
-    if constexpr (requires { typename Constant<M::priority>; }) {
+    if constexpr (requires { *&M::priority; }) {
         return M::priority;
     } else {
         return Priority::data;
@@ -257,6 +255,24 @@ struct Program<Actors<A...>, Messages<M...>> {
             uint32_t index = 0;
             ((index++ == message ? detail::drop_payload<M>(s, payload) : void()), ...);
         }
+    }
+
+    // What becomes of a message that finds no room on its way there. A peer's actors are not looked
+    // up: their messages wait.
+    DENIZEN_HD static Overflow policy_of([[maybe_unused]] const Shared& s,
+                                         [[maybe_unused]] Address to)
+    {
+        if constexpr (has_overflow_policies) {
+            if (to.node() == s.node && to.worker() < s.workers &&
+                to.local() < s.actors_per_worker) {
+                const ActorEntry* entry = s.actors +
+                                          static_cast<uint64_t>(to.worker()) * s.actors_per_worker +
+                                          to.local();
+                const uint32_t kind = load<Scope::gpu>(&entry->kind);
+                return kind != 0 ? overflow((kind & 0xff) - 1) : Overflow::wait;
+            }
+        }
+        return Overflow::wait;
     }
 
     static constexpr ProgramTable table()

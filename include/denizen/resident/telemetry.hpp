@@ -39,8 +39,10 @@ struct alignas(line) Counters {
     uint32_t seen = 0;                      // Board::observe that is in force here
 };
 
-// Board::observe: this bit, and above it a number that changes with every request.
+// Board::observe: these bits, and above them a number that changes with every request to observe.
 inline constexpr uint32_t observe_durations = 1;
+inline constexpr uint32_t observe_messages = 2; // sends are traced: traced.hpp
+inline constexpr uint32_t observe_bits = 2;
 
 // A clock for the length of a handler. The GPU's clock of nanoseconds moves in steps of 32 ns up to
 // 1 us; the cycles of the worker's SM are exact, and Observer::look() finds out how long one is.
@@ -150,11 +152,12 @@ DENIZEN_COLD inline void observe(const Shared& s, uint32_t id, uint32_t actor_ty
     }
 }
 
-// A worker's side of AnyRuntime::observe(): whether to measure, in a register.
+// A worker's side of AnyRuntime::observe() and trace(): whether to measure, in a register.
 class Observer {
 public:
     // Asked before ticks() are taken.
     DENIZEN_HD bool on() const { return on_; }
+    DENIZEN_HD bool tracing() const { return (seen_ & observe_messages) != 0; }
 
     // All lanes, in the worker's rare look: the rounds since the last one, and how many of them
     // handled something.
@@ -167,8 +170,9 @@ public:
         }
         Counters& c = s.counters[id];
         const bool leader = lanes::id() == 0;
-        if (wanted != seen_) {
-            seen_ = wanted;
+        const bool again = ((wanted ^ seen_) & ~observe_messages) != 0;
+        seen_ = wanted;
+        if (again) {
             on_ = false;
             if (leader && measure) {
                 store<Scope::gpu>(&c.slowest, uint64_t{0});

@@ -25,6 +25,8 @@ enum class TraceKind : uint32_t {
     send = 2,    // a message was sent, at start_ns
 };
 
+inline constexpr uint32_t trace_host = ~0u; // TraceRecord::worker of what the host does
+
 // python/denizen/trace.py has the same layout as TRACE_RECORD.
 struct TraceRecord {
     uint64_t start_ns = 0;    // the worker's clock: now_ns()
@@ -34,7 +36,7 @@ struct TraceRecord {
     uint32_t actor_type = 0;  // its type, or no_type
     uint32_t other = 0;       // address of the sender, or of the destination
     uint32_t message = 0;     // message type
-    uint32_t worker = 0;      // counted over all nodes
+    uint32_t worker = 0;      // counted over all nodes, or trace_host
     TraceKind kind = TraceKind::handler;
 };
 

@@ -69,7 +69,11 @@ public:
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
         jammed_ = lanes::shuffle(jammed, 0);
+        const bool traced = observer_.tracing();
         observer_.look(s_, id_, rounds_, batches_);
+        if (observer_.tracing() != traced) {
+            near_.trace_sends(!traced);
+        }
         rounds_ = batches_ = 0;
         if (observer_.on()) {
             tell_sent();

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -135,15 +136,20 @@ class _Asker:
 
 
 def replay(
-    flights: Flights, device: str, advance: Callable[[int], None], metrics: int | None = None
+    flights: Flights,
+    device: str,
+    advance: Callable[[int], None],
+    metrics: int | None = None,
+    trace: Path | None = None,
 ) -> Result:
     """Send all flights through actors on ``device`` and compare every figure with the reference.
 
     ``advance(k)`` is called after each k flights have been handed over. The time runs from the
     first flight sent to the last message handled, those between actors included. ``metrics``: a
-    port to serve metrics at meanwhile; their URL goes to stderr.
+    port to serve metrics at meanwhile; their URL goes to stderr. ``trace``: a file to trace the
+    stream to (it is the slower for it); how much that holds goes to stderr.
     """
-    with denizen.Runtime(program(), device=device) as rt:
+    with denizen.Runtime(program(), device=device, trace=trace is not None) as rt:
         if metrics is not None:
             print(f"metrics at {rt.serve_metrics(metrics)}", file=sys.stderr)
         planes = rt.spawn("Aircraft", len(flights.tails))
@@ -157,6 +163,9 @@ def replay(
         targets = planes[flights.aircraft]
 
         rt.ask(planes[0], QUERY(), timeout=_ASK_TIMEOUT)  # the program has started
+        tracer = rt.trace(trace) if trace is not None else None
+        if tracer is not None:
+            tracer.begin()
         begin = time.perf_counter()
         with _Asker(rt, planes) as asker:
             for at in range(0, len(events), CHUNK):
@@ -164,6 +173,10 @@ def replay(
                 advance(len(events[at : at + CHUNK]))
         rt.drain(_DRAIN_TIMEOUT)
         seconds = time.perf_counter() - begin
+        if tracer is not None:
+            tracer.end()
+            lost = f", {tracer.overwritten:,} were lost" if tracer.overwritten else ""
+            print(f"{trace}: {tracer.records:,} trace records{lost}", file=sys.stderr)
 
         of_planes = rt.ask_many(planes, "Query", AIRCRAFT_REPORT, timeout=_DRAIN_TIMEOUT)
         of_ports = rt.ask_many(ports, "Query", AIRPORT_REPORT, timeout=_DRAIN_TIMEOUT)

@@ -34,15 +34,22 @@ def rows(result: app.Result) -> list[tuple[str, str]]:
     return lines
 
 
-def run(csv: Path | None, device: str, *, dispatch: bool, metrics: int | None = None) -> int:
+def run(
+    csv: Path | None,
+    device: str,
+    *,
+    dispatch: bool,
+    metrics: int | None = None,
+    trace: Path | None = None,
+) -> int:
     """The whole command; the exit status: 0 if every figure agreed, else 1.
 
-    ``metrics``: the port to serve metrics at meanwhile. Raises DataError for data that cannot be
-    used, before any actor is made.
+    ``metrics``: the port to serve metrics at meanwhile; ``trace``: a file to trace to.
+    Raises DataError for data that cannot be used, before any actor is made.
     """
     flights = load.load(csv or load.package_file())
     with terminal.progress("flights", len(flights)) as advance:
-        result = app.replay(flights, device, advance, metrics)
+        result = app.replay(flights, device, advance, metrics, trace)
     if result.first_difference is not None:
         terminal.error(f"not verified: {result.first_difference}")
     print(f"verified {result.verified:,} / {result.flights:,}")

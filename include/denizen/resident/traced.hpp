@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Traced messages, on a worker's side. While messages are traced (Board::observe), post.hpp stamps
+// each that a handler sends, and writes a record of it; whoever handles a message with a stamp
+// moves its node's clock past that, and writes another record (handle.hpp). So the stamps of a
+// chain of messages grow, through whichever nodes it goes, and a message is found again by its
+// stamp and its sender.
+//
+// A message keeps its stamp while it waits for an actor, or goes on to one that has moved. Those
+// that carry one need the worker's whole warp: they are handled one at a time.
+#pragma once
+
+#include <denizen/actor/address.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/hlc.hpp>
+#include <denizen/resident/near.hpp>
+#include <denizen/resident/trace.hpp>
+
+namespace denizen::detail {
+
+// Whether this worker stamps what it sends.
+DENIZEN_HD inline bool tracing(const Shared& s, uint32_t id)
+{
+    return cluster::load(box::workers(own_box(s, id))) == 0;
+}
+
+// The node's physical time for its clock; 1 as long as the host has not told how it relates to the
+// device's: then the clock only counts. (A stamp of 0 would mean that there is none.)
+DENIZEN_HD inline uint64_t physical_us(const Shared& s, uint64_t now)
+{
+    const uint64_t shift = load<Scope::gpu>(&s.board->clock_shift);
+    return shift == 0 ? 1 : (now + shift) / 1000;
+}
+
+DENIZEN_HD inline uint64_t draw_stamp(const Shared& s, uint64_t now)
+{
+    return hlc::tick<Scope::gpu>(&s.board->clock, physical_us(s, now)).value;
+}
+
+// Packet of a payload from byte `at` on, with the stamp behind its `length` bytes.
+DENIZEN_HD inline Packet pack_stamped(const unsigned char* payload, uint32_t length, uint64_t stamp,
+                                      uint32_t at, uint32_t sequence)
+{
+    Packet p{{0, 0, 0}, sequence};
+    for (uint32_t i = 0; i < packet_payload; ++i) {
+        const uint32_t place = at + i;
+        uint32_t byte = 0;
+        if (place < length) {
+            byte = payload[place];
+        } else if (place < length + stamp_bytes) {
+            byte = static_cast<uint32_t>(stamp >> (place - length) * 8) & 0xff;
+        }
+        p.word[i / 4] |= byte << i % 4 * 8;
+    }
+    return p;
+}
+
+DENIZEN_HD inline TraceRing own_trace(const Shared& s, uint32_t id)
+{
+    return trace_ring(s.trace, s.trace_slots, id);
+}
+
+// One message has been sent, at `now`.
+DENIZEN_HD inline void trace_send(const Shared& s, uint32_t id, const Header& h, uint64_t stamp,
+                                  uint64_t now)
+{
+    TraceRecord r;
+    r.kind = TraceKind::send;
+    r.start_ns = now;
+    r.stamp = stamp;
+    r.actor = h.sender;
+    r.actor_type = no_type; // a guest's: the host knows it
+    const Address sender{h.sender};
+    if (sender.worker() == id && sender.node() == s.node && sender.local() < s.actors_per_worker) {
+        r.actor_type =
+            s.actors[static_cast<uint64_t>(id) * s.actors_per_worker + sender.local()].type();
+    }
+    r.other = h.destination;
+    r.message = h.type;
+    r.worker = s.node * s.workers + id;
+    trace(own_trace(s, id), r);
+}
+
+// A stamp that has been received, and when.
+struct Receipt {
+    uint64_t stamp = 0;
+    uint64_t begin_ns = 0;
+};
+
+// Before a stamped message is handled.
+DENIZEN_COLD inline Receipt take_stamp(const Shared& s, const Header& h, const void* payload)
+{
+    Receipt r;
+    copy_bytes(&r.stamp, static_cast<const unsigned char*>(payload) + payload_bytes(h),
+               stamp_bytes);
+    r.begin_ns = now_ns();
+    hlc::Stamp drawn;
+    hlc::update<Scope::gpu>(&s.board->clock, {r.stamp}, physical_us(s, r.begin_ns), drawn);
+    return r;
+}
+
+// After its handler has run. A snapshot's message may come to a program that has no trace.
+DENIZEN_COLD inline void trace_handled(const Shared& s, uint32_t id, const ActorEntry& entry,
+                                       const Header& h, const Receipt& receipt)
+{
+    if (s.trace_slots == 0) {
+        return;
+    }
+    TraceRecord r;
+    r.start_ns = receipt.begin_ns;
+    r.duration_ns = now_ns() - receipt.begin_ns;
+    r.stamp = receipt.stamp;
+    r.actor = entry.self;
+    r.actor_type = entry.type();
+    r.other = h.sender;
+    r.message = h.type;
+    r.worker = s.node * s.workers + id;
+    trace(own_trace(s, id), r);
+}
+
+} // namespace denizen::detail

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot_host.hpp"
+
+#include "snapshot_memory.hpp"
+
+namespace denizen {
+namespace {
+
+template <class T>
+void put_all(SnapshotSection& s, const std::vector<T>& values)
+{
+    s.put(values.data(), sizeof(T) * values.size());
+}
+
+template <class T>
+void take_all(SnapshotBytes& s, std::vector<T>& values) // as many as there are
+{
+    const auto bytes = s.take(sizeof(T) * values.size());
+    if (!bytes.empty()) {
+        std::memcpy(values.data(), bytes.data(), bytes.size());
+    }
+}
+
+SnapshotSection host_section(const AnyRuntime::Core& c)
+{
+    SnapshotSection s("host");
+    s.put(BufferTable::last_generation());
+    put_all(s, c.next_local);
+    s.put(static_cast<uint64_t>(c.next_worker));
+    s.put(static_cast<uint64_t>(c.next_near));
+    for (const Node& node : c.nodes) {
+        s.put(node.heap_used);
+    }
+    const auto put_guest = [&](const Guest& g) {
+        s.put(g.at.value);
+        s.put(g.bytes);
+        s.put(g.offset);
+    };
+    s.put(static_cast<uint32_t>(c.guests.size()));
+    for (const auto& [address, guest] : c.guests) {
+        s.put(address);
+        put_guest(guest);
+    }
+    s.put(static_cast<uint32_t>(c.vacancies.size()));
+    for (const Guest& g : c.vacancies) {
+        put_guest(g);
+    }
+    s.put(c.moves);
+    for (size_t i = 0; i < c.lanes(); ++i) {
+        s.put(c.types.data() + i * c.actors_per_worker, c.next_local[i]);
+    }
+    return s;
+}
+
+void take_host(SnapshotBytes s, AnyRuntime::Core& c)
+{
+    BufferTable::skip_generations(s.take<uint64_t>());
+    take_all(s, c.next_local);
+    c.next_worker = static_cast<size_t>(s.take<uint64_t>()) % c.lanes();
+    c.next_near = static_cast<size_t>(s.take<uint64_t>());
+    for (Node& node : c.nodes) {
+        node.heap_used = s.take<uint64_t>();
+        if (node.heap_used > c.options.state_bytes) {
+            s.refuse("tells of more state than there is room for");
+        }
+    }
+    const auto take_guest = [&] {
+        Guest g;
+        g.at = {s.take<uint32_t>()};
+        g.bytes = s.take<uint32_t>();
+        g.offset = s.take<uint64_t>();
+        if (!c.inside(g.at) || g.offset > c.options.state_bytes) {
+            s.refuse("tells of a guest outside of the program");
+        }
+        return g;
+    };
+    for (auto n = s.take<uint32_t>(); n != 0; --n) {
+        const auto address = s.take<uint32_t>();
+        c.guests[address] = take_guest();
+    }
+    for (auto n = s.take<uint32_t>(); n != 0; --n) {
+        c.vacancies.push_back(take_guest());
+    }
+    c.moves = s.take<uint32_t>();
+    for (size_t i = 0; i < c.lanes(); ++i) {
+        if (c.next_local[i] > c.actors_per_worker) {
+            s.refuse("tells of more actors than there is room for");
+        }
+        const auto types = s.take(c.next_local[i]);
+        for (size_t k = 0; k < types.size(); ++k) {
+            if (types[k] > c.image.table.actors) {
+                s.refuse("tells of an actor of type " + std::to_string(types[k]));
+            }
+            c.types[i * c.actors_per_worker + k] = types[k];
+        }
+    }
+}
+
+// How far the workers have handled one of their rings, lane by lane.
+std::vector<uint32_t> heads_of(const AnyRuntime::Core& c, uint32_t source)
+{
+    std::vector<uint32_t> heads(c.lanes());
+    for (size_t i = 0; i < heads.size(); ++i) {
+        const Node& node = c.nodes[i / c.workers];
+        read_memory(node, &heads[i], &node.shared.status[i % c.workers].done[source],
+                    sizeof heads[i]);
+    }
+    return heads;
+}
+
+// The messages that the host has sent and no worker has taken. With the port's lock held, so that
+// no later one gets in between; a sender that has let go of the lock may still have some of its
+// last message in its core's write-combining buffers, hence the wait for whole slots.
+SnapshotSection lanes_section(const char* name, const AnyRuntime::Core& c, Port& port,
+                              const std::vector<uint32_t>& heads, uint64_t deadline_ns)
+{
+    SnapshotSection s(name);
+    const uint64_t begin = now_ns();
+    for (size_t i = 0; i < c.lanes(); ++i) {
+        s.put(heads[i]);
+        s.put(port.lanes.tail(i));
+        port.each_slot(i, heads[i], [&](const Slot& slot, uint32_t ticket) {
+            Slot whole;
+            for (uint32_t k = 0; k < 4;) { // ends when all four have arrived
+                whole.packet[k] = load_packet<Scope::system>(&slot.packet[k]);
+                if (whole.packet[k].sequence == ticket + 1) {
+                    ++k;
+                } else if (now_ns() - begin > deadline_ns) {
+                    throw Error(Errc::timeout,
+                                "a message to " + c.worker_name(c.address_of_lane(i)) +
+                                    " did not arrive within " + seconds(deadline_ns));
+                }
+            }
+            s.put(whole);
+        });
+    }
+    return s;
+}
+
+void take_lanes(SnapshotBytes s, AnyRuntime::Core& c, Port& port)
+{
+    for (size_t i = 0; i < c.lanes(); ++i) {
+        const auto head = s.take<uint32_t>();
+        Lane& lane = port.table[i];
+        lane.tail = s.take<uint32_t>();
+        lane.seen = head;
+        store<Scope::system>(const_cast<uint32_t*>(lane.credit), head);
+        if (lane.tail - head > port.lanes.capacity()) {
+            s.refuse("tells of more messages than lane " + std::to_string(i) + " holds");
+        }
+        port.each_slot(i, head, [&](Slot& slot, uint32_t) {
+            const auto whole = s.take<Slot>();
+            for (uint32_t k = 0; k < 4; ++k) {
+                store_packet<Scope::system>(&slot.packet[k], whole.packet[k]);
+            }
+        });
+    }
+}
+
+// What actors have sent to the host: what it has moved out of the rings, and the rest of these,
+// which may hold half a message whose other half is in an outbox.
+SnapshotSection egress_section(const AnyRuntime::Core& c)
+{
+    SnapshotSection s("egress");
+    s.put(static_cast<uint64_t>(c.backlog.size()));
+    for (const Message& m : c.backlog) {
+        s.put(m.header);
+        s.put(m.payload.data(), m.payload.size());
+    }
+    for (const Node& node : c.nodes) {
+        uint32_t tail = 0;
+        read_memory(node, &tail, &node.shared.board->egress_tail, sizeof tail);
+        const uint32_t mask = node.shared.egress_mask;
+        const uint32_t head = node.egress.position();
+        const uint32_t n = std::min(tail - head, mask + 1);
+        s.put(head);
+        s.put(n);
+        for (uint32_t i = 0; i < n; ++i) {
+            s.put(node.shared.egress[(head + i) & mask]);
+        }
+    }
+    return s;
+}
+
+void take_egress(SnapshotBytes s, AnyRuntime::Core& c)
+{
+    for (auto n = s.take<uint64_t>(); n != 0; --n) {
+        Message m;
+        m.header = s.take<Header>();
+        const auto payload = s.take(m.header.length);
+        m.payload.assign(payload.begin(), payload.end());
+        c.backlog.push_back(std::move(m));
+    }
+    for (Node& node : c.nodes) {
+        const uint32_t mask = node.shared.egress_mask;
+        const auto head = s.take<uint32_t>();
+        const auto n = s.take<uint32_t>();
+        if (n > mask + 1) {
+            s.refuse("tells of more messages than the egress ring holds");
+        }
+        for (uint32_t i = 0; i < n; ++i) {
+            node.shared.egress[(head + i) & mask] = s.take<Slot>();
+        }
+        store<Scope::system>(&node.egress_words->credit, head);
+        node.egress =
+            SpscReceiver<Scope::system>({node.shared.egress, mask, head, node.egress_words});
+    }
+}
+
+// The dead letters that nobody has read.
+SnapshotSection dead_section(const AnyRuntime::Core& c)
+{
+    SnapshotSection s("dead letters");
+    for (const Node& node : c.nodes) {
+        uint32_t tail = 0;
+        read_memory(node, &tail, &node.shared.board->dead_tail, sizeof tail);
+        const uint32_t mask = node.shared.dead_mask;
+        const uint32_t n = std::min(tail - node.dead_head, mask + 1);
+        s.put(node.dead_head);
+        s.put(node.dead_lost);
+        s.put(tail);
+        s.put(n);
+        for (uint32_t t = tail - n; t != tail; ++t) {
+            s.put(node.shared.dead[t & mask]);
+        }
+    }
+    return s;
+}
+
+void take_dead(SnapshotBytes s, AnyRuntime::Core& c)
+{
+    for (Node& node : c.nodes) {
+        node.dead_head = s.take<uint32_t>();
+        node.dead_lost = s.take<uint64_t>();
+        const auto tail = s.take<uint32_t>();
+        const auto n = s.take<uint32_t>();
+        if (n > node.shared.dead_mask + 1) {
+            s.refuse("tells of more letters than their ring holds");
+        }
+        for (uint32_t t = tail - n; t != tail; ++t) {
+            node.shared.dead[t & node.shared.dead_mask] = s.take<Slot>();
+        }
+    }
+}
+
+SnapshotSection cells_section(Cells& cells)
+{
+    SnapshotSection s("cells");
+    cells.save([&](uint32_t lap, bool open) {
+        s.put(lap);
+        s.put(static_cast<uint8_t>(open));
+    });
+    return s;
+}
+
+void take_cells(SnapshotBytes s, Cells& cells)
+{
+    std::vector<uint32_t> laps;
+    std::vector<bool> open;
+    for (size_t i = 0; i < cells.count(); ++i) {
+        laps.push_back(s.take<uint32_t>());
+        open.push_back(s.take<uint8_t>() != 0);
+    }
+    cells.restore(std::move(laps), open);
+}
+
+} // namespace
+
+void save_host(AnyRuntime::Core& core, std::vector<SnapshotSection>& sections, uint64_t deadline_ns)
+{
+    constexpr size_t urgent = AnyRuntime::Core::urgent;
+    const std::vector<uint32_t> heads = heads_of(core, source_host);
+    const std::vector<uint32_t> urgent_heads = heads_of(core, source_host_urgent);
+    {
+        // All locks at once: what the host has sent and what it has received are of one moment.
+        const std::lock_guard data(core.ports[0].lock);
+        const std::lock_guard urgent_too(core.ports[urgent].lock);
+        const std::lock_guard received(core.egress_lock);
+        sections.push_back(lanes_section("lanes", core, core.ports[0], heads, deadline_ns));
+        sections.push_back(
+            lanes_section("urgent lanes", core, core.ports[urgent], urgent_heads, deadline_ns));
+        core.take_into_backlog();
+        sections.push_back(egress_section(core));
+    }
+    {
+        const std::lock_guard read(core.dead_mutex);
+        sections.push_back(dead_section(core));
+    }
+    sections.push_back(cells_section(core.cells));
+    sections.push_back(host_section(core));
+}
+
+void restore_host(const SnapshotFile& file, AnyRuntime::Core& core)
+{
+    take_host(file.section("host"), core);
+    take_lanes(file.section("lanes"), core, core.ports[0]);
+    take_lanes(file.section("urgent lanes"), core, core.ports[AnyRuntime::Core::urgent]);
+    take_egress(file.section("egress"), core);
+    take_dead(file.section("dead letters"), core);
+    take_cells(file.section("cells"), core.cells);
+    core.flush_stores();
+}
+
+} // namespace denizen
