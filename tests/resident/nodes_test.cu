@@ -628,16 +628,18 @@ TEST_P(nodes, placements_that_cannot_be)
     small.spawn<Citizen>(100, on_node(1)); // each node has that many bytes
 }
 
-INSTANTIATE_TEST_SUITE_P(at, nodes,
-                         testing::Values(Place{"cpu2x1", Device::cpu(), 1, false, 2},
-                                         Place{"cpu2x2", Device::cpu(), 2, false, 2},
-                                         Place{"cpu3x1", Device::cpu(), 1, false, 3}
+std::vector<Place> places_of_several_nodes()
+{
+    return {
+        {"cpu2x1", Device::cpu(), 1, false, 2}, {"cpu2x2", Device::cpu(), 2, false, 2},
+        {"cpu3x1", Device::cpu(), 1, false, 3},
 #if defined(__CUDACC__)
-                                         ,
-                                         Place{"gpu2", Device::gpu(), 0, true, 2},
-                                         Place{"gpu2x2", Device::gpu(), 2, false, 2}
+        {"gpu2", Device::gpu(), 0, true, 2},    {"gpu2x2", Device::gpu(), 2, false, 2},
 #endif
-                                         ),
+    };
+}
+
+INSTANTIATE_TEST_SUITE_P(at, nodes, testing::ValuesIn(places_of_several_nodes()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(node_options, that_cannot_be)
