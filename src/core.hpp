@@ -712,7 +712,7 @@ struct AnyRuntime::Core {
     std::deque<Message> backlog;
     std::mutex save_mutex;
     std::mutex observe_mutex;
-    uint32_t observing = 0; // Board::observe, as last asked for
+    uint32_t observing = 0;       // Board::observe, as last asked for
     std::vector<Slot> trace_copy; // of one node's trace rings, and room to align it
     HostTrace host_trace;
     std::mutex spawn_mutex;

@@ -72,9 +72,7 @@ class MessageType:
     def __init__(self, name: str, fields: Sequence[Field], priority: str = "data") -> None:
         check_name("message", name)
         if priority not in PRIORITIES:
-            raise ArgumentError(
-                f'message {name} has priority "{priority}"; use "data" or "urgent"'
-            )
+            raise ArgumentError(f'message {name} has priority "{priority}"; use "data" or "urgent"')
         self.name = name
         self.priority = priority
         for field in fields:
@@ -180,9 +178,7 @@ def _refs(value: Any) -> Any:
     return [_refs(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def message(
-    name: str, fields: Sequence[Field] = (), *, priority: str = "data"
-) -> MessageType:
+def message(name: str, fields: Sequence[Field] = (), *, priority: str = "data") -> MessageType:
     """Defines a message type.
 
     Args:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Five nodes whose clocks are up to 40 seconds apart, in the most unfavourable order: each hop is to
-// a node that is behind. Stamps still grow along the chain. (Of all the tests only this one sets the
-// words by hand, so it runs the core itself.)
+// Five nodes whose clocks are up to 40 seconds apart, in the most unfavourable order: each hop is
+// to a node that is behind. Stamps still grow along the chain. (Of all the tests only this one sets
+// the words by hand, so it runs the core itself.)
 #include "core.hpp"
 
 #include <denizen/runtime.hpp>

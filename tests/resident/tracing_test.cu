@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tracing in the running program: stamps grow along every chain of messages, through all rings and
-// nodes; each traced message leaves one record of its sending and one of its handling; and switching
-// it on and off under load loses nothing and changes no order.
+// nodes; each traced message leaves one record of its sending and one of its handling; and
+// switching it on and off under load loses nothing and changes no order.
 #include <resident/places.hpp>
 
 #include <algorithm>
@@ -36,14 +36,12 @@ struct Sum {
     uint64_t sum;
 };
 struct Tally {
-    uint32_t count[16];
+    uint32_t count[16]; // by source
     uint32_t disorder;
 };
 struct Add {
     uint32_t n;
 };
-
-constexpr uint32_t sources = 16;
 
 struct Link {
     uint64_t sum = 0;
@@ -80,16 +78,13 @@ struct Sink {
 // Handled by all lanes of a warp.
 struct Whole {
     static constexpr auto grain = denizen::Grain::warp;
-    DENIZEN_HD void on(const Long& m, auto& ctx)
-    {
-        ctx.send(denizen::host, m);
-    }
+    DENIZEN_HD void on(const Long& m, auto& ctx) { ctx.send(denizen::host, m); }
     DENIZEN_HD void on(const Add& m, auto& ctx) { ctx.send(denizen::host, m); }
 };
 
-using Traced = denizen::Program<denizen::Actors<Link, Sink, Whole>,
-                                denizen::Messages<Slim, Short, Long, Numbered, Ask, AskLong, Sum,
-                                                  Tally, Add>>;
+using Traced =
+    denizen::Program<denizen::Actors<Link, Sink, Whole>,
+                     denizen::Messages<Slim, Short, Long, Numbered, Ask, AskLong, Sum, Tally, Add>>;
 
 namespace {
 
@@ -277,8 +272,7 @@ TEST_P(tracing, answers_reach_those_who_ask)
     const Tally r = rt.ask<Tally>(sink, AskLong{}, 20s);
     EXPECT_EQ(r.count[3], 1u);
     EXPECT_EQ(r.disorder, 0u);
-    const std::vector<Sum> many =
-        rt.ask_many<Sum>(std::vector<Address>(100, link), Ask{}, 20s);
+    const std::vector<Sum> many = rt.ask_many<Sum>(std::vector<Address>(100, link), Ask{}, 20s);
     EXPECT_TRUE(std::all_of(many.begin(), many.end(), [](const Sum& s) { return s.sum == 41; }));
     rt.drain();
     const Trace t = rt.take_trace();
@@ -516,10 +510,11 @@ TEST_P(tracing, what_is_not_taken_in_time_is_counted)
 TEST_P(tracing, a_program_without_rings_for_it_says_so)
 {
     Rt rt(device(), options());
-    expect_error(Errc::bad_argument,
-                 "this program cannot be traced: it was started with trace_slots = 0; start it with "
-                 "trace_slots = 4096 (Python: Runtime(..., trace=True))",
-                 [&] { rt.trace(true); });
+    expect_error(
+        Errc::bad_argument,
+        "this program cannot be traced: it was started with trace_slots = 0; start it with "
+        "trace_slots = 4096 (Python: Runtime(..., trace=True))",
+        [&] { rt.trace(true); });
     EXPECT_TRUE(rt.take_trace().records.empty());
     rt.close();
     expect_error(Errc::closed, "the runtime is closed", [&] { rt.trace(true); });
