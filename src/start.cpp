@@ -192,8 +192,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.cell_count = options.asks;
     shared.buffer_count = options.buffers;
     shared.cell_slots = std::bit_ceil(longest);
-    shared.scratch_bytes =
-        longest > 1 ? static_cast<uint32_t>(round_up(longest * 48, 128)) : 0;
+    shared.scratch_bytes = longest > 1 ? static_cast<uint32_t>(round_up(longest * 48, 128)) : 0;
     shared.actor_types = image.table.actors;
     shared.trace_slots = options.trace_slots;
     node.trace = TraceReader(workers, options.trace_slots);

@@ -64,9 +64,10 @@ struct Options {
     uint32_t sms = 0;
     uint32_t lane_slots = 256;   // host -> one worker
     uint32_t inbox_slots = 1024; // workers -> one worker
-    uint32_t local_slots = 0;    // one worker -> itself; 0: 64 on a GPU, 1024 on the CPU
-    uint32_t near_slots = 0; // one worker -> one other of its cluster; 0: 16 on a GPU, 256 on the CPU
-    uint32_t urgent_slots = 32;  // urgent messages: host -> one worker, workers -> one worker
+    // 0: 64 and 16 on a GPU, where they lie in shared memory; 1024 and 256 on the CPU.
+    uint32_t local_slots = 0;   // one worker -> itself
+    uint32_t near_slots = 0;    // one worker -> one other of its cluster
+    uint32_t urgent_slots = 32; // urgent messages: host -> one worker, workers -> one worker
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
     // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
     uint32_t cluster = 0;
@@ -79,7 +80,7 @@ struct Options {
     uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
     uint32_t trace_slots = 0; // of each worker: trace records of 64 bytes; 0: it cannot be traced
-    uint32_t asks = 4096; // unanswered asks at a time, at most 65,536
+    uint32_t asks = 4096;     // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
     uint64_t state_bytes = 16u << 20;  // of all actors of a node together
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay

@@ -88,7 +88,7 @@ struct Using {
     {
         const auto words = ctx.template data<uint32_t>(m.data);
         for (uint64_t i = ctx.lane(); i < words.count; i += ctx.lanes()) {
-            ++words[i];
+            denizen::fetch_add<denizen::Scope::gpu>(&words[i], 1u); // others may be at it too
         }
         ctx.sync();
         if (m.left != 0) {
@@ -99,7 +99,7 @@ struct Using {
     {
         const auto words = ctx.template data<uint32_t>(m.data);
         for (uint64_t i = ctx.lane(); i < words.count; i += ctx.lanes()) {
-            ++words[i];
+            denizen::fetch_add<denizen::Scope::gpu>(&words[i], 1u);
         }
         if (m.left != 0) {
             LongHop on = m;

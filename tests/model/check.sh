@@ -81,4 +81,18 @@ holds outbox
 finds outbox -DPLANTED_OWN_GATE
 finds outbox -DPLANTED_WAIT
 
+holds near
+finds near -DPLANTED_EARLY_CREDIT
+finds near -DPLANTED_EARLY_SEND
+finds near -DPLANTED_FORGOTTEN_HEAD
+finds near -DPLANTED_NO_BARRIER
+finds near -DPLANTED_WITHHELD_CREDIT
+
+holds quiet
+finds quiet -DPLANTED_HEADS_FIRST -DBUDGET=2
+finds quiet -DPLANTED_LIVE_HEADS -DBUDGET=2
+finds quiet -DPLANTED_ONE_PASS -DBUDGET=2
+finds quiet -DPLANTED_RELAXED -DBUDGET=2
+finds quiet -DPLANTED_TAILS_READ_FIRST -DBUDGET=2
+
 exit $((failures != 0))

@@ -111,7 +111,10 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     // As far as the first that needs the warp: that one is next then.
     const uint32_t before = lanes::first(lanes::ballot(alone));
     const uint32_t listed = lanes::popcount(lanes::ballot(next != 0));
-    const uint32_t n = before == 0 ? 1 : before < listed ? before : listed;
+    // No more than may park a message each.
+    const uint32_t most = s.outbox_capacity < 4 ? 1 : s.outbox_capacity / 4;
+    const uint32_t few = listed < most ? listed : most;
+    const uint32_t n = before == 0 ? 1 : before < few ? before : few;
     todo = todo && lanes::id() < n;
     if (before == 0) {
         const uint32_t only = lanes::shuffle(local, 0);

@@ -9,6 +9,7 @@
 // puts its box away, and writes into no other box after that.
 #pragma once
 
+#include <denizen/actor/address.hpp>
 #include <denizen/base/cluster.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/arrival.hpp>

@@ -118,14 +118,11 @@ DENIZEN_HD constexpr bool can_fail_of()
     }
 }
 
-template <Priority>
-struct Constant;
-
-// A field of that name is none.
+// A field of that name is none: the address of one is no pointer.
 template <class M>
 DENIZEN_HD constexpr Priority priority_of()
 {
-    if constexpr (requires { typename Constant<M::priority>; }) {
+    if constexpr (requires { *&M::priority; }) {
         return M::priority;
     } else {
         return Priority::data;
