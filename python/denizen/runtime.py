@@ -170,8 +170,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             held_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots, asks,
             max_actors, state_bytes: sizes of the rings and stores (64-byte slots), of what may be
             unanswered, and of the actors' memory; see denizen::Options
-            (include/denizen/any_runtime.hpp).
-            0 for local_slots and near_slots is what suits the device.
+            (include/denizen/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
+            device.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError.
@@ -516,16 +516,18 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     def close(self, timeout: float = 5.0) -> None:
         """Drains and stops. Raises StuckError if a handler does not return in time.
 
-        Coroutines that still wait in ask_async get ClosedError.
+        Coroutines that still wait in ask_async get ClosedError. A trace ends, and is written.
         """
         timeout = _seconds(timeout)
-        if self._tracer is not None:
-            self._tracer.end()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        self._async.close()
-        self._core.close(timeout)
+        try:
+            if self._tracer is not None:
+                self._tracer.end()
+        finally:
+            if self._server is not None:
+                self._server.close()
+                self._server = None
+            self._async.close()
+            self._core.close(timeout)
 
     # ---- types
 

@@ -60,11 +60,11 @@ class Tracer:
         """
         if self._ended.is_set():
             return
-        self._runtime._core.trace(False)
         self._ended.set()
-        self._thread.join()  # ends: a reading takes milliseconds
-        self._take()
         self._runtime._tracer = None
+        self._thread.join()  # ends: a reading takes milliseconds
+        self._runtime._core.trace(False)
+        self._take()
         records = np.concatenate(self._parts)
         self.records = records.size
         program = self._runtime.program

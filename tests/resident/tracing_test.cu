@@ -36,14 +36,12 @@ struct Sum {
     uint64_t sum;
 };
 struct Tally {
-    uint32_t count[16];
+    uint32_t count[16]; // by source
     uint32_t disorder;
 };
 struct Add {
     uint32_t n;
 };
-
-constexpr uint32_t sources = 16;
 
 struct Link {
     uint64_t sum = 0;

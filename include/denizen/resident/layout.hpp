@@ -80,11 +80,13 @@ struct ProgramTable {
 inline constexpr uint32_t flag_system = 1;    // type is a SystemOp; destination names the worker
 inline constexpr uint32_t flag_broadcast = 2; // destination.local() is an actor type: all of them
 
+inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, kind, payload
 // The host's: destination.local() says which of the topics that it has aimed at.
 inline constexpr uint32_t flag_publish = 8;
+inline constexpr uint32_t flag_traced = 16; // behind the payload, an hlc::Stamp
 
-inline constexpr uint32_t flag_compact = 4; // a reply in one packet: payload, kind, payload
-inline constexpr uint32_t flag_traced = 8;  // behind the payload, an hlc::Stamp
+static_assert((flag_system ^ flag_broadcast ^ flag_compact ^ flag_publish ^ flag_traced) ==
+              max_flags); // five bits, and each has one meaning
 
 inline constexpr uint32_t compact_payload = 8; // bytes
 inline constexpr uint32_t stamp_bytes = 8;     // of a traced message; its length counts them
