@@ -179,16 +179,18 @@ Topic topic(const std::string& name)
 
 class topics : public AtEveryPlace {};
 
-INSTANTIATE_TEST_SUITE_P(at, topics,
-                         testing::Values(Place{"cpu1", Device::cpu(), 1, false},
-                                         Place{"cpu3", Device::cpu(), 3, false},
-                                         Place{"cpu2x2", Device::cpu(), 2, false, 2}
+std::vector<Place> places_of_topics()
+{
+    return {
+        {"cpu1", Device::cpu(), 1, false},      {"cpu3", Device::cpu(), 3, false},
+        {"cpu2x2", Device::cpu(), 2, false, 2},
 #if defined(__CUDACC__)
-                                         ,
-                                         Place{"gpu", Device::gpu(), 0, true},
-                                         Place{"gpu2x2", Device::gpu(), 2, false, 2}
+        {"gpu", Device::gpu(), 0, true},        {"gpu2x2", Device::gpu(), 2, false, 2},
 #endif
-                                         ),
+    };
+}
+
+INSTANTIATE_TEST_SUITE_P(at, topics, testing::ValuesIn(places_of_topics()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 uint64_t received(Runtime<Forum>& rt, Address reader) { return rt.ask<Seen>(reader, Look{}).count; }
