@@ -184,7 +184,8 @@ struct Fragile {
 using Nursery = Program<Actors<Fragile>, Messages<Numbered, Look, Here, Down>>;
 
 // Tokens run between the actors and the host sends, while the actors move about at random.
-void walk_about(Device device, const Options& options, uint32_t seed, uint32_t moves, uint32_t hops)
+void walk_about(Device device, const Options& options, uint32_t seed, uint32_t moves, uint32_t hops,
+                nanoseconds patience = 10s, bool may_find_no_room = false)
 {
     Runtime<Walk> rt(device, options);
     const std::vector<Address> all = meet(rt);
@@ -232,9 +233,13 @@ void walk_about(Device device, const Options& options, uint32_t seed, uint32_t m
         const Address a = all[random() % peers];
         const uint32_t worker = random() % workers;
         const uint32_t node = random() % nodes;
-        const Error error = error_of([&] { rt.migrate(a, worker, node, 10s); });
+        const Error error = error_of([&] { rt.migrate(a, worker, node, patience); });
         if (error.code() != Errc::ok) {
-            ADD_FAILURE() << error.what();
+            const std::string why = error.what();
+            if (may_find_no_room && why.find("found no room to be held") != std::string::npos) {
+                continue; // it stays where it is, and nothing is lost
+            }
+            ADD_FAILURE() << why;
             break;
         }
         if (m % 8 == 0) {
@@ -322,7 +327,7 @@ TEST_P(migration, with_hardly_any_room_for_what_waits)
 {
     Options o = options();
     o.held_slots = 8;
-    walk_about(device(), o, 11, std::max(scaled(30), 5u), 20);
+    walk_about(device(), o, 11, std::max(scaled(30), 5u), 20, 300ms, true);
 }
 
 TEST_P(migration, is_in_a_snapshot)
