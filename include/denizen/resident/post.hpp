@@ -7,9 +7,7 @@
 //
 // A send never waits for room, so rings that are full both ways do not deadlock: it draws its
 // ticket and, if the slot of that ticket is not free yet, the message is parked in the worker's
-// outbox and written later. While any worker has something parked, none takes messages from the
-// host: that is the back-pressure, and it is what keeps outboxes from filling
-// (tests/model/outbox.pml).
+// outbox (outbox.hpp) and written later.
 //
 // What is rare is kept out of line: the path of a message stays short enough for the instruction
 // cache. Everything here belongs to worker `id` and is called by its lanes.
@@ -17,299 +15,14 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/life.hpp>
-#include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
 #include <denizen/resident/near.hpp>
+#include <denizen/resident/outbox.hpp>
 #include <denizen/resident/traced.hpp>
-#include <denizen/wire/wait.hpp>
 
 namespace denizen {
-
-namespace detail {
-
-// Device: relaxed is enough, packets carry their own arrival and a credit is only a lower bound.
-// Host: ordering costs nothing on x86 and tells ThreadSanitizer about the slots' reuse.
-inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
-inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
-
-} // namespace detail
-
-DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
-{
-    return lanes::shuffle(load<Scope::block>(&s.status[id].outbox), 0);
-}
-
-namespace detail {
-
-// A ring as a sender sees it.
-struct Target {
-    Slot* slots = nullptr;      // in global memory; null for a near ring,
-    cluster::Address near = {}; // whose slots lie here
-    bool own = false;           // in this worker's box
-    uint32_t mask = 0;
-    uint32_t* tail = nullptr; // null for a near ring
-    const uint32_t* credit = nullptr;
-    [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
-};
-
-// `index`: the worker, or for near rings the near worker, or for peers node << 11 | worker.
-DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uint32_t index)
-{
-    Target t;
-    switch (kind) {
-    case RingKind::near: {
-        const cluster::Address b = own_box(s, id);
-        const uint32_t worker = cluster::load(box::first(b)) % max_workers + index;
-        t.own = worker == id;
-        t.near = ring_to(s, id, b, index);
-        t.mask = t.own ? s.local_mask : s.near_mask;
-        t.bell = s.bells + worker;
-        break;
-    }
-    case RingKind::inbox:
-        t.slots = s.inboxes + static_cast<uint64_t>(index) * (s.inbox_mask + 1);
-        t.mask = s.inbox_mask;
-        t.tail = &s.inbox[index].tail;
-        t.credit = &s.inbox[index].credit;
-        t.bell = s.bells + index;
-        break;
-    case RingKind::urgent:
-        t.slots = s.urgent_inboxes + static_cast<uint64_t>(index) * (s.urgent_mask + 1);
-        t.mask = s.urgent_mask;
-        t.tail = &s.urgent_inbox[index].tail;
-        t.credit = &s.urgent_inbox[index].credit;
-        t.bell = s.bells + index;
-        break;
-    case RingKind::peer: {
-        const PeerLink& peer = s.peer[index / max_workers];
-        const uint32_t w = index % max_workers;
-        t.slots = peer.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1);
-        t.mask = s.inbox_mask;
-        t.tail = peer.tails + w * credit_stride;
-        t.credit = peer.credits + w * credit_stride;
-        t.bell = peer.bells + w;
-        break;
-    }
-    case RingKind::egress:
-        t.slots = s.egress;
-        t.mask = s.egress_mask;
-        t.tail = &s.board->egress_tail;
-        t.credit = s.egress_credit;
-        break;
-    }
-    return t;
-}
-
-// Wakes the CPU worker that may sleep on the other side.
-DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
-{
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-    if (t.bell != nullptr) {
-        ring_bell(&t.bell->bell, &t.bell->sleeping);
-    }
-#endif
-}
-
-DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
-{
-    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
-    // Acquire on the host: partner of the consumer's release of its credit.
-    const uint32_t credit = t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
-                                               : load<Scope::system, host_acquire>(t.credit);
-    return p.ticket - credit <= t.mask;
-}
-
-DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
-                                    const Packet& packet)
-{
-    const uint32_t place = ticket & t.mask;
-    const auto at = static_cast<uint32_t>(place * sizeof(Slot) + k * sizeof(Packet));
-    if (t.slots != nullptr) {
-        store_packet<Scope::system>(&t.slots[place].packet[k], packet);
-    } else if (t.own) {
-        cluster::store_own_packet(t.near + at, packet);
-    } else {
-        cluster::store_packet(t.near + at, packet);
-    }
-}
-
-DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
-{
-    for (uint32_t k = 0; k < 4; ++k) {
-        write_packet(t, ticket, k, content.packet[k]);
-    }
-}
-
-DENIZEN_HD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
-{
-    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
-    write_slot(t, p.ticket, p.slot);
-    ring_worker(t);
-}
-
-DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
-{
-    switch (static_cast<RingKind>(p.kind)) {
-    case RingKind::near:
-        return cluster::load(box::first(own_box(s, id))) % max_workers + p.index == id;
-    case RingKind::inbox:
-    case RingKind::urgent: return p.index == id;
-    default: return false;
-    }
-}
-
-// Parked::state.
-inline constexpr uint32_t entry_free = 0;
-inline constexpr uint32_t entry_filling = 1;
-inline constexpr uint32_t entry_filled = 2;
-
-enum class Outlook { moving, only_to_self };
-
-// One lane, in the middle of a handler, writes the parked messages that have room and frees their
-// entries. The list keeps its length: other lanes may be adding to it.
-DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id)
-{
-    Status& status = s.status[id];
-    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
-    uint32_t open = 0;
-    // Acquire: partner of the release below.
-    if (!compare_exchange<Scope::block, Order::acquire>(&status.outbox_lock, open, 1u)) {
-        return Outlook::moving; // another lane is at it
-    }
-    Outlook outlook = Outlook::only_to_self;
-    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
-        Parked& p = outbox[i];
-        // Acquire: partner of the release in fill(); the rest of the entry is complete.
-        const bool filled = load<Scope::block, Order::acquire>(&p.state) == entry_filled;
-        if (filled && has_room(s, id, p)) {
-            write_parked(s, id, p);
-            store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
-            outlook = Outlook::moving;
-        } else if (!filled || !to_self(s, id, p)) {
-            outlook = Outlook::moving;
-        }
-    }
-    store<Scope::block, Order::release>(&status.outbox_lock, 0u);
-    return outlook;
-}
-
-DENIZEN_HD inline bool claim(Parked& p)
-{
-    uint32_t found = entry_free;
-    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
-}
-
-// An entry for one more message: the next one, or any that is free by now. Null if there is none.
-DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
-{
-    Status& status = s.status[id];
-    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
-    const uint32_t place = fetch_add<Scope::block>(&status.outbox, 1u);
-    cluster::store_own(box::parked(own_box(s, id)), 1);
-    if (place == 0) {
-        fetch_add<Scope::gpu>(&s.board->jammed, 1u);
-    }
-    if (place < s.outbox_capacity && claim(outbox[place])) {
-        return &outbox[place];
-    }
-    if (place >= s.outbox_capacity) {
-        fetch_add<Scope::block>(&status.outbox, ~0u);
-    }
-    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
-        if (claim(outbox[i])) {
-            return &outbox[i];
-        }
-    }
-    return nullptr;
-}
-
-} // namespace detail
-
-// Keeps one slot of a message whose ticket has no room yet.
-DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content, RingKind kind,
-                              uint32_t index, uint32_t ticket, const Header& h)
-{
-    const uint64_t begin = now_ns();
-    Parked* p = detail::find_entry(s, id);
-    while (p == nullptr) {
-        // The outbox is full too. Ends: when something parked has left, by the stop command, or
-        // with an error: at once if all of it waits for this very worker, which cannot make room
-        // before this handler ends, and after two seconds if nobody else makes room either. The
-        // program then stops, instead of hanging or losing the message silently.
-        const detail::Outlook outlook = detail::flush_during_handler(s, id);
-        if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
-            return;
-        }
-        if (outlook == detail::Outlook::only_to_self || now_ns() - begin > 2'000'000'000) {
-            const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id, h.sender, h.type,
-                                     h.destination};
-            report_error(s, record);
-            keep_first(s.board->fatal, record);
-            store<Scope::gpu>(&s.board->command, static_cast<uint32_t>(Command::stop));
-            return;
-        }
-        relax();
-        p = detail::find_entry(s, id);
-    }
-    p->slot = content;
-    p->kind = static_cast<uint32_t>(kind);
-    p->index = index;
-    p->ticket = ticket;
-    // Release: partner of the acquire in flush_during_handler().
-    store<Scope::block, Order::release>(&p->state, detail::entry_filled);
-}
-
-// Between handlers, all lanes: writes the parked messages that have room. The rest stay together at
-// the front of the outbox; their tickets hold their order. Looking at all of them takes long, so a
-// worker that has something else to do calls this the less often the more are parked.
-DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
-{
-    Status& status = s.status[id];
-    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
-    const uint32_t n = parked(s, id);
-    uint32_t kept = 0;
-    for (uint32_t base = 0; base < n; base += lanes::size) {
-        const uint32_t i = base + lanes::id();
-        bool keep = false;
-        if (i < n) {
-            const Parked& p = outbox[i];
-            const bool filled = p.state != detail::entry_free;
-            keep = filled && !detail::has_room(s, id, p);
-            if (filled && !keep) {
-                detail::write_parked(s, id, p);
-            }
-        }
-        const uint32_t staying = lanes::ballot(keep);
-        const uint32_t place = kept + lanes::popcount(staying & lanes::below());
-        kept += lanes::popcount(staying);
-        if (kept == base + (n - base < lanes::size ? n - base : lanes::size)) {
-            continue; // no entry has moved yet
-        }
-        Parked p{};
-        if (keep) {
-            p = outbox[i];
-        }
-        lanes::sync(); // every entry of this group has been read before one is overwritten
-        if (i < n) {
-            outbox[i].state = detail::entry_free;
-        }
-        lanes::sync();
-        if (keep) {
-            outbox[place] = p;
-        }
-        lanes::sync();
-    }
-    if (lanes::id() == 0) {
-        store<Scope::block>(&status.outbox, kept);
-        if (kept == 0) {
-            fetch_add<Scope::gpu>(&s.board->jammed, ~0u);
-        }
-    }
-    lanes::sync();
-    return kept != n;
-}
 
 namespace detail {
 
@@ -343,10 +56,6 @@ DENIZEN_HD inline void store_compact(Slot* cell, Address to, uint32_t type, uint
         &cell->packet[0],
         encode({words[0], words[1], type, flags | flag_compact, length}, to.value));
 }
-
-} // namespace detail
-
-namespace detail {
 
 DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
 {
@@ -525,10 +234,6 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& 
         }
     }
 }
-
-} // namespace detail
-
-namespace detail {
 
 // Any message by any way, with a stamp behind its payload. The stamp is drawn before the message
 // can be seen: whoever has received it draws greater ones.
