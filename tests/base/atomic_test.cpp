@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <denizen/base/atomic.hpp>
 
+#include <support/threads.hpp>
+
 #include <gtest/gtest.h>
 
-#include <thread>
 #include <vector>
 
 namespace denizen {
@@ -15,17 +16,7 @@ constexpr uint32_t rounds = 10'000;
 constexpr uint32_t rounds = 200'000;
 #endif
 
-template <class Body>
-void on_threads(uint32_t n, Body&& body)
-{
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < n; ++i) {
-        threads.emplace_back([&body, i] { body(i); });
-    }
-    for (std::thread& t : threads) {
-        t.join();
-    }
-}
+using test::on_threads;
 
 template <class T>
 struct Atomic : testing::Test {};

@@ -2,11 +2,11 @@
 #include <denizen/base/hlc.hpp>
 
 #include <base/hlc_cases.hpp>
+#include <support/threads.hpp>
 
 #include <gtest/gtest.h>
 
 #include <random>
-#include <thread>
 #include <vector>
 
 namespace denizen {
@@ -20,17 +20,7 @@ constexpr uint32_t ticks = 1'000'000;
 constexpr uint32_t ticks = 100'000'000;
 #endif
 
-template <class Body>
-void on_threads(uint32_t n, Body&& body)
-{
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < n; ++i) {
-        threads.emplace_back([&body, i] { body(i); });
-    }
-    for (std::thread& t : threads) {
-        t.join();
-    }
-}
+using test::on_threads;
 
 Stamp tick(uint64_t& word, uint64_t now_us) { return hlc::tick<Scope::system>(&word, now_us); }
 
