@@ -7,6 +7,10 @@
 
 namespace denizen {
 
+// A move that has begun is carried through, beyond the caller's deadline: what it waits for is done
+// by workers, which on a loaded machine may not run for seconds. Ends earlier if the program dies.
+static constexpr uint64_t carry_through_ns = 60'000'000'000;
+
 // A place on this worker for an actor of this type: one that was vacated, or a new one.
 Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
 {
@@ -111,9 +115,10 @@ bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadl
     // Its home holds its messages: a ring with one that found no room to be held is at a stand, and
     // an echo may be behind it. The actor goes on where it was, and that ends.
     why = stuck(100'000'000);
-    send_move_in(actor, present, std::max<uint64_t>(deadline_ns, 1'000'000'000));
+    const uint64_t limit_ns = why.empty() ? carry_through_ns : 5'000'000'000;
+    send_move_in(actor, present, std::max(deadline_ns, limit_ns));
     if (!in_time) {
-        if (!answered(std::max<uint64_t>(deadline_ns, 1'000'000'000), report)) {
+        if (!answered(std::max(deadline_ns, limit_ns), report)) {
             cells.abandon(ticket);
         }
         return false;
@@ -170,12 +175,13 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
         }
         throw;
     }
-    send_move_in(actor, next, std::max<uint64_t>(left(), 1'000'000'000));
+    send_move_in(actor, next, std::max(left(), carry_through_ns));
     if (from != actor) {
-        const Address ticket = take_cell(1'000'000'000);
+        const Address ticket = take_cell(carry_through_ns);
         const MoveRequest r{from.local(), 0, 0, 0, 0, 0};
-        send_system(SystemOp::vacate, from, ticket, &r, sizeof r, 1'000'000'000, Priority::urgent);
-        wait_reply(ticket, nullptr, 0, 1'000'000'000,
+        send_system(SystemOp::vacate, from, ticket, &r, sizeof r, carry_through_ns,
+                    Priority::urgent);
+        wait_reply(ticket, nullptr, 0, carry_through_ns,
                    [] { return std::string("vacating a place"); });
         vacancies.push_back(guests[actor.value]);
     }

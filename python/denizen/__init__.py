@@ -28,6 +28,7 @@ with denizen.Runtime(counting) as rt:
 from __future__ import annotations
 
 from denizen import _core
+from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
 from denizen.errors import (
     ArgumentError,
@@ -62,6 +63,10 @@ __all__ = [
     "DOWN",
     "HOST",
     "ActorStatus",
+    "Arena",
+    "ArenaFault",
+    "ArenaLeak",
+    "ArenaStats",
     "ArgumentError",
     "Buffer",
     "ClosedError",
@@ -73,6 +78,7 @@ __all__ = [
     "DeviceError",
     "ExhaustedError",
     "FailedError",
+    "FaultKind",
     "MessageError",
     "MessageType",
     "MissingPackageError",

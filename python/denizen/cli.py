@@ -8,15 +8,17 @@ Built on argparse, so that it runs on a GPU machine that has NumPy and nothing e
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from denizen import CompileError, DenizenError, info, terminal
+from denizen import ArgumentError, CompileError, DenizenError, info, terminal
 from denizen.apps.flights import command
 from denizen.apps.flights.load import DataError
+from denizen.graph import command as graphs
 from denizen.lab import bench, machine, record, show, table
 from denizen.lab.record import EXPERIMENTS, LabError
 from denizen.lab.schema import SchemaError
@@ -42,6 +44,78 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f'"{text}" is no port; use 0 to 65535')
     return int(text)
+
+
+def _range(text: str) -> tuple[float, float]:
+    low, _, high = text.partition(":")
+    try:
+        return float(low), float(high or low)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'"{text}" is no LOW:HIGH in dB') from error
+
+
+def _degrees(text: str) -> tuple[float, float]:
+    try:
+        latitude, longitude = map(float, text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'"{text}" is no LATITUDE,LONGITUDE') from error
+    if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
+        raise argparse.ArgumentTypeError(f'"{text}" is no place on earth')
+    return latitude, longitude
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f'"{text}" is no positive number')
+    return value
+
+
+def _adsb(apps: argparse._SubParsersAction[_Parser]) -> None:
+    adsb = apps.add_parser("adsb", help="aircraft from a 1090 MHz signal (Mode S, ADS-B)")
+    adsb.add_argument("file", metavar="FILE", help="unsigned 8-bit I/Q at 2 Msps; -: stdin")
+    adsb.add_argument("--json", action="store_true", help="each message as a line of JSON")
+    adsb.add_argument("--map", type=Path, metavar="HTML", help="write a map, a page by itself")
+    adsb.add_argument(
+        "--position", type=_degrees, metavar="LAT,LON", help="of the antenna, for traffic on ground"
+    )
+    adsb.add_argument(
+        "--generate", action="store_true", help="write a made signal to FILE instead of reading"
+    )
+    made = adsb.add_argument_group("with --generate")
+    made.add_argument("--seconds", type=_positive, default=5.0)
+    made.add_argument("--aircraft", type=int, default=12, metavar="N")
+    made.add_argument("--snr", type=_range, default=(10.0, 30.0), metavar="LOW:HIGH", help="in dB")
+
+
+def _rate(text: str) -> int:
+    value = _positive(text)
+    if value != round(value):
+        raise argparse.ArgumentTypeError(f'"{text}" is no whole number of samples a second')
+    return round(value)
+
+
+def _fm(apps: argparse._SubParsersAction[_Parser]) -> None:
+    fm = apps.add_parser("fm", help="audio of a broadcast FM station, in stereo")
+    fm.add_argument("file", metavar="FILE", help="raw I/Q, or one of SigMF's two files; -: stdin")
+    fm.add_argument("-o", "--out", type=Path, metavar="WAV", help="where the audio goes")
+    fm.add_argument("--rate", type=_rate, metavar="HZ", help="samples a second, such as 2.4e6")
+    fm.add_argument("--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given")
+    fm.add_argument(
+        "--de-emphasis",
+        type=int,
+        choices=(50, 75, 0),
+        default=50,
+        metavar="US",
+        help="microseconds: 50, 75 (the Americas, South Korea), 0 (none)",
+    )
+    fm.add_argument(
+        "--generate", action="store_true", help="write a made signal to FILE instead of reading"
+    )
+    fm.add_argument("--seconds", type=_positive, default=5.0, help="with --generate")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,6 +150,27 @@ def _parser() -> argparse.ArgumentParser:
         "--trace", type=Path, metavar="FILE", help="trace the stream to a file for ui.perfetto.dev"
     )
     device(flights)
+    _adsb(apps)
+    _fm(apps)
+    bfs = apps.add_parser("bfs", help="search a graph from one vertex")
+    bfs.add_argument(
+        "file", type=Path, metavar="FILE", help=".gr, .mtx or a list of edges; also .gz, .xz"
+    )
+    bfs.add_argument("--source", type=int, required=True, metavar="N", help="a vertex, from 0")
+    bfs.add_argument(
+        "--weights", action="store_true", help="shortest paths over the file's weights"
+    )
+    bfs.add_argument(
+        "--method",
+        choices=("auto", "narrow", "wide", "launches"),
+        default="auto",
+        help="of the breadth-first search; auto goes by the graph's shape",
+    )
+    bfs.add_argument(
+        "--undirected", action="store_true", help="each line of a list of edges is two arcs"
+    )
+    bfs.add_argument("--save", type=Path, metavar="NPZ", help="write distances and parents there")
+    device(bfs)
 
     measure = commands.add_parser("bench", help="measure, write records, make tables")
     experiments = measure.add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
@@ -101,9 +196,74 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--pid", type=int, help="the process that serves it, if there are several")
     top.add_argument("--once", action="store_true", help="print one reading and leave")
 
+    ab = commands.add_parser("ab", help="compare two or more ways of doing the same work")
+    views = ab.add_subparsers(dest="view", required=True, metavar="WHAT")
+    compare = views.add_parser("run", help="measure an experiment; 1 if any of it is void")
+    compare.add_argument("file", type=Path, metavar="FILE.py", help="defines one Experiment")
+    compare.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
+    drawn = views.add_parser("report", help="draw records as one page without other files")
+    drawn.add_argument("records", type=Path, nargs="+", metavar="RECORD")
+    drawn.add_argument("-o", dest="out", type=Path, required=True, metavar="HTML", help="the page")
+
+    # Its words are read by _lens(), which must not touch those of the program.
+    commands.add_parser("lens", help="what a program makes the CUDA driver submit")
+
     about = commands.add_parser("info", help="say what a runtime would use on this machine")
     device(about)
     return parser
+
+
+_LENS_VIEWS = ("show", "report", "diff")
+
+
+def _lens(words: Sequence[str]) -> int:
+    """The command ``denizen lens``: options up to ``--``, then a program; or a view of captures."""
+    from denizen.lens import command as lens  # noqa: PLC0415
+
+    if words and words[0] in _LENS_VIEWS:
+        parser = _Parser(prog=f"denizen lens {words[0]}")
+        if words[0] == "diff":
+            parser.add_argument("a", type=Path, metavar="A")
+            parser.add_argument("b", type=Path, metavar="B")
+            given = parser.parse_args(words[1:])
+            return lens.diff(given.a, given.b)
+        parser.add_argument("file", type=Path, metavar="FILE")
+        if words[0] == "show":
+            return lens.show(parser.parse_args(words[1:]).file)
+        parser.add_argument("-o", dest="out", type=Path, metavar="HTML", help="the page")
+        given = parser.parse_args(words[1:])
+        return lens.report(given.file, given.out)
+    at = words.index("--") if "--" in words else len(words)
+    parser = _Parser(
+        prog="denizen lens",
+        usage="denizen lens [options] -- PROGRAM ...\n"
+        "       denizen lens show FILE | report FILE [-o HTML] | diff A B",
+        description="Record what a program makes the CUDA driver submit to the GPU.",
+    )
+    parser.add_argument(
+        "--mode", choices=("count", "full"), default="count", help="full: with the contents"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="one line per submission")
+    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="for ui.perfetto.dev")
+    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="keep the log")
+    parser.add_argument(
+        "--cupti",
+        action="store_true",
+        help="name and count calls by CUPTI too, for which the driver submits more",
+    )
+    parser.add_argument("--live", action="store_true", help="a table while it runs")
+    parser.add_argument("--force", action="store_true", help="with a driver that is not known too")
+    given = parser.parse_args(words[:at])
+    return lens.run(
+        words[at + 1 :],
+        mode=given.mode,
+        force=given.force,
+        cupti=given.cupti,
+        live=given.live,
+        out=given.out,
+        json=given.json,
+        trace=given.perfetto,
+    )
 
 
 def _bench_one(experiment: str, device: str, quick: bool, path: Path | None) -> int:
@@ -150,7 +310,58 @@ def _bench_table(results: Path, readme: Path, check: bool) -> int:
     return 0
 
 
+def _bfs(given: argparse.Namespace) -> int:
+    try:
+        return graphs.run(
+            given.file,
+            given.source,
+            given.device,
+            weights=given.weights,
+            method=given.method,
+            undirected=given.undirected,
+            save=given.save,
+        )
+    except (ArgumentError, FileNotFoundError) as error:
+        terminal.error(str(error))
+        return 2
+
+
+def _run_fm(given: argparse.Namespace) -> int:
+    from denizen.apps.fm import command as fm  # noqa: PLC0415
+
+    emphasis = given.de_emphasis * 1e-6
+    try:
+        if given.generate:
+            return fm.generate(
+                Path(given.file),
+                rate=given.rate or 240_000,
+                form=given.format or "u8",
+                seconds=given.seconds,
+                emphasis=emphasis,
+            )
+        if given.out is None:
+            raise ArgumentError("give the file for the audio: -o WAV")
+        return fm.run(
+            given.file, given.out, rate=given.rate, form=given.format, de_emphasis=emphasis
+        )
+    except ArgumentError as error:
+        terminal.error(str(error))
+        return 2
+
+
 def _dispatch(given: argparse.Namespace) -> int:
+    if given.command == "run" and given.app == "fm":
+        return _run_fm(given)
+    if given.command == "run" and given.app == "adsb":
+        from denizen.apps.adsb import command as adsb  # noqa: PLC0415
+
+        if given.generate:
+            return adsb.generate(
+                Path(given.file), seconds=given.seconds, aircraft=given.aircraft, snr=given.snr
+            )
+        return adsb.run(given.file, lines=given.json, page=given.map, position=given.position)
+    if given.command == "run" and given.app == "bfs":
+        return _bfs(given)
     if given.command == "run":
         return command.run(
             given.csv,
@@ -159,6 +370,12 @@ def _dispatch(given: argparse.Namespace) -> int:
             metrics=given.metrics,
             trace=given.trace,
         )
+    if given.command == "ab":
+        from denizen.ab import command as ab  # noqa: PLC0415
+
+        if given.view == "run":
+            return ab.run(given.file, given.json)
+        return ab.report(given.records, given.out)
     if given.command == "top":
         from denizen.top import command as top  # noqa: PLC0415  (needs Rich)
 
@@ -174,9 +391,11 @@ def _dispatch(given: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with ``argv`` (default: the process's) and give its exit status."""
-    given = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        return _dispatch(given)
+        if words[:1] == ["lens"]:
+            return _lens(words[1:])
+        return _dispatch(_parser().parse_args(words))
     except DataError as error:
         terminal.error(str(error))
         return 2

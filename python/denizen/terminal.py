@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TextIO
 
 try:
     from rich.console import Console
@@ -42,19 +42,28 @@ def line(text: str) -> None:
 
 
 def table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int] = (),
+    *,
+    file: TextIO | None = None,
 ) -> None:
-    """Print a table; the columns in ``right`` are set to the right, no cell is cut short."""
+    """Print a table, on stdout unless ``file`` is given.
+
+    The columns in ``right`` are set to the right, no cell is cut short.
+    """
+    out = file or sys.stdout
     if not HAVE_RICH:
-        print(title)
+        print(title, file=out)
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in [header, *rows]:
             cells = (
                 text.rjust(width) if i in right else text.ljust(width)
                 for i, (text, width) in enumerate(zip(row, widths, strict=True))
             )
-            print("  ".join(cells).rstrip())
-        print()
+            print("  ".join(cells).rstrip(), file=out)
+        print(file=out)
         return
     shown = Table(title=Text(title), title_justify="left", show_lines=False)
     for i, name in enumerate(header):
@@ -64,8 +73,8 @@ def table(
     for row in rows:
         shown.add_row(*map(Text, row))
     # Not on a terminal (a file, a pipe) there is no width to fit.
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width).print(shown)
+    width = None if out.isatty() else 200
+    Console(file=out, width=width).print(shown)
 
 
 @contextmanager

@@ -40,10 +40,16 @@ private:
 
 // Defines the methods about the life of actors (life.cpp).
 void life(nanobind::class_<AnyRuntime>& runtime);
+// Adds Arena to the module (arena.cpp).
+void arenas(nanobind::module_& m);
 // Those about snapshots and migration (snapshot.cpp).
 void snapshots(nanobind::class_<AnyRuntime>& runtime);
 // Those about topics (topics.cpp).
 void topics(nanobind::class_<AnyRuntime>& runtime);
+// Signal processing and the FM receiver (dsp.cpp).
+void signals(nanobind::module_& m);
+// Graphs and searches (graph.cpp).
+void graphs(nanobind::module_& m);
 // Those about tracing (tracing.cpp).
 void tracing(nanobind::class_<AnyRuntime>& runtime);
 

@@ -6,6 +6,7 @@
 #include "../gpu/nvrtc.hpp"
 #include "bind.hpp"
 #include "buffer.hpp"
+#include "radio.hpp"
 
 #include <denizen/telemetry.hpp>
 
@@ -346,6 +347,10 @@ NB_MODULE(_core, m)
     m.def("load_library", &load_library);
     m.def("load_cubin", &load_cubin);
     bind_buffers(m);
+    bind_radio(m);
+    bind::graphs(m);
+    bind::arenas(m);
+    bind::signals(m);
 
     nb::class_<AnyRuntime> runtime(m, "Runtime");
     runtime

@@ -9,6 +9,7 @@
 #include "driver.hpp"
 #include "grid.hpp"
 #include "mapped.hpp"
+#include "residents.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/wire/wait.hpp>
@@ -29,35 +30,7 @@ using namespace gpu;
 
 constexpr uint64_t ms = 1'000'000; // nanoseconds
 
-class GpuBackend;
-
-// The programs of this process that live on a GPU. Loading code and taking or freeing memory may
-// wait for everything that runs on the device, and a resident program never ends: for such a moment
-// all of them leave. They come back by themselves when there is something for them to do.
-class Residents {
-public:
-    // Runs `use` while no program of this process is on a GPU. False, without running it, if one
-    // does not leave within two seconds.
-    template <class Use>
-    bool without_any(Use&& use);
-
-    void add(GpuBackend* backend);
-    void remove(GpuBackend* backend);
-
-    // Held during a launch, too: nobody comes back before `use` has ended.
-    std::mutex mutex;
-
-private:
-    std::vector<GpuBackend*> backends_;
-};
-
-Residents& residents()
-{
-    static auto* all = new Residents; // outlives every runtime, static ones too
-    return *all;
-}
-
-class GpuBackend final : public Backend {
+class GpuBackend final : public Backend, private Resident {
 public:
     GpuBackend(const Image& image, const Options& options, int ordinal, Return back)
         : driver_(driver()), info_(device_info(ordinal)), back_(std::move(back)),
@@ -317,6 +290,10 @@ public:
 private:
     static constexpr size_t staging_bytes = 256 << 10;
 
+    void ask_to_leave() override { command(Command::leave); }
+    bool off() override { return parked() || failed_.load(std::memory_order_acquire); }
+    void let_return() override { command(commanded()); }
+
     std::string named() const
     {
         return "GPU " + std::to_string(info_.ordinal) + " (" + info_.name + ")";
@@ -569,49 +546,9 @@ private:
     bool resident_ = false; // between launch() and join()
 };
 
-template <class Use>
-bool Residents::without_any(Use&& use)
-{
-    const std::lock_guard guard(mutex);
-    for (GpuBackend* b : backends_) {
-        b->command(Command::leave);
-    }
-    const uint64_t begin = now_ns();
-    bool all_left = true;
-    for (GpuBackend* b : backends_) {
-        std::string ignored;
-        // Ends when it has left, has died, or after two seconds.
-        while (!b->parked() && b->failure(ignored) == Errc::ok && now_ns() - begin < 2000 * ms) {
-            std::this_thread::yield();
-        }
-        all_left &= b->parked() || b->failure(ignored) != Errc::ok;
-    }
-    if (all_left) {
-        use();
-    }
-    for (GpuBackend* b : backends_) {
-        b->command(b->commanded()); // it may come back, or stay if it has not left
-    }
-    return all_left;
-}
-
-void Residents::add(GpuBackend* backend)
-{
-    const std::lock_guard guard(mutex);
-    backends_.push_back(backend);
-}
-
-void Residents::remove(GpuBackend* backend)
-{
-    const std::lock_guard guard(mutex);
-    std::erase(backends_, backend);
-}
-
 } // namespace
 
 bool gpu_present() { return driver_present(); }
-
-bool without_residents(const std::function<void()>& use) { return residents().without_any(use); }
 
 std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& options, int ordinal,
                                           Return back)

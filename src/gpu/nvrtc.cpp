@@ -14,7 +14,7 @@ struct _nvrtcProgram; // the library's own tag name
 namespace denizen::gpu {
 namespace {
 
-constexpr int oldest_version = 12080;
+constexpr int oldest_version = 12090;
 constexpr const char* library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 
 using Handle = ::_nvrtcProgram*;
@@ -88,7 +88,7 @@ std::string try_library(const std::string& path, Library& library)
         problem = path + " does not tell its version";
     } else if (library.version = major * 1000 + minor * 10; library.version < oldest_version) {
         problem = path + " is NVRTC " + std::to_string(major) + "." + std::to_string(minor) +
-                  ", older than 12.8";
+                  ", older than 12.9";
     }
     int count = 0;
     if (problem.empty() && library.table.get_num_supported_archs(&count) == 0 && count > 0) {
@@ -153,7 +153,7 @@ Library open_library()
         tried += "\n  " + problem;
     }
     throw Error(Errc::compile,
-                "no NVRTC (12.8 or newer) to compile for the GPU: pip install "
+                "no NVRTC (12.9 or newer) to compile for the GPU: pip install "
                 "nvidia-cuda-nvrtc, or set DENIZEN_NVRTC to the library or its folder; tried:" +
                     tried);
 }

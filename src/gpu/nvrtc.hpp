@@ -8,7 +8,8 @@
 //   2. the folders given to set_nvrtc_folders (Python passes site-packages/nvidia/*/lib)
 //   3. the loader's path (libnvrtc.so.13, .12)
 //   4. /usr/local/cuda/lib64
-// Versions before 12.8 are passed over: they lack the scoped atomic built-ins.
+// Versions before 12.9 are passed over: 12.8 refuses a compare-exchange in a template, older ones
+// lack the scoped atomic built-ins.
 #pragma once
 
 #include <string>

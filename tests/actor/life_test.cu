@@ -310,6 +310,7 @@ TEST_P(lives, pausing_and_resuming_under_load_keeps_every_message_in_order)
     for (const bool small : {false, true}) {
         Options o = small ? small_rings(options()) : options();
         o.held_slots = small ? 16 : 256;
+        o.outbox_slots = small ? 512 : o.outbox_slots; // a Burst is ten messages, of many at once
         Rt rt(device(), o);
         const uint32_t pairs = 8;
         const auto scribes = rt.spawn<Scribe>(pairs);

@@ -95,4 +95,20 @@ finds quiet -DPLANTED_ONE_PASS -DBUDGET=2
 finds quiet -DPLANTED_RELAXED -DBUDGET=2
 finds quiet -DPLANTED_TAILS_READ_FIRST -DBUDGET=2
 
+holds lane
+finds lane -DITEMS=3
+finds lane -DPLANTED_LOOK_AT_ONE
+finds lane -DPLANTED_NO_HEAVY_FENCE
+
+holds share
+finds share -DPLANTED_LATE_COUNT
+finds share -DPLANTED_LOOK_THEN_STORE
+finds share -DPLANTED_RELAXED_RELEASE
+
+holds tokens
+finds tokens -DPLANTED_EARLY_RETURN
+finds tokens -DPLANTED_FREE_MAIL
+finds tokens -DPLANTED_LATE_TOKENS
+finds tokens -DPLANTED_UNORDERED_MAIL
+
 exit $((failures != 0))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Models how a drain knows that nothing is under way: Status in include/denizen/resident/layout.hpp,
- * Worker::idle() in worker.hpp, scan() in monitor.hpp.
+ * Worker::tell() in worker.hpp, scan() in monitor.hpp.
  *
  * Two workers with near rings to each other and to themselves, and a message from the host in each
  * one's lane. A handler sends what it likes while the BUDGET lasts. A message is under way from its

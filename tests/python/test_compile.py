@@ -273,7 +273,7 @@ except denizen.CompileError as error:
     print(error)
 """
     out = run_python(text)
-    assert "no NVRTC (12.8 or newer)" in out
+    assert "no NVRTC (12.9 or newer)" in out
     assert "pip install" in out
 
 

@@ -58,6 +58,7 @@ def test_counter_in_cpp(installed, tmp_path):
     out = run([counter, "cpu"])
     assert "counter 7: 5" in out
     assert "1000000 ticks on CPU, sum 4500005, expected 4500005" in out
+    assert "9 queens on CPU: 352 solutions" in run([tmp_path / "tasks", "cpu"])
 
 
 def test_counter_in_cuda(installed, tmp_path):

@@ -16,9 +16,10 @@ template <class P>
 class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
-                       bool whole_warp, uint32_t type = no_type, void* state = nullptr)
+                       bool whole_warp, uint32_t type = no_type, void* state = nullptr,
+                       bool calls = false)
         : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
-          type_(type), state_(state)
+          calls_(calls), type_(type), state_(state)
     {
     }
 
@@ -38,14 +39,16 @@ public:
         if constexpr (sizeof(M) > first_payload) {
             const Header h{to.value, self_, type, 0, sizeof(M)};
             if (whole_warp_ && policy_of(to) == Overflow::wait &&
-                detail::post_by_all<sizeof(M)>(shared_, worker_, h, &message,
-                                               detail::priority_of<M>())) {
+                detail::post_by_all(shared_, worker_, h, &message, detail::priority_of<M>())) {
                 return true;
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            sent = post_bytes<sizeof(M)>(shared_, worker_, {to.value, self_, type, 0, sizeof(M)},
-                                         &message, detail::priority_of<M>(), policy_of(to));
+            const Header h{to.value, self_, type, 0, sizeof(M)};
+            constexpr Priority priority = detail::priority_of<M>();
+            sent = calls_ ? post_raw(shared_, worker_, h, &message, priority, policy_of(to))
+                          : post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority,
+                                                  policy_of(to));
             if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
                 detail::drop_references(shared_, message);
             }
@@ -79,18 +82,15 @@ public:
                 detail::buffer_fence(); // the subscribers find what was written
             }
         }
-        if (!whole_warp_) {
-            return detail::publish<P>(shared_, worker_, topic.key, h, &message,
-                                      detail::priority_of<M>(), false);
-        }
-        const Topic same = of_first_lane(topic);
+        const TopicKey key = whole_warp_ ? of_first_lane(topic).key : topic.key;
+        constexpr Priority priority = detail::priority_of<M>();
         if constexpr (sizeof(M) <= first_payload) {
-            const M copy = of_first_lane(message);
-            return detail::publish<P>(shared_, worker_, same.key, h, &copy,
-                                      detail::priority_of<M>(), true);
+            uint32_t words[first_payload / 4] = {};
+            const M copy = whole_warp_ ? of_first_lane(message) : message;
+            copy_bytes(words, &copy, sizeof(M));
+            return detail::publish<P>(shared_, worker_, key, h, words, priority, whole_warp_);
         } else {
-            return detail::publish<P>(shared_, worker_, same.key, h, &message,
-                                      detail::priority_of<M>(), true);
+            return detail::publish<P>(shared_, worker_, key, h, &message, priority, whole_warp_);
         }
     }
 
@@ -265,6 +265,8 @@ private:
     uint32_t self_;
     uint32_t sender_;
     bool whole_warp_;
+    bool calls_; // constant wherever a handler is expanded: where messages are handled one by one,
+                 // its sends take the general way, by a call, and are not expanded with it
     uint32_t failure_ = 0;
     uint32_t type_;
     void* state_;

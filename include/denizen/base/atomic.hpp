@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scoped atomic access to plain words, over the compilers' own builtins: `__atomic_*` on the host,
-// `__nv_atomic_*` (CUDA 12.8 and later) on the device. The scope only matters on the device.
+// `__nv_atomic_*` (CUDA 12.9 and later) on the device. The scope only matters on the device.
 // One spelling on both sides, so that the protocol ThreadSanitizer checks is the one that runs on
 // the GPU, and no header that NVRTC would have to find.
 #pragma once
@@ -30,6 +30,12 @@ enum class Order { relaxed, acquire, release, acq_rel };
 #endif
 
 namespace detail {
+
+// Device: relaxed is enough where packets carry their own arrival, a credit is only a lower bound,
+// or one fence stands for many loads. Host: ordering costs nothing on x86 and tells ThreadSanitizer
+// about the reuse of what is ordered.
+inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
+inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
 
 DENIZEN_HD constexpr bool acquires(Order o) { return o == Order::acquire || o == Order::acq_rel; }
 DENIZEN_HD constexpr bool releases(Order o) { return o == Order::release || o == Order::acq_rel; }
@@ -99,6 +105,54 @@ DENIZEN_HD inline T fetch_add(T* p, T value)
 #endif
 }
 
+// Returns the word before; it becomes `value`.
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline T exchange(T* p, T value)
+{
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope) __nv_atomic_exchange_n(p, value, __NV_ATOMIC_RELAXED, scope)
+    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return before;
+#else
+    return __atomic_exchange_n(p, value, detail::order_of<O>);
+#endif
+}
+
+// Sets bits; returns the word before.
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline T fetch_or(T* p, T bits)
+{
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope) __nv_atomic_fetch_or(p, bits, __NV_ATOMIC_RELAXED, scope)
+    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return before;
+#else
+    return __atomic_fetch_or(p, bits, detail::order_of<O>);
+#endif
+}
+
+// Keeps bits and clears the others; returns the word before.
+template <Scope S, Order O = Order::relaxed, class T>
+DENIZEN_HD inline T fetch_and(T* p, T bits)
+{
+#if DENIZEN_ON_DEVICE
+    detail::fence_if<S>(detail::releases(O));
+#define DENIZEN_CALL(scope) __nv_atomic_fetch_and(p, bits, __NV_ATOMIC_RELAXED, scope)
+    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+    detail::fence_if<S>(detail::acquires(O));
+    return before;
+#else
+    return __atomic_fetch_and(p, bits, detail::order_of<O>);
+#endif
+}
+
 // Raises the word to `value` if that is greater; returns the value before.
 template <Scope S, Order O = Order::relaxed, class T>
 DENIZEN_HD inline T fetch_max(T* p, T value)
@@ -120,6 +174,26 @@ DENIZEN_HD inline T fetch_max(T* p, T value)
         if (__atomic_compare_exchange_n(
                 p, &before, before < value ? value : before, false, detail::order_of<O>,
                 detail::order_of < detail::acquires(O) ? Order::acquire : Order::relaxed >)) {
+            break;
+        }
+    }
+    return before;
+#endif
+}
+
+// Lowers the word to `value` if that is less; returns the value before.
+template <Scope S, class T>
+DENIZEN_HD inline T fetch_min(T* p, T value)
+{
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_CALL(scope) __nv_atomic_fetch_min(p, value, __NV_ATOMIC_RELAXED, scope)
+    return DENIZEN_SCOPED(S, DENIZEN_CALL);
+#undef DENIZEN_CALL
+#else
+    T before = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (value < before) { // ends: a failure means that another has lowered it
+        if (__atomic_compare_exchange_n(p, &before, value, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
             break;
         }
     }

@@ -18,6 +18,8 @@ __device__ inline T shuffle(T value, uint32_t source)
 {
     return __shfl_sync(~0u, value, static_cast<int>(source));
 }
+// Over all lanes.
+__device__ inline uint32_t sum(uint32_t value) { return __reduce_add_sync(~0u, value); }
 // The lanes that hold the same value as this one.
 __device__ inline uint32_t match(uint32_t value) { return __match_any_sync(~0u, value); }
 __device__ inline uint32_t popcount(uint32_t v)
@@ -40,6 +42,7 @@ DENIZEN_HD inline T shuffle(T value, uint32_t)
 {
     return value;
 }
+DENIZEN_HD inline uint32_t sum(uint32_t value) { return value; }
 DENIZEN_HD inline uint32_t match(uint32_t) { return 1; }
 DENIZEN_HD inline uint32_t popcount(uint32_t v)
 {

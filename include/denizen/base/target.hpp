@@ -42,6 +42,13 @@ using uintptr_t = unsigned long;
 #define DENIZEN_ON_DEVICE 0
 #endif
 
+// In front of a loop that is rarely run: not unrolled, which nvcc does to any it can count.
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_ROLLED _Pragma("unroll 1")
+#else
+#define DENIZEN_ROLLED
+#endif
+
 // 1 where host code with the standard library can be compiled (everywhere but NVRTC).
 #if defined(__CUDACC_RTC__)
 #define DENIZEN_HOSTED 0
@@ -62,6 +69,20 @@ DENIZEN_HD inline void copy_bytes(void* to, const void* from, decltype(sizeof(0)
     memcpy(to, from, n);
 #else
     __builtin_memcpy(to, from, n);
+#endif
+}
+
+// The same where time does not matter, or of a length that is known at run time: nvcc would make
+// hundreds of instructions of each such copy.
+DENIZEN_COLD inline void copy_rolled(void* to, const void* from, uint32_t n)
+{
+#if DENIZEN_ON_DEVICE
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < n; ++i) {
+        static_cast<unsigned char*>(to)[i] = static_cast<const unsigned char*>(from)[i];
+    }
+#else
+    copy_bytes(to, from, n);
 #endif
 }
 

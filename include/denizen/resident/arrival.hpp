@@ -104,11 +104,11 @@ struct Batch {
     Words words;
     bool mine = false; // this lane has one
     uint32_t n = 0;    // how many have
-    Source ring;       // where they come from, if all come from one ring, in its order
+    Source ring;       // where several come from, in its order
 };
 
-// The worker's receiving side of those rings, numbered as in layout.hpp. On a warp lanes 4 g to
-// 4 g + 3 look after ring g, each for one packet of a slot.
+// The worker's receiving side of those rings, numbered as in layout.hpp. On a warp lane g looks
+// after ring g: what it finds at the head is the whole message, in its registers.
 class Sources {
 public:
     static constexpr uint32_t most = lanes::size == 1 ? 1 : 32; // messages taken at a time
@@ -139,22 +139,24 @@ public:
     DENIZEN_HD void probe()
     {
 #if DENIZEN_ON_DEVICE
-        packet_.sequence = ring_.head; // never the sequence expected
-        if (lanes::id() / 4 < count_) {
-            packet_ = load_packet<Scope::system>(
-                &ring_.slots[ring_.head & ring_.mask].packet[lanes::id() % 4]);
+        head_.packet[3].sequence = ring_.head; // never the sequence expected
+        if (lanes::id() < count_) {
+            const Slot& slot = ring_.slots[ring_.head & ring_.mask];
+            for (uint32_t k = 0; k < 4; ++k) {
+                head_.packet[k] = load_packet<Scope::system>(&slot.packet[k]);
+            }
         }
 #endif
     }
 
-    // Bit 4 g: ring g has a message (a first slot that has arrived whole), by the last probe().
+    // Bit g: ring g has a message (a first slot that has arrived whole), by the last probe().
     DENIZEN_HD uint32_t ready()
     {
 #if DENIZEN_ON_DEVICE
-        uint32_t b = lanes::ballot(packet_.sequence == ring_.head + 1);
-        b &= b >> 2;
-        b &= b >> 1;
-        return b & 0x11111111u;
+        const uint32_t expected = ring_.head + 1;
+        return lanes::ballot(
+            head_.packet[3].sequence == expected && head_.packet[0].sequence == expected &&
+            head_.packet[1].sequence == expected && head_.packet[2].sequence == expected);
 #else
         uint32_t ready = 0;
         for (uint32_t g = 0; g < count_; ++g) {
@@ -165,7 +167,7 @@ public:
                     load_packet<Scope::system>(&r.slots[r.head & r.mask].packet[3 - k]).sequence ==
                     r.head + 1;
             }
-            ready |= whole ? 1u << 4 * g : 0;
+            ready |= whole ? 1u << g : 0;
         }
         return ready;
 #endif
@@ -175,25 +177,28 @@ public:
     // probes: then messages have queued up, and reading more of them pays.
     DENIZEN_HD void take(uint32_t g, uint32_t ready, Batch& batch)
     {
-        const bool queued = (ready_before_ & 1u << 4 * g) != 0;
+        const bool queued = (ready_before_ & 1u << g) != 0;
         ready_before_ = ready;
-        batch.ring = source(g);
 #if DENIZEN_ON_DEVICE
         if (queued) {
+            batch.ring = source(g);
             Arrival a;
             fetch<Scope::system>(batch.ring, a);
             batch.n = arrived(batch.ring, a);
             batch.words = words_of(a, batch.n);
+            batch.mine = lanes::id() < batch.n;
         } else {
             batch.n = 1;
-            for (uint32_t p = 0; p < 4; ++p) {
+            batch.mine = lanes::id() == g;
+            for (uint32_t k = 0; k < 4; ++k) {
                 for (uint32_t w = 0; w < 3; ++w) {
-                    batch.words.word[3 * p + w] = lanes::shuffle(packet_.word[w], 4 * g + p);
+                    batch.words.word[3 * k + w] = head_.packet[k].word[w];
                 }
             }
         }
 #else
         (void)queued;
+        batch.ring = source(g);
         const Slot& slot = batch.ring.slots[batch.ring.head & batch.ring.mask];
         for (uint32_t p = 0; p < 4; ++p) {
             const Packet packet = load_packet<Scope::system>(&slot.packet[p]);
@@ -202,20 +207,34 @@ public:
             }
         }
         batch.n = 1;
+        batch.mine = true;
 #endif
-        batch.mine = lanes::id() < batch.n;
     }
 
     DENIZEN_HD void nothing_ready() { ready_before_ = 0; }
 
+    // Ring g as a Source, in every lane.
+    DENIZEN_HD Source source(uint32_t g)
+    {
+#if DENIZEN_ON_DEVICE
+        Source s;
+        s.slots = reinterpret_cast<const Slot*>(
+            lanes::shuffle(reinterpret_cast<uint64_t>(ring_.slots), g));
+        s.mask = lanes::shuffle(ring_.mask, g);
+        s.head = lanes::shuffle(ring_.head, g);
+        return s;
+#else
+        return {rings_[g].slots, {}, rings_[g].mask, rings_[g].head};
+#endif
+    }
+
     // `n` slots of ring g have been handled. Senders are told by the quarter ring.
     DENIZEN_HD void advance(uint32_t g, uint32_t n)
     {
-        for (uint32_t i = first(); i < count_; i += step()) {
-            if (i == g) {
-                ring(i).head += n;
-                give_credit(ring(i), ring(i).mask >> 2);
-            }
+        if (lanes::size == 1 || lanes::id() == g) {
+            Ring& r = ring(g);
+            r.head += n;
+            give_credit(r, r.mask >> 2);
         }
     }
 
@@ -227,14 +246,12 @@ public:
         }
     }
 
-    // Publishes how far every ring has been handled.
+    // Publishes how far every ring has been handled; on the device behind a fence of the caller's.
+    // Release on the host: partner of the monitor's acquire in scan().
     DENIZEN_HD void tell(Status& status)
     {
         for (uint32_t g = first(); g < count_; g += step()) {
-            if (lanes::id() % 4 == 0) {
-                // Release: partner of the monitor's acquire in scan().
-                store<Scope::gpu, Order::release>(&status.done[g], ring(g).head);
-            }
+            store<Scope::gpu, detail::host_release>(&status.done[g], ring(g).head);
         }
     }
 
@@ -271,38 +288,20 @@ private:
     DENIZEN_HD static void give_credit(Ring& r, uint32_t least)
     {
         if (r.head - r.credited > least) {
-            if (lanes::id() % 4 == 0) {
-                // Release on the host: partner of the producers' acquire of the credit.
-                store<Scope::system, DENIZEN_ON_DEVICE ? Order::relaxed : Order::release>(r.credit,
-                                                                                          r.head);
-            }
+            // Release on the host: partner of the producers' acquire of the credit.
+            store<Scope::system, detail::host_release>(r.credit, r.head);
             r.credited = r.head;
         }
     }
 
-    // Ring g as a Source, in every lane.
-    DENIZEN_HD Source source(uint32_t g)
-    {
-#if DENIZEN_ON_DEVICE
-        Source s;
-        s.slots = reinterpret_cast<const Slot*>(
-            lanes::shuffle(reinterpret_cast<uint64_t>(ring_.slots), 4 * g));
-        s.mask = lanes::shuffle(ring_.mask, 4 * g);
-        s.head = lanes::shuffle(ring_.head, 4 * g);
-        return s;
-#else
-        return {rings_[g].slots, {}, rings_[g].mask, rings_[g].head};
-#endif
-    }
-
 #if DENIZEN_ON_DEVICE
     // A loop from first() by step() is over this lane's ring.
-    __device__ static uint32_t first() { return lanes::id() / 4; }
-    __device__ static constexpr uint32_t step() { return max_sources; }
+    __device__ static uint32_t first() { return lanes::id(); }
+    __device__ static constexpr uint32_t step() { return lanes::size; }
     __device__ Ring& ring(uint32_t) { return ring_; }
 
     Ring ring_;
-    Packet packet_; // as probed
+    Arrival head_; // as probed
 #else
     // And here over all of them.
     DENIZEN_HD static constexpr uint32_t first() { return 0; }
@@ -317,7 +316,7 @@ private:
 
 // Collects a message over several slots into `to`, which has room for whole slots; false while some
 // part is on its way.
-DENIZEN_HD inline bool gather(const Source& source, uint32_t length, unsigned char* to)
+DENIZEN_COLD inline bool gather(const Source& source, uint32_t length, unsigned char* to)
 {
     const uint32_t packets = 4 * slots_for(length) - 1; // all of them: see slot.hpp
     bool complete = true;

@@ -90,6 +90,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     }
     HeldSlot* slots = held_of(s, id);
     uint32_t next = ward.ready_first; // 1 + local of this lane's actor
+    DENIZEN_ROLLED
     for (uint32_t k = 0; k < lanes::id() && next != 0; ++k) {
         next = book_of(s, id, next - 1).next_ready;
     }
@@ -116,13 +117,15 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     const uint32_t few = listed < most ? listed : most;
     const uint32_t n = before == 0 ? 1 : before < few ? before : few;
     todo = todo && lanes::id() < n;
+    bool whole = false;
+    const void* payload = nullptr;
     if (before == 0) {
         const uint32_t only = lanes::shuffle(local, 0);
         entry = entry_of(s, id, only);
         const uint32_t first = book_of(s, id, only).first_held - 1;
         h = held_header(slots[first]);
-        const bool whole = P::grain(entry.type()) == Grain::warp;
-        const void* payload = slots[first].word + 3;
+        whole = P::grain(entry.type()) == Grain::warp;
+        payload = slots[first].word + 3;
         if (h.length > first_payload) {
             unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
             if (lanes::id() == 0) {
@@ -131,16 +134,16 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
             payload = scratch;
             lanes::sync();
         }
-        if (whole || todo) {
-            handle_any<P>(s, id, entry, h, payload, whole, observed);
-        }
     } else if (todo) {
-        handle_any<P>(s, id, entry, h, slots[book_of(s, id, local).first_held - 1].word + 3, false,
-                      observed);
+        payload = slots[book_of(s, id, local).first_held - 1].word + 3;
+    }
+    if (whole || todo) {
+        handle_any<P>(s, id, entry, h, payload, whole, observed);
     }
     lanes::sync();
     // One lane after the other: frees the message, and puts the actor at the list's end if there
     // are more of them. Lane l's actor is the first of the list when its turn comes.
+    DENIZEN_ROLLED
     for (uint32_t l = 0; l < n; ++l) {
         if (lanes::id() == l) {
             ActorBook& book = book_of(s, id, local);

@@ -49,13 +49,9 @@ DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, con
 // actors of a type may take it many times; if not even the empty store has room for that many, it
 // is delivered all the same, and those for whom there is none lose it (Reason::dropped).
 template <class P>
-DENIZEN_HD inline bool make_room(const Shared& s, uint32_t id, bool all, uint32_t local,
-                                 const Header& h)
+DENIZEN_COLD bool make_room(const Shared& s, uint32_t id, bool all, uint32_t local, const Header& h)
 {
     const Ward& ward = s.wards[id];
-    if (load<Scope::block>(&ward.away) == 0) {
-        return true;
-    }
     const uint32_t n = slots_for(h.length);
     if (all) {
         return n * static_cast<uint64_t>(ward.away) <= held_room(s, id) || ward.held_used == 0;
@@ -149,60 +145,44 @@ DENIZEN_COLD inline void adopt(const Shared& s, uint32_t id, const AdoptRequest&
     }
 }
 
-// As bury(), from the path of all messages: a copy, because what a call gets by reference lies in
-// local memory. There are at least 36 bytes at `payload`.
-DENIZEN_HD inline void bury_here(const Shared& s, uint32_t id, Reason reason, uint32_t code,
-                                 const Header& h, uint32_t self, const void* payload)
-{
-    uint32_t kept[dead_payload / 4];
-    copy_bytes(kept, payload, sizeof kept);
-    Header header = h;
-    header.destination = self; // as its sender knows it
-    bury(s, id, reason, code, header, kept);
-}
+// What a handler's run came to, for the lane that speaks.
+struct Outcome {
+    bool ran = false;       // there was a handler, and it came to its end
+    uint32_t wrong = 0;     // 1 + Reason: the message becomes a dead letter
+    uint32_t code = 0;      // of a failure
+    uint64_t ran_ticks = 0; // how long it ran, while observed
+};
 
-// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. False if
-// there was none to run. The message carries no stamp.
-template <class P>
-DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& entry,
-                              const Header& h, const void* payload, bool whole, bool observed)
+// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. The
+// message carries no stamp. Whatever is out of the ordinary is left to conclude(): a call in the
+// middle of divergent code costs a lone warp some 50 cycles a level even where it is not made.
+// `calls`: its sends are calls, see Context.
+template <class P, bool calls = false>
+DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const ActorEntry& entry,
+                                      const Header& h, const void* payload, bool whole,
+                                      bool observed)
 {
+    Outcome out;
     const uint32_t local = Address{h.destination}.local();
-    const bool speaks = !whole || lanes::id() == 0; // for the warp
-    // A guest has another address than its place.
-    const uint32_t self = entry.state != nullptr ? entry.self : h.destination;
     if (entry.kind == 0) {
-        if (speaks) {
-            const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
-            bury_here(s, id, was ? Reason::stopped : Reason::no_actor, 0, h, self, payload);
-        }
-        return false;
+        out.wrong = 1 + static_cast<uint32_t>(Reason::no_actor);
+        return out;
     }
     if constexpr (P::drops_oldest) {
         if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
-            if (speaks) {
-                bury_here(s, id, Reason::dropped, 0, h, self, payload);
-            }
-            return false;
+            out.wrong = 1 + static_cast<uint32_t>(Reason::dropped);
+            return out;
         }
     }
     // The monitor looks on, and names this handler if it never returns.
     uint64_t* running = &s.status[id].running[whole ? 0 : lanes::id()];
-    store<Scope::gpu>(running, self | static_cast<uint64_t>(h.type + 1) << 32);
-    Context<P> context(s, id, self, h.sender, whole, entry.type(), entry.state);
+    store<Scope::gpu>(running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
+    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls);
     const uint64_t begin = observed ? ticks() : 0;
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
-    const bool handled = P::dispatch(entry.type(), h.type, entry.state, payload, context);
-    if (speaks) {
-        if (!handled) {
-            bury_here(s, id, Reason::wrong_type, 0, h, self, payload);
-        } else {
-            count_handled(s, id, entry.type());
-            if (observed) {
-                observe(s, id, entry.type(), self, h.type, ticks() - begin);
-            }
-        }
-    }
+    out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
+    out.ran_ticks = observed ? ticks() - begin : 0;
+    out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(Reason::wrong_type);
     if constexpr (P::can_fail) {
         uint32_t code = context.failure();
         if (code == 0) {
@@ -213,23 +193,62 @@ DENIZEN_HD inline bool handle(const Shared& s, uint32_t id, const ActorEntry& en
             const uint32_t first = lanes::first(lanes::ballot(code != 0));
             code = lanes::shuffle(code, first & (lanes::size - 1));
         }
-        if (code != 0 && speaks) {
-            bury_here(s, id, Reason::failed, code, h, self, payload);
-            fail(s, id, local, code);
+        if (code != 0) {
+            out.wrong = 1 + static_cast<uint32_t>(Reason::failed);
+            out.code = code;
         }
     }
     store<Scope::gpu>(running, uint64_t{0});
-    return handled;
+    if (out.ran && (!whole || lanes::id() == 0)) {
+        count_handled(s, id, entry.type());
+    }
+    return out;
 }
 
-// The same for a message that may carry a stamp.
+// What follows from an outcome that is not plainly "handled", or is observed; called by one lane.
+// There are at least 36 bytes at `payload`.
 template <class P>
-DENIZEN_HD inline void handle_any(const Shared& s, uint32_t id, const ActorEntry& entry,
-                                  const Header& h, const void* payload, bool whole, bool observed)
+DENIZEN_COLD void conclude(const Shared& s, uint32_t id, const ActorEntry& entry, const Header& h,
+                           const void* payload, const Outcome& out, bool observed)
 {
-    const bool traced = (h.flags & flag_traced) != 0 && (!whole || lanes::id() == 0);
+    const uint32_t local = Address{h.destination}.local();
+    if (observed && out.ran) {
+        observe(s, id, entry.type(), entry.self, h.type, out.ran_ticks);
+    }
+    if (out.wrong == 0) {
+        return;
+    }
+    auto reason = static_cast<Reason>(out.wrong - 1);
+    Header header = h;
+    const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
+    if (was) {
+        header.destination = entry.self; // as its sender knows it: a guest has another address
+        reason = reason == Reason::no_actor ? Reason::stopped : reason;
+    }
+    bury(s, id, reason, out.code, header, payload);
+    if constexpr (P::can_fail) {
+        if (reason == Reason::failed) {
+            fail(s, id, local, out.code);
+        }
+    }
+}
+
+// One message, which may carry a stamp, by one lane or by all: the one copy of the handlers besides
+// those of messages that are handled side by side.
+template <class P>
+DENIZEN_COLD void handle_any(const Shared& s, uint32_t id, const ActorEntry& entry, const Header& h,
+                             const void* payload, bool whole, bool observed)
+{
+    const bool speaks = !whole || lanes::id() == 0; // for the warp
+    const bool traced = (h.flags & flag_traced) != 0 && speaks;
     const Receipt receipt = traced ? take_stamp(s, h, payload) : Receipt{};
-    if (handle<P>(s, id, entry, without_stamp(h), payload, whole, observed) && traced) {
+    const Header plain = without_stamp(h);
+    const Outcome out =
+        run_handler<P, !P::has_warp_actors>(s, id, entry, plain, payload, whole, observed);
+    if (speaks && (observed || out.wrong != 0)) {
+        conclude<P>(s, id, entry, plain, payload, out, observed);
+    }
+    if (traced && out.ran) {
         trace_handled(s, id, entry, h, receipt);
     }
 }
@@ -260,7 +279,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
     const uint32_t begin = all ? 0 : named;
     const uint32_t end = all ? load<Scope::gpu>(&s.status[id].actors) : named + 1;
     h.flags &= ~flag_broadcast;
-    if (!make_room<P>(s, id, all, named, h)) {
+    if (load<Scope::block>(&s.wards[id].away) != 0 && !make_room<P>(s, id, all, named, h)) {
         return false;
     }
     for (uint32_t base = begin; base < end;) {

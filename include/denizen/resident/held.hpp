@@ -98,16 +98,13 @@ DENIZEN_COLD inline void hold(const Shared& s, uint32_t id, ActorBook& book, con
     for (uint32_t n = slots_for(h.length);;) { // ends: n counts the message's slots
         HeldSlot& to = slots[slot];
         const uint32_t begin = slot == first ? 3 : 0;
-        for (uint32_t i = 0; i < begin; ++i) {
-            to.word[i] = head.word[i];
+        const uint32_t most = (12 - begin) * 4;
+        const uint32_t part = h.length - at < most ? h.length - at : most;
+        for (uint32_t i = 0; i < 12; ++i) {
+            to.word[i] = i < begin ? head.word[i] : 0;
         }
-        for (uint32_t i = begin; i < 12; ++i, at += 4) {
-            const uint32_t left = at < h.length ? h.length - at : 0;
-            to.word[i] = 0;
-            for (uint32_t b = 0; b < 4 && b < left; ++b) {
-                to.word[i] |= static_cast<uint32_t>(bytes[at + b]) << 8 * b;
-            }
-        }
+        copy_rolled(to.word + begin, bytes + at, part);
+        at += part;
         to.link = to.next = 0;
         if (--n == 0) {
             break;
@@ -133,10 +130,10 @@ DENIZEN_COLD inline const void* held_payload(const HeldSlot* slots, uint32_t fir
     if (slots[first].next == 0) {
         return slots[first].word + 3;
     }
-    copy_bytes(scratch, slots[first].word + 3, first_payload);
+    copy_rolled(scratch, slots[first].word + 3, first_payload);
     uint32_t at = first_payload;
     for (uint32_t next = slots[first].next; next != 0; next = slots[next - 1].next) {
-        copy_bytes(scratch + at, slots[next - 1].word, next_payload);
+        copy_rolled(scratch + at, slots[next - 1].word, next_payload);
         at += next_payload;
     }
     return scratch;

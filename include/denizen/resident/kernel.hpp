@@ -78,52 +78,42 @@ DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unus
 
 } // namespace detail
 
-// Ends when the command says stop or leave.
+// Ends when the command says stop or leave. Each of the worker's members is called at one place,
+// where it is expanded: what is called seldom would be most of this function otherwise.
 template <class P>
 DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
     detail::enter_near(s, id);
     Worker<P> worker(s, id);
     detail::meet_workers(s);
-    Command command = worker.look();
-    if (command != Command::pause) { // a paused program stays so when it comes back
-        worker.set_mode(Mode::running);
-    }
-    uint32_t idle = 0;
-    for (uint32_t n = command == Command::pause ? 0 : 1;; ++n) {
-        const bool worked = n != 0 && worker.round();
-        idle = worked ? 0 : idle + 1;
-        if (n % detail::rounds_per_look != 0 && idle <= detail::eager_rounds) {
-            continue;
-        }
-        command = worker.look();
-        if (command == Command::pause) {
-            worker.settle();
-            worker.set_mode(Mode::paused);
-            while (command == Command::pause) {
-                // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
-#if DENIZEN_ON_DEVICE
-                __nanosleep(1000);
-#elif DENIZEN_HOSTED
-                futex_wait(&s.board->command, static_cast<uint32_t>(Command::pause), 10'000'000);
-#endif
-                command = worker.look();
-            }
-            if (command == Command::run) {
-                worker.set_mode(Mode::running);
-                continue;
-            }
+    Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
+    uint32_t idle = 0;          // rounds without work, in a row
+    for (;;) {
+        const Command command = worker.look();
+        const bool runs = command == Command::run;
+        if (runs ? idle >= detail::rounds_per_look : mode != Mode::paused) {
+            worker.tell(!runs);
         }
         if (command == Command::stop || command == Command::leave) {
             // Whatever waits or is parked stays, with its tickets: the host sees that there is work
             // and brings the program back.
-            worker.settle();
             detail::leave_near(s, id);
             worker.set_mode(Mode::left);
             return;
         }
-        if (idle >= detail::rounds_per_look) {
-            worker.idle();
+        const Mode next = runs ? Mode::running : Mode::paused;
+        if (next != mode) {
+            mode = next;
+            worker.set_mode(mode);
+        }
+        if (!runs) {
+            // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
+#if DENIZEN_ON_DEVICE
+            __nanosleep(1000);
+#elif DENIZEN_HOSTED
+            futex_wait(&s.board->command, static_cast<uint32_t>(Command::pause), 10'000'000);
+#endif
+            continue;
         }
 #if DENIZEN_ON_DEVICE
         if (idle > detail::eager_rounds) {
@@ -141,14 +131,18 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             sched_yield(); // room is made by another worker, which may need this core
         }
 #endif
+        uint32_t n = detail::rounds_per_look;
+        do { // ends: n counts down; a worker that has slowed down looks after each round
+            idle = worker.round() ? 0 : idle + 1;
+        } while (--n != 0 && idle <= detail::eager_rounds);
     }
 }
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 // Blocks of one warp more than they have workers: warp v of block b is worker b * per_sm + v, and
-// the last warp of block 0 is the monitor. Launched cooperatively, so that every block is resident
-// or the launch fails.
+// the last warp of the last block is the monitor. Launched cooperatively, so that every block is
+// resident or the launch fails.
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
@@ -161,7 +155,7 @@ __device__ inline void run_resident(const Shared& s)
     if (detail::in_cluster(s)) {
         detail::meet_workers(s);
     }
-    if (warp == s.per_sm && blockIdx.x == 0) {
+    if (warp == s.per_sm && blockIdx.x == gridDim.x - 1) {
         if (detail::in_cluster(s)) {
             detail::arrive_at_cluster();
         }

@@ -31,7 +31,8 @@ namespace detail {
 DENIZEN_HD inline void mirror(FirstError& to, const FirstError& from)
 {
     // Acquire: partner of the worker's release in keep_first().
-    if (load<Scope::system>(&to.set) == 0 && load<Scope::gpu, Order::acquire>(&from.set) == 2) {
+    if (load<Scope::gpu>(&from.set) == 2 && load<Scope::system>(&to.set) == 0 &&
+        load<Scope::gpu, Order::acquire>(&from.set) == 2) {
         to.record = from.record;
         // Release: partner of the host's acquire.
         store<Scope::system, Order::release>(&to.set, 2u);
@@ -66,6 +67,7 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     if (now.held != told.held) {
         store<Scope::system>(&host.held, now.held);
     }
+    DENIZEN_ROLLED
     for (uint32_t i = 0; i < 7; ++i) {
         if (now.dead_by_reason[i] != told.dead_by_reason[i]) {
             store<Scope::system>(&host.dead_by_reason[i], now.dead_by_reason[i]);
@@ -94,23 +96,23 @@ DENIZEN_HD inline void tell_peers(const Shared& s)
 
 } // namespace detail
 
-DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
+DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
 {
     ScanResult result{true, true, 0};
     const uint64_t now = now_ns();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         Status& status = s.status[w];
         Watch& watch = s.watch[w];
-        // Acquire: partners of the releases in Worker::idle(); the positions come before the tails
-        // below.
+        // Acquire, by the fence below: partners of the releases in Worker::tell(); the positions
+        // come before the tails.
         for (uint32_t g = 0; g < source_peer + s.nodes - 1; ++g) {
-            watch.done[g] = load<Scope::gpu, Order::acquire>(&status.done[g]);
+            watch.done[g] = load<Scope::gpu, detail::host_acquire>(&status.done[g]);
         }
         for (uint32_t i = 0; i < s.near; ++i) {
-            watch.near_head[i] = load<Scope::gpu, Order::acquire>(&status.near_head[i]);
+            watch.near_head[i] = load<Scope::gpu, detail::host_acquire>(&status.near_head[i]);
         }
         const uint32_t turn = load<Scope::gpu>(&status.turn);
-        const uint32_t mode = load<Scope::gpu, Order::acquire>(&status.mode);
+        const uint32_t mode = load<Scope::gpu, detail::host_acquire>(&status.mode);
         if (turn != watch.turn) {
             watch.turn = turn;
             watch.since = now;
@@ -130,8 +132,8 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         r.lane_done[1] = watch.done[source_host];
         r.mode = mode;
         // Before the tails below: what a chore has sent by then has drawn its ticket.
-        const uint32_t chores = load<Scope::gpu, Order::acquire>(&s.wards[w].chores) +
-                                load<Scope::gpu, Order::acquire>(&s.wards[w].moving);
+        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.wards[w].chores) +
+                                load<Scope::gpu, detail::host_acquire>(&s.wards[w].moving);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
         r.held = load<Scope::gpu>(&status.held);
         for (uint32_t i = 0; i < 7; ++i) {
@@ -142,6 +144,10 @@ DENIZEN_HD inline ScanResult scan(const Shared& s, uint32_t number)
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
         result.handled += r.handled;
     }
+#if DENIZEN_ON_DEVICE
+    // One for all: a fence empties the L1 cache of its SM, which it shares with a worker.
+    __threadfence();
+#endif
     lanes::sync();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         const uint32_t first = w - w % s.near;
@@ -197,8 +203,9 @@ __device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observ
 
 } // namespace detail
 
-// Runs on its own warp until the program leaves the GPU.
-__device__ inline void run_monitor(const Shared& s)
+// Runs on its own warp until the program leaves the GPU. Out of line: the workers have the
+// registers to themselves.
+__device__ __noinline__ inline void run_monitor(const Shared& s)
 {
     Control& c = *s.control;
     Board& board = *s.board;

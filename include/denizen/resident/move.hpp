@@ -63,8 +63,8 @@ DENIZEN_COLD inline void forward(const Shared& s, uint32_t id, const ActorBook& 
     }
 }
 
-DENIZEN_HD inline void post_move(const Shared& s, uint32_t id, SystemOp op, Address to,
-                                 uint32_t sender, const MoveRequest& r)
+DENIZEN_COLD inline void post_move(const Shared& s, uint32_t id, SystemOp op, Address to,
+                                   uint32_t sender, const MoveRequest& r)
 {
     post_raw(s, id, {to.value, sender, static_cast<uint32_t>(op), flag_system, sizeof r}, &r,
              Priority::data);
@@ -259,7 +259,7 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
 }
 
 // The place of an actor that has moved on is free.
-DENIZEN_HD inline void vacate(const Shared& s, uint32_t id, uint32_t local)
+DENIZEN_COLD inline void vacate(const Shared& s, uint32_t id, uint32_t local)
 {
     set_life(s, id, local, Life::stopped);
     ActorEntry& entry = entry_of(s, id, local);

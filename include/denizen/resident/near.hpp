@@ -269,7 +269,8 @@ public:
 #endif
     }
 
-    // Publishes the tails; with the sources' positions, behind a fence, the heads: see Status.
+    // Publishes the tails and, behind a fence of the caller's, the heads: see Status. Release on
+    // the host: partner of the monitor's acquire in scan().
     DENIZEN_HD void tell_tails(Status& status) const
     {
         for (uint32_t i = lanes::id(); i < s_.near; i += lanes::size) {
@@ -280,7 +281,7 @@ public:
     DENIZEN_HD void tell_heads(Status& status) const
     {
         for (uint32_t i = lanes::id(); i < s_.near; i += lanes::size) {
-            denizen::store<Scope::gpu, Order::release>(&status.near_head[i], head(i));
+            denizen::store<Scope::gpu, detail::host_release>(&status.near_head[i], head(i));
         }
     }
 

@@ -23,7 +23,7 @@ DENIZEN_HD inline bool is_away(uint32_t life)
 
 DENIZEN_HD inline Life life_of(const ActorBook& book) { return static_cast<Life>(book.life); }
 
-DENIZEN_HD inline void set_life(const Shared& s, uint32_t id, uint32_t local, Life life)
+DENIZEN_COLD inline void set_life(const Shared& s, uint32_t id, uint32_t local, Life life)
 {
     ActorEntry& entry = entry_of(s, id, local);
     ActorBook& book = book_of(s, id, local);
@@ -77,7 +77,7 @@ DENIZEN_HD inline void begin_chore(const Shared& s, uint32_t id)
 }
 
 // The actor runs; what waits for it goes first.
-DENIZEN_HD inline void run(const Shared& s, uint32_t id, uint32_t local)
+DENIZEN_COLD inline void run(const Shared& s, uint32_t id, uint32_t local)
 {
     ActorBook& book = book_of(s, id, local);
     Ward& ward = s.wards[id];
@@ -211,7 +211,7 @@ DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t se
     send_system(s, id, SystemOp::bounce, to, sender, {Address{self}.local(), worker, self, 0});
 }
 
-DENIZEN_HD inline LifeReport report_of(const ActorBook& book, Errc error)
+DENIZEN_COLD inline LifeReport report_of(const ActorBook& book, Errc error)
 {
     const Life life = life_of(book) == Life::catching_up ? Life::running : life_of(book);
     return {static_cast<uint32_t>(error),

@@ -17,15 +17,6 @@
 
 namespace denizen {
 
-namespace detail {
-
-// Device: relaxed is enough, packets carry their own arrival and a credit is only a lower bound.
-// Host: ordering costs nothing on x86 and tells ThreadSanitizer about the slots' reuse.
-inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
-inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
-
-} // namespace detail
-
 DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
 {
     return lanes::shuffle(load<Scope::block>(&s.status[id].outbox), 0);
@@ -102,7 +93,7 @@ DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
 #endif
 }
 
-DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
+DENIZEN_COLD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
 {
     const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
     // Acquire on the host: partner of the consumer's release of its credit.
@@ -127,12 +118,13 @@ DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k
 
 DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
 {
+    DENIZEN_ROLLED
     for (uint32_t k = 0; k < 4; ++k) {
         write_packet(t, ticket, k, content.packet[k]);
     }
 }
 
-DENIZEN_HD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
+DENIZEN_COLD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
 {
     const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
     write_slot(t, p.ticket, p.slot);
@@ -222,8 +214,12 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
                               uint32_t index, uint32_t ticket, const Header& h)
 {
     const uint64_t begin = now_ns();
-    Parked* p = detail::find_entry(s, id);
-    while (p == nullptr) {
+    Parked* p = nullptr;
+    for (;;) {
+        p = detail::find_entry(s, id);
+        if (p != nullptr) {
+            break;
+        }
         // The outbox is full too. Ends: when something parked has left, by the stop command, or
         // with an error: at once if all of it waits for this very worker, which cannot make room
         // before this handler ends, and after two seconds if nobody else makes room either. The
@@ -241,7 +237,6 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
             return;
         }
         relax();
-        p = detail::find_entry(s, id);
     }
     p->slot = content;
     p->kind = static_cast<uint32_t>(kind);

@@ -26,21 +26,14 @@ namespace denizen {
 
 namespace detail {
 
-// Slot i of a message, as it goes on the wire. L: its payload bytes if known at compile time.
+// The slot of a message of L bytes, at most first_payload.
 template <uint32_t L>
-DENIZEN_HD inline Slot make_slot(uint32_t i, uint32_t sequence, const Header& h,
-                                 const unsigned char* bytes)
+DENIZEN_HD inline Slot make_slot(uint32_t sequence, const Header& h, const unsigned char* bytes)
 {
     Slot slot;
-    for (uint32_t k = 0; k < 4; ++k) {
-        const uint32_t place = 4 * i + k;
-        if (place == 0) {
-            slot.packet[0] = encode(h, sequence);
-        } else if constexpr (L <= first_payload) {
-            slot.packet[k] = pack<L>(bytes, (place - 1) * packet_payload, sequence);
-        } else {
-            slot.packet[k] = pack(bytes, h.length, (place - 1) * packet_payload, sequence);
-        }
+    slot.packet[0] = encode(h, sequence);
+    for (uint32_t k = 1; k < 4; ++k) {
+        slot.packet[k] = pack<L>(bytes, (k - 1) * packet_payload, sequence);
     }
     return slot;
 }
@@ -48,10 +41,8 @@ DENIZEN_HD inline Slot make_slot(uint32_t i, uint32_t sequence, const Header& h,
 // A reply of at most 8 bytes, all in one packet: the host's core polls the cell's line, and each
 // further store to it would cost that core one more miss.
 DENIZEN_HD inline void store_compact(Slot* cell, Address to, uint32_t type, uint32_t flags,
-                                     const void* payload, uint32_t length)
+                                     const uint32_t* words, uint32_t length)
 {
-    uint32_t words[2] = {0, 0};
-    copy_bytes(words, payload, length);
     store_packet<Scope::system>(
         &cell->packet[0],
         encode({words[0], words[1], type, flags | flag_compact, length}, to.value));
@@ -142,182 +133,226 @@ DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Way& way, const
     return {ticket, free < n ? free : n};
 }
 
-// Packet `place` of a message.
-template <uint32_t L>
-DENIZEN_HD inline Packet part(uint32_t place, uint32_t sequence, const Header& h,
-                              const unsigned char* bytes)
+// A message as the general ways take it.
+struct Outgoing {
+    Header h;
+    const unsigned char* bytes;
+    uint32_t length; // bytes there; behind these, if it is stamped here, eight of the stamp
+    uint32_t words;  // bytes that can be read word by word
+    uint64_t stamp;
+};
+
+// `payload`: of a short message, nine words; of a longer one, wherever it lies.
+DENIZEN_HD inline Outgoing outgoing(const Header& h, const void* payload)
+{
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const bool aligned = (reinterpret_cast<uintptr_t>(bytes) & 3) == 0;
+    const uint32_t words = h.length <= first_payload ? first_payload : aligned ? h.length : 0;
+    return {h, bytes, h.length, words, 0};
+}
+
+// Whether packet `place` is three words of the payload.
+DENIZEN_HD inline bool is_words(const Outgoing& m, uint32_t place)
+{
+    return place != 0 && place * packet_payload <= m.words;
+}
+
+// Any packet of a message, byte by byte.
+DENIZEN_COLD inline Packet odd_packet(const Outgoing& m, uint32_t place, uint32_t sequence)
 {
     if (place == 0) {
-        return encode(h, sequence);
+        return encode(m.h, sequence);
     }
-    const uint32_t at = (place - 1) * packet_payload;
-    if (L > first_payload && (reinterpret_cast<uintptr_t>(bytes) & 3) == 0 &&
-        at + packet_payload <= h.length) {
-        const auto* words = reinterpret_cast<const uint32_t*>(bytes + at);
-        return {{words[0], words[1], words[2]}, sequence};
+    Packet p{{0, 0, 0}, sequence};
+    uint32_t at = (place - 1) * packet_payload;
+    for (uint32_t& word : p.word) {
+        DENIZEN_ROLLED
+        for (uint32_t shift = 0; shift < 32; shift += 8, ++at) {
+            uint32_t byte = 0;
+            if (at < m.length) {
+                byte = m.bytes[at];
+            } else if (at < m.h.length) {
+                byte = static_cast<uint32_t>(m.stamp >> (at - m.length) * 8) & 0xff;
+            }
+            word |= byte << shift;
+        }
     }
-    return pack(bytes, h.length, at, sequence);
+    return p;
 }
 
-// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet: packet
-// `place` of the message is part(place, sequence).
-template <class Part>
-DENIZEN_HD inline void write_parts(const Target& t, const Drawn& drawn, uint32_t lane,
-                                   uint32_t lanes, const Part& part)
+// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet. `sequence`:
+// of the first.
+DENIZEN_COLD inline void write_parts(const Target& to, const Drawn& drawn, uint32_t sequence,
+                                     const Outgoing& message, uint32_t lane, uint32_t lanes)
 {
-#if DENIZEN_ON_DEVICE
-#pragma unroll 4 // what a lane reads is far away: let it wait for several at once
-#endif
-    for (uint32_t place = lane; place < 4 * drawn.free; place += lanes) {
-        const uint32_t ticket = drawn.ticket + place / 4;
-        write_packet(t, ticket, place % 4, part(place, ticket + 1));
+    const Target t = to; // copies, to be kept in registers
+    const Outgoing m = message;
+    const uint32_t ticket = drawn.ticket;
+    const uint32_t end = 4 * drawn.free;
+    for (uint32_t first = lane; first < end; first += 4 * lanes) {
+        // All are read before one is written: what a lane reads is far away, and it waits once.
+        uint32_t word[4][3] = {};
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t place = first + k * lanes;
+            if (place < end && is_words(m, place)) {
+                const auto* words = reinterpret_cast<const uint32_t*>(m.bytes) + 3 * (place - 1);
+                for (uint32_t i = 0; i < 3; ++i) {
+                    word[k][i] = words[i];
+                }
+            }
+        }
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t place = first + k * lanes;
+            if (place < end) {
+                const uint32_t slot = place / 4;
+                Packet p{{word[k][0], word[k][1], word[k][2]}, sequence + slot};
+                if (!is_words(m, place)) {
+                    p = odd_packet(m, place, sequence + slot);
+                }
+                write_packet(t, ticket + slot, place % 4, p);
+            }
+        }
     }
 }
 
-// Draws n tickets and writes the slots; what has no room is parked. `part`: as in write_parts().
-// False: the actor's policy is to refuse what has no room, and the message was not sent. If it is
-// to drop the oldest, the actor is told to drop one more (it is one of this node's).
-template <class Part>
-DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, Header h,
-                                  uint32_t n, Overflow policy, const Part& part)
+// Parks what there was no room for. With `nothing` these tickets carry a message that says so.
+DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Way& way,
+                                    const Drawn& drawn, const Outgoing& m, uint32_t n, bool nothing)
+{
+    DENIZEN_ROLLED
+    for (uint32_t i = drawn.free; i < n; ++i) {
+        Slot kept;
+        for (uint32_t k = 0; k < 4; ++k) {
+            kept.packet[k] = odd_packet(m, nothing ? k : 4 * i + k, drawn.ticket + i + 1);
+        }
+        park(s, id, kept, way.kind, way.index, drawn.ticket + i, m.h);
+    }
+}
+
+// Draws n tickets and writes the slots; what has no room is parked. False: the actor's policy is to
+// refuse what has no room, and the message was not sent. If it is to drop the oldest, the actor is
+// told to drop one more (it is one of this node's).
+DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, const Outgoing& m,
+                                  uint32_t n, Overflow policy)
 {
     const Target t = target(s, id, way.kind, way.index);
     const Drawn drawn = draw(s, id, way, t, n);
     const bool refused = policy == Overflow::fail && drawn.free < n;
     if (policy == Overflow::drop_oldest && drawn.free < n) {
-        const Address to{h.destination};
+        const Address to{m.h.destination};
         ActorBook* book =
             s.books + static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
         fetch_add<Scope::gpu>(&book->drop, 1u);
     }
     if (!refused) {
-        write_parts(t, drawn, 0, 1, part);
+        write_parts(t, drawn, drawn.ticket + 1, m, 0, 1);
+        if (drawn.free < n) {
+            park_parts(s, id, way, drawn, m, n, false);
+        }
     } else { // the tickets are drawn: they carry nothing
-        h.type = static_cast<uint32_t>(SystemOp::none);
-        h.flags = flag_system;
-        h.length = 0;
+        Header none = m.h;
+        none.type = static_cast<uint32_t>(SystemOp::none);
+        none.flags = flag_system;
+        none.length = 0;
+        const Outgoing nothing{none, nullptr, 0, 0, 0};
+        DENIZEN_ROLLED
         for (uint32_t i = 0; i < drawn.free; ++i) {
-            write_slot(t, drawn.ticket + i, make_slot<0>(0, drawn.ticket + i + 1, h, nullptr));
+            write_parts(t, {drawn.ticket + i, 1}, drawn.ticket + i + 1, nothing, 0, 1);
         }
-    }
-    for (uint32_t i = drawn.free; i < n; ++i) {
-        const uint32_t sequence = drawn.ticket + i + 1;
-        Slot kept;
-        for (uint32_t k = 0; k < 4; ++k) {
-            kept.packet[k] = part(4 * i + k, sequence);
-        }
-        if (refused) {
-            kept = make_slot<0>(0, sequence, h, nullptr);
-        }
-        park(s, id, kept, way.kind, way.index, drawn.ticket + i, h);
+        park_parts(s, id, way, drawn, nothing, n, true);
     }
     ring_worker(t);
     return !refused;
 }
 
 // Into the cell of an `ask`. The sequence of a reply is its address: nobody else was given it.
-template <uint32_t L>
-DENIZEN_HD inline void reply_to_cell(const Shared& s, Address to, const Header& h,
-                                     const void* payload)
+DENIZEN_HD inline void reply_to_cell(const Shared& s, const Outgoing& m, uint32_t n)
 {
-    Slot* cell = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
-    if constexpr (L <= compact_payload) {
-        store_compact(cell, to, h.type, h.flags, payload, L);
+    const Address to{m.h.destination};
+    Target t;
+    t.slots = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
+    t.mask = s.cell_slots - 1;
+    if (m.h.length == m.length && m.length <= compact_payload) {
+        store_compact(t.slots, to, m.h.type, m.h.flags, reinterpret_cast<const uint32_t*>(m.bytes),
+                      m.h.length);
     } else {
-        const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
-        Target t;
-        t.slots = cell;
-        t.mask = s.cell_slots - 1;
-        for (uint32_t i = 0; i < n; ++i) {
-            write_slot(
-                t, i, make_slot<L>(i, to.value + i, h, static_cast<const unsigned char*>(payload)));
-        }
+        write_parts(t, {0, n}, to.value, m, 0, 1);
     }
 }
 
-// Any message by any way, with a stamp behind its payload. The stamp is drawn before the message
-// can be seen: whoever has received it draws greater ones.
-DENIZEN_COLD inline bool post_traced(const Shared& s, uint32_t id, const Header& h,
-                                     const void* payload, Priority priority, Overflow policy)
-{
-    const uint64_t now = now_ns();
-    const uint64_t stamp = draw_stamp(s, now);
-    const auto* bytes = static_cast<const unsigned char*>(payload);
-    Header stamped = h;
-    stamped.flags |= flag_traced;
-    stamped.length += stamp_bytes;
-    const auto part_of = [&](uint32_t place, uint32_t sequence) {
-        return place == 0
-                   ? encode(stamped, sequence)
-                   : pack_stamped(bytes, h.length, stamp, (place - 1) * packet_payload, sequence);
-    };
-    const Address to{h.destination};
-    const uint32_t n = slots_for(stamped.length);
-    Route route = Route::to_host;
-    if (to.is_reply_cell()) {
-        Target t;
-        t.slots = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
-        t.mask = s.cell_slots - 1;
-        for (uint32_t place = 0; place < 4 * n; ++place) {
-            write_packet(t, place / 4, place % 4, part_of(place, to.value + place / 4));
-        }
-    } else {
-        const Way way = way_to(s, id, to, priority);
-        route = way.route;
-        if (!send_slots(s, id, way, stamped, n, policy, part_of)) {
-            return false;
-        }
-    }
-    count_route(s, id, route);
-    trace_send(s, id, h, stamp, now);
-    return true;
-}
-
-// Any message by any way; see post_bytes().
-template <uint32_t L>
-DENIZEN_COLD bool post_any(const Shared& s, uint32_t id, const Header& h, const void* payload,
-                           Priority priority, Overflow policy)
+// Any message by any way; see post_bytes(). `payload`: as outgoing() takes it. A traced message
+// gets its stamp before it can be seen: whoever has received it draws greater ones.
+DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority, Overflow policy)
 {
     const Address to{h.destination};
     if (!reachable(s, to)) {
         bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
     }
-    if (tracing(s, id) && (h.flags & (flag_system | flag_traced)) == 0) {
-        return post_traced(s, id, h, payload, priority, policy);
+    Outgoing m = outgoing(h, payload);
+    const bool traced = tracing(s, id) && (h.flags & (flag_system | flag_traced)) == 0;
+    uint64_t now = 0;
+    if (traced) {
+        now = now_ns();
+        m.stamp = draw_stamp(s, now);
+        m.words = h.length <= first_payload ? 0 : m.words;
+        m.h.flags |= flag_traced;
+        m.h.length += stamp_bytes;
     }
+    const uint32_t n = slots_for(m.h.length);
+    Route route = Route::to_host;
     if (to.is_reply_cell()) {
-        reply_to_cell<L>(s, to, h, payload);
-        count_route(s, id, Route::to_host);
-        return true;
+        reply_to_cell(s, m, n);
+    } else {
+        const Way way = way_to(s, id, to, priority);
+        route = way.route;
+        if (!send_slots(s, id, way, m, n, policy)) {
+            return false;
+        }
     }
-    const Way way = way_to(s, id, to, priority);
-    const auto* bytes = static_cast<const unsigned char*>(payload);
-    const auto part_of = [&](uint32_t place, uint32_t sequence) {
-        return part<L>(place, sequence, h, bytes);
-    };
-    const uint32_t n = L <= first_payload ? 1 : slots_for(h.length);
-    const bool sent = send_slots(s, id, way, h, n, policy, part_of);
-    if (sent) {
-        count_route(s, id, way.route);
+    count_route(s, id, route);
+    if (traced) {
+        trace_send(s, id, h, m.stamp, now);
     }
-    return sent;
+    return true;
+}
+
+// What post_bytes() leaves to do.
+struct Rest {
+    enum Kind : uint32_t { all, nothing, park_near, park_inbox };
+    Kind kind = all;
+    uint32_t index = 0; // of the ring, whose ticket is drawn and has no room yet
+    uint32_t ticket = 0;
+};
+
+// `words`: nine.
+DENIZEN_COLD inline bool post_rest(const Shared& s, uint32_t id, const Header& h,
+                                   const uint32_t* words, Priority priority, Overflow policy,
+                                   const Rest& rest)
+{
+    if (rest.kind == Rest::all) {
+        return post_any(s, id, h, words, priority, policy);
+    }
+    const Slot content =
+        make_slot<first_payload>(rest.ticket + 1, h, reinterpret_cast<const unsigned char*>(words));
+    park(s, id, content, rest.kind == Rest::park_near ? RingKind::near : RingKind::inbox,
+         rest.index, rest.ticket, h);
+    return true;
 }
 
 // A message of several slots, written by all lanes of a warp; each makes the call. False: not by
 // this way, and nothing was done.
-template <uint32_t L>
-DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h,
-                                   const void* payload, Priority priority)
+DENIZEN_COLD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h,
+                                     const void* payload, Priority priority)
 {
-    static_assert(L > first_payload);
     const Address to{h.destination};
     if (to.is_reply_cell() || !exists(s, to) || tracing(s, id)) {
         return false;
     }
     const Way way = way_to(s, id, to, priority);
     const Target t = target(s, id, way.kind, way.index);
-    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const Outgoing m = outgoing(h, payload);
     const uint32_t n = slots_for(h.length);
     Drawn drawn{};
     if (lanes::id() == 0) {
@@ -325,13 +360,10 @@ DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h
     }
     drawn.ticket = lanes::shuffle(drawn.ticket, 0);
     drawn.free = lanes::shuffle(drawn.free, 0);
-    write_parts(t, drawn, lanes::id(), lanes::size, [&](uint32_t place, uint32_t sequence) {
-        return part<L>(place, sequence, h, bytes);
-    });
+    write_parts(t, drawn, drawn.ticket + 1, m, lanes::id(), lanes::size);
     if (lanes::id() == 0) {
-        for (uint32_t i = drawn.free; i < n; ++i) {
-            const Slot kept = make_slot<L>(i, drawn.ticket + i + 1, h, bytes);
-            park(s, id, kept, way.kind, way.index, drawn.ticket + i, h);
+        if (drawn.free < n) {
+            park_parts(s, id, way, drawn, m, n, false);
         }
         count_route(s, id, way.route);
         ring_worker(t);
@@ -347,24 +379,28 @@ DENIZEN_HD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h
 // False if it was refused.
 //
 // The common ways of a short message are here, in as few instructions as they need: a lone warp
-// runs as fast as its instructions are fetched. All others are detail::post_any()'s.
+// runs as fast as its instructions are fetched. All others are detail::post_rest()'s, in one call
+// at the end.
 template <uint32_t L>
 DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                                   const void* payload, Priority priority, Overflow policy)
 {
     if constexpr (L <= first_payload) {
         const auto* bytes = static_cast<const unsigned char*>(payload);
+        detail::Rest rest;
         if (priority == Priority::data && policy == Overflow::wait) {
             const cluster::Address b = detail::own_box(s, id);
             const uint32_t there = h.destination >> 18; // node and worker
             const uint32_t near = there - cluster::load(detail::box::first(b));
+            const uint32_t w = there - s.node * max_workers;
+            const uint32_t workers = cluster::load(detail::box::workers(b)); // 0 while tracing
             if (near < cluster::load(detail::box::count(b))) {
-                const bool self = there == s.node * max_workers + id;
+                const bool self = w == id;
                 const uint32_t mask = self ? s.local_mask : s.near_mask;
                 const uint32_t credit = cluster::load(detail::box::credit(b, near));
                 const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
-                const Slot content = detail::make_slot<L>(0, ticket + 1, h, bytes);
                 if (ticket - credit <= mask) {
+                    const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
                     const cluster::Address slot =
                         detail::ring_to(s, id, b, near) + (ticket & mask) * sizeof(Slot);
                     for (uint32_t k = 0; k < 4; ++k) {
@@ -372,66 +408,70 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                                                          content.packet[k])
                              : cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
                     }
+                    rest.kind = detail::Rest::nothing;
                 } else {
-                    const Slot kept = content; // copies: what a call gets by reference lies in
-                    const Header header = h;   // local memory
-                    park(s, id, kept, RingKind::near, near, ticket, header);
+                    rest = {detail::Rest::park_near, near, ticket};
                 }
-                cluster::add(
-                    detail::box::sent(b, detail::near_route(s, id, b, there % max_workers, near)),
-                    1);
+                cluster::add(detail::box::sent(b, detail::near_route(s, id, b, w, near)), 1);
 #if !DENIZEN_ON_DEVICE
                 detail::ring_worker(detail::target(s, id, RingKind::near, near));
 #endif
-                return true;
-            }
-            const uint32_t w = there - s.node * max_workers;
-            const uint32_t workers = cluster::load(detail::box::workers(b)); // 0 while tracing
-            if (w < workers) {
+            } else if (w < workers) {
                 // Acquire on the host: partner of the owner's release in give_credit().
                 const uint32_t credit =
                     load<Scope::system, detail::host_acquire>(&s.inbox[w].credit);
                 const uint32_t ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, 1u);
-                const Slot content = detail::make_slot<L>(0, ticket + 1, h, bytes);
                 if (ticket - credit <= s.inbox_mask) {
+                    const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
                     Slot* slot = s.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1) +
                                  (ticket & s.inbox_mask);
                     for (uint32_t k = 0; k < 4; ++k) {
                         store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
                     }
+                    rest.kind = detail::Rest::nothing;
                 } else {
-                    const Slot kept = content;
-                    const Header header = h;
-                    park(s, id, kept, RingKind::inbox, w, ticket, header);
+                    rest = {detail::Rest::park_inbox, w, ticket};
                 }
                 cluster::add(detail::box::sent(b, Route::gpu), 1);
 #if !DENIZEN_ON_DEVICE
                 detail::ring_worker(detail::target(s, id, RingKind::inbox, w));
 #endif
-                return true;
-            }
-            const Address to{h.destination};
-            if (L <= compact_payload && workers != 0 && to.is_reply_cell() &&
-                to.cell() < s.cell_count) {
-                detail::reply_to_cell<L>(s, to, h, payload);
-                cluster::add(detail::box::sent(b, Route::to_host), 1);
-                return true;
+            } else if constexpr (L <= compact_payload) {
+                const Address to{h.destination};
+                if (workers != 0 && to.is_reply_cell() && to.cell() < s.cell_count) {
+                    uint32_t words[2] = {0, 0};
+                    copy_bytes(words, payload, L);
+                    detail::store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots,
+                                          to, h.type, h.flags, words, L);
+                    cluster::add(detail::box::sent(b, Route::to_host), 1);
+                    rest.kind = detail::Rest::nothing;
+                }
             }
         }
-        unsigned char copy[L == 0 ? 1 : L]; // see above
-        copy_bytes(copy, payload, L);
-        const Header header = h;
-        return detail::post_any<L>(s, id, header, copy, priority, policy);
+        if (rest.kind != detail::Rest::nothing) {
+            uint32_t words[first_payload / 4] = {}; // copies: what a call gets by reference lies in
+            copy_bytes(words, payload, L);          // local memory
+            const Header header = h;
+            const detail::Rest what = rest;
+            return detail::post_rest(s, id, header, words, priority, policy, what);
+        }
+        return true;
     } else {
-        return detail::post_any<L>(s, id, h, payload, priority, policy);
+        return detail::post_any(s, id, h, payload, priority, policy);
     }
 }
 
-// The same for a message whose type is known at run time only.
-DENIZEN_HD inline bool post_raw(const Shared& s, uint32_t id, const Header& h, const void* payload,
-                                Priority priority)
+// The same for a message whose type is known at run time only, or where code is to be short.
+DENIZEN_COLD inline bool post_raw(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority,
+                                  Overflow policy = Overflow::wait)
 {
-    return detail::post_any<first_payload + 1>(s, id, h, payload, priority, Overflow::wait);
+    if (h.length > first_payload) {
+        return detail::post_any(s, id, h, payload, priority, policy);
+    }
+    uint32_t words[first_payload / 4] = {};
+    copy_rolled(words, payload, h.length);
+    return detail::post_any(s, id, h, words, priority, policy);
 }
 
 } // namespace denizen

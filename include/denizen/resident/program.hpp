@@ -55,6 +55,46 @@ inline constexpr bool same = false;
 template <class T>
 inline constexpr bool same<T, T> = true;
 
+template <uint32_t I, class T, class... Ts>
+struct Nth {
+    using type = typename Nth<I - 1, Ts...>::type;
+};
+template <class T, class... Ts>
+struct Nth<0, T, Ts...> {
+    using type = T;
+};
+
+// Calls f<T>() for the T at `index` of the list. A switch, and no comparison with one type after
+// the other: each of those cost a lone warp some 80 cycles, also behind the one that was found.
+template <class... T>
+struct Select {
+    template <uint32_t From = 0, class F>
+    DENIZEN_HD static void at(uint32_t index, const F& f)
+    {
+#define DENIZEN_CASE(i)                                                                            \
+    case From + i:                                                                                 \
+        if constexpr (From + i < sizeof...(T)) {                                                   \
+            f.template operator()<typename Nth<From + i, T...>::type>();                           \
+        }                                                                                          \
+        return;
+        switch (index) {
+            DENIZEN_CASE(0)
+            DENIZEN_CASE(1)
+            DENIZEN_CASE(2)
+            DENIZEN_CASE(3)
+            DENIZEN_CASE(4)
+            DENIZEN_CASE(5)
+            DENIZEN_CASE(6)
+            DENIZEN_CASE(7)
+        default:
+            if constexpr (From + 8 < sizeof...(T)) {
+                at<From + 8>(index, f);
+            }
+        }
+#undef DENIZEN_CASE
+    }
+};
+
 template <class T, class... Ts>
 DENIZEN_HD constexpr uint32_t index_of()
 {
@@ -169,39 +209,34 @@ struct Program<Actors<A...>, Messages<M...>> {
 
     DENIZEN_HD static Overflow overflow(uint32_t actor)
     {
-        uint32_t index = 0;
         Overflow o = Overflow::wait;
-        ((index++ == actor ? void(o = detail::overflow_of<A>()) : void()), ...);
+        if constexpr (has_overflow_policies) {
+            OfActors::at(actor, [&]<class T>() { o = detail::overflow_of<T>(); });
+        }
         return o;
     }
 
     DENIZEN_HD static Grain grain(uint32_t actor)
     {
+        Grain g = Grain::thread;
         if constexpr (has_warp_actors) {
-            uint32_t index = 0;
-            Grain g = Grain::thread;
-            ((index++ == actor ? void(g = detail::grain_of<A>()) : void()), ...);
-            return g;
-        } else {
-            return Grain::thread;
+            OfActors::at(actor, [&]<class T>() { g = detail::grain_of<T>(); });
         }
+        return g;
     }
 
     // Default-constructs the state of an actor.
     DENIZEN_HD static void construct(uint32_t actor, void* state)
     {
-        uint32_t index = 0;
-        ((index++ == actor ? void(new (state) A()) : void()), ...);
+        OfActors::at(actor, [&]<class T>() { new (state) T(); });
     }
 
     // 0, or why the actor has failed now that its handler has returned.
     DENIZEN_HD static uint32_t failure(uint32_t actor, const void* state, uint64_t taken_ns)
     {
-        uint32_t index = 0;
         uint32_t code = 0;
-        ((index++ == actor ? void(code = failure_of(*static_cast<const A*>(state), taken_ns))
-                           : void()),
-         ...);
+        OfActors::at(
+            actor, [&]<class T>() { code = failure_of(*static_cast<const T*>(state), taken_ns); });
         return code;
     }
 
@@ -209,16 +244,14 @@ struct Program<Actors<A...>, Messages<M...>> {
     // keeps none, or if there is none to go back to.
     DENIZEN_HD static bool checkpoint(uint32_t actor, void* state)
     {
-        uint32_t index = 0;
         bool done = false;
-        ((index++ == actor ? void(done = copy_state<A>(state, true)) : void()), ...);
+        OfActors::at(actor, [&]<class T>() { done = copy_state<T>(state, true); });
         return done;
     }
     DENIZEN_HD static bool restore(uint32_t actor, void* state)
     {
-        uint32_t index = 0;
         bool done = false;
-        ((index++ == actor ? void(done = copy_state<A>(state, false)) : void()), ...);
+        OfActors::at(actor, [&]<class T>() { done = copy_state<T>(state, false); });
         return done;
     }
 
@@ -226,12 +259,12 @@ struct Program<Actors<A...>, Messages<M...>> {
     DENIZEN_HD static bool dispatch(uint32_t actor, uint32_t message, void* state,
                                     const void* payload, Context<Program>& context)
     {
-        uint32_t index = 0;
         bool handled = false;
-        ((index++ == actor
-              ? void(handled = to_actor(*static_cast<A*>(state), message, payload, context))
-              : void()),
-         ...);
+        OfActors::at(actor, [&]<class T>() {
+            OfMessages::at(message, [&]<class U>() {
+                handled = to_handler<T, U>(*static_cast<T*>(state), payload, context);
+            });
+        });
         return handled;
     }
 
@@ -241,8 +274,7 @@ struct Program<Actors<A...>, Messages<M...>> {
                                         [[maybe_unused]] const void* payload)
     {
         if constexpr (has_buffers) {
-            uint32_t index = 0;
-            ((index++ == message ? detail::keep_payload<M>(s, payload) : void()), ...);
+            OfMessages::at(message, [&]<class T>() { detail::keep_payload<T>(s, payload); });
         }
     }
 
@@ -252,8 +284,7 @@ struct Program<Actors<A...>, Messages<M...>> {
                                         [[maybe_unused]] const void* payload)
     {
         if constexpr (has_buffers) {
-            uint32_t index = 0;
-            ((index++ == message ? detail::drop_payload<M>(s, payload) : void()), ...);
+            OfMessages::at(message, [&]<class T>() { detail::drop_payload<T>(s, payload); });
         }
     }
 
@@ -298,6 +329,9 @@ struct Program<Actors<A...>, Messages<M...>> {
     }
 
 private:
+    using OfActors = detail::Select<A...>;
+    using OfMessages = detail::Select<M...>;
+
     template <class Actor>
     DENIZEN_HD static uint32_t failure_of(const Actor& actor, uint64_t taken_ns)
     {
@@ -330,18 +364,6 @@ private:
         } else {
             return false;
         }
-    }
-
-    template <class Actor>
-    DENIZEN_HD static bool to_actor(Actor& actor, uint32_t message, const void* payload,
-                                    Context<Program>& context)
-    {
-        uint32_t index = 0;
-        bool handled = false;
-        ((index++ == message ? void(handled = to_handler<Actor, M>(actor, payload, context))
-                             : void()),
-         ...);
-        return handled;
     }
 
     template <class Actor, class Message>

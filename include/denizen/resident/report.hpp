@@ -8,7 +8,7 @@
 namespace denizen {
 
 // Keeps the first error of a kind, for the host.
-DENIZEN_HD inline void keep_first(FirstError& first, const ErrorRecord& record)
+DENIZEN_COLD inline void keep_first(FirstError& first, const ErrorRecord& record)
 {
     uint32_t none = 0;
     if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
@@ -18,7 +18,7 @@ DENIZEN_HD inline void keep_first(FirstError& first, const ErrorRecord& record)
     }
 }
 
-DENIZEN_HD inline void report_error(const Shared& s, const ErrorRecord& record)
+DENIZEN_COLD inline void report_error(const Shared& s, const ErrorRecord& record)
 {
     fetch_add<Scope::gpu>(&s.board->errors, uint64_t{1});
     keep_first(s.board->first, record);

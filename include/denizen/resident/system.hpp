@@ -29,19 +29,10 @@ DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op, c
     if (!to.is_reply_cell() || to.cell() >= s.cell_count) {
         return;
     }
-    Slot* cell = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
-    const auto type = static_cast<uint32_t>(op);
-    if (length <= compact_payload) {
-        detail::store_compact(cell, to, type, flag_system, payload, length);
-        return;
-    }
-    const auto* bytes = static_cast<const unsigned char*>(payload);
-    store_packet<Scope::system>(&cell->packet[0],
-                                encode({0, 0, type, flag_system, length}, sender));
-    for (uint32_t k = 1; k < 4; ++k) {
-        store_packet<Scope::system>(&cell->packet[k],
-                                    detail::pack(bytes, length, (k - 1) * packet_payload, sender));
-    }
+    uint32_t words[first_payload / 4] = {};
+    copy_rolled(words, payload, length);
+    const Header h{sender, host.value, static_cast<uint32_t>(op), flag_system, length};
+    detail::reply_to_cell(s, detail::outgoing(h, words), 1);
 }
 
 } // namespace denizen

@@ -70,6 +70,7 @@ DENIZEN_HD inline uint32_t mix(uint32_t h)
 DENIZEN_HD inline uint32_t hash_of(const TopicKey& key)
 {
     uint32_t h = 0;
+    DENIZEN_ROLLED
     for (const uint32_t word : key.word) {
         h = mix(h ^ word);
     }
@@ -101,8 +102,8 @@ DENIZEN_HD inline TopicRead read_entry(const Shared& s, uint32_t place)
 
 // ---- changes: worker 0 only, one lane unless it says otherwise
 
-DENIZEN_HD inline void write_entry(const Shared& s, uint32_t place, const TopicKey& key,
-                                   uint32_t subscriber, TopicEntry entry)
+DENIZEN_COLD inline void write_entry(const Shared& s, uint32_t place, const TopicKey& key,
+                                     uint32_t subscriber, TopicEntry entry)
 {
     Subscription& there = s.subscriptions[place & s.subscription_mask];
     const uint32_t sequence = there.packet[0].sequence + 1;
@@ -113,9 +114,10 @@ DENIZEN_HD inline void write_entry(const Shared& s, uint32_t place, const TopicK
 
 // Tells publishers which kinds there are. Release: whoever is told of the change afterwards finds
 // the entries too; on the host the partner is the acquire in publish().
-DENIZEN_HD inline void tell_kinds(const Shared& s)
+DENIZEN_COLD inline void tell_kinds(const Shared& s)
 {
     uint32_t kinds = 0;
+    DENIZEN_ROLLED
     for (uint32_t k = 0; k <= whole_topic; ++k) {
         kinds |= s.topics->count[k] != 0 ? 1u << k : 0;
     }
@@ -198,7 +200,7 @@ DENIZEN_COLD inline void remove_subscriber(const Shared& s, uint32_t subscriber)
 // ---- requests
 
 // Any lane of any worker: remembers that this actor may have subscriptions, for its end.
-DENIZEN_HD inline void mark_subscriber(const Shared& s, uint32_t subscriber)
+DENIZEN_COLD inline void mark_subscriber(const Shared& s, uint32_t subscriber)
 {
     const uint32_t h = mix(subscriber);
     uint32_t* word = &s.topics->subscribers[h / 32 % 64];
@@ -218,7 +220,7 @@ DENIZEN_COLD inline void post_topic(const Shared& s, uint32_t id, uint32_t node,
 }
 
 // An actor has stopped.
-DENIZEN_HD inline void forget_subscriber(const Shared& s, uint32_t id, uint32_t subscriber)
+DENIZEN_COLD inline void forget_subscriber(const Shared& s, uint32_t id, uint32_t subscriber)
 {
     const uint32_t h = mix(subscriber);
     if ((load<Scope::gpu>(&s.topics->subscribers[h / 32 % 64]) >> h % 32 & 1) != 0) {
@@ -272,7 +274,8 @@ DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op
 // ---- publishing
 
 // Sends one message to all subscribers of the topic, as so many sends; returns to how many.
-// `whole`: all lanes of a warp make the call with the same arguments, and send side by side.
+// `payload`: as outgoing() takes it. `whole`: all lanes of a warp make the call with the same
+// arguments, and send side by side.
 template <class P>
 DENIZEN_COLD uint32_t publish(const Shared& s, uint32_t id, const TopicKey& topic, const Header& h,
                               const void* payload, Priority priority, bool whole)
@@ -307,8 +310,7 @@ DENIZEN_COLD uint32_t publish(const Shared& s, uint32_t id, const TopicKey& topi
                 each.destination = r.subscriber;
                 const Address to{r.subscriber};
                 P::keep_buffers(s, h.type, payload);
-                done = post_any<first_payload + 1>(s, id, each, payload, priority,
-                                                   P::policy_of(s, to));
+                done = post_any(s, id, each, payload, priority, P::policy_of(s, to));
                 if (!done || !reachable(s, to)) {
                     P::drop_buffers(s, h.type, payload);
                 }

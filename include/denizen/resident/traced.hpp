@@ -31,27 +31,9 @@ DENIZEN_HD inline uint64_t physical_us(const Shared& s, uint64_t now)
     return shift == 0 ? 1 : (now + shift) / 1000;
 }
 
-DENIZEN_HD inline uint64_t draw_stamp(const Shared& s, uint64_t now)
+DENIZEN_COLD inline uint64_t draw_stamp(const Shared& s, uint64_t now)
 {
     return hlc::tick<Scope::gpu>(&s.board->clock, physical_us(s, now)).value;
-}
-
-// Packet of a payload from byte `at` on, with the stamp behind its `length` bytes.
-DENIZEN_HD inline Packet pack_stamped(const unsigned char* payload, uint32_t length, uint64_t stamp,
-                                      uint32_t at, uint32_t sequence)
-{
-    Packet p{{0, 0, 0}, sequence};
-    for (uint32_t i = 0; i < packet_payload; ++i) {
-        const uint32_t place = at + i;
-        uint32_t byte = 0;
-        if (place < length) {
-            byte = payload[place];
-        } else if (place < length + stamp_bytes) {
-            byte = static_cast<uint32_t>(stamp >> (place - length) * 8) & 0xff;
-        }
-        p.word[i / 4] |= byte << i % 4 * 8;
-    }
-    return p;
 }
 
 DENIZEN_HD inline TraceRing own_trace(const Shared& s, uint32_t id)
@@ -60,8 +42,8 @@ DENIZEN_HD inline TraceRing own_trace(const Shared& s, uint32_t id)
 }
 
 // One message has been sent, at `now`.
-DENIZEN_HD inline void trace_send(const Shared& s, uint32_t id, const Header& h, uint64_t stamp,
-                                  uint64_t now)
+DENIZEN_COLD inline void trace_send(const Shared& s, uint32_t id, const Header& h, uint64_t stamp,
+                                    uint64_t now)
 {
     TraceRecord r;
     r.kind = TraceKind::send;

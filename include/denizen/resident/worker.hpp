@@ -32,32 +32,24 @@ public:
     {
         ++rounds_;
         uint32_t ready = 0;
-        const bool did_chores = chores_ && step_chores();
         const uint32_t from = pick(ready);
-        bool worked = did_chores;
+        bool worked = false;
         blocked_ = false;
         if (from != nowhere) {
-            worked |= serve(from, ready);
+            worked = serve(from, ready);
             blocked_ = !worked;
             end_turn();
             batches_ += worked ? 1 : 0;
             if (worked && lanes::id() == 0) {
                 store<Scope::gpu>(&status_.handled, handled_);
             }
-        } else if (!outbox_used_ && !did_chores) {
+        } else if (!outbox_used_ && !chores_) {
             worked_ = false;
             return false;
         }
         dirty_ = true;
         if (outbox_used_ || chores_ || near_.parked_something()) {
-            look_for_chores();
-            const uint32_t waiting = parked(s_, id_);
-            outbox_used_ = waiting != 0;
-            ++unflushed_;
-            if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
-                unflushed_ = 0;
-                worked |= flush(s_, id_);
-            }
+            worked = do_what_is_rare(worked);
         }
         worked_ = worked;
         return worked || chores_;
@@ -95,10 +87,10 @@ public:
     }
 
     // Told when there was nothing to do for a while: the senders learn all the room there is, and
-    // the monitor how far we are.
-    DENIZEN_HD void idle()
+    // the monitor how far we are. All of it if the worker `settles`, about to pause or leave.
+    DENIZEN_HD void tell(bool settles)
     {
-        if (!dirty_) {
+        if (!dirty_ && !settles) {
             return;
         }
         dirty_ = false;
@@ -107,17 +99,15 @@ public:
         near_.tell_tails(status_);
         tell_sent();
         // The tails before the heads: see Status.
+#if DENIZEN_ON_DEVICE
+        __threadfence();
+#endif
         lanes::sync();
         near_.tell_heads(status_);
         sources_.tell(status_);
-    }
-
-    // Publishes everything; for a worker that is about to pause or leave.
-    DENIZEN_HD void settle()
-    {
-        dirty_ = true;
-        idle();
-        near_.keep_heads();
+        if (settles) {
+            near_.keep_heads();
+        }
     }
 
     DENIZEN_HD void set_mode(Mode mode)
@@ -136,7 +126,7 @@ private:
     static constexpr uint32_t near = max_sources + 2;
 
     // Sources::ready() of the rings for urgent messages.
-    static constexpr uint32_t urgent = 1u << 4 * source_host_urgent | 1u << 4 * source_node_urgent;
+    static constexpr uint32_t urgent = 1u << source_host_urgent | 1u << source_node_urgent;
 
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
@@ -155,7 +145,7 @@ private:
         }
     }
 
-    // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit 4 g).
+    // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit g).
     DENIZEN_HD uint32_t pick(uint32_t& ready)
     {
         const uint32_t own = 1u << near_.own();
@@ -170,7 +160,7 @@ private:
             const uint32_t far = sources_.ready();
             if ((far & urgent) != 0) {
                 ready = far;
-                return lanes::first(far & urgent) / 4;
+                return lanes::first(far & urgent);
             }
         }
 #if DENIZEN_ON_DEVICE
@@ -209,11 +199,11 @@ private:
     // in from the host; but the host is never shut out for good.
     DENIZEN_HD uint32_t choose(uint32_t ready)
     {
-        constexpr uint32_t lane = 1u << 4 * source_host;
+        constexpr uint32_t lane = 1u << source_host;
         if ((ready & urgent) != 0) {
-            return lanes::first(ready & urgent) / 4;
+            return lanes::first(ready & urgent);
         }
-        const uint32_t inside = ready & ~(urgent | lane);
+        const uint32_t inside = ready & ~lane;
         if ((ready & lane) != 0 && jammed_ == 0 && (inside == 0 || host_waited_ >= max_wait)) {
             host_waited_ = 0;
             return source_host;
@@ -223,8 +213,8 @@ private:
             return nowhere;
         }
         // The node's ring and the peers' in turn.
-        const uint32_t later = inside & ~((2u << 4 * last_inside_) - 1);
-        last_inside_ = lanes::first(later != 0 ? later : inside) / 4;
+        const uint32_t later = inside & ~((2u << last_inside_) - 1);
+        last_inside_ = lanes::first(later != 0 ? later : inside);
         return last_inside_;
     }
 
@@ -249,13 +239,15 @@ private:
         }
         const Header h = batch.words.header();
         ActorEntry entry;
-        const uint32_t alones = lanes::ballot(batch.mine && alone(h, entry));
+        const uint32_t alones = lanes::ballot(alone(h, entry) && batch.mine);
         const uint32_t leader = lanes::first(alones);
         begin_turn();
         uint32_t n = 0; // slots consumed: of the ring, or in a round of near rings by this lane
-        if (alones != 0 && (leader == 0 || from == near)) {
+        if (alones != 0 && (leader == 0 || batch.n == 1 || from == near)) {
             if (from == near) {
                 batch.ring = near_.ring_of(leader);
+            } else if (from != local) {
+                batch.ring = sources_.source(from);
             }
             n = serve_alone(batch, leader);
             handled_ += n != 0 ? 1 : 0;
@@ -266,7 +258,7 @@ private:
                 return any;
             }
         } else {
-            if (leader < batch.n) { // in ring order, up to the one that needs all lanes
+            if (alones != 0) { // in ring order, up to the one that needs all lanes
                 batch.n = leader;
                 batch.mine = lanes::id() < leader;
             }
@@ -289,19 +281,20 @@ private:
         return n != 0;
     }
 
-    // Whether this lane's message needs the whole warp; if not, `entry` is its actor's.
+    // Whether this lane's message needs the whole warp; if not, `entry` is its actor's. Without a
+    // branch: a lane that has no message looks up some actor in vain.
     DENIZEN_HD bool alone(const Header& h, ActorEntry& entry) const
     {
-        if (h.flags != 0 || h.length > first_payload) {
-            return true;
-        }
         const uint32_t place = Address{h.destination}.local();
-        if (place < s_.actors_per_worker) {
-            entry = actors_[place];
-            return entry.kind > 0xff || // it does not run, or others wait for it
-                   (P::has_warp_actors && entry.kind != 0 && P::grain(entry.type()) == Grain::warp);
+        const bool here = place < s_.actors_per_worker;
+        entry = actors_[here ? place : 0];
+        entry.kind = here ? entry.kind : 0;
+        bool whole = false;
+        if constexpr (P::has_warp_actors) {
+            whole = entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
         }
-        return false;
+        // More than 0xff: it does not run, or others wait for it.
+        return h.flags != 0 || h.length > first_payload || entry.kind > 0xff || whole;
     }
 
     DENIZEN_HD uint32_t serve_alone(const Batch& batch, uint32_t leader)
@@ -328,16 +321,31 @@ private:
         uint32_t r = 0;
         bool waits = false;
         do { // ends: r reaches every rank
-            if (todo && rank == r) {
+            detail::Outcome out;
+            const bool turn = todo && rank == r;
+            if (turn) {
                 todo = false;
                 // It may have failed since: then the message has to wait.
                 waits = P::can_fail && r > 0 &&
                         actors_[Address{h.destination}.local()].kind != entry.kind;
                 if (!waits) {
-                    detail::handle<P>(s_, id_, entry, h, batch.words.word + 3, false,
-                                      observer_.on());
-                    P::drop_buffers(s_, h.type, batch.words.word + 3);
+                    out = detail::run_handler<P>(s_, id_, entry, h, batch.words.word + 3, false,
+                                                 observer_.on());
                 }
+            }
+            // An observed handler counts also if its time is 0.
+            const bool rest = out.wrong != 0 || (observer_.on() && out.ran);
+            if (lanes::ballot(rest) != 0) {
+                const Words words = batch.words; // copies: what a call gets by reference lies in
+                const Header header = h;         // local memory
+                const ActorEntry of = entry;
+                const detail::Outcome its = out;
+                if (rest) {
+                    detail::conclude<P>(s_, id_, of, header, words.word + 3, its, observer_.on());
+                }
+            }
+            if (P::has_buffers && turn && !waits) {
+                P::drop_buffers(s_, h.type, batch.words.word + 3);
             }
             ++r;
             lanes::sync();
@@ -370,17 +378,29 @@ private:
         chores_ = lanes::shuffle(load<Scope::block>(&s_.wards[id_].chores), 0) != 0;
     }
 
-    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
-    // else moves.
-    DENIZEN_COLD bool step_chores()
+    // Chores, and messages that are parked. `worked`: a message was handled in this round. True if
+    // that, or if something was done here. In line, like every member: a call would put the whole
+    // worker in local memory.
+    DENIZEN_HD bool do_what_is_rare(bool worked)
     {
-        if (worked_ && parked(s_, id_) > s_.outbox_capacity / 2) {
-            return false;
+        look_for_chores();
+        // Messages that waited send like all others: they keep half of the outbox free, unless
+        // nothing else moves.
+        if (chores_ && !(worked && parked(s_, id_) > s_.outbox_capacity / 2)) {
+            begin_turn();
+            do_chores<P>(s_, id_, observer_.on());
+            end_turn();
+            worked = true;
+            look_for_chores();
         }
-        begin_turn();
-        do_chores<P>(s_, id_, observer_.on());
-        end_turn();
-        return true;
+        const uint32_t waiting = parked(s_, id_);
+        outbox_used_ = waiting != 0;
+        ++unflushed_;
+        if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
+            unflushed_ = 0;
+            worked |= flush(s_, id_);
+        }
+        return worked;
     }
 
     DENIZEN_HD void begin_turn()

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signal processing on streams, in vectors (include/denizen/dsp): filters, rates, levels, FM.
+
+from denizen import dsp
+
+narrow = dsp.Fir(dsp.low_pass(0.05, 0.02, 60), down=10)  # 10 times fewer samples
+demodulate = dsp.FmDemodulator()
+audio = [demodulate(narrow(block)) for block in blocks]
+
+Samples are one-dimensional arrays of single precision: float32, or complex64 for I/Q. What keeps a
+state is called with block after block, and its outputs are the same however the stream was cut.
+An array of another dtype or shape raises ArgumentError: nothing is converted unasked.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from denizen import _core
+from denizen.errors import ArgumentError
+
+__all__ = [
+    "Agc", "Fir", "FmDemodulator", "low_pass", "magnitude_squared", "multiply", "resampler",
+    "saxpy",
+]  # fmt: skip
+
+_REAL = np.dtype(np.float32)
+_COMPLEX = np.dtype(np.complex64)
+
+
+def _samples(x: Any, dtype: np.dtype[Any], name: str = "x") -> NDArray[Any]:
+    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != 1:
+        got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise ArgumentError(
+            f"{name} is {got}; give a one-dimensional {dtype} array, such as {name}.astype({dtype})"
+        )
+    return np.ascontiguousarray(x)
+
+
+def _target(
+    out: NDArray[Any] | None, size: int, dtype: np.dtype[Any], name: str = "out"
+) -> NDArray[Any]:
+    if out is None:
+        return np.empty(size, dtype)
+    if out.dtype != dtype or out.shape != (size,) or not out.flags.c_contiguous:
+        raise ArgumentError(
+            f"{name} is {out.dtype} of shape {out.shape}; give a contiguous {dtype} array of {size}"
+        )
+    return out
+
+
+def _kind(dtype: DTypeLike) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind not in (_REAL, _COMPLEX):
+        raise ArgumentError(f"dtype is {kind}; give float32 or complex64")
+    return kind
+
+
+class Fir:
+    """A FIR filter, also between rates: ``scipy.signal.upfirdn`` over a stream.
+
+    y[m] = the sum over k of taps[k] u[m down - k], where u is the stream with ``up`` - 1 zeros
+    after each sample, and zeros before it. Every output that needs no later sample comes at once:
+    n samples give n up / down outputs, rounded to either side.
+
+    ``taps``: real or complex, (n,), kept in single precision; complex ones take complex samples.
+    All phases together have at most 2**22 of them.
+    ``dtype``: of the samples and the outputs, complex64 or float32. ``up``, ``down``: 1 to 2**20.
+    Raises ArgumentError for values outside those ranges.
+    """
+
+    def __init__(
+        self, taps: Any, *, up: int = 1, down: int = 1, dtype: DTypeLike = np.complex64
+    ) -> None:
+        self.dtype = _kind(dtype)
+        given = np.asarray(taps)
+        if given.ndim != 1:
+            raise ArgumentError(f"taps have the shape {given.shape}; give one dimension")
+        for name, value in (("up", up), ("down", down)):
+            if not 1 <= value <= 1 << 20:
+                raise ArgumentError(f"{name} is {value}; give a whole number from 1 to 2**20")
+        if np.iscomplexobj(given):
+            if self.dtype == _REAL:
+                raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
+            make: Any = _core.FirComplexTaps
+            kept = np.ascontiguousarray(given, _COMPLEX)
+        else:
+            make = _core.FirReal if self.dtype == _REAL else _core.FirComplex
+            kept = np.ascontiguousarray(given, _REAL)
+        self._fir = make(kept, up, down)
+
+    def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
+        """The outputs that ``x``, the next block, completes."""
+        block = _samples(x, self.dtype)
+        out = np.empty(self._fir.most(len(block)), self.dtype)
+        return out[: self._fir.feed(block, out)]
+
+
+def resampler(
+    from_rate: int, to_rate: int, *, attenuation: float = 80, dtype: DTypeLike = np.complex64
+) -> Fir:
+    """A filter that turns a stream of ``from_rate`` samples a second into ``to_rate``.
+
+    It passes up to 0.4 of the lower rate unchanged, and what would fold or mirror below that is
+    ``attenuation`` dB down.
+    """
+    if from_rate < 1 or to_rate < 1:
+        raise ArgumentError(f"{from_rate} to {to_rate} samples a second; give positive numbers")
+    common = math.gcd(from_rate, to_rate)
+    up, down = to_rate // common, from_rate // common
+    low = 1 / max(up, down)  # the lower rate, as a fraction of the rate between
+    taps = low_pass(0.5 * low, 0.2 * low, attenuation)
+    return Fir(taps * np.float32(up), up=up, down=down, dtype=dtype)
+
+
+def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np.float32]:
+    """The taps of a low-pass filter: a sinc in a Kaiser window, an odd number of them, of sum 1.
+
+    Frequencies as fractions of the sampling rate: half of the level is left at ``cutoff`` (to 0.5),
+    ``attenuation`` dB (20 to 150) are reached half a ``transition`` above it. The same as
+    ``scipy.signal.firwin(n, 2 * cutoff, window=("kaiser", beta))``. Raises ArgumentError.
+    """
+    return np.array(_core.dsp_low_pass(cutoff, transition, attenuation), np.float32)
+
+
+class Agc:
+    """Automatic gain control: y = g x, and after each sample g += rate (reference - abs(y)).
+
+    abs(y) settles at ``reference`` with a time constant of 1 / (rate abs(x)) samples. The gain
+    begins at 1 and is at most ``most``. ``dtype``: complex64 or float32. Raises ArgumentError if a
+    value is not positive or ``rate`` is over 1.
+    """
+
+    def __init__(
+        self,
+        reference: float = 1.0,
+        rate: float = 1e-3,
+        most: float = 65536.0,
+        *,
+        dtype: DTypeLike = np.complex64,
+    ) -> None:
+        self.dtype = _kind(dtype)
+        make: Any = _core.AgcReal if self.dtype == _REAL else _core.AgcComplex
+        self._agc = make(reference, rate, most)
+
+    def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
+        """As many outputs as ``x``, the next block, has samples."""
+        block = _samples(x, self.dtype)
+        out = np.empty_like(block)
+        self._agc.feed(block, out)
+        return out
+
+    @property
+    def gain(self) -> float:
+        """That of the next sample."""
+        return float(self._agc.gain)
+
+
+class FmDemodulator:
+    """Quadrature demodulation: y = gain arg(x[n] conj(x[n-1])), complex64 to float32.
+
+    The first sample of a stream gives 0, and so does a product of 0. Within 4e-7 ``gain`` of the
+    exact value. With gain = rate / (2 pi deviation) outputs are in units of the deviation.
+    """
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self._demodulator = _core.FmDemodulator(gain)
+
+    def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.float32]:
+        """As many outputs as ``x``, the next block, has samples."""
+        block = _samples(x, _COMPLEX)
+        out = np.empty(len(block), np.float32)
+        self._demodulator.feed(block, out)
+        return out
+
+
+def saxpy(a: float, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+    """y += a x, in place, both float32 of one length."""
+    block = _samples(x, _REAL)
+    _core.dsp_saxpy(a, block, _target(y, len(block), _REAL, "y"))
+
+
+def multiply(
+    a: NDArray[np.complex64],
+    b: NDArray[np.complex64],
+    out: NDArray[np.complex64] | None = None,
+) -> NDArray[np.complex64]:
+    """The products of two complex64 arrays of one length; ``out`` may be one of them."""
+    left, right = _samples(a, _COMPLEX, "a"), _samples(b, _COMPLEX, "b")
+    if len(left) != len(right):
+        raise ArgumentError(f"a has {len(left)} samples and b {len(right)}; give as many")
+    target = _target(out, len(left), _COMPLEX)
+    _core.dsp_multiply(left, right, target)
+    return target
+
+
+def magnitude_squared(
+    x: NDArray[np.complex64], out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """abs(x)**2 of complex64 as float32."""
+    block = _samples(x, _COMPLEX)
+    target = _target(out, len(block), _REAL)
+    _core.dsp_magnitude_squared(block, target)
+    return target

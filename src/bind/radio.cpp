@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The radio for Python: bytes in, messages out as dictionaries that hold only what a message says.
+#include "radio.hpp"
+#include "bind.hpp"
+
+#include <denizen/base/error.hpp>
+#include <denizen/radio/modulate.hpp>
+#include <denizen/radio/receiver.hpp>
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+using namespace denizen;
+using radio::Position;
+
+namespace {
+
+using Degrees = std::optional<std::pair<double, double>>; // latitude, longitude
+
+std::string address(uint32_t icao)
+{
+    char text[8];
+    std::snprintf(text, sizeof text, "%06X", icao & 0xFFFFFF);
+    return text;
+}
+
+nb::dict to_dict(const radio::Message& m)
+{
+    nb::dict out;
+    out["df"] = m.frame.format();
+    out["icao"] = address(m.icao);
+    radio::each_field(m, [&](const char* name, const auto& value) {
+        if (value) out[name] = *value;
+    });
+    return out;
+}
+
+nb::dict received(const radio::Message& m)
+{
+    nb::dict out;
+    out["time"] = m.time();
+    out["sample"] = m.position;
+    out["frame"] = radio::to_hex(m.frame);
+    out["level"] = m.level;
+    out["repaired"] = m.repaired;
+    out.update(to_dict(m));
+    return out;
+}
+
+template <class Work>
+nb::list messages(Work&& work)
+{
+    std::vector<radio::Message> found;
+    {
+        const bind::Unlocked unlocked;
+        work([&](const radio::Message& m) { found.push_back(m); });
+    }
+    nb::list out;
+    for (const radio::Message& m : found) out.append(received(m));
+    return out;
+}
+
+nb::list aircraft(const radio::Receiver& receiver)
+{
+    nb::list out;
+    for (const radio::Aircraft& a : receiver.airspace().aircraft()) {
+        nb::dict one;
+        one["icao"] = address(a.icao);
+        one["messages"] = a.messages;
+        one["first_seen"] = a.first_seen;
+        one["last_seen"] = a.last_seen;
+        one["level"] = a.level;
+        const auto add = [&one](const char* name, const auto& value) {
+            if (value) one[name] = *value;
+        };
+        add("callsign", a.callsign);
+        add("squawk", a.squawk);
+        add("altitude", a.altitude);
+        add("groundspeed", a.groundspeed);
+        add("track", a.track);
+        add("vertical_rate", a.vertical_rate);
+        add("on_ground", a.on_ground);
+        if (a.position) {
+            one["latitude"] = a.position->latitude;
+            one["longitude"] = a.position->longitude;
+        }
+        out.append(one);
+    }
+    return out;
+}
+
+nb::dict counts(const radio::Receiver& receiver)
+{
+    const radio::Counts& c = receiver.counts();
+    nb::dict out;
+    out["samples"] = c.samples;
+    out["preambles"] = c.preambles;
+    out["readings"] = c.readings;
+    out["messages"] = c.messages;
+    out["repaired"] = c.repaired;
+    return out;
+}
+
+// The address that a frame carries openly or, if it is right, in its parity.
+nb::dict decode_hex(const std::string& hex)
+{
+    const radio::Frame frame = radio::frame_of(hex);
+    const uint32_t rest = radio::syndrome(frame);
+    const bool open = radio::plain_parity(frame.format());
+    nb::dict out = to_dict(radio::decode(frame, open ? frame.part(9, 32) : rest));
+    if (open) out["syndrome"] = rest;
+    return out;
+}
+
+using Signal = nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>;
+// frame, start, amplitude, carrier, clock, phase
+using Burst = std::tuple<std::string, double, double, double, double, double>;
+
+Signal modulate(const std::vector<Burst>& given, size_t samples, double noise, uint64_t seed)
+{
+    std::vector<uint8_t>* out = nullptr;
+    {
+        const bind::Unlocked unlocked;
+        std::vector<radio::Burst> bursts;
+        for (const auto& [frame, start, amplitude, carrier, clock, phase] : given)
+            bursts.push_back({radio::frame_of(frame), start, amplitude, carrier, clock, phase});
+        out = new std::vector<uint8_t>(radio::modulate(bursts, samples, noise, seed));
+    }
+    const nb::capsule owner(out,
+                            [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
+    return Signal(out->data(), {out->size()}, owner);
+}
+
+} // namespace
+
+void bind_radio(nb::module_& m)
+{
+    m.attr("radio_sample_rate") = radio::sample_rate;
+    m.def("radio_decode", &decode_hex);
+    m.def("radio_syndrome",
+          [](const std::string& hex) { return radio::syndrome(radio::frame_of(hex)); });
+    m.def("radio_encode_position", [](double latitude, double longitude, bool odd, bool surface) {
+        const radio::Encoded e = radio::encode({latitude, longitude}, odd, surface);
+        return std::pair(e.latitude, e.longitude);
+    });
+    m.def("radio_modulate", &modulate);
+    nb::class_<radio::Receiver>(m, "RadioReceiver")
+        .def(
+            "__init__",
+            [](radio::Receiver* self, const Degrees& at) {
+                std::optional<Position> position;
+                if (at) position = Position{at->first, at->second};
+                new (self) radio::Receiver(position);
+            },
+            nb::arg("position").none())
+        .def("feed",
+             [](radio::Receiver& r, nb::handle iq) {
+                 const bind::Bytes bytes(iq, false);
+                 return messages([&](const radio::Receiver::Sink& sink) {
+                     r.feed(bytes.data(), bytes.size(), sink);
+                 });
+             })
+        .def("finish",
+             [](radio::Receiver& r) {
+                 return messages([&](const radio::Receiver::Sink& sink) { r.finish(sink); });
+             })
+        .def_prop_ro("aircraft", &aircraft)
+        .def_prop_ro("counts", &counts);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU's memory for an arena. Taken and given back while no program of this process is resident,
+// as both may wait for all that runs; read and written on a stream of its own.
+#include "../backend.hpp"
+#include "../memory/arena_memory.hpp"
+#include "driver.hpp"
+
+#include <denizen/base/error.hpp>
+
+#include <string>
+#include <vector>
+
+namespace denizen {
+namespace {
+
+using namespace gpu;
+
+DevicePtr address(const void* p) { return reinterpret_cast<DevicePtr>(p); }
+
+class GpuArenaMemory final : public ArenaMemory {
+public:
+    explicit GpuArenaMemory(int ordinal) : info_(device_info(ordinal))
+    {
+        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
+        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
+              info_.name);
+        try {
+            const ContextScope scope(context_);
+            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
+                  "cuStreamCreateWithPriority");
+        } catch (...) {
+            driver_.primary_ctx_release(device_);
+            throw;
+        }
+    }
+
+    ~GpuArenaMemory() override
+    {
+        // If a program is stuck, or the context is dead, the memory stays: better than to wait.
+        try {
+            without_residents([this] {
+                const ContextScope scope(context_);
+                for (const DevicePtr part : parts_) {
+                    driver_.mem_free(part);
+                }
+                driver_.stream_destroy(stream_);
+            });
+            driver_.primary_ctx_release(device_);
+        } catch (const Error&) {
+        }
+    }
+
+    uint32_t processors() const override { return static_cast<uint32_t>(info_.sm_count); }
+
+    unsigned char* allocate(uint64_t bytes, uint64_t align) override
+    {
+        DevicePtr part = 0;
+        Result result = success;
+        if (!without_residents([&] {
+                const ContextScope scope(context_);
+                result = driver_.mem_alloc(&part, bytes + align);
+            })) {
+            throw Error(Errc::stuck, "an arena has to wait until the programs of this process have "
+                                     "left the GPU, and one of their handlers is stuck");
+        }
+        if (result == error_out_of_memory) {
+            throw Error(Errc::exhausted, "no device memory for an arena of " +
+                                             std::to_string(bytes) + " bytes on " + info_.name);
+        }
+        check(result, "cuMemAlloc", std::to_string(bytes) + " bytes");
+        parts_.push_back(part);
+        return reinterpret_cast<unsigned char*>((part + align - 1) / align * align);
+    }
+
+    void read(void* to, const void* from, uint64_t bytes) const override
+    {
+        run([&] { return driver_.memcpy_dtoh_async(to, address(from), bytes, stream_); },
+            "cuMemcpyDtoHAsync");
+    }
+    void write(void* to, const void* from, uint64_t bytes) const override
+    {
+        run([&] { return driver_.memcpy_htod_async(address(to), from, bytes, stream_); },
+            "cuMemcpyHtoDAsync");
+    }
+    void clear(void* at, uint64_t bytes) const override
+    {
+        run([&] { return driver_.memset_d8_async(address(at), 0, bytes, stream_); },
+            "cuMemsetD8Async");
+    }
+
+private:
+    template <class Enqueue>
+    void run(Enqueue&& enqueue, const char* call) const
+    {
+        const ContextScope scope(context_);
+        check(enqueue(), call, info_.name);
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", info_.name);
+    }
+
+    const Driver& driver_ = driver();
+    DeviceInfo info_;
+    gpu::Device device_ = 0;
+    Context context_ = nullptr;
+    Stream stream_ = nullptr;
+    std::vector<DevicePtr> parts_;
+};
+
+} // namespace
+
+std::unique_ptr<ArenaMemory> make_gpu_arena_memory(int ordinal)
+{
+    return std::make_unique<GpuArenaMemory>(ordinal);
+}
+
+} // namespace denizen

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs of this process that live on a GPU. Loading code and taking or freeing memory may
+// wait for everything that runs on the device, and a resident program never ends: for such a moment
+// all of them leave. They come back by themselves when there is something for them to do.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <vector>
+
+namespace denizen::gpu {
+
+class Resident {
+public:
+    virtual void ask_to_leave() = 0;
+    // It has left, or has died.
+    virtual bool off() = 0;
+    // It may come back, or stay if it has not left.
+    virtual void let_return() = 0;
+
+protected:
+    ~Resident() = default;
+};
+
+class Residents {
+public:
+    // Runs `use` while no program of this process is on a GPU. False, without running it, if one
+    // does not leave within two seconds.
+    bool without_any(const std::function<void()>& use);
+
+    void add(Resident* resident);
+    void remove(Resident* resident);
+
+    // Held during a launch, too: nobody comes back before `use` has ended.
+    std::mutex mutex;
+
+private:
+    std::vector<Resident*> all_;
+};
+
+Residents& residents();
+
+} // namespace denizen::gpu
