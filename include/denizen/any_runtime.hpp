@@ -8,6 +8,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/life.hpp>
+#include <denizen/base/device.hpp>
 #include <denizen/base/error.hpp>
 #include <denizen/memory/buffer.hpp>
 #include <denizen/resident/dead_letters.hpp>
@@ -24,17 +25,6 @@
 namespace denizen {
 
 using std::chrono::nanoseconds;
-
-// Where a program lives.
-struct Device {
-    enum class Kind { automatic, cpu, gpu } kind = Kind::automatic;
-    int ordinal = 0; // which GPU
-
-    // The first GPU if there is one that the program was compiled for, else the CPU.
-    static Device automatic() { return {}; }
-    static Device cpu() { return {Kind::cpu, 0}; }
-    static Device gpu(int ordinal = 0) { return {Kind::gpu, ordinal}; }
-};
 
 // A compiled program.
 struct Image {

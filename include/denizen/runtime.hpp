@@ -11,11 +11,11 @@
 #pragma once
 
 #include <denizen/any_runtime.hpp>
+#include <denizen/base/type_name.hpp>
 #include <denizen/resident/kernel.hpp>
 #include <denizen/telemetry.hpp>
 
 #include <algorithm>
-#include <string_view>
 
 #if defined(__CUDACC__)
 #include <cuda_runtime_api.h>
@@ -26,15 +26,6 @@ namespace denizen {
 using namespace std::chrono_literals;
 
 namespace detail {
-
-// "Counter" out of the compiler's name for this function.
-template <class T>
-constexpr std::string_view type_name()
-{
-    std::string_view name = __PRETTY_FUNCTION__;
-    name = name.substr(name.find("T = ") + 4);
-    return name.substr(0, name.find_first_of(";]"));
-}
 
 // Where the references of a message type lie.
 template <class M>
