@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks without types: words, group numbers and bytes. task::Runtime<P> (runtime.hpp) is the typed
+// face of it; use that. Host only. Every call may be made from any thread, every wait has a
+// deadline, and what it throws is denizen::Error with the limit and the way out.
+#pragma once
+
+#include <denizen/any_runtime.hpp>
+#include <denizen/task/layout.hpp>
+
+namespace denizen::task {
+
+struct Image {
+    Table table{};
+    std::vector<std::string> names; // by type number
+    // CPU: runs worker `id`, or the monitor if there is no such worker, until it leaves.
+    void (*run_thread)(const Shared&, uint32_t id) = nullptr;
+    std::function<void*()> kernel; // GPU: a CUfunction in the current context
+};
+
+struct Options {
+    Device device;
+    uint32_t workers = 0; // CPU: threads, 0: one per core. GPU: warps on each SM, 0: 24, the most
+    uint32_t sms = 0;     // GPU: blocks, one for each SM; 0: all
+    uint32_t queue_slots = 512;      // tasks in each deque: a power of two, 64 to 65,536
+    uint32_t spill_tasks = 1u << 20; // that find no room there, and the host's on their way
+    uint32_t counters = 1u << 18;    // at a time, at most 2^24
+    uint32_t futures = 4096;         // unread at a time, at most 2^20
+    uint32_t port_slots = 4096;      // the host's tasks on their way: a power of two
+    std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
+};
+
+struct Stats {
+    uint64_t run = 0; // tasks; a worker tells when it has nothing to do: behind while it works
+    uint64_t batches = 0;
+    uint64_t steals = 0;
+    uint64_t stolen = 0;
+    uint64_t crates = 0;
+    uint64_t letters = 0;
+    uint64_t spilled = 0;
+    uint64_t joins = 0;
+    uint64_t looks = 0;
+    uint64_t refused = 0; // spawns that found the spill region full
+    uint64_t launches = 0;
+    std::vector<uint64_t> run_by_worker;
+};
+
+struct Ended {
+    Cancelled cancelled = Cancelled::no;
+    uint64_t dropped = 0; // tasks of the group that were not run
+};
+
+class AnyRuntime {
+public:
+    AnyRuntime(Image image, const Options& options);
+    ~AnyRuntime(); // close(1 s) without throwing
+    AnyRuntime(const AnyRuntime&) = delete;
+    AnyRuntime& operator=(const AnyRuntime&) = delete;
+
+    uint32_t workers() const;
+    bool on_gpu() const;
+    const std::string& device() const;
+
+    // `count` tasks of `words` words (at most 12), the first of each its header. Errc::full if the
+    // port has no room within the deadline: the text says how many were taken.
+    void spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline);
+
+    // A group of tasks: what its tasks spawn belongs to it. Errc::exhausted if 63 are open.
+    uint32_t open_group(nanoseconds lifetime);
+    void cancel(uint32_t group);
+    // Until no task of the group runs or can run. Errc::timeout, closed, peer_dead.
+    Ended wait(uint32_t group, nanoseconds deadline);
+    void close_group(uint32_t group); // which has ended
+
+    // A place for a result: its number and sequence.
+    std::pair<uint32_t, uint32_t> open_answer();
+    bool answered(uint32_t answer, uint32_t sequence, uint32_t bytes) const;
+    // Errc::timeout if it does not come.
+    void read_answer(uint32_t answer, uint32_t sequence, void* to, uint32_t bytes,
+                     nanoseconds deadline);
+    void close_answer(uint32_t answer, uint32_t sequence);
+
+    Stats stats();
+    void close(nanoseconds timeout);
+
+private:
+    struct Core;
+    std::unique_ptr<Core> core_;
+};
+
+} // namespace denizen::task

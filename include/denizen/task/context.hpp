@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a task can do besides computing. Valid only while the task runs; each lane has its own, in
+// registers: what is called rarely and out of line gets and gives back copies, since an address
+// that is handed on would put the whole context into memory.
+#pragma once
+
+#include <denizen/base/clock.hpp>
+#include <denizen/base/error.hpp>
+#include <denizen/task/index_queue.hpp>
+#include <denizen/task/local.hpp>
+#include <denizen/task/mailbox.hpp>
+#include <denizen/wire/wait.hpp>
+
+namespace denizen::task {
+
+// Where a task puts a result that the host waits for. A part of the task's arguments.
+template <class T>
+struct Promise {
+    uint32_t answer = 0;
+    uint32_t sequence = 0; // never 0 in a promise that was made
+};
+
+template <class P>
+class Context {
+public:
+    using Words = typename P::Words;
+
+    // `tokens` have come with the task, for what it spawns; `batch` tasks run side by side.
+    DENIZEN_HD Context(const Shared& s, Local<P>& local, uint32_t worker, uint32_t group,
+                       Grain grain, uint32_t tokens = 0, uint32_t batch = 1)
+        : s_(s), local_(local), worker_(worker), group_(group), grain_(grain), tokens_(tokens),
+          batch_(batch)
+    {
+    }
+
+    // Makes a task runnable. What it sees and when others can steal it: at the latest when this
+    // task, and those that run beside it on the same warp, have ended. ok, or exhausted: the deque
+    // and the spill region are full, and the task was not taken. In a warp's or block's task all
+    // lanes make the call, lane 0's task is spawned, and lane 0 gets the answer.
+    template <class X>
+    DENIZEN_HD Errc spawn(const X& task)
+    {
+        return lane() == 0 ? spawn_by_lane(task) : Errc::ok;
+    }
+    // The same for every lane that calls, each with a task of its own.
+    template <class X>
+    DENIZEN_HD Errc spawn_by_lane(const X& task)
+    {
+        return put(P::encode(task, group_));
+    }
+    // To be run by worker `worker` modulo workers(), at once visible to it: a message from SM to
+    // SM. Others do not steal it. If the worker's mailbox is full, as spawn().
+    template <class X>
+    DENIZEN_HD Errc spawn_on(uint32_t worker, const X& task)
+    {
+        if (lane() != 0) {
+            return Errc::ok;
+        }
+        const Words words = P::encode(task, group_);
+        const uint32_t tokens = tokens_for_one();
+        constexpr uint32_t used = 1 + (detail::bytes_of<X> + 3) / 4;
+        const bool ordered = !detail::self_contained_of<X>() || joined_; // it may know the counter
+        if (worker >= s_.workers) {
+            worker %= s_.workers;
+        }
+        if (mailbox::send<used>(s_.mailboxes[worker], worker_, words.word, tokens, ordered)) {
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+            ring_bell(&s_.board->bell, &s_.board->sleeping);
+#endif
+            return Errc::ok;
+        }
+        tokens_ += tokens;
+        return put(words);
+    }
+
+    // A continuation: `task` is spawned when `arrivals` (1 to 16,777,215) have come, on the worker
+    // of the last. A member `sum` of it (4 or 8 bytes, aligned to 4) becomes the sum of their
+    // values, modulo 2^40. Counter{0} if all counters are in use. A continuation that waits does
+    // not count as work: wait() ends without it.
+    template <class X>
+    DENIZEN_HD Counter when(uint32_t arrivals, const X& task)
+    {
+        const uint32_t index = lane() == 0 ? take_join() : 0;
+        if (index == 0) {
+            return {};
+        }
+        joined_ = true;
+        Join& join = s_.join[index];
+        detail::store_slot<P::slot>(reinterpret_cast<unsigned char*>(join.word),
+                                    P::encode(task, group_));
+        uint32_t sum_at = 0;
+        if constexpr (requires { task.sum; }) {
+            static_assert(sizeof(task.sum) == 4 || sizeof(task.sum) == 8);
+            const auto offset = reinterpret_cast<const unsigned char*>(&task.sum) -
+                                reinterpret_cast<const unsigned char*>(&task);
+            sum_at = 1 + static_cast<uint32_t>(offset) / 4;
+            sum_at |= static_cast<uint32_t>(sizeof(task.sum)) / 4 << 8;
+        }
+        store<Scope::gpu>(&join.sum_at, sum_at);
+        // Release on the host; on the device it comes before the arrivals because they come from
+        // tasks that are published after this. The caller's own arrivals are on the same SM.
+        store<Scope::gpu, on_host(Order::release)>(&join.count,
+                                                   static_cast<uint64_t>(arrivals) & count_mask);
+        return {index};
+    }
+    // One arrival, with a value for the sum. Everything that this task has written before is seen
+    // by the continuation, unless this type is self_contained. Nothing for Counter{0}.
+    DENIZEN_HD void arrive(Counter counter, uint64_t value = 0)
+    {
+        if (counter.index == 0) {
+            return;
+        }
+        Join& join = s_.join[counter.index];
+        const uint64_t step = (value << count_bits) - 1;
+        uint64_t before = 0;
+        if (fences_) {
+            // Partner: the same in the tasks that arrive after this.
+            before = fetch_add<Scope::gpu, Order::acq_rel>(&join.count, step);
+        } else {
+            before = fetch_add<Scope::gpu, on_host(Order::acq_rel)>(&join.count, step);
+        }
+        if ((before & count_mask) == 1) {
+            fire(counter.index, (before >> count_bits) + value);
+        }
+    }
+
+    // The result that the host waits for; at most once for each promise.
+    template <class T>
+    DENIZEN_HD void set(const Promise<T>& promise, const T& value)
+    {
+        static_assert(sizeof(T) <= answer_payload && __is_trivially_copyable(T));
+        if (promise.answer >= s_.answers || promise.sequence == 0) {
+            return;
+        }
+        Answer& answer = s_.answer[promise.answer];
+        uint32_t words[12] = {};
+        copy_bytes(words, &value, sizeof(T));
+#if DENIZEN_ON_DEVICE
+        if (fences_) {
+            __threadfence_system(); // partner: the host's acquire in Future::get
+        }
+#endif
+        for (uint32_t k = 0; k < (sizeof(T) + 11) / 12; ++k) {
+            store_packet<Scope::system>(
+                &answer.packet[k],
+                Packet{{words[3 * k], words[3 * k + 1], words[3 * k + 2]}, promise.sequence});
+        }
+    }
+
+    // Whether this task's group has been cancelled or is late: a long task may look now and then.
+    DENIZEN_HD bool cancelled() const
+    {
+        return group_ != 0 && load<Scope::gpu>(&s_.groups[group_].cancelled) != 0;
+    }
+    // Cancels this task's group: tasks of it that have not begun are dropped. Nothing in group 0.
+    DENIZEN_HD void cancel()
+    {
+        if (group_ != 0 && lane() == 0) {
+            store<Scope::gpu>(&s_.groups[group_].cancelled,
+                              static_cast<uint32_t>(Cancelled::asked));
+        }
+    }
+
+    DENIZEN_HD uint32_t worker() const { return worker_; }
+    DENIZEN_HD uint32_t workers() const { return s_.workers; }
+
+    // Of the threads that run this task, which one this is, and how many there are.
+    DENIZEN_HD uint32_t lane() const
+    {
+#if DENIZEN_ON_DEVICE
+        return grain_ == Grain::thread ? 0
+               : grain_ == Grain::warp ? denizen::lanes::id()
+                                       : threadIdx.x;
+#else
+        return 0;
+#endif
+    }
+    DENIZEN_HD uint32_t lanes() const
+    {
+        return grain_ == Grain::thread ? 1
+               : grain_ == Grain::warp ? denizen::lanes::size
+                                       : denizen::lanes::size * s_.per_block;
+    }
+    // A barrier of the task's threads, with what they have written to memory.
+    DENIZEN_HD void sync() const
+    {
+#if DENIZEN_ON_DEVICE
+        if (grain_ == Grain::warp) {
+            __syncwarp();
+        } else if (grain_ == Grain::block) {
+            asm volatile("barrier.cta.sync 1, %0;" ::"r"(32 * s_.per_block) : "memory");
+        }
+#endif
+    }
+
+    // ---- for the worker
+
+    template <class X>
+    DENIZEN_HD void begin()
+    {
+        fences_ = !detail::self_contained_of<X>();
+    }
+    DENIZEN_HD uint32_t group() const { return group_; }
+    DENIZEN_HD uint32_t spawned() const { return spawned_; }
+    DENIZEN_HD uint32_t tokens() const { return tokens_; } // that are left
+    // Whether the worker has something to publish or to put in order.
+    DENIZEN_HD bool busy() const { return touched_ || crate_.index != 0; }
+
+    // A task that has its token: into the worker's own deque, published with the batch, or on the
+    // way to a shelf. exhausted if there is no room.
+    DENIZEN_HD Errc keep(const Words& words)
+    {
+        if (place(words)) {
+            return Errc::ok;
+        }
+        crate_ = pack(s_, local_, crate_, words);
+        return crate_.full != 0 ? Errc::exhausted : Errc::ok;
+    }
+    // The shelf gets what this lane has put into its crate.
+    DENIZEN_HD void close_crate()
+    {
+        if (crate_.index != 0) {
+            ship(s_, local_, crate_);
+            crate_.index = 0;
+        }
+    }
+
+private:
+    // What a lane fills with tasks that find no room in the deque.
+    struct Crate {
+        uint32_t index = 0; // + 1; 0: none
+        uint32_t c = 0;     // class
+        uint32_t tasks = 0;
+        uint32_t full = 0; // 1: there was no room for the last one
+    };
+
+    // Where only the host needs the order: the device has it by other means, said at the place.
+    static DENIZEN_HD constexpr Order on_host(Order order)
+    {
+#if DENIZEN_ON_DEVICE
+        return (void)order, Order::relaxed;
+#else
+        return order;
+#endif
+    }
+
+    DENIZEN_HD bool place(const Words& words)
+    {
+        touched_ = true;
+        const uint32_t c = class_of(words.word[0]);
+        const uint64_t seen = local_.seen[c];
+        const uint32_t at = fetch_add<Scope::block>(&local_.fresh[c], 1u);
+        if (at >= deque::room(seen, s_.deque_mask)) {
+            return false;
+        }
+        detail::store_slot<P::slot>(
+            detail::slot_of(s_, worker_, c, deque::bottom(seen) + at, P::slot), words);
+        return true;
+    }
+
+    DENIZEN_HD Errc put(const Words& words)
+    {
+        if (place(words)) {
+            if (group_of(words.word[0]) == group_) {
+                ++spawned_; // counted when the batch is published
+            } else {
+                count_early(s_, group_of(words.word[0]));
+            }
+            return Errc::ok;
+        }
+        crate_ = pack(s_, local_, crate_, words);
+        if (crate_.full != 0) {
+            fetch_add<Scope::gpu>(&s_.board->refused, 1u);
+            return Errc::exhausted;
+        }
+        count_early(s_, group_of(words.word[0])); // before the crate is shipped
+        return Errc::ok;
+    }
+
+    // A task that is published before this batch is counted, or is of another group.
+    static DENIZEN_HD void count_early(const Shared& s, uint32_t group)
+    {
+        fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{1});
+    }
+
+    static DENIZEN_COLD Crate pack(const Shared& s, Local<P>& local, Crate crate, Words words)
+    {
+        const uint32_t c = class_of(words.word[0]);
+        if (crate.index != 0 && (crate.c != c || crate.tasks == crate_tasks)) {
+            ship(s, local, crate);
+            crate.index = 0;
+        }
+        if (crate.index == 0) {
+            uint32_t index = 0;
+            crate.full = index_queue::pop(s.free_crates, index) ? 0 : 1;
+            if (crate.full != 0) {
+                return crate;
+            }
+            crate = {index + 1, c, 0, 0};
+        }
+        detail::store_slot<P::slot>(
+            detail::in_crate(detail::crate_of(s, crate.index - 1, P::slot), crate.tasks, P::slot),
+            words);
+        ++crate.tasks;
+        return crate;
+    }
+
+    static DENIZEN_COLD void ship(const Shared& s, Local<P>& local, Crate crate)
+    {
+        unsigned char* memory = detail::crate_of(s, crate.index - 1, P::slot);
+        store<Scope::gpu>(&reinterpret_cast<CrateHead*>(memory)->count, crate.tasks);
+        fetch_add<Scope::block>(&local.spilled, crate.tasks);
+        index_queue::push(s.shelf[crate.c], crate.index - 1);
+    }
+
+    // Tokens that go with a task to another worker: all that came with this one, or all that the
+    // worker can spare for each of its batch, so that a chain of tasks seldom has to fetch any.
+    DENIZEN_HD uint32_t tokens_for_one()
+    {
+        if (tokens_ != 0) {
+            const uint32_t all = tokens_;
+            tokens_ = 0;
+            return all;
+        }
+        return spare_tokens(s_, local_, group_, batch_);
+    }
+    static DENIZEN_COLD uint32_t spare_tokens(const Shared& s, Local<P>& local, uint32_t group,
+                                              uint32_t batch)
+    {
+        if (local.pool_group == group) {
+            uint32_t have = load<Scope::block>(&local.pool);
+            while (have != 0) { // ends: a failure means that another lane took some
+                uint32_t some = (have + batch - 1) / batch;
+                some = some < mailbox::most_tokens ? some : mailbox::most_tokens;
+                if (compare_exchange<Scope::block>(&local.pool, have, have - some)) {
+                    return some;
+                }
+            }
+        }
+        constexpr uint32_t grant = 1u << 16;
+        // The addition comes before the task, whose end takes it back: the fence that orders them
+        // is the release of the next access to the word.
+        fetch_add<Scope::gpu, Order::release>(&s.groups[group].word, uint64_t{grant});
+#if DENIZEN_ON_DEVICE
+        __threadfence();
+#endif
+        return grant;
+    }
+
+    DENIZEN_HD uint32_t take_join()
+    {
+        touched_ = true;
+        const auto before = static_cast<int32_t>(fetch_add<Scope::block>(&local_.cached, ~0u));
+        if (before > 0) {
+            return local_.cache[before - 1];
+        }
+        return fetch_join(s_);
+    }
+    static DENIZEN_COLD uint32_t fetch_join(const Shared& s)
+    {
+        uint32_t index = 0;
+        return index_queue::pop(s.free_joins, index) ? index : 0;
+    }
+
+    // The last arrival has come.
+    DENIZEN_HD void fire(uint32_t index, uint64_t sum)
+    {
+        Join& join = s_.join[index];
+        Words words;
+        detail::load_slot<P::slot>(reinterpret_cast<const unsigned char*>(join.word), words);
+        const uint32_t where = load<Scope::gpu>(&join.sum_at);
+        sum &= (uint64_t{1} << (64 - count_bits)) - 1;
+        // A loop over all words, so that they can stay in registers.
+        for (uint32_t w = 1; w < 4 * Words::packets; ++w) {
+            if (w == (where & 0xff)) {
+                words.word[w] = static_cast<uint32_t>(sum);
+            } else if (w == (where & 0xff) + 1 && where >> 8 == 2) {
+                words.word[w] = static_cast<uint32_t>(sum >> 32);
+            }
+        }
+        fetch_add<Scope::block>(&local_.joined, 1u);
+        if (put(words) != Errc::ok) {
+            strand(s_, index, words);
+            return;
+        }
+        const uint32_t at = fetch_add<Scope::block>(&local_.freed, 1u);
+        if (at < join_batch) {
+            local_.free_join[at] = index;
+        } else {
+            return_join(s_, index);
+        }
+    }
+    static DENIZEN_COLD void return_join(const Shared& s, uint32_t index)
+    {
+        index_queue::push(s.free_joins, index);
+    }
+
+    // The spill region is full, nobody can be told, and a continuation must not be lost: it stays
+    // in its counter, which any worker without work will find.
+    static DENIZEN_COLD void strand(const Shared& s, uint32_t index, Words words)
+    {
+        count_early(s, group_of(words.word[0]));
+        detail::store_slot<P::slot>(reinterpret_cast<unsigned char*>(s.join[index].word), words);
+        index_queue::push(s.stranded, index);
+    }
+
+    const Shared& s_;
+    Local<P>& local_;
+    uint32_t worker_;
+    uint32_t group_;
+    Grain grain_;
+    uint32_t tokens_;
+    uint32_t batch_;
+    bool fences_ = true;
+    bool joined_ = false;  // this task has made a counter
+    bool touched_ = false; // it has used the deque or a counter
+    uint32_t spawned_ = 0; // into the own deque, not counted yet
+    Crate crate_;
+};
+
+} // namespace denizen::task

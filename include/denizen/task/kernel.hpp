@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// How tasks get onto their processor: as a cooperative kernel of blocks of worker warps, with one
+// warp more that is the monitor in the first block, or as one function per CPU thread.
+#pragma once
+
+#include <denizen/task/monitor.hpp>
+#include <denizen/task/worker.hpp>
+
+namespace denizen::task {
+
+inline constexpr uint32_t most_warps = 24; // worker warps of a block
+
+// CPU: worker `id`, or the monitor if there is no such worker.
+template <class P>
+DENIZEN_HD void run_thread(const Shared& s, uint32_t id)
+{
+    if (id < s.workers) {
+        Local<P> local;
+        Worker<P>(s, id, local).run();
+    } else {
+        Monitor(s).run();
+    }
+}
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+template <class P>
+__device__ inline void run_block(const Shared& s)
+{
+#if DENIZEN_ON_DEVICE
+    __shared__ Local<P> locals[most_warps];
+    if constexpr (P::has_blocks) {
+        if (threadIdx.x == 0) {
+            detail::gathering().state = 0;
+        }
+        __syncthreads();
+    }
+    const uint32_t warp = threadIdx.x / 32;
+    if (warp < s.per_block) {
+        Worker<P>(s, blockIdx.x * s.per_block + warp, locals[warp]).run();
+    } else if (blockIdx.x == 0) {
+        Monitor(s).run();
+    }
+#endif
+}
+
+#endif
+
+} // namespace denizen::task

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker keeps while it is on its processor: shared memory on the GPU, where its lanes reach
+// it at once, a local variable on the CPU. Nothing in it is known to others, and what matters
+// later goes back to memory before the worker leaves.
+#pragma once
+
+#include <denizen/task/program.hpp>
+
+namespace denizen::task {
+
+inline constexpr uint32_t join_cache = 128;
+inline constexpr uint32_t join_batch = 32;
+
+template <class P>
+struct Local {
+    uint64_t seen[P::classes];  // the deques' words as last seen; their bottoms are exact
+    uint32_t fresh[P::classes]; // tasks written past the bottom, or meant to be, in this batch
+    uint32_t pool;              // tokens
+    uint32_t pool_group;        // and of which group they are
+    uint32_t cached;            // free joins; as int, less than 0 if more were wanted
+    uint32_t freed;             // joins that became free in this batch
+    uint32_t spilled;           // tasks put on the shelves, ever
+    uint32_t joined;            // continuations that became runnable, ever
+    uint32_t cache[join_cache];
+    uint32_t free_join[join_batch];
+};
+
+namespace detail {
+
+DENIZEN_HD inline unsigned char* slot_of(const Shared& s, uint32_t worker, uint32_t c,
+                                         uint32_t position, uint32_t bytes)
+{
+    const uint64_t deque = static_cast<uint64_t>(worker) * s.classes + c;
+    return s.slots + (deque * (s.deque_mask + 1) + (position & s.deque_mask)) * bytes;
+}
+
+DENIZEN_HD inline unsigned char* crate_of(const Shared& s, uint32_t index, uint32_t bytes)
+{
+    return s.crate + static_cast<uint64_t>(index) * crate_bytes(bytes);
+}
+
+DENIZEN_HD inline unsigned char* in_crate(unsigned char* crate, uint32_t i, uint32_t bytes)
+{
+    return crate + sizeof(CrateHead) + i * bytes;
+}
+
+} // namespace detail
+
+} // namespace denizen::task

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// task::AnyRuntime: lays out the memory of tasks, hands in what the host spawns, and waits.
+#include "backend.hpp"
+
+#include "../backend.hpp"
+#include "../port.hpp"
+
+#include <denizen/base/error.hpp>
+#include <denizen/task/local.hpp>
+#include <denizen/wire/wait.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+namespace denizen::task {
+namespace {
+
+uint64_t ns(nanoseconds t) { return static_cast<uint64_t>(std::max<int64_t>(0, t.count())); }
+
+void require(const char* name, uint64_t n, uint64_t least, uint64_t most, bool power = false)
+{
+    if (n < least || n > most || (power && !std::has_single_bit(n))) {
+        throw Error(Errc::bad_argument, std::string(name) + " = " + std::to_string(n) + "; use " +
+                                            (power ? "a power of two from " : "") +
+                                            std::to_string(least) + " to " + std::to_string(most));
+    }
+}
+
+// Takes pieces off a region one after the other.
+class Carver {
+public:
+    template <class T>
+    T* take(uint64_t count)
+    {
+        const size_t at = used_;
+        used_ = (used_ + count * sizeof(T) + 255) / 256 * 256;
+        return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
+    }
+    size_t used() const { return used_; }
+    void at(std::byte* base) { base_ = base, used_ = 0; }
+
+private:
+    std::byte* base_ = nullptr;
+    size_t used_ = 0;
+};
+
+Indices take_indices(Carver& device, uint32_t count)
+{
+    Indices q;
+    const uint32_t places = std::bit_ceil(std::max(count, 32u));
+    q.words = device.take<IndexWords>(1);
+    q.cells = device.take<uint64_t>(places);
+    q.mask = places - 1;
+    q.shift = static_cast<uint32_t>(std::countr_zero(places));
+    return q;
+}
+
+} // namespace
+
+struct AnyRuntime::Core {
+    Core(Image program, const Options& wanted) : image(std::move(program)), options(wanted)
+    {
+        check_options();
+        make_backend();
+        Carver host;
+        Carver device;
+        lay_out(host, device); // how much
+        const Regions regions = backend->allocate(host.used(), device.used());
+        host.at(regions.host);
+        device.at(regions.device);
+        lay_out(host, device); // where
+        fill_free(shared.free_crates, 0, shared.crates);
+        fill_free(shared.free_joins, 1, shared.joins);
+        free_groups.reserve(max_groups);
+        for (uint32_t g = max_groups - 1; g > 0; --g) {
+            free_groups.push_back(g);
+        }
+        for (uint32_t a = 0; a < shared.answers; ++a) {
+            free_answers.push_back(a);
+        }
+        backend->launch(shared);
+    }
+
+    void check_options() const
+    {
+        require("queue_slots", options.queue_slots, 64, 1u << 16, true);
+        require("spill_tasks", options.spill_tasks, crate_tasks, 1u << 30);
+        require("counters", options.counters, 1, 1u << 24);
+        require("futures", options.futures, 1, 1u << 20);
+        require("port_slots", options.port_slots, 2, 1u << 20, true);
+        require("workers", options.workers, 0, max_workers);
+    }
+
+    void make_backend()
+    {
+        const bool gpu =
+            options.device.kind == Device::Kind::gpu ||
+            (options.device.kind == Device::Kind::automatic && image.kernel && gpu_present());
+        on_gpu = gpu;
+        backend = gpu ? make_gpu_backend(image, options) : make_cpu_backend(image, options);
+    }
+    void lay_out(Carver& host, Carver& device)
+    {
+        Shared& s = shared;
+        s.workers = backend->workers();
+        s.per_block = backend->per_block();
+        s.classes = image.table.classes;
+        s.slot = image.table.slot;
+        s.deque_mask = options.queue_slots - 1;
+        s.port_mask = options.port_slots - 1;
+        s.crates = (options.spill_tasks + crate_tasks - 1) / crate_tasks;
+        // What workers keep comes on top, so that `counters` can be in use at once.
+        s.join_cache = join_cache;
+        s.joins = options.counters + 1 + s.workers * join_cache;
+        s.answers = options.futures;
+        s.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
+        s.control = host.take<Control>(1);
+        s.answer = host.take<Answer>(s.answers);
+        s.port = host.take<Letter>(options.port_slots);
+        s.board = device.take<Board>(1);
+        s.groups = device.take<Group>(max_groups);
+        s.deques = device.take<Deques>(s.workers);
+        s.mailboxes = device.take<Mailbox>(s.workers);
+        s.tally = device.take<Tally>(s.workers);
+        s.free_crates = take_indices(device, s.crates);
+        for (uint32_t c = 0; c < s.classes; ++c) {
+            s.shelf[c] = take_indices(device, s.crates);
+        }
+        s.free_joins = take_indices(device, s.joins);
+        s.stranded = take_indices(device, s.joins);
+        s.join = device.take<Join>(s.joins);
+        s.crate = device.take<unsigned char>(uint64_t{s.crates} * crate_bytes(s.slot));
+        s.slots = device.take<unsigned char>(uint64_t{s.workers} * s.classes * options.queue_slots *
+                                             s.slot);
+    }
+
+    // All indices from `first` to `end` are free.
+    void fill_free(const Indices& q, uint32_t first, uint32_t end)
+    {
+        std::vector<uint64_t> cells(end - first);
+        for (uint32_t i = first; i < end; ++i) {
+            cells[i - first] = uint64_t{1} << 32 | i; // full, of lap 0
+        }
+        const uint32_t words[3] = {end - first, 0, end - first}; // count, head, tail
+        backend->fill(q.cells, cells.data(), cells.size() * sizeof(uint64_t));
+        backend->fill(q.words, words, sizeof words);
+    }
+
+    void check_alive()
+    {
+        if (closed) {
+            throw Error(Errc::closed, "the runtime has been closed");
+        }
+        std::string text;
+        if (const Errc e = backend->failure(text); e != Errc::ok) {
+            throw Error(e, text);
+        }
+    }
+
+    // Waits until done(); an error with text() after `deadline`.
+    template <class Done, class Text>
+    void wait_until(uint64_t deadline, Done&& done, Text&& text, Errc late = Errc::timeout)
+    {
+        const uint64_t begin = now_ns();
+        Backoff wait;
+        while (!done()) { // ends by that, by failure or the deadline
+            check_alive();
+            if (now_ns() - begin > deadline) {
+                throw Error(late, text());
+            }
+            wait.pause();
+        }
+    }
+
+    void check_group(uint32_t g) const
+    {
+        if (g >= max_groups) {
+            throw Error(Errc::bad_argument, "there is no group " + std::to_string(g));
+        }
+    }
+
+    // Tells the monitor about a group and waits until it has heard. With the lock.
+    void order()
+    {
+        Control& c = *shared.control;
+        const uint32_t number = ++orders;
+        // Release: partner of the monitor's acquire.
+        store<Scope::system, Order::release>(&c.group_orders, number);
+        backend->wake_monitor();
+        wait_until(
+            10'000'000'000,
+            [&] { return load<Scope::system, Order::acquire>(&c.group_seen) == number; },
+            [] {
+                return std::string("the tasks' monitor does not answer: it may be held off its "
+                                   "processor by a task that does not return");
+            });
+    }
+
+    Image image;
+    Options options;
+    std::unique_ptr<Backend> backend;
+    Shared shared;
+    bool on_gpu = false;
+    bool closed = false;
+
+    SpinLock port_lock;
+    uint32_t port_tail = 0;
+    uint32_t port_head = 0; // as last read
+
+    std::mutex groups_lock;
+    std::vector<uint32_t> free_groups;
+    uint32_t submitted[max_groups] = {}; // tasks handed in, ever; with the port's lock
+    uint32_t orders = 0;
+
+    std::mutex answers_lock;
+    std::deque<uint32_t> free_answers;
+    // Closed before they came: a late result must not hit the next promise.
+    std::vector<std::pair<uint32_t, uint32_t>> given_up;
+    uint32_t last_sequence = 0;
+};
+
+AnyRuntime::AnyRuntime(Image image, const Options& options)
+    : core_(std::make_unique<Core>(std::move(image), options))
+{
+}
+
+AnyRuntime::~AnyRuntime()
+{
+    try {
+        close(std::chrono::seconds(1));
+    } catch (const Error& e) {
+        std::fprintf(stderr, "denizen: %s\n", e.what());
+    }
+}
+
+uint32_t AnyRuntime::workers() const { return core_->shared.workers; }
+bool AnyRuntime::on_gpu() const { return core_->on_gpu; }
+const std::string& AnyRuntime::device() const { return core_->backend->device(); }
+
+void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline)
+{
+    Core& c = *core_;
+    c.check_alive();
+    const Shared& s = c.shared;
+    const uint32_t capacity = s.port_mask + 1;
+    uint64_t done = 0;
+    while (done < count) { // ends when all are handed in, or by the deadline of a full port
+        {
+            const std::lock_guard guard(c.port_lock);
+            while (done < count) {
+                if (c.port_tail - c.port_head == capacity) {
+                    // Acquire: partner of the monitor's release.
+                    c.port_head = load<Scope::system, Order::acquire>(&s.control->port_head);
+                    if (c.port_tail - c.port_head == capacity) {
+                        break;
+                    }
+                }
+                const uint32_t* task = tasks + done * words;
+                Letter& letter = s.port[c.port_tail & s.port_mask];
+                for (uint32_t k = 0; k < 4; ++k) {
+                    Packet p{{0, 0, 0}, c.port_tail + 1};
+                    for (uint32_t i = 0; i < 3 && 3 * k + i < words; ++i) {
+                        p.word[i] = task[3 * k + i];
+                    }
+                    store_packet<Scope::system>(&letter.packet[k], p);
+                }
+                ++c.submitted[group_of(task[0])];
+                ++c.port_tail;
+                ++done;
+            }
+        }
+        c.backend->wake_monitor();
+        if (done < count) {
+            c.wait_until(
+                ns(deadline),
+                [&] {
+                    const std::lock_guard guard(c.port_lock);
+                    c.port_head = load<Scope::system, Order::acquire>(&s.control->port_head);
+                    return c.port_tail - c.port_head != capacity;
+                },
+                [&] {
+                    return "the port of tasks is full (" + std::to_string(capacity) + " slots); " +
+                           std::to_string(done) + " of " + std::to_string(count) + " were taken";
+                },
+                Errc::full);
+        }
+    }
+}
+
+uint32_t AnyRuntime::open_group(nanoseconds lifetime)
+{
+    Core& c = *core_;
+    c.check_alive();
+    const std::lock_guard guard(c.groups_lock);
+    if (c.free_groups.empty()) {
+        throw Error(Errc::exhausted,
+                    "all " + std::to_string(max_groups - 1) + " groups are open; close some");
+    }
+    const uint32_t g = c.free_groups.back();
+    c.free_groups.pop_back();
+    HostGroup& group = c.shared.control->group[g];
+    store<Scope::system>(&group.lifetime_ns, ns(lifetime));
+    store<Scope::system>(&group.cancel, 0u);
+    store<Scope::system>(&group.open, c.orders + 1);
+    c.order();
+    return g;
+}
+
+void AnyRuntime::cancel(uint32_t group)
+{
+    Core& c = *core_;
+    c.check_alive();
+    c.check_group(group);
+    const std::lock_guard guard(c.groups_lock);
+    store<Scope::system>(&c.shared.control->group[group].cancel, 1u);
+    c.order();
+}
+
+Ended AnyRuntime::wait(uint32_t group, nanoseconds deadline)
+{
+    Core& c = *core_;
+    c.check_alive();
+    c.check_group(group);
+    const GroupReport& report = c.shared.control->report[group];
+    uint32_t all = 0;
+    {
+        const std::lock_guard guard(c.port_lock);
+        all = c.submitted[group];
+    }
+    c.backend->wake_monitor();
+    c.wait_until(
+        ns(deadline),
+        [&] {
+            // Acquire: partner of the monitor's release.
+            const uint64_t word = load<Scope::system, Order::acquire>(&report.word);
+            return static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - all) >= 0;
+        },
+        [&] {
+            return (group == 0 ? std::string("tasks") : "tasks of group " + std::to_string(group)) +
+                   " still run or can run after " + denizen::detail::seconds(ns(deadline));
+        });
+    return {static_cast<Cancelled>(load<Scope::system>(&report.cancelled)),
+            load<Scope::system>(&report.dropped)};
+}
+
+void AnyRuntime::close_group(uint32_t group)
+{
+    const std::lock_guard guard(core_->groups_lock);
+    core_->free_groups.push_back(group);
+}
+
+std::pair<uint32_t, uint32_t> AnyRuntime::open_answer()
+{
+    Core& c = *core_;
+    c.check_alive();
+    const std::lock_guard guard(c.answers_lock);
+    if (c.free_answers.empty()) {
+        std::erase_if(c.given_up, [&](const auto& closed) {
+            const Packet p = load_packet<Scope::system>(&c.shared.answer[closed.first].packet[0]);
+            if (p.sequence != closed.second) {
+                return false;
+            }
+            c.free_answers.push_back(closed.first);
+            return true;
+        });
+    }
+    if (c.free_answers.empty()) {
+        throw Error(Errc::exhausted, "all " + std::to_string(c.shared.answers) +
+                                         " futures are in use; read some, or raise futures");
+    }
+    const uint32_t answer = c.free_answers.front(); // the one unused for longest
+    c.free_answers.pop_front();
+    c.last_sequence += c.last_sequence + 1 == 0 ? 2 : 1;
+    return {answer, c.last_sequence};
+}
+
+bool AnyRuntime::answered(uint32_t answer, uint32_t sequence, uint32_t bytes) const
+{
+    const Answer& a = core_->shared.answer[answer];
+    for (uint32_t k = 0; k == 0 || 12 * k < bytes; ++k) {
+        if (load_packet<Scope::system>(&a.packet[k]).sequence != sequence) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void AnyRuntime::read_answer(uint32_t answer, uint32_t sequence, void* to, uint32_t bytes,
+                             nanoseconds deadline)
+{
+    Core& c = *core_;
+    c.wait_until(
+        ns(deadline), [&] { return answered(answer, sequence, bytes); },
+        [&] {
+            return "no task has set the result within " + denizen::detail::seconds(ns(deadline));
+        });
+    uint32_t words[12];
+    for (uint32_t k = 0; k < 4; ++k) {
+        const Packet p = load_packet<Scope::system>(&c.shared.answer[answer].packet[k]);
+        std::memcpy(words + 3 * k, p.word, 12);
+    }
+    std::memcpy(to, words, bytes);
+}
+
+void AnyRuntime::close_answer(uint32_t answer, uint32_t sequence)
+{
+    Core& c = *core_;
+    const std::lock_guard guard(c.answers_lock);
+    const Packet p = load_packet<Scope::system>(&c.shared.answer[answer].packet[0]);
+    if (p.sequence == sequence) {
+        c.free_answers.push_back(answer);
+    } else {
+        c.given_up.emplace_back(answer, sequence);
+    }
+}
+
+Stats AnyRuntime::stats()
+{
+    Core& c = *core_;
+    Stats stats;
+    stats.launches = c.backend->launches();
+    std::vector<Tally> tallies(c.shared.workers);
+    Board board;
+    if (!c.backend->read(tallies.data(), c.shared.tally, tallies.size() * sizeof(Tally)) ||
+        !c.backend->read(&board, c.shared.board, sizeof board)) {
+        return stats;
+    }
+    for (const Tally& t : tallies) {
+        stats.run += t.run;
+        stats.batches += t.batches;
+        stats.steals += t.steals;
+        stats.stolen += t.stolen;
+        stats.crates += t.crates;
+        stats.letters += t.letters;
+        stats.spilled += t.spilled;
+        stats.joins += t.joins;
+        stats.looks += t.looks;
+        stats.run_by_worker.push_back(t.run);
+    }
+    stats.refused = board.refused;
+    return stats;
+}
+
+void AnyRuntime::close(nanoseconds timeout)
+{
+    Core& c = *core_;
+    if (c.closed) {
+        return;
+    }
+    c.closed = true;
+    if (!c.backend->stop(ns(timeout))) {
+        throw Error(Errc::stuck, "a task does not return: its worker was left behind after " +
+                                     denizen::detail::seconds(ns(timeout)));
+    }
+}
+
+} // namespace denizen::task

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deque and the queue of indices alone, on threads. Short runs are recorded, call and return of
+// each operation, and searched for an order of the operations that a sequential deque or queue
+// could have had: linearizability, by the search of Wing and Gong (JPDC 1993). Long ones are
+// counted.
+#include "../support/threads.hpp"
+
+#include <denizen/task/deque.hpp>
+#include <denizen/task/index_queue.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <set>
+#include <string>
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::test;
+namespace tasks = denizen::task;
+
+constexpr uint32_t scaled(uint32_t n)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return n / 20;
+#else
+    return n;
+#endif
+}
+
+enum class Op { push, take, steal };
+
+struct Event {
+    Op op = Op::push;
+    std::vector<uint32_t> values; // pushed, or what was got
+    uint64_t call = 0;
+    uint64_t back = 0;
+};
+
+using Sequential = std::deque<uint32_t>;
+
+// What a sequential one would allow; false if it would not.
+using Rule = bool (*)(Sequential&, const Event&, const std::vector<Event>&);
+
+class Search {
+public:
+    Search(const std::vector<Event>& events, Rule rule) : events_(events), rule_(rule) {}
+
+    bool ordered() { return from(0, {}); }
+
+private:
+    bool from(uint32_t done, const Sequential& state)
+    {
+        if (done == (1u << events_.size()) - 1) {
+            return true;
+        }
+        if (!seen_.insert({done, state}).second) {
+            return false;
+        }
+        uint64_t first_return = ~uint64_t{0};
+        for (uint32_t i = 0; i < events_.size(); ++i) {
+            if ((done >> i & 1) == 0) {
+                first_return = std::min(first_return, events_[i].back);
+            }
+        }
+        for (uint32_t i = 0; i < events_.size(); ++i) {
+            // Next may be whatever was called before any other of the rest had returned.
+            if ((done >> i & 1) != 0 || events_[i].call > first_return) {
+                continue;
+            }
+            Sequential next = state;
+            if (rule_(next, events_[i], events_) && from(done | 1u << i, next)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    const std::vector<Event>& events_;
+    Rule rule_;
+    std::set<std::pair<uint32_t, Sequential>> seen_;
+};
+
+// The owner takes the newest, newest first; a thief the oldest half. A thief that got nothing
+// may have met another.
+bool deque_rule(Sequential& s, const Event& e, const std::vector<Event>&)
+{
+    switch (e.op) {
+    case Op::push: s.insert(s.end(), e.values.begin(), e.values.end()); return true;
+    case Op::take:
+        if (e.values.empty()) {
+            return s.empty();
+        }
+        for (const uint32_t v : e.values) {
+            if (s.empty() || s.back() != v) {
+                return false;
+            }
+            s.pop_back();
+        }
+        return true;
+    case Op::steal:
+        if (e.values.empty()) {
+            return true;
+        }
+        if (e.values.size() > (s.size() + 1) / 2) {
+            return false;
+        }
+        for (const uint32_t v : e.values) {
+            if (s.front() != v) {
+                return false;
+            }
+            s.pop_front();
+        }
+        return true;
+    }
+    return false;
+}
+
+// First in, first out. A pop that got nothing while another operation was under way proves nothing.
+bool queue_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
+{
+    if (e.op == Op::push) {
+        s.insert(s.end(), e.values.begin(), e.values.end());
+        return true;
+    }
+    if (e.values.empty()) {
+        return s.empty() || std::any_of(all.begin(), all.end(), [&](const Event& other) {
+                   return &other != &e && other.call < e.back && other.back > e.call;
+               });
+    }
+    if (s.empty() || s.front() != e.values[0]) {
+        return false;
+    }
+    s.pop_front();
+    return true;
+}
+
+// A clock that all threads agree on.
+class Recorder {
+public:
+    template <class Body>
+    void record(std::vector<Event>& into, Op op, Body body)
+    {
+        Event e;
+        e.op = op;
+        e.call = clock_.fetch_add(1);
+        e.values = body();
+        e.back = clock_.fetch_add(1);
+        into.push_back(e);
+    }
+
+private:
+    std::atomic<uint64_t> clock_{1};
+};
+
+// Threads that begin together: a short spin, since the others may need this core.
+class Together {
+public:
+    explicit Together(uint32_t threads) : threads_(threads) {}
+    void begin(uint32_t round)
+    {
+        arrived_.fetch_add(1);
+        for (uint32_t tries = 0; arrived_.load() < (round + 1) * threads_; ++tries) {
+            if (tries > 200) { // ends when all have come
+                sched_yield();
+            }
+        }
+    }
+
+private:
+    uint32_t threads_;
+    std::atomic<uint32_t> arrived_{0};
+};
+
+std::string text(const std::vector<Event>& events)
+{
+    std::string all;
+    for (const Event& e : events) {
+        all += std::to_string(e.call) + "-" + std::to_string(e.back) +
+               (e.op == Op::push   ? " push"
+                : e.op == Op::take ? " take"
+                                   : " steal");
+        for (const uint32_t v : e.values) {
+            all += " " + std::to_string(v);
+        }
+        all += "\n";
+    }
+    return all;
+}
+
+std::vector<Event> merged(const std::vector<std::vector<Event>>& of_threads)
+{
+    std::vector<Event> all;
+    for (const auto& events : of_threads) {
+        all.insert(all.end(), events.begin(), events.end());
+    }
+    return all;
+}
+
+// A deque with room for few tasks, each its number.
+class SmallDeque {
+public:
+    static constexpr uint32_t slots = 64;
+
+    void push(const std::vector<uint32_t>& values)
+    {
+        ASSERT_GE(tasks::deque::room(seen_, slots - 1), values.size());
+        for (uint32_t i = 0; i < values.size(); ++i) {
+            tasks::Words<16> words{{values[i], ~values[i], values[i] * 3, values[i] * 5}};
+            tasks::detail::store_slot<16>(slot(tasks::deque::bottom(seen_) + i), words);
+        }
+        tasks::deque::publish(&word_, seen_, static_cast<uint32_t>(values.size()));
+    }
+    std::vector<uint32_t> take(uint32_t most)
+    {
+        const uint32_t n = tasks::deque::take(&word_, seen_, most);
+        std::vector<uint32_t> values(n);
+        for (uint32_t i = 0; i < n; ++i) {
+            values[i] = value(tasks::deque::bottom(seen_) + n - 1 - i);
+        }
+        return values;
+    }
+    std::vector<uint32_t> steal(uint32_t most)
+    {
+        const uint64_t seen = load<Scope::gpu>(&word_);
+        const uint32_t n = tasks::deque::steal(&word_, seen, most);
+        std::vector<uint32_t> values(n);
+        for (uint32_t i = 0; i < n; ++i) {
+            values[i] = value(tasks::deque::top(seen) + i);
+        }
+        if (n != 0) {
+            tasks::deque::finish(&word_);
+        }
+        return values;
+    }
+    bool room(size_t n) const { return tasks::deque::room(seen_, slots - 1) >= n; }
+    // The owner's view, as a take that got less would have it.
+    void refresh() { seen_ = load<Scope::gpu, Order::acquire>(&word_); }
+
+private:
+    unsigned char* slot(uint32_t position)
+    {
+        return reinterpret_cast<unsigned char*>(&memory_[position % slots]);
+    }
+    uint32_t value(uint32_t position)
+    {
+        tasks::Words<16> words;
+        tasks::detail::load_slot<16>(slot(position), words);
+        EXPECT_EQ(words.word[1], ~words.word[0]); // whole
+        EXPECT_EQ(words.word[3], words.word[0] * 5);
+        return words.word[0];
+    }
+
+    alignas(line) uint64_t word_ = 0;
+    alignas(line) uint64_t seen_ = 0;
+    Packet memory_[slots] = {};
+};
+
+TEST(TaskDeque, HistoriesAreLinearizable)
+{
+    const uint32_t rounds = scaled(4'000);
+    std::vector<SmallDeque> deques(rounds);
+    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(3));
+    Recorder recorder;
+    Together together(3);
+    on_threads(3, [&](uint32_t thread) {
+        for (uint32_t round = 0; round < rounds; ++round) {
+            SmallDeque& deque = deques[round];
+            std::vector<Event>& mine = events[round][thread];
+            const auto push = [&](const std::vector<uint32_t>& values) {
+                recorder.record(mine, Op::push, [&] {
+                    deque.push(values);
+                    return values;
+                });
+            };
+            const auto take = [&](uint32_t most) {
+                recorder.record(mine, Op::take, [&] { return deque.take(most); });
+            };
+            together.begin(round);
+            if (thread == 0) {
+                push({1, 2, 3, 4});
+                take(2);
+                push({5, 6});
+                take(round % 4 + 1);
+                take(1);
+                continue;
+            }
+            for (uint32_t i = 0; i < 3; ++i) {
+                recorder.record(mine, Op::steal, [&] { return deque.steal(thread + i % 2); });
+            }
+        }
+    });
+    for (const auto& of_threads : events) {
+        const std::vector<Event> all = merged(of_threads);
+        ASSERT_TRUE(Search(all, deque_rule).ordered()) << text(all);
+    }
+}
+
+// Through many laps of a small ring, every number is got exactly once.
+TEST(TaskDeque, NothingIsLostOrDoubled)
+{
+    const uint32_t count = scaled(400'000);
+    SmallDeque deque;
+    std::vector<std::atomic<uint8_t>> got(count);
+    std::atomic<bool> done{false};
+    const auto take_all = [&](const std::vector<uint32_t>& values) {
+        for (const uint32_t v : values) {
+            got[v].fetch_add(1);
+        }
+    };
+    on_threads(4, [&](uint32_t thread) {
+        if (thread != 0) {
+            while (!done.load()) { // ends when the owner has pushed and taken all
+                take_all(deque.steal(1 + thread % 3));
+            }
+            return;
+        }
+        uint32_t next = 0;
+        while (next < count) { // ends: thieves, or the owner itself, make room
+            const uint32_t n = std::min(count - next, next % 7 + 1);
+            deque.refresh();
+            if (deque.room(n)) {
+                std::vector<uint32_t> values;
+                for (uint32_t i = 0; i < n; ++i) {
+                    values.push_back(next++);
+                }
+                deque.push(values);
+            }
+            if (next % 3 == 0) {
+                take_all(deque.take(next % 5 + 1));
+            }
+            if (!deque.room(8)) {
+                take_all(deque.take(32));
+            }
+        }
+        for (;;) { // ends when it is empty
+            const auto rest = deque.take(32);
+            if (rest.empty()) {
+                break;
+            }
+            take_all(rest);
+        }
+        done.store(true);
+    });
+    for (uint32_t i = 0; i < count; ++i) {
+        ASSERT_EQ(got[i].load(), 1) << i;
+    }
+}
+
+// A queue for `count` indices.
+class Queue {
+public:
+    explicit Queue(uint32_t places) : cells_(places)
+    {
+        indices_.words = &words_;
+        indices_.cells = cells_.data();
+        indices_.mask = places - 1;
+        indices_.shift = static_cast<uint32_t>(__builtin_ctz(places));
+    }
+    const tasks::Indices& operator*() const { return indices_; }
+
+private:
+    tasks::IndexWords words_;
+    std::vector<uint64_t> cells_;
+    tasks::Indices indices_;
+};
+
+TEST(TaskIndexQueue, HistoriesAreLinearizable)
+{
+    const uint32_t rounds = scaled(4'000);
+    std::deque<Queue> queues;
+    for (uint32_t i = 0; i < rounds; ++i) {
+        queues.emplace_back(4);
+    }
+    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(4));
+    Recorder recorder;
+    Together together(4);
+    on_threads(4, [&](uint32_t thread) {
+        for (uint32_t round = 0; round < rounds; ++round) {
+            const tasks::Indices& queue = *queues[round];
+            together.begin(round);
+            for (uint32_t i = 0; i < 2; ++i) {
+                recorder.record(events[round][thread], thread < 2 ? Op::push : Op::take,
+                                [&]() -> std::vector<uint32_t> {
+                                    uint32_t v = 2 * thread + i;
+                                    if (thread < 2) {
+                                        tasks::index_queue::push(queue, v);
+                                        return {v};
+                                    }
+                                    return tasks::index_queue::pop(queue, v)
+                                               ? std::vector<uint32_t>{v}
+                                               : std::vector<uint32_t>{};
+                                });
+            }
+        }
+    });
+    for (const auto& of_threads : events) {
+        const std::vector<Event> all = merged(of_threads);
+        ASSERT_TRUE(Search(all, queue_rule).ordered()) << text(all);
+    }
+}
+
+// As many indices as places go round and round; each is held by one thread at a time.
+TEST(TaskIndexQueue, EachIndexIsHeldOnce)
+{
+    Queue queue(4);
+    std::vector<std::atomic<uint32_t>> held(4);
+    for (uint32_t i = 0; i < 4; ++i) {
+        tasks::index_queue::push(*queue, i);
+    }
+    std::atomic<uint64_t> popped{0};
+    on_threads(5, [&](uint32_t) {
+        for (uint32_t i = 0; i < scaled(60'000); ++i) {
+            uint32_t index = 0;
+            if (tasks::index_queue::pop(*queue, index)) {
+                ASSERT_LT(index, 4u);
+                ASSERT_EQ(held[index].fetch_add(1), 0u);
+                popped.fetch_add(1);
+                held[index].fetch_sub(1);
+                tasks::index_queue::push(*queue, index);
+            }
+        }
+    });
+    EXPECT_GT(popped.load(), 0u);
+    uint32_t index = 0;
+    std::set<uint32_t> left;
+    while (tasks::index_queue::pop(*queue, index)) { // ends: nobody pushes any more
+        left.insert(index);
+    }
+    EXPECT_EQ(left.size(), 4u);
+}
+
+// The search finds what is wrong.
+TEST(TaskHistories, WrongOnesAreFound)
+{
+    const std::vector<Event> twice{
+        {Op::push, {1}, 1, 2}, {Op::take, {1}, 3, 4}, {Op::steal, {1}, 5, 6}};
+    EXPECT_FALSE(Search(twice, deque_rule).ordered());
+    const std::vector<Event> lost{{Op::push, {1, 2}, 1, 2}, {Op::take, {1}, 3, 4}};
+    EXPECT_FALSE(Search(lost, deque_rule).ordered());
+    const std::vector<Event> crossed{
+        {Op::push, {1}, 1, 2}, {Op::push, {2}, 3, 4}, {Op::take, {2}, 5, 6}};
+    EXPECT_FALSE(Search(crossed, queue_rule).ordered());
+    const std::vector<Event> blind{{Op::push, {1}, 1, 2}, {Op::take, {}, 3, 4}};
+    EXPECT_FALSE(Search(blind, queue_rule).ordered());
+}
+
+} // namespace
