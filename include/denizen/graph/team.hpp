@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads that search a graph together: one block of a kernel, all blocks of a resident one, or
+// threads of the host. The searches (narrow.hpp, wide.hpp, near_far.hpp) are one text over these.
+// On the GPU the threads of a warp are the lanes of base/lanes.hpp; on the CPU a warp is a thread.
+#pragma once
+
+#include <denizen/base/atomic.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
+
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+#include <sched.h>
+#endif
+
+// A loop whose every turn has registers of its own.
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_UNROLL _Pragma("unroll")
+#else
+#define DENIZEN_UNROLL
+#endif
+
+namespace denizen::graph {
+
+// The word all members of a team meet at. Zero at the start.
+struct alignas(line) Meeting {
+    uint32_t arrived;
+    alignas(line) uint32_t late; // the deadline has passed: everybody leaves
+};
+
+// Threads of one block. On the CPU: one thread, which is the whole team.
+struct Block {
+#if DENIZEN_ON_DEVICE
+    __device__ uint32_t rank() const { return threadIdx.x; }
+    __device__ uint32_t size() const { return blockDim.x; }
+    __device__ void sync() { __syncthreads(); }
+#else
+    DENIZEN_HD uint32_t rank() const { return 0; }
+    DENIZEN_HD uint32_t size() const { return 1; }
+    DENIZEN_HD void sync() {}
+#endif
+};
+
+// All threads of a kernel whose blocks all run at the same time, or `members` threads of the host.
+struct Grid {
+    Meeting* meeting;
+    uint32_t member;  // block of the grid, thread of the host
+    uint32_t members; // how many
+    uint64_t deadline;
+    uint32_t round = 0;
+
+#if DENIZEN_ON_DEVICE
+    __device__ uint32_t rank() const { return blockIdx.x * blockDim.x + threadIdx.x; }
+    __device__ uint32_t size() const { return gridDim.x * blockDim.x; }
+    __device__ static void sync_member() { __syncthreads(); }
+    __device__ static bool first_of_member() { return threadIdx.x == 0; }
+#else
+    DENIZEN_HD uint32_t rank() const { return member; }
+    DENIZEN_HD uint32_t size() const { return members; }
+    DENIZEN_HD static void sync_member() {}
+    DENIZEN_HD static bool first_of_member() { return true; }
+#endif
+
+    DENIZEN_HD bool late() const { return load<Scope::gpu>(&meeting->late) != 0; }
+
+    // What any thread wrote before is seen by every thread after.
+    DENIZEN_HD void sync()
+    {
+        ++round;
+        sync_member();
+        if (first_of_member()) {
+            // Release: partner of the acquire below, in every other member.
+            fetch_add<Scope::gpu, Order::acq_rel>(&meeting->arrived, 1u);
+            uint32_t looks = 0;
+            // Ends with the last member's arrival, or at the deadline.
+            while (static_cast<int32_t>(load<Scope::gpu>(&meeting->arrived) - round * members) <
+                   0) {
+                if (++looks % 1024 == 0 && now_ns() > deadline) {
+                    store<Scope::gpu>(&meeting->late, 1u);
+                    break;
+                }
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+                if (looks % 64 == 0) sched_yield(); // there may be fewer cores than members
+#endif
+            }
+            (void)load<Scope::gpu, Order::acquire>(&meeting->arrived);
+        }
+        sync_member();
+    }
+};
+
+} // namespace denizen::graph

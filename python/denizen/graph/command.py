@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``denizen run bfs``: searches a graph out of a file and checks the answer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from denizen import graph, terminal
+
+
+def run(
+    file: Path,
+    source: int,
+    device: str,
+    *,
+    weights: bool = False,
+    method: str = "auto",
+    undirected: bool = False,
+    save: Path | None = None,
+) -> int:
+    """The whole command; the exit status: 0 if the answer keeps Graph500's rules, else 1.
+
+    ``weights``: shortest paths over the file's weights. ``save``: an .npz file for the arrays
+    ``distances`` and ``parents``. Raises ArgumentError for what cannot be used.
+    """
+    begin = time.perf_counter()
+    read = graph.read(file, undirected=undirected)
+    seconds = time.perf_counter() - begin
+    search = graph.Search(read, device)
+    paths = search.shortest_paths(source) if weights else search.bfs(source, method)
+    broken = graph.validate(read, paths)
+    if broken:
+        terminal.error(f"not verified: {broken}")
+    else:
+        print(f"verified {paths.reached:,} / {paths.reached:,}")
+    if save is not None:
+        np.savez_compressed(save, distances=paths.distances, parents=paths.parents)
+    rows = [
+        ("device", search.device),
+        ("method", paths.method),
+        ("vertices", f"{read.vertices:,}"),
+        ("arcs", f"{read.arcs:,}"),
+        ("reached", f"{paths.reached:,}"),
+        ("largest distance", f"{int(paths.distances.max()):,}"),
+        ("search", f"{1e3 * paths.seconds:,.3f} ms"),
+        ("file read in", f"{seconds:.2f} s"),
+    ]
+    terminal.table("denizen run bfs", ("figure", "value"), rows, right=(1,))
+    return 1 if broken else 0

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The searches on threads of the host: narrow() and near_far() by one, wide() by all.
+#include "engine.hpp"
+
+#include <denizen/graph/narrow.hpp>
+#include <denizen/graph/near_far.hpp>
+#include <denizen/graph/wide.hpp>
+
+#include <thread>
+
+namespace denizen::graph {
+namespace {
+
+class CpuEngine final : public Engine {
+public:
+    CpuEngine(const Csr& graph, uint32_t threads)
+        : graph_(graph), view_{graph.vertices(), graph.arcs(), graph.offsets.data(),
+                               graph.neighbours.data(), graph.weights.data()},
+          threads_(threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())),
+          words_((size_t{graph.vertices()} + 31) / 32)
+    {
+        device = "CPU, " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+    }
+
+    Paths bfs(uint32_t source, Method method) override
+    {
+        if (method == Method::launches) {
+            throw Error(Errc::bad_argument, "a search by launches needs a GPU");
+        }
+        Paths paths = empty();
+        const Found found{paths.distances.data(), paths.parents.data()};
+        seen_.assign(words_, 0);
+        steps_.resize(journal_places(graph_));
+        start_.resize(size_t{graph_.vertices()} + 2);
+        if (method == Method::narrow && records_.empty()) records_ = records_of(graph_);
+        for (auto& front : front_) front.resize(words_);
+        for (auto& pieces : pieces_) {
+            pieces.resize(most_pieces(graph_.vertices(), graph_.arcs()));
+        }
+        visited_.resize(words_);
+        const Journal journal{steps_.data(), start_.data()};
+        Progress progress{1, 1, 0, 0, 0, 0, now_ns(), 0};
+        Block alone;
+        const bool begin = method == Method::wide;
+        clear(alone, found, seen_.data(), graph_.vertices(), begin ? source : no_vertex);
+        if (begin) {
+            steps_[0] = {source, source};
+            start_[0] = 0;
+            start_[1] = 1;
+        } else {
+            search_alone(alone, journal, progress, source);
+            spread(alone, journal, progress, found, seen_.data(), graph_.vertices());
+        }
+        if (progress.done == 0 && progress.late == 0) {
+            search_together(journal, found, progress);
+        }
+        return finish(std::move(paths), progress, method);
+    }
+
+    Paths shortest_paths(uint32_t source) override
+    {
+        Paths paths = empty();
+        if (weighted_.empty()) weighted_ = weighted_records_of(graph_);
+        const size_t room = size_t{graph_.vertices()} + graph_.arcs();
+        best_.resize(graph_.vertices());
+        for (auto& entries : entries_) entries.resize(room);
+        std::vector<Entry> queue(size_t{2} * near_slots);
+        uint32_t counters[6];
+        const NearFarMemory memory{best_.data(),
+                                   queue.data(),
+                                   near_slots,
+                                   {entries_[0].data(), entries_[1].data()},
+                                   {entries_[2].data(), entries_[3].data()},
+                                   static_cast<uint32_t>(std::min<size_t>(room, ~0u)),
+                                   has_zero_weights(graph_),
+                                   counters};
+        Progress progress{0, 0, 0, 0, 0, 0, now_ns(), 0};
+        std::fill(best_.begin(), best_.end(), ~0ull);
+        Block alone;
+        // One thread has no use for many at a time: it expands less twice.
+        near_far(alone, view_, weighted_.data(), memory, &progress, source, first_step(graph_), 1,
+                 16, progress.began + limit_ns);
+        unpack(alone, best_.data(), {paths.distances.data(), paths.parents.data()},
+               graph_.vertices(), &progress);
+        return finish(std::move(paths), progress, Method::narrow);
+    }
+
+private:
+    Paths empty() const
+    {
+        Paths paths;
+        paths.distances.resize(graph_.vertices());
+        paths.parents.resize(graph_.vertices());
+        return paths;
+    }
+
+    static Paths finish(Paths paths, const Progress& progress, Method method)
+    {
+        paths.seconds = static_cast<double>(now_ns() - progress.began) * 1e-9;
+        check_progress(progress);
+        paths.reached = static_cast<uint32_t>(std::count_if(
+            paths.distances.begin(), paths.distances.end(), [](int32_t d) { return d >= 0; }));
+        paths.levels = progress.levels;
+        paths.rounds = progress.rounds;
+        paths.method = method;
+        return paths;
+    }
+
+    void search_alone(Block& alone, const Journal& journal, Progress& progress, uint32_t source)
+    {
+        std::vector<uint32_t> queue(size_t{2} * queue_slots);
+        uint32_t counters[4];
+        const NarrowMemory memory{visited_.data(), queue.data(), queue_slots, counters};
+        const uint64_t deadline = progress.began + limit_ns;
+        narrow<true>(alone, view_, records_.data(), journal, memory, &progress, source, hand_over,
+                     deadline);
+    }
+
+    void search_together(const Journal& journal, const Found& found, Progress& progress)
+    {
+        Tally tally[3] = {};
+        Meeting meeting{};
+        const WideMemory memory{{pieces_[0].data(), pieces_[1].data()},
+                                seen_.data(),
+                                {front_[0].data(), front_[1].data()},
+                                tally};
+        const auto member = [&](uint32_t id) {
+            Grid grid{&meeting, id, threads_, progress.began + limit_ns};
+            wide(grid, view_, journal, found, memory, &progress, graph_.undirected);
+        };
+        std::vector<std::thread> others;
+        for (uint32_t id = 1; id < threads_; ++id) others.emplace_back(member, id);
+        member(0);
+        for (std::thread& other : others) other.join();
+    }
+
+    const Csr& graph_;
+    View view_;
+    uint32_t threads_;
+    size_t words_; // of a bit per vertex
+    // Made at first use, kept for the next.
+    std::vector<Record> records_;
+    std::vector<WeightedRecord> weighted_;
+    std::vector<uint32_t> seen_, visited_, start_, front_[2];
+    std::vector<Step> steps_;
+    std::vector<Piece> pieces_[2];
+    std::vector<unsigned long long> best_;
+    std::vector<Entry> entries_[4];
+};
+
+} // namespace
+
+std::unique_ptr<Engine> make_cpu_engine(const Csr& graph, uint32_t threads)
+{
+    return std::make_unique<CpuEngine>(graph, threads);
+}
+
+} // namespace denizen::graph

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// The searches on a GPU, through the driver: the graph is copied there once, then a few kernels are
+// launched per search. Taking and freeing memory, and a kernel that wants every SM, wait for what
+// is resident: all of it happens while the resident programs of this process are off the GPU.
+#include "engine.hpp"
+
+#include "../backend.hpp"
+#include "../gpu/driver.hpp"
+
+#include <denizen/graph/near_far.hpp>
+#include <denizen/graph/wide.hpp>
+
+#include <array>
+#include <functional>
+#include <map>
+
+namespace denizen::graph {
+namespace {
+
+using namespace gpu;
+
+constexpr unsigned block = 1024; // threads of narrow, wide and near_far
+constexpr unsigned level_block = 256;
+constexpr unsigned shared_reserve = 1024; // of a block's shared memory, for its own variables
+
+void off_the_gpu(const std::function<void()>& use)
+{
+    if (!without_residents(use)) {
+        throw Error(Errc::stuck, "a search of a graph has to wait until the programs of this "
+                                 "process have left the GPU, and one of their handlers is stuck");
+    }
+}
+
+class GpuEngine final : public Engine {
+public:
+    GpuEngine(const Csr& graph, int ordinal, const Code& code)
+        : graph_(graph), driver_(driver()), info_(device_info(ordinal)),
+          words_((graph.vertices() + 31) / 32 + 1)
+    {
+        device = info_.name;
+        on_gpu = true;
+        if (!info_.cooperative_launch || info_.major < 8) {
+            throw Error(Errc::no_device,
+                        info_.name + " has compute capability " + std::to_string(info_.major) +
+                            "." + std::to_string(info_.minor) + "; the searches need 8.0 or newer");
+        }
+        off_the_gpu([&] { open(code); });
+    }
+
+    ~GpuEngine() override
+    {
+        try { // if a program is stuck, what we have stays taken: better than to wait for ever
+            without_residents([this] { give_back(); });
+        } catch (const Error&) { // a dead context: nothing is left to give back
+        }
+    }
+
+    Paths bfs(uint32_t source, Method method) override
+    {
+        Paths paths;
+        off_the_gpu([&] {
+            const ContextScope scope(context_);
+            switch (method) {
+            case Method::narrow: narrow(source); break;
+            case Method::wide:
+                clear(0, 0, source, true);
+                wide();
+                break;
+            default: launches(source); break;
+            }
+            paths = finish(method);
+        });
+        return paths;
+    }
+
+    Paths shortest_paths(uint32_t source) override
+    {
+        Paths paths;
+        off_the_gpu([&] {
+            const ContextScope scope(context_);
+            near_far(source);
+            paths = finish(Method::narrow);
+        });
+        return paths;
+    }
+
+private:
+    void open(const Code& code)
+    {
+        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
+        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
+              info_.name);
+        try {
+            const ContextScope scope(context_);
+            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
+                  "cuStreamCreateWithPriority");
+            load_code(code);
+            const size_t n = graph_.vertices();
+            view_ = {graph_.vertices(), graph_.arcs(), copy(graph_.offsets),
+                     copy(graph_.neighbours), nullptr};
+            found_ = {take<int32_t>(n), take<int32_t>(n)};
+            seen_ = take<uint32_t>(words_);
+            progress_ = take<Progress>(1);
+            journal_ = {take<Step>(journal_places(graph_)), take<uint32_t>(n + 2)};
+        } catch (...) {
+            give_back();
+            throw;
+        }
+    }
+
+    void load_code(const Code& code)
+    {
+        if (!code.cubin.empty()) {
+            check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
+                  "the graph searches' cubin");
+        }
+        for (const char* name :
+             {"clear", "narrow", "spread", "wide", "near_far", "unpack", "level"}) {
+            Function function = nullptr;
+            if (code.cubin.empty()) {
+                function = static_cast<Function>(code.function(name));
+            } else {
+                const std::string symbol = std::string("denizen_graph_") + name;
+                check(driver_.module_get_function(&function, module_, symbol.c_str()),
+                      "cuModuleGetFunction", symbol);
+            }
+            functions_[name] = function;
+        }
+        most_shared_ = static_cast<unsigned>(info_.shared_bytes) - shared_reserve;
+        for (const char* name : {"narrow", "near_far"}) {
+            check(driver_.func_set_attribute(functions_[name], func_max_dynamic_shared,
+                                             static_cast<int>(most_shared_)),
+                  "cuFuncSetAttribute", "dynamic shared memory");
+        }
+    }
+
+    void give_back()
+    {
+        {
+            const ContextScope scope(context_);
+            for (const DevicePtr memory : memory_) driver_.mem_free(memory);
+            if (module_ != nullptr) driver_.module_unload(module_);
+            if (stream_ != nullptr) driver_.stream_destroy(stream_);
+        }
+        driver_.primary_ctx_release(device_);
+    }
+
+    template <class T>
+    T* take(size_t count)
+    {
+        DevicePtr memory = 0;
+        const size_t bytes = std::max<size_t>(1, count) * sizeof(T);
+        const Result result = driver_.mem_alloc(&memory, bytes);
+        if (result == error_out_of_memory) {
+            throw Error(Errc::exhausted, "no " + std::to_string(bytes >> 20) +
+                                             " MiB left on the GPU for a graph of " +
+                                             std::to_string(graph_.vertices()) + " vertices and " +
+                                             std::to_string(graph_.arcs()) + " arcs");
+        }
+        check(result, "cuMemAlloc");
+        memory_.push_back(memory);
+        return reinterpret_cast<T*>(memory);
+    }
+
+    template <class T>
+    T* copy(const std::vector<T>& from)
+    {
+        T* to = take<T>(from.size());
+        if (!from.empty()) {
+            check(driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), from.data(),
+                                            from.size() * sizeof(T), stream_),
+                  "cuMemcpyHtoDAsync");
+            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+        }
+        return to;
+    }
+
+    void set(void* memory, unsigned char value, size_t bytes)
+    {
+        check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(memory), value, bytes, stream_),
+              "cuMemsetD8Async");
+    }
+
+    template <class T>
+    T read(const T* from)
+    {
+        T value;
+        check(driver_.memcpy_dtoh_async(&value, reinterpret_cast<DevicePtr>(from), sizeof(T),
+                                        stream_),
+              "cuMemcpyDtoHAsync");
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+        return value;
+    }
+
+    // Arguments must have exactly the kernel's types.
+    template <class... Arguments>
+    void launch(const char* name, unsigned blocks, unsigned threads, unsigned shared_bytes,
+                bool cooperative, Arguments... arguments)
+    {
+        void* pointers[] = {&arguments...};
+        LaunchAttribute together;
+        together.id = launch_cooperative;
+        together.value.cooperative = 1;
+        LaunchConfig config;
+        config.grid[0] = blocks;
+        config.block[0] = threads;
+        config.shared_bytes = shared_bytes;
+        config.stream = stream_;
+        config.attributes = &together;
+        config.attribute_count = cooperative ? 1 : 0;
+        check(driver_.launch_kernel_ex(&config, functions_[name], pointers, nullptr),
+              "cuLaunchKernelEx", name);
+    }
+
+    unsigned sms() const { return static_cast<unsigned>(info_.sm_count); }
+
+    void clear(DevicePtr records, unsigned long long record_bytes, uint32_t source, bool begin)
+    {
+        launch("clear", 2 * sms(), 512, 0, false, view_, records, record_bytes, journal_, found_,
+               seen_, progress_, source, uint32_t{begin ? 1u : 0u});
+    }
+
+    void narrow(uint32_t source)
+    {
+        const unsigned queue = 2 * queue_slots * sizeof(uint32_t);
+        const unsigned bits = words_ * static_cast<unsigned>(sizeof(uint32_t));
+        const bool near = queue + bits <= most_shared_;
+        if (records_ == nullptr) {
+            records_ = copy(records_of(graph_));
+            if (!near) visited_ = take<uint32_t>(words_);
+        }
+        // Records that do not stay in L2 would only push one another out.
+        const uint64_t bytes = uint64_t{graph_.vertices()} * sizeof(Record);
+        clear(reinterpret_cast<DevicePtr>(records_), bytes <= (uint64_t{32} << 20) ? bytes : 0,
+              source, false);
+        launch("narrow", 1, block, near ? queue + bits : queue, false, view_,
+               static_cast<const Record*>(records_), journal_, visited_, progress_, queue_slots,
+               source, hand_over, 0ull + limit_ns);
+        launch("spread", 2 * sms(), 512, 0, false, journal_, progress_, found_, seen_,
+               graph_.vertices());
+        if (read(progress_).done == 0) wide();
+    }
+
+    // From where the journal ends.
+    void wide()
+    {
+        if (wide_.tally == nullptr) {
+            const uint64_t pieces = most_pieces(graph_.vertices(), graph_.arcs());
+            wide_ = {{take<Piece>(pieces), take<Piece>(pieces)},
+                     seen_,
+                     {take<uint32_t>(words_), take<uint32_t>(words_)},
+                     take<Tally>(3)};
+            meeting_ = take<Meeting>(1);
+        }
+        set(wide_.tally, 0, 3 * sizeof(Tally));
+        set(meeting_, 0, sizeof(Meeting));
+        launch("wide", sms(), block, 0, true, view_, journal_, found_, wide_, progress_, meeting_,
+               uint32_t{graph_.undirected ? 1u : 0u}, 0ull + limit_ns);
+    }
+
+    void launches(uint32_t source)
+    {
+        if (frontier_[0] == nullptr) {
+            for (auto& frontier : frontier_) frontier = take<uint32_t>(graph_.vertices());
+            count_ = take<uint32_t>(1);
+        }
+        clear(0, 0, source, true);
+        check(
+            driver_.memset_d32_async(reinterpret_cast<DevicePtr>(frontier_[0]), source, 1, stream_),
+            "cuMemsetD32Async");
+        uint32_t size = 1;
+        launched_levels_ = 0;
+        for (; size != 0; ++launched_levels_) { // ends: every vertex is found once
+            set(count_, 0, sizeof(uint32_t));
+            const uint32_t turn = launched_levels_ % 2;
+            launch("level", (size + level_block - 1) / level_block, level_block, 0, false, view_,
+                   found_, static_cast<const uint32_t*>(frontier_[turn]), size, frontier_[turn ^ 1],
+                   count_, static_cast<int32_t>(launched_levels_ + 1), progress_);
+            size = read(count_);
+        }
+    }
+
+    void near_far(uint32_t source)
+    {
+        const size_t room = std::min<size_t>(size_t{graph_.vertices()} + graph_.arcs(), ~0u);
+        if (weighted_ == nullptr) {
+            weighted_ = copy(weighted_records_of(graph_));
+            view_.weights = copy(graph_.weights);
+            near_far_.best = take<unsigned long long>(graph_.vertices());
+            for (auto* entries : {&near_far_.spill[0], &near_far_.spill[1], &near_far_.pile[0],
+                                  &near_far_.pile[1]}) {
+                *entries = take<Entry>(room);
+            }
+            near_far_.slots = near_slots;
+            near_far_.room = static_cast<uint32_t>(room);
+            near_far_.zero_weights = has_zero_weights(graph_);
+            step_ = first_step(graph_);
+        }
+        clear(0, 0, source, false);
+        set(near_far_.best, 0xff, sizeof(unsigned long long) * graph_.vertices());
+        launch("near_far", 1, block, 2 * near_slots * sizeof(Entry), false, view_,
+               static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, source, step_,
+               few_near, many_near, 0ull + limit_ns);
+        launch("unpack", 2 * sms(), 512, 0, false,
+               static_cast<const unsigned long long*>(near_far_.best), found_, graph_.vertices(),
+               progress_);
+    }
+
+    Paths finish(Method method)
+    {
+        const Progress progress = read(progress_);
+        check_progress(progress);
+        Paths paths;
+        const size_t n = graph_.vertices();
+        paths.distances.resize(n);
+        paths.parents.resize(n);
+        for (const auto& [to, from] :
+             {std::pair{&paths.distances, found_.distance}, {&paths.parents, found_.parent}}) {
+            check(driver_.memcpy_dtoh_async(to->data(), reinterpret_cast<DevicePtr>(from),
+                                            n * sizeof(int32_t), stream_),
+                  "cuMemcpyDtoHAsync");
+        }
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+        paths.reached = static_cast<uint32_t>(std::count_if(
+            paths.distances.begin(), paths.distances.end(), [](int32_t d) { return d >= 0; }));
+        paths.levels = method == Method::launches ? launched_levels_ : progress.levels;
+        paths.rounds = progress.rounds;
+        paths.seconds = static_cast<double>(progress.ended - progress.began) * 1e-9;
+        paths.method = method;
+        return paths;
+    }
+
+    const Csr& graph_;
+    const Driver& driver_;
+    DeviceInfo info_;
+    uint32_t words_; // of a bit per vertex
+    gpu::Device device_ = 0;
+    Context context_ = nullptr;
+    Stream stream_ = nullptr;
+    Module module_ = nullptr;
+    std::map<std::string, Function> functions_;
+    unsigned most_shared_ = 0;
+    std::vector<DevicePtr> memory_;
+
+    View view_{};
+    Found found_{};
+    uint32_t* seen_ = nullptr;
+    Progress* progress_ = nullptr;
+    Journal journal_{};
+    // Taken at first use.
+    Record* records_ = nullptr;
+    uint32_t* visited_ = nullptr;
+    WideMemory wide_{};
+    Meeting* meeting_ = nullptr;
+    std::array<uint32_t*, 2> frontier_{};
+    uint32_t* count_ = nullptr;
+    uint32_t launched_levels_ = 0;
+    WeightedRecord* weighted_ = nullptr;
+    NearFarMemory near_far_{};
+    uint32_t step_ = 1;
+};
+
+} // namespace
+
+std::unique_ptr<Engine> make_gpu_engine(const Csr& graph, int ordinal, const Code& code)
+{
+    return std::make_unique<GpuEngine>(graph, ordinal, code);
+}
+
+} // namespace denizen::graph

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine.hpp"
+
+#include "../backend.hpp"
+
+#include <string>
+
+namespace denizen::graph {
+namespace {
+
+// A vertex with more neighbours than this is a hub: a graph that has one is shallow and its levels
+// are wide. A graph without may be either; a block searches it until it proves to be wide.
+constexpr uint32_t hub = 64;
+
+bool has_hub(const Csr& graph)
+{
+    for (uint32_t v = 0; v < graph.vertices(); ++v) {
+        if (graph.degree(v) > hub) return true;
+    }
+    return false;
+}
+
+} // namespace
+
+const char* to_string(Method method)
+{
+    switch (method) {
+    case Method::automatic: return "auto";
+    case Method::narrow: return "narrow";
+    case Method::wide: return "wide";
+    case Method::launches: return "launches";
+    }
+    return "unknown";
+}
+
+void check_progress(const Progress& progress)
+{
+    if (progress.late != 0) {
+        throw Error(Errc::timeout, "the search was not done after 30 s and gave up");
+    }
+    if (progress.overflow != 0) {
+        throw Error(Errc::oversize, "a path is longer than 2^31 - 1; divide the weights");
+    }
+}
+
+Search::Search(const Csr& graph, Device device, const Code& code, uint32_t threads) : graph_(graph)
+{
+    check_arrays(graph);
+    const bool gpu = device.kind == Device::Kind::gpu || (device.kind == Device::Kind::automatic &&
+                                                          gpu_present() && code.runs_on_gpu());
+    if (gpu && !code.runs_on_gpu()) {
+        throw Error(Errc::no_device, "these searches were compiled without CUDA: compile the file "
+                                     "that makes the Search with nvcc, or use Device::cpu()");
+    }
+    engine_ = gpu ? make_gpu_engine(graph, device.ordinal, code) : make_cpu_engine(graph, threads);
+}
+
+Search::~Search() = default;
+
+bool Search::on_gpu() const { return engine_->on_gpu; }
+const std::string& Search::device() const { return engine_->device; }
+
+void Search::check_source(uint32_t source) const
+{
+    if (source >= graph_.vertices()) {
+        throw Error(Errc::bad_argument, "source " + std::to_string(source) +
+                                            " is no vertex: there are " +
+                                            std::to_string(graph_.vertices()) + ", from 0");
+    }
+}
+
+Paths Search::bfs(uint32_t source, Method method)
+{
+    check_source(source);
+    if (method == Method::automatic) {
+        method = has_hub(graph_) || !fits_records(graph_) ? Method::wide : Method::narrow;
+    }
+    if (method == Method::narrow && !fits_records(graph_)) {
+        throw Error(Errc::oversize,
+                    "narrow searches graphs of at most 2^29 vertices, this one has " +
+                        std::to_string(graph_.vertices()) + ": use wide");
+    }
+    return engine_->bfs(source, method);
+}
+
+Paths Search::shortest_paths(uint32_t source)
+{
+    check_source(source);
+    if (graph_.weights.empty() && graph_.arcs() != 0) {
+        throw Error(Errc::bad_argument, "the graph has no weights: use bfs(), or read a file that "
+                                        "has them");
+    }
+    return engine_->shortest_paths(source);
+}
+
+} // namespace denizen::graph
