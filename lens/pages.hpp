@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Doorbell pages and their shadows: the driver library holds the address of a page that nobody may
+// touch, the real mapping lies elsewhere and is never given out, so that no store gets past the
+// lens.
+#pragma once
+
+#include "objects.hpp"
+
+#include <atomic>
+
+namespace denizen::lens {
+
+struct Page {
+    std::atomic<uint64_t> shadow; // 0: free
+    uint64_t real;
+    uint64_t bytes;
+    uint32_t gpu;
+};
+
+// Maps the device's page out of sight and returns its shadow, or MAP_FAILED with errno.
+void* map_doorbell(void* address, size_t bytes, int protection, int flags, int fd, off_t offset,
+                   const Mapping& what);
+
+// The page that holds an address; nullptr if none does. Safe in a signal handler.
+Page* find_page(uint64_t address);
+
+// The shadows inside [address, address + bytes) are about to be unmapped: so are their pages.
+void unmap_doorbells(uint64_t address, size_t bytes);
+
+} // namespace denizen::lens

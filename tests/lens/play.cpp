@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program on the fake driver: play SCENARIO [NUMBER…]. Ends with 0 if it saw what it would see on
+// a real device; what the lens wrote about it is checked by capture_test.cpp.
+#include "fake_cuda.hpp"
+#include "fake_kernel.hpp"
+
+#include <chrono>
+#include <csetjmp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <random>
+#include <string>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "play: line %d: %s\n", __LINE__, #what);                               \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (false)
+
+volatile uint32_t* device_word(uint32_t handle, uint32_t offset)
+{
+    static char* bar = static_cast<char*>(fake::view(fake::doorbell_memory));
+    static char* timer = static_cast<char*>(fake::view(fake::timer_memory));
+    char* page = handle == fake::timer_memory ? timer : bar;
+    return reinterpret_cast<volatile uint32_t*>(page + offset);
+}
+
+uint32_t rung() { return *device_word(fake::doorbell_memory, 0x90); }
+
+// Every form of store reaches the device with the right value; so do loads the other way.
+void forms(uint32_t options)
+{
+    CHECK(fake_open(options) == 0);
+    FakeChannel c = fake_channel(1024);
+    for (uint32_t form = 0; fake_form_name(form); ++form) {
+        *device_word(fake::doorbell_memory, 0x90) = 0;
+        fake_append(c, form * 1000, form + 1);
+        fake_publish(c);
+        fake_ring(c, form);
+        if (rung() != c.token) {
+            fprintf(stderr, "play: %s stored %x\n", fake_form_name(form), rung());
+            exit(1);
+        }
+    }
+    for (uint32_t form = 0; fake_load_name(form); ++form) {
+        const uint32_t value = form % 2 ? 0x81f2e3d5 : 0x80000005;
+        *device_word(fake::timer_memory, 0x84) = value;
+        if (const uint64_t wrong = fake_load(form, 0x84, value)) {
+            fprintf(stderr, "play: %s differs by %lx\n", fake_load_name(form), wrong);
+            exit(1);
+        }
+    }
+    fake_timer()[1] = 7; // a store that is no doorbell
+    CHECK(*device_word(fake::timer_memory, 4) == 7);
+}
+
+// `threads` threads with `each` channels, round robin for `ms`: doorbell n of a channel announces 1
+// + n % 3 segments; segment k starts with n and has 4 + (n + k) % 60 words. Prints what each
+// channel was sent.
+void load(uint32_t threads, uint32_t each, uint32_t ms, uint32_t most)
+{
+    CHECK(fake_open(0) == 0);
+    std::vector<FakeChannel> channels(threads * each);
+    for (auto& c : channels) {
+        c = fake_channel(64);
+    }
+    std::vector<uint32_t> sent(channels.size());
+    std::vector<std::thread> pool;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    for (uint32_t t = 0; t < threads; ++t) {
+        pool.emplace_back([&, t] {
+            for (uint32_t n = 0; n < most && std::chrono::steady_clock::now() < end; ++n) {
+                for (uint32_t k = t * each; k < (t + 1) * each; ++k) {
+                    for (uint32_t j = 0; j < 1 + n % 3; ++j) {
+                        fake_append(channels[k], n, 4 + (n + j) % 60);
+                    }
+                    fake_publish(channels[k]);
+                    fake_ring(channels[k], n % 8);
+                    ++sent[k];
+                }
+            }
+        });
+    }
+    for (auto& t : pool) {
+        t.join();
+    }
+    for (size_t k = 0; k < sent.size(); ++k) {
+        printf("%u\n", sent[k]);
+    }
+}
+
+// A ring of 16 entries and 1 to 15 segments at a time, control entries and large segments among
+// them.
+void wrap()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(16);
+    std::mt19937 random(7);
+    for (uint32_t n = 0; n < 200; ++n) {
+        const auto segments = static_cast<uint32_t>(random() % 15 + 1);
+        for (uint32_t k = 0; k < segments; ++k) {
+            if (k % 5 == 4) {
+                fake_base(c, 0);
+            } else {
+                fake_append(c, n * 100 + k,
+                            n % 50 == 49 && k == 0 ? 30000
+                                                   : 1 + static_cast<uint32_t>(random() % 40));
+            }
+        }
+        fake_publish(c);
+        fake_ring(c, 0);
+    }
+    fake_ring(c, 0); // nothing new
+}
+
+sigjmp_buf back;
+volatile sig_atomic_t caught;
+
+void with_own_handlers()
+{
+    auto* page = static_cast<volatile int*>(
+        mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    struct sigaction early{}, late{}, seen{};
+    early.sa_sigaction = [](int, siginfo_t* info, void*) {
+        caught = info->si_code == SEGV_ACCERR ? 1 : -1;
+        mprotect(info->si_addr, 4096, PROT_READ | PROT_WRITE);
+    };
+    early.sa_flags = SA_SIGINFO;
+    CHECK(sigaction(SIGSEGV, &early, nullptr) == 0);
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    fakeLaunchKernel(c, 0, 4);
+    page[0] = 1; // to the handler that was there before the first doorbell page
+    CHECK(caught == 1 && page[0] == 1);
+    fakeLaunchKernel(c, 1, 4);
+
+    late.sa_handler = [](int) { siglongjmp(back, 1); };
+    CHECK(sigaction(SIGSEGV, &late, &seen) == 0 && seen.sa_sigaction == early.sa_sigaction);
+    for (int round = 0; round < 3; ++round) {
+        mprotect(const_cast<int*>(page), 4096, PROT_NONE);
+        if (sigsetjmp(back, 1) == 0) {
+            page[0] = 2;
+            CHECK(false);
+        }
+        fakeLaunchKernel(c, 2, 4);
+    }
+    CHECK(signal(SIGSEGV, SIG_DFL) == late.sa_handler);
+
+    // A program that blocks everything still rings.
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(sigprocmask(SIG_BLOCK, &all, nullptr) == 0);
+    fakeLaunchKernel(c, 3, 4);
+    std::thread([&] { fakeLaunchKernel(c, 4, 4); }).join();
+    sigprocmask(SIG_UNBLOCK, &all, nullptr);
+    // Nor does an interval timer that interrupts it all the time hurt.
+    signal(SIGALRM, [](int) { caught = caught + 1; });
+    struct itimerval often{{0, 200}, {0, 200}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    for (uint32_t n = 0; n < 2000; ++n) {
+        fakeLaunchKernel(c, 5, 4);
+    }
+    signal(SIGALRM, SIG_IGN);
+    CHECK(rung() == c.token);
+}
+
+void crash()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    fakeLaunchKernel(c, 0, 4);
+    *reinterpret_cast<volatile int*>(16) = 1;
+}
+
+void forking()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    fakeLaunchKernel(c, 0, 4);
+    *device_word(fake::doorbell_memory, 0x90) = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        fakeLaunchKernel(c, 1, 4); // still reaches the device; nobody logs it
+        _exit(rung() == c.token ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    const pid_t other = vfork();
+    if (other == 0) {
+        close(3);
+        _exit(0); // must not end the capture of the parent, whose memory this is
+    }
+    CHECK(waitpid(other, &status, 0) == other);
+    fakeLaunchKernel(c, 2, 4);
+}
+
+void exec_again(char** arguments)
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    fakeLaunchKernel(c, 0, 4);
+    char once[] = "once";
+    char* again[] = {arguments[0], once, nullptr};
+    execv(arguments[0], again);
+    CHECK(false);
+}
+
+void once()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    fakeLaunchKernel(c, 0, 4);
+    fakeLaunchKernel(c, 1, 4);
+    fake_free(c);
+}
+
+// What rang must be told from what was called just before, from another depth.
+void names()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    for (uint32_t depth = 0; depth < 20; ++depth) {
+        CHECK(fakeGraphInstantiate(depth % 7 + 3) > 0);
+        fakeGraphLaunch(c, depth);
+    }
+    fake_append(c, 1, 4);
+    fake_publish(c);
+    fake_ring(c, 17); // by code that is not in the driver's library
+}
+
+// A channel in place of a freed one; entries that point nowhere; a token that no channel has.
+void odd()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    fakeLaunchKernel(c, 0, 4);
+    c.gpfifo[c.put] = 0x10000 | uint64_t{8} << 42; // nothing is mapped there
+    c.put = (c.put + 1) % c.entries;
+    fake_publish(c);
+    fake_ring(c, 0);
+    c.userd[0x8c / 4] = 1000; // beyond the ring
+    fake_ring(c, 0);
+    fake_publish(c);
+    FakeChannel stranger = c;
+    stranger.token = 0xabcdef;
+    fake_ring(stranger, 0);
+    CHECK(rung() == 0xabcdef);
+    fake_free(c);
+    fake_ring(c, 0); // the channel is gone
+}
+
+// cudaLaunchKernel calls cuLaunchKernel and cuEventRecord; both ring. Then a call without
+// doorbells, and a doorbell outside of any call.
+void with_cupti()
+{
+    void* own = dlopen(nullptr, RTLD_NOW);
+    const auto inject = reinterpret_cast<int (*)()>(dlsym(own, "InitializeInjection"));
+    CHECK(inject && inject() == 1); // as the driver does in cuInit, before it opens a file
+    void* library = dlopen(getenv("DENIZEN_LENS_CUPTI"), RTLD_NOW);
+    using Api = void (*)(uint32_t domain, uint32_t number, const char* name, uint32_t site);
+    const auto api = reinterpret_cast<Api>(library ? dlsym(library, "fake_api") : nullptr);
+    const auto tell = [&](uint32_t domain, uint32_t number, const char* name, uint32_t site) {
+        if (api) {
+            api(domain, number, name, site);
+        }
+    };
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    for (uint32_t n = 0; n < 3; ++n) {
+        tell(2, 211, "cudaLaunchKernel_v7000", 0);
+        tell(1, 307, "cuLaunchKernel", 0);
+        fakeLaunchKernel(c, n, 4);
+        tell(1, 307, "cuLaunchKernel", 1);
+        tell(1, 119, "cuEventRecord", 0);
+        fakeLaunchKernel(c, n, 4);
+        tell(1, 119, "cuEventRecord", 1);
+        tell(2, 211, "cudaLaunchKernel_v7000", 1);
+        tell(2, 10, "cudaGetLastError_v3020", 0);
+        tell(2, 10, "cudaGetLastError_v3020", 1);
+    }
+    fakeLaunchKernel(c, 9, 4);
+}
+
+} // namespace
+
+int main(int count, char** arguments)
+{
+    const std::string scenario = count > 1 ? arguments[1] : "";
+    const auto number = [&](int k) {
+        return static_cast<uint32_t>(count > k ? atoi(arguments[k]) : 0);
+    };
+    if (scenario == "forms") {
+        forms(number(2));
+    } else if (scenario == "load") {
+        load(number(2), number(3), number(4), number(5));
+    } else if (scenario == "wrap") {
+        wrap();
+    } else if (scenario == "handlers") {
+        with_own_handlers();
+    } else if (scenario == "crash") {
+        crash();
+    } else if (scenario == "fork") {
+        forking();
+    } else if (scenario == "exec") {
+        exec_again(arguments);
+    } else if (scenario == "once") {
+        once();
+    } else if (scenario == "names") {
+        names();
+    } else if (scenario == "odd") {
+        odd();
+    } else if (scenario == "cupti") {
+        with_cupti();
+    } else if (scenario == "nothing") {
+        return fake_open(0) == 0 ? 1 : 0;
+    } else {
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What denizen bench driver makes of its program's second run, under the lens."""
+
+import json
+import re
+import stat
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stream as s
+
+from denizen.lab import driver, record
+from denizen.lab.record import LabError, Measured
+from denizen.lens import log
+
+LIMIT = 65_536  # the largest inline copy of the driver that is played here
+
+
+def played():
+    """A log, and the lines a program would print, of copies and graphs; three calls of each."""
+    made, lines, now = s.Log().channel(0), [], 1_000_000
+
+    def calls(name, params, *packets):
+        nonlocal now
+        windows = []
+        for _ in range(3):
+            now += 10_000
+            made.submit(0, s.host_release(0x100, 1), time=now)  # of what comes before
+            windows.append(now + 1_000)
+            for part in packets:
+                now += 2_000
+                made.submit(0, part, time=now)
+            windows.append(now + 500)
+            now += 1_000
+        lines.append(json.dumps({"counted": name, "params": params, "windows": windows}))
+
+    for size in (64, 16_384, LIMIT, LIMIT + 4096, 1 << 20):
+        params = {"direction": "to device", "memory": "pinned", "bytes": size}
+        inline = size <= LIMIT
+        copy = s.inline_copy(1 << 33, bytes(size)) if inline else s.engine_copy(1, 2, size)
+        calls("copy", params, copy)
+    for kernels in (1, 10, 100, 200, 1000, 2000):
+        graph = s.inc(1, 0x2B4, 1) + s.immediate(1, 0x2C0, 2) + s.non_inc(1, 0x110, *[0] * kernels)
+        calls("graph, a chain", {"kernels": kernels}, graph)
+    calls("event record", {})
+    calls("fork", {"branches": 2}, s.host_release(0x100, 1), s.host_release(0x110, 1))
+    text = '{"environment": {"device": "an H100"}}\n' + "\n".join(lines) + "\n"
+    return made.end(), text
+
+
+def test_each_call_gets_the_doorbells_between_its_moments(tmp_path):
+    made, text = played()
+    counted = driver.attribute(text, log.read(made.write(tmp_path / "a.lens")))
+    by_case = {(one.case, *one.params.values()): one for one in counted}
+    small = by_case["copy", "to device", "pinned", 64]
+    assert small.bytes == [4 * len(s.inline_copy(0, bytes(64)))] * 3
+    assert small.doorbells == [1, 1, 1] and small.path == "inline"
+    assert by_case["copy", "to device", "pinned", 1 << 20].path == "copy engine"
+    assert by_case["event record",].bytes == [0, 0, 0]
+    assert by_case["fork", 2].doorbells == [2, 2, 2]
+    assert by_case["graph, a chain", 100].bytes == [4 * 104] * 3
+
+
+def test_rows_of_what_was_counted(tmp_path):
+    made, text = played()
+    counted = driver.attribute(text, log.read(made.write(tmp_path / "a.lens")))
+    beside = [
+        Measured("graph, a chain", {"kernels": k}, "us", np.array([2.0 + 4 * k / 1000]), 1, True)
+        for k in (1, 10, 100, 200, 1000, 2000)
+    ]
+    rows = record.rows_of([*beside, *driver.rows(counted, beside)])
+    found = {(row.case, row.params.get("kernels", row.params.get("bytes"))): row for row in rows}
+    switch = found["largest inline copy", None]
+    assert switch.median == LIMIT
+    assert switch.params == {
+        "direction": "to device", "memory": "pinned", "next_measured": LIMIT + 4096,
+    }  # fmt: skip
+    slope = found["launch time over submitted bytes, slope", "1 to 2000"]
+    # 4 bytes a kernel over 0.004 us a kernel: 1000 bytes a microsecond.
+    assert slope.median == pytest.approx(1e9 / 2**20)
+    assert found[
+        "launch time over submitted bytes, correlation", "1 to 200"
+    ].median == pytest.approx(1)
+    submitted = [row for row in rows if row.case == "copy, submitted" and row.unit == "B"]
+    assert {row.params["path"] for row in submitted} == {"inline", "copy engine"}
+
+
+def player(tmp_path, after=""):
+    """A program that writes that log and prints those lines."""
+    made, text = played()
+    (tmp_path / "given.lens").write_bytes(made.bytes)
+    path = tmp_path / "bench_driver"
+    path.write_text(
+        f"#!{sys.executable}\nimport os, sys, time\nfrom pathlib import Path\n"
+        "assert sys.argv[-1] == '--counts' and os.environ['DENIZEN_LENS_MODE'] == 'full'\n"
+        f"data = Path({str(tmp_path / 'given.lens')!r}).read_bytes()\n"
+        "(Path(os.environ['DENIZEN_LENS_DIR']) / 'bench_driver.1.lens').write_bytes(data)\n"
+        f"print({text!r}, flush=True)\n{after}"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@pytest.fixture
+def _preloaded(monkeypatch):
+    libc = re.search(r"(/\S*libc\.so\.6)$", Path("/proc/self/maps").read_text(), re.MULTILINE)[1]
+    monkeypatch.setenv("DENIZEN_LENS_LIBRARY", libc)
+
+
+@pytest.mark.usefixtures("_preloaded")
+def test_a_program_is_counted_under_the_lens(tmp_path):
+    assert len(driver.count([player(tmp_path)])) == 13
+
+
+@pytest.mark.usefixtures("_preloaded")
+@pytest.mark.parametrize(
+    ("after", "deadline", "problem"),
+    [
+        ("time.sleep(600)", 1.0, "stopped after 1 s"),
+        ("sys.exit('no such GPU')", 60.0, "ended with 1: no such GPU"),
+        ("print('hello')", 60.0, "printed no count: hello"),
+    ],
+)
+def test_a_program_that_hangs_or_fails_is_an_error(tmp_path, after, deadline, problem):
+    with pytest.raises(LabError, match=problem):
+        driver.count([player(tmp_path, after)], deadline)
+
+
+@pytest.mark.usefixtures("_preloaded")
+def test_a_capture_with_gaps_counts_nothing(tmp_path, capfd):
+    program = player(tmp_path)
+    path = tmp_path / "given.lens"
+    path.write_bytes(path.read_bytes()[:-104])  # without its end: the program was killed
+    with pytest.raises(LabError, match="gaps"):
+        driver.count([program])
+    assert "was killed" in capfd.readouterr().err
+
+
+def test_the_decoders_speed_is_measured_on_streams_that_it_understands():
+    launches, copies = driver.decoding(quick=True)
+    assert launches.verified and copies.verified
+    assert launches.key != copies.key
+    assert (launches.samples > 0).all() and (copies.samples > 0).all()
