@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode S / ADS-B: the receiver in C++ (include/denizen/radio), as Python sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from denizen import _core
+
+Message = dict[str, Any]
+"""What a frame says, only the fields that it has: ``df``, ``icao`` (six hexadecimal digits), and
+by the kind of frame ``altitude`` (ft), ``callsign``, ``squawk``, ``latitude``, ``longitude``,
+``track`` and ``heading`` (degrees), ``groundspeed`` and ``airspeed`` (kt), ``vertical_rate``
+(ft/min), ... Names follow PyPI's pymodes. include/denizen/radio/message.hpp lists them all."""
+
+SAMPLE_RATE: float = _core.radio_sample_rate
+"""Samples per second that the receiver expects."""
+
+
+class Receiver:
+    """Finds the messages in a stream of I/Q at 2 Msps.
+
+    ``position``: latitude and longitude of the antenna in degrees. It is needed only for the first
+    position of an aircraft on the ground, which fits several places on earth.
+    """
+
+    def __init__(self, position: tuple[float, float] | None = None) -> None:
+        self._receiver = _core.RadioReceiver(position)
+
+    def feed(self, iq: Any) -> list[Message]:
+        """The messages that ``iq``, the next piece of the stream, completes.
+
+        ``iq`` is anything with a contiguous buffer of unsigned bytes, I and Q in turn around 127.5.
+        It may have any length, even odd ones: the messages do not depend on how the stream is cut.
+        They come at most 33 ms of signal after their end. Each has, besides its fields, ``time``
+        (seconds since the start of the stream), ``sample`` (where its preamble begins), ``frame``
+        (hexadecimal, after repair), ``level`` (dB of full scale) and ``repaired`` (how many bits
+        were, 0 to 2).
+        """
+        return self._receiver.feed(iq)
+
+    def finish(self) -> list[Message]:
+        """The messages that were still held back; the stream has ended."""
+        return self._receiver.finish()
+
+    @property
+    def aircraft(self) -> list[dict[str, Any]]:
+        """The latest of all that each aircraft has said, by address, with ``messages`` (how many),
+        ``first_seen`` and ``last_seen`` (seconds since the start of the stream)."""
+        return self._receiver.aircraft
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """``samples`` looked at, ``preambles`` that fit, ``readings`` of a frame, ``messages``
+        believed, ``repaired`` ones among them."""
+        return self._receiver.counts
+
+
+def decode(frame: str) -> Message:
+    """What one frame, 14 or 28 hexadecimal digits, says by itself.
+
+    Positions stay as encoded (``cpr_lat``, ``cpr_lon``): they take two messages. ``icao`` is read
+    from the parity where the format hides it there; other formats have ``syndrome``, 0 if the
+    parity is right. Raises ArgumentError for text that is no frame.
+    """
+    return _core.radio_decode(frame)
+
+
+def parity(frame: str) -> int:
+    """The 24 bits that a frame with zeros in their place (its last six digits) must end with."""
+    return _core.radio_syndrome(frame[:-6] + "000000")

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain loops over the functions of include/denizen/radio, made into vectors by the compiler, once
+// for each level of x86-64; the loader picks the one for the machine. All arithmetic is on
+// integers, so that every version finds the same.
+#include "scan.hpp"
+#include "../levels.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace denizen::radio::scan {
+namespace {
+
+DENIZEN_LEVELS void mark(const uint16_t* __restrict m, size_t count, Thresholds t,
+                         uint8_t* __restrict marks)
+{
+    for (size_t k = 0; k < count; ++k) marks[k] = preamble_at(m + k, t);
+}
+
+// The positions of the marks that are set. Eight of them at a time become bits by a multiplication
+// that moves each to the highest byte.
+size_t collect(const uint8_t* marks, size_t count, uint32_t* found)
+{
+    static_assert(std::endian::native == std::endian::little);
+    size_t n = 0;
+    for (size_t k = 0; k < count; k += 64) {
+        uint64_t set = 0;
+        for (size_t eight = 0; eight < 8; ++eight) {
+            uint64_t word;
+            std::memcpy(&word, marks + k + 8 * eight, 8);
+            set |= (word * 0x0102040810204080 >> 56) << (8 * eight);
+        }
+        for (; set != 0; set &= set - 1)
+            found[n++] = static_cast<uint32_t>(k) + static_cast<uint32_t>(std::countr_zero(set));
+    }
+    return n;
+}
+
+// Keeps the positions where bits_at() may hold, by two of its conditions and without branches:
+// most positions fail, and no processor can guess which. Sums of quarters fit in 16 bits, and lose
+// at most three quarters of a unit each.
+DENIZEN_LEVELS size_t sieve(const uint16_t* m, Thresholds t, uint32_t* found, size_t count)
+{
+    const uint32_t least = t.bits / 4 > 12 ? t.bits / 4 - 12 : 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const uint16_t* s = m + found[i] + preamble_samples;
+        uint16_t middle = 0;
+        uint16_t end = 0;
+        for (size_t k = 0; k < 16; ++k) middle = static_cast<uint16_t>(middle + (s[48 + k] >> 2));
+        for (size_t k = 0; k < 16; ++k) end = static_cast<uint16_t>(end + (s[96 + k] >> 2));
+        found[kept] = found[i];
+        kept += (middle >= least) & (end >= least);
+    }
+    return kept;
+}
+
+// Keeps those where all hold.
+DENIZEN_LEVELS size_t confirm(const uint16_t* m, Thresholds t, uint32_t* found, size_t count)
+{
+    const auto fails = [=](uint32_t k) { return !bits_at(m + k, t); };
+    return static_cast<size_t>(std::remove_if(found, found + count, fails) - found);
+}
+
+DENIZEN_LEVELS void sum(const uint16_t* __restrict m, size_t count, uint32_t* __restrict sums)
+{
+    for (size_t k = 0; k < count; ++k) {
+        uint32_t total = 0;
+        for (size_t i = 0; i < floor_samples; ++i) total += m[k * floor_samples + i];
+        sums[k] = total;
+    }
+}
+
+} // namespace
+
+DENIZEN_LEVELS void magnitudes(const uint8_t* __restrict iq, uint16_t* __restrict m, size_t count)
+{
+    for (size_t k = 0; k < count; ++k) m[k] = magnitude(iq[2 * k], iq[2 * k + 1]);
+}
+
+uint32_t floor(const uint16_t* m, size_t count, uint32_t* sums)
+{
+    const size_t n = count / floor_samples;
+    sum(m, n, sums);
+    uint32_t* quantile = sums + n / 16;
+    std::nth_element(sums, quantile, sums + n);
+    return floor_of_quantile(*quantile);
+}
+
+size_t positions(const uint16_t* m, size_t count, const Thresholds& t, uint8_t* marks,
+                 uint32_t* found)
+{
+    mark(m, count, t, marks);
+    const size_t whole = (count + 63) / 64 * 64;
+    std::memset(marks + count, 0, whole - count);
+    return confirm(m, t, found, sieve(m, t, found, collect(marks, whole, found)));
+}
+
+// Flattened, so that what they call is compiled for the same instructions.
+DENIZEN_LEVELS __attribute__((flatten)) bool first(const uint16_t* m, uint32_t floor, Reading& out)
+{
+    return read_first(m, floor, out);
+}
+
+DENIZEN_LEVELS __attribute__((flatten)) bool again(const uint16_t* m, uint32_t floor,
+                                                   const Reading& before, Reading& out)
+{
+    return read_again(m, floor, before, out);
+}
+
+} // namespace denizen::radio::scan
