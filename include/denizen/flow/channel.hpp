@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several senders, one receiver, as one lane per sender: a sender that is preempted in the middle
+// of sending delays its own item and nobody else's, and senders share no word. One sender is the
+// common case and costs no scan.
+//
+//   flow::Channel<Item> channel(64);      // 64 items circulate, one sender
+//   channel.send(item);                   Item item;  while (channel.receive(item)) ...
+#pragma once
+
+#include <denizen/flow/lane.hpp>
+
+#include <deque>
+
+namespace denizen::flow {
+
+// The lanes of one receiver. Order is kept per sender; ready lanes are served in turn.
+template <class T>
+class Lanes {
+public:
+    Lane<T>& add(uint32_t items) { return lanes_.emplace_back(items); }
+
+    bool ready() const
+    {
+        for (const Lane<T>& lane : lanes_) {
+            if (lane.ready()) {
+                return true;
+            }
+        }
+        return false;
+    }
+    bool try_receive(T& item)
+    {
+        const size_t n = lanes_.size();
+        for (size_t tried = 0; tried < n; ++tried) {
+            Lane<T>& lane = lanes_[next_];
+            next_ = next_ + 1 == n ? 0 : next_ + 1;
+            if (lane.try_receive(item)) {
+                return true;
+            }
+        }
+        return false;
+    }
+    // All have closed, and nothing is left. True forever once it is.
+    bool drained() const
+    {
+        for (const Lane<T>& lane : lanes_) {
+            if (!lane.closed() || lane.ready()) {
+                return false;
+            }
+        }
+        return true;
+    }
+    size_t size() const { return lanes_.size(); }
+    Lane<T>& operator[](size_t i) { return lanes_[i]; }
+
+private:
+    std::deque<Lane<T>> lanes_; // a lane stays where it is: its sender holds a reference
+    size_t next_ = 0;
+};
+
+// `senders` threads to one; at most `items` items circulate. Sending never waits and never fails.
+template <class T>
+class Channel {
+public:
+    explicit Channel(uint32_t items, uint32_t senders = 1)
+    {
+        for (uint32_t i = 0; i < senders; ++i) {
+            lanes_.add(items);
+        }
+        only_ = &lanes_[0];
+    }
+
+    void send(const T& item, uint32_t sender = 0)
+    {
+        (sender == 0 ? *only_ : lanes_[sender]).send(item);
+        bell_.ring();
+    }
+    void close(uint32_t sender = 0)
+    {
+        lanes_[sender].close();
+        bell_.ring();
+    }
+
+    bool try_receive(T& item)
+    {
+        return lanes_.size() == 1 ? only_->try_receive(item) : lanes_.try_receive(item);
+    }
+    // Spins, then sleeps. False when all senders have closed and everything was received.
+    bool receive(T& item)
+    {
+        uint32_t tries = 0;
+        while (!try_receive(item)) { // ends: by an item or when the last sender closes
+            if (lanes_.drained()) {
+                return false;
+            }
+            if (++tries < spins) {
+                relax();
+            } else {
+                bell_.sleep(1'000'000'000, [&] { return lanes_.ready() || lanes_.drained(); });
+            }
+        }
+        return true;
+    }
+
+    static constexpr uint32_t spins = 1024;
+
+private:
+    Lanes<T> lanes_;
+    Lane<T>* only_;
+    Bell bell_;
+};
+
+} // namespace denizen::flow

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks, the circuits between them, and the threads that run them. Host only; a graph is built
+// and run once.
+#pragma once
+
+#include <denizen/flow/block.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <thread>
+
+namespace denizen::flow {
+
+// Blocks that one thread runs in turn, and the core it is pinned to.
+struct Sequence {
+    std::vector<std::reference_wrapper<Block>> blocks;
+    int core = -1; // any
+};
+
+class Seat;
+
+class Flowgraph {
+public:
+    Flowgraph();
+    ~Flowgraph(); // ends it as abort() does
+
+    // A block of type B, made of `arguments`; the graph owns it.
+    template <class B, class... Arguments>
+    B& add(Arguments&&... arguments)
+    {
+        auto block = std::make_unique<B>(std::forward<Arguments>(arguments)...);
+        B& added = *block;
+        own(std::move(block));
+        return added;
+    }
+
+    // A circuit of `quanta` buffers of `samples` samples each, which begins at `source` and
+    // comes back to it. Throws bad_argument.
+    Circuit& circuit(const std::string& name, SourcePort& source, uint32_t quanta, size_t samples);
+
+    // Throws bad_argument if the types differ or they are connected already.
+    void connect(OutputPort& from, InputPort& to);
+    void connect(InPlacePort& from, InputPort& to) { connect(from.out_, to); }
+    template <class T>
+    void connect(MessageOutput<T>& from, Messages<T>& to)
+    {
+        from.ports_.push_back(&to);
+    }
+
+    // Throws bad_argument that names the port and the reason if the graph cannot work.
+    void validate() const;
+
+    // A thread per block.
+    void start();
+    // A thread per sequence; every block in one of them. Throws bad_argument, also for a core that
+    // this process may not use.
+    void start(const std::vector<Sequence>& sequences);
+
+    // Sources finish; what they have sent is processed. Returns at once.
+    void stop();
+    // All blocks leave after the work() they are in; samples under way are lost.
+    void abort();
+
+    // Until all blocks have finished. Throws timeout, with the text of starved(), when the deadline
+    // passes before (the graph goes on), and failed, with the block's name, if a work() has thrown.
+    void wait(std::chrono::nanoseconds deadline);
+
+    // Which blocks wait, at which port, for how long, and where the quanta are.
+    std::string starved() const;
+
+private:
+    void own(std::unique_ptr<Block> block);
+    bool owns(const Block& block) const;
+    void seat_left();
+    friend class Seat;
+
+    RunState run_;
+    std::vector<std::unique_ptr<Seat>> seats_; // before the blocks, which ring the seats' bells
+    std::deque<Circuit> circuits_;             // before the blocks, which may hold quanta
+    std::vector<std::unique_ptr<Block>> blocks_;
+    bool started_ = false;
+
+    std::mutex mutex_; // guards what follows
+    std::condition_variable changed_;
+    size_t running_ = 0;
+    std::string failure_;
+};
+
+} // namespace denizen::flow

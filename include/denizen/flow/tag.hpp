@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metadata at an exact sample, and how it crosses a change of rate.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace denizen::flow {
+
+using Value = std::variant<int64_t, double, std::string>;
+
+struct Tag {
+    uint64_t sample = 0; // counted from the first sample of what it is found in
+    std::string key;
+    Value value;
+
+    bool operator==(const Tag&) const = default;
+};
+
+// Output samples per input sample, as a fraction.
+struct Rate {
+    uint64_t out = 1;
+    uint64_t in = 1;
+
+    bool operator==(const Rate&) const = default;
+};
+
+// Tags on their way from an input to an output. Positions are counted from the stream's beginning
+// and multiplied as whole numbers, so nothing drifts: a tag at input sample s belongs to output
+// sample floor(s * out / in), in whichever quantum that one leaves.
+class TagCarry {
+public:
+    explicit TagCarry(Rate rate = {}) : rate_(rate) {}
+
+    // A quantum that begins at input sample `first` has arrived with these tags.
+    void arrive(uint64_t first, const std::vector<Tag>& tags);
+
+    // Moves to `tags` those that belong before output sample first + count, for a quantum that
+    // begins at `first`. One whose sample has already left goes to the quantum's first sample.
+    void leave(uint64_t first, uint64_t count, std::vector<Tag>& tags);
+
+    Rate rate() const { return rate_; }
+
+private:
+    Rate rate_;
+    std::deque<Tag> under_way_; // by output sample
+};
+
+} // namespace denizen::flow

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <denizen/flow/graph.hpp>
+
+#include <denizen/base/clock.hpp>
+
+#include "plan.hpp"
+#include "seat.hpp"
+
+#include <sched.h>
+
+namespace denizen::flow {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Errc::bad_argument, why); }
+
+} // namespace
+
+Flowgraph::Flowgraph() = default;
+
+Flowgraph::~Flowgraph()
+{
+    abort();
+    for (const auto& seat : seats_) {
+        seat->join();
+    }
+    blocks_.clear();
+}
+
+void Flowgraph::own(std::unique_ptr<Block> block)
+{
+    if (started_) {
+        refuse("block \"" + block->name() + "\" comes too late: the graph has started");
+    }
+    for (const auto& other : blocks_) {
+        if (other->name() == block->name()) {
+            refuse("two blocks are called \"" + block->name() + '"');
+        }
+    }
+    block->run_ = &run_;
+    blocks_.push_back(std::move(block));
+}
+
+bool Flowgraph::owns(const Block& block) const { return block.run_ == &run_; }
+
+Circuit& Flowgraph::circuit(const std::string& name, SourcePort& source, uint32_t quanta,
+                            size_t samples)
+{
+    if (started_ || !owns(source.block())) {
+        refuse("circuit \"" + name + "\": port \"" + source.label() + "\" is of " +
+               (started_ ? "a graph that has started" : "a block of another graph"));
+    }
+    if (source.circuit_ != nullptr) {
+        refuse("circuit \"" + name + "\": port \"" + source.label() + "\" is where circuit \"" +
+               source.circuit_->name() + "\" returns");
+    }
+    if (quanta == 0 || samples == 0) {
+        refuse("circuit \"" + name + "\": " + std::to_string(quanta) + " quanta of " +
+               std::to_string(samples) + " samples; both must be at least 1");
+    }
+    source.circuit_ = &circuits_.emplace_back(name, source, quanta, samples);
+    return *source.circuit_;
+}
+
+void Flowgraph::connect(OutputPort& from, InputPort& to)
+{
+    const std::string what = "port \"" + from.label() + "\" to port \"" + to.label() + "\": ";
+    if (started_ || !owns(from.block()) || !owns(to.block())) {
+        refuse(what + (started_ ? "the graph has started" : "one is of a block of another graph"));
+    }
+    if (from.type().id != to.type().id) {
+        refuse(what + "the first sends " + from.type().name() + ", the second takes " +
+               to.type().name());
+    }
+    if (std::find(to.writers_.begin(), to.writers_.end(), &from) != to.writers_.end()) {
+        refuse(what + "they are connected already");
+    }
+    from.readers_.push_back({&to, nullptr});
+    to.writers_.push_back(&from);
+}
+
+void Flowgraph::validate() const { const Plan plan(circuits_, blocks_); }
+
+void Flowgraph::start()
+{
+    std::vector<Sequence> sequences;
+    for (const auto& block : blocks_) {
+        sequences.push_back({{*block}, -1});
+    }
+    start(sequences);
+}
+
+void Flowgraph::start(const std::vector<Sequence>& sequences)
+{
+    if (started_) {
+        refuse("the graph has been started before: build a new one");
+    }
+    const Plan plan(circuits_, blocks_);
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    std::map<const Block*, int> times;
+    for (const Sequence& sequence : sequences) {
+        for (const Block& block : sequence.blocks) {
+            times[&block] += 1;
+        }
+        if (sequence.core >= CPU_SETSIZE ||
+            (sequence.core >= 0 && !CPU_ISSET(sequence.core, &allowed))) {
+            refuse("core " + std::to_string(sequence.core) + " is not one of this process");
+        }
+    }
+    for (const auto& block : blocks_) {
+        if (times[block.get()] != 1) {
+            refuse("block \"" + block->name() + "\" is in " + std::to_string(times[block.get()]) +
+                   " sequences; it must be in one");
+        }
+    }
+    if (times.size() != blocks_.size()) {
+        refuse("a sequence has a block of another graph");
+    }
+
+    for (const auto& block : blocks_) {
+        for (OutputPort* port : block->outputs_) {
+            for (OutputPort::Reader& reader : port->readers_) {
+                reader.lane = &reader.port->arrivals_.add(plan.quanta_at(*port));
+            }
+        }
+        for (InputPort* port : block->inputs_) {
+            for (Circuit& circuit : circuits_) {
+                if (plan.at(*port).contains(&circuit)) {
+                    port->homes_.emplace_back(&circuit, &circuit.returned_.add(circuit.quanta()));
+                }
+            }
+        }
+    }
+    for (const Sequence& sequence : sequences) {
+        std::vector<Block*> blocks;
+        for (Block& block : sequence.blocks) {
+            blocks.push_back(&block);
+        }
+        Seat& seat =
+            *seats_.emplace_back(std::make_unique<Seat>(*this, std::move(blocks), sequence.core));
+        for (Block* block : seat.blocks()) {
+            block->bell_.store(&seat.bell(), std::memory_order_release); // partner: Block::ring()
+        }
+    }
+    for (Circuit& circuit : circuits_) {
+        circuit.bell_ = circuit.source_->block().bell_.load(std::memory_order_relaxed);
+    }
+    started_ = true;
+    running_ = seats_.size();
+    for (const auto& seat : seats_) {
+        seat->start();
+    }
+}
+
+void Flowgraph::stop()
+{
+    run_.stopping.store(true, std::memory_order_relaxed);
+    for (const auto& seat : seats_) {
+        seat->bell().ring();
+    }
+}
+
+void Flowgraph::abort()
+{
+    run_.aborting.store(true, std::memory_order_relaxed);
+    for (const auto& seat : seats_) {
+        seat->bell().ring();
+    }
+}
+
+void Flowgraph::seat_left()
+{
+    // Under the lock to the end: wait() may return, and the graph go, as soon as it is given back.
+    const std::lock_guard lock(mutex_);
+    running_ -= 1;
+    changed_.notify_all();
+}
+
+void Flowgraph::wait(std::chrono::nanoseconds deadline)
+{
+    if (!started_) {
+        refuse("the graph has not been started");
+    }
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, deadline, [&] { return running_ == 0; })) {
+        lock.unlock();
+        throw Error(Errc::timeout, "the graph has not ended: " + starved());
+    }
+    lock.unlock();
+    for (const auto& seat : seats_) {
+        seat->join();
+    }
+    if (!failure_.empty()) {
+        throw Error(Errc::failed, failure_);
+    }
+}
+
+std::string Flowgraph::starved() const
+{
+    std::string text;
+    const uint64_t now = now_ns();
+    for (const auto& block : blocks_) {
+        const uint64_t since = block->idle_since_.load(std::memory_order_relaxed);
+        const std::string time = denizen::detail::seconds(now > since ? now - since : 0);
+        if (const Port* port = block->starved_at_.load(std::memory_order_relaxed)) {
+            text += "block \"" + block->name() + "\" is starved: port \"" + port->label() +
+                    "\" has had no quantum for " + time + "; ";
+        } else if (since != 0) {
+            text += "block \"" + block->name() + "\" has moved nothing for " + time +
+                    " though its ports are ready: it waits for something outside the graph, or "
+                    "for more samples than a quantum has; ";
+        }
+    }
+    if (text.empty()) {
+        text = "no block is starved; ";
+    }
+    for (const Circuit& circuit : circuits_) {
+        text += circuit.whereabouts() + "; ";
+    }
+    text.resize(text.size() - std::min<size_t>(2, text.size()));
+    return text;
+}
+
+} // namespace denizen::flow

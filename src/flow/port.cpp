@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <denizen/flow/block.hpp>
+
+#include <cstdlib>
+#include <cxxabi.h>
+
+namespace denizen::flow {
+
+std::string SampleType::name() const
+{
+    const std::unique_ptr<char, decltype(&std::free)> text(
+        abi::__cxa_demangle(id.name(), nullptr, nullptr, nullptr), &std::free);
+    return text ? text.get() : id.name();
+}
+
+std::string Port::label() const { return block_.name() + '.' + name_; }
+
+void Port::moved() const { block_.moved_ = true; }
+
+// --- inputs ---
+
+InputPort::InputPort(Block& block, std::string name, SampleType type, bool reads_only)
+    : Port(block, std::move(name), type), reads_only_(reads_only)
+{
+    block.inputs_.push_back(this);
+}
+
+detail::Cell* InputPort::detach() { return std::exchange(current_, nullptr); }
+
+void InputPort::give_back(detail::Cell* cell)
+{
+    // Acquire: when the others' releases are seen, so are the ends of their reads, and the source
+    // may write the quantum again. Release: this reader's reads are over before it counts down. A
+    // quantum that only one still reads needs no read-modify-write.
+    if (cell->readers.load(std::memory_order_acquire) != 1 &&
+        cell->readers.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+        return;
+    }
+    cell->where.store(nullptr, std::memory_order_relaxed);
+    Circuit& circuit = *cell->circuit;
+    for (const auto& [home, lane] : homes_) {
+        if (home == &circuit) {
+            lane->send(cell);
+        }
+    }
+    circuit.bell_->ring();
+}
+
+bool InputPort::load()
+{
+    while (current_ == nullptr) { // ends: by a quantum that is not empty, or when none is there
+        detail::Cell* cell = nullptr;
+        if (!arrivals_.try_receive(cell)) {
+            return false;
+        }
+        if (cell->size() == 0) {
+            give_back(cell);
+            continue;
+        }
+        current_ = cell;
+        for (TagCarry* follower : followers_) {
+            follower->arrive(position_, cell->tags);
+        }
+        loaded();
+    }
+    return true;
+}
+
+bool InputPort::exhausted() { return current_ == nullptr && arrivals_.drained(); }
+
+void InputPort::leave()
+{
+    if (current_ != nullptr) {
+        give_back(detach());
+    }
+    left_.store(true, std::memory_order_release); // partner: OutputPort::wanted()
+    for (const OutputPort* writer : writers_) {
+        writer->block().ring();
+    }
+}
+
+// --- outputs ---
+
+OutputPort::OutputPort(Block& block, std::string name, SampleType type, InputPort* from)
+    : Port(block, std::move(name), type), from_(from)
+{
+    block.outputs_.push_back(this);
+}
+
+void OutputPort::send(detail::Cell* cell)
+{
+    // The lanes' releases publish both words. The quantum is not touched after the last send: its
+    // readers may have given it back by then.
+    cell->readers.store(static_cast<uint32_t>(readers_.size()), std::memory_order_relaxed);
+    cell->where.store(readers_.size() == 1 ? static_cast<const Port*>(readers_[0].port) : this,
+                      std::memory_order_relaxed);
+    for (const Reader& reader : readers_) {
+        reader.lane->send(cell);
+        reader.port->block().ring();
+    }
+}
+
+bool OutputPort::wanted() const
+{
+    return std::any_of(readers_.begin(), readers_.end(), [](const Reader& reader) {
+        return !reader.port->left_.load(std::memory_order_acquire); // partner: leave()
+    });
+}
+
+void OutputPort::close()
+{
+    for (const Reader& reader : readers_) {
+        reader.lane->close();
+        reader.port->block().ring();
+    }
+}
+
+// --- sources ---
+
+SourcePort::SourcePort(Block& block, std::string name, SampleType type)
+    : OutputPort(block, std::move(name), type, nullptr)
+{
+    block.sources_.push_back(this);
+}
+
+void SourcePort::follow(InputPort& input, Rate rate)
+{
+    input.followers_.push_back(&carries_.emplace_back(rate));
+}
+
+void SourcePort::tag(uint64_t ahead, std::string key, Value value)
+{
+    current_->tags.push_back({current_->size() + ahead, std::move(key), std::move(value)});
+}
+
+void SourcePort::produce(size_t samples)
+{
+    const size_t room = current_->capacity - current_->end;
+    if (samples > room) {
+        throw Error(Errc::bad_argument, "port \"" + label() + "\": " + std::to_string(samples) +
+                                            " samples produced in room for " +
+                                            std::to_string(room));
+    }
+    current_->end += samples;
+    moved();
+    if (samples == room) {
+        flush();
+    }
+}
+
+void SourcePort::flush()
+{
+    if (current_ == nullptr || current_->size() == 0) {
+        return;
+    }
+    detail::Cell* cell = std::exchange(current_, nullptr);
+    for (TagCarry& carry : carries_) {
+        carry.leave(first_, cell->size(), cell->tags);
+    }
+    std::stable_sort(cell->tags.begin(), cell->tags.end(),
+                     [](const Tag& a, const Tag& b) { return a.sample < b.sample; });
+    first_ += cell->size();
+    moved();
+    send(cell);
+}
+
+bool SourcePort::load()
+{
+    if (current_ != nullptr) {
+        return true;
+    }
+    if (!circuit_->idle_.empty()) {
+        current_ = circuit_->idle_.back();
+        circuit_->idle_.pop_back();
+    } else if (!circuit_->returned_.try_receive(current_)) {
+        return false;
+    }
+    current_->begin = current_->end = margin_;
+    current_->tags.clear();
+    return true;
+}
+
+void SourcePort::finish()
+{
+    flush();
+    if (current_ != nullptr) {
+        circuit_->idle_.push_back(std::exchange(current_, nullptr));
+    }
+}
+
+// --- in place ---
+
+InPlacePort::InPlacePort(Block& block, std::string name, SampleType type)
+    : InputPort(block, name, type, false), out_(block, name, type, this)
+{
+}
+
+void InPlacePort::rate(Rate r) { follow_with(carry_.emplace_back(r)); }
+
+void InPlacePort::loaded()
+{
+    arrived_ = current()->size();
+    if (!carry_.empty()) {
+        current()->tags.clear(); // on their way in carry_
+    }
+}
+
+void InPlacePort::pass()
+{
+    detail::Cell* cell = detach();
+    skip(arrived_);
+    moved();
+    if (!carry_.empty()) {
+        carry_.front().leave(sent_, cell->size(), cell->tags);
+    }
+    sent_ += cell->size();
+    if (cell->size() == 0) {
+        give_back(cell);
+    } else {
+        out_.send(cell);
+    }
+}
+
+} // namespace denizen::flow
