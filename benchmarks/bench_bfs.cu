@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Breadth-first search from vertex 0 (of Kronecker graphs: the first that has neighbours): what
+// denizen chooses, each of its methods, a launch per level, and a captured graph with a while node.
+// Searches by denizen and by the while node are timed by the device's clock, those by launches by
+// the host's, which has to wait for each level. All of them from clearing the results to having
+// them. Every answer's distances are compared with a plain search's, and the first and the last
+// answer of each case are held against Graph500's rules.
+//
+// Road graphs are looked for in the folder that DENIZEN_GRAPHS names: <name>.gr, or <name>.gr.xz
+// where the program xz is installed.
+#include "program.hpp"
+
+#include <denizen/graph/generate.hpp>
+#include <denizen/graph/read.hpp>
+#include <denizen/graph/search.hpp>
+#include <denizen/graph/validate.hpp>
+
+#include "../tests/graph/searches.hpp"
+
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#if defined(__CUDACC__)
+#include "rivals/bfs.cuh"
+#endif
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::bench;
+using namespace denizen::graph;
+
+std::string output_of(const std::string& command)
+{
+    std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+    std::string text;
+    std::array<char, 1 << 16> piece;
+    for (size_t n = 0; pipe && (n = fread(piece.data(), 1, piece.size(), pipe.get())) != 0;) {
+        text.append(piece.data(), n); // ends with the output
+    }
+    return text;
+}
+
+std::optional<Csr> road(const std::string& name)
+{
+    const char* folder = std::getenv("DENIZEN_GRAPHS");
+    const std::filesystem::path file =
+        std::filesystem::path(folder != nullptr ? folder : ".") / (name + ".gr");
+    if (folder != nullptr && std::filesystem::exists(file)) return read(file.string());
+    const std::string packed = file.string() + ".xz";
+    if (folder != nullptr && std::filesystem::exists(packed) &&
+        packed.find('\'') == std::string::npos) {
+        const std::string text = output_of("xz -dc '" + packed + "'");
+        if (!text.empty()) return parse(text, packed, Format::dimacs);
+    }
+    std::fprintf(stderr, "%s is left out: no %s.gr, and no %s.gr.xz that xz unpacks, in %s\n",
+                 name.c_str(), name.c_str(), name.c_str(),
+                 folder != nullptr ? folder : "a folder named by DENIZEN_GRAPHS");
+    return {};
+}
+
+struct Input {
+    std::string name;
+    std::function<std::optional<Csr>()> load;
+};
+
+// One way to search, and what it took.
+struct Arm {
+    Case result;
+    std::function<Paths()> search; // seconds are those to report
+    Samples samples;
+};
+
+void measure_graph(const Arguments& arguments, const std::string& name, const Csr& graph)
+{
+    uint32_t source = 0;
+    while (graph.degree(source) == 0) ++source; // ends: every input has edges
+    const std::vector<int32_t> expected = plain_bfs(graph, source);
+    Json params;
+    params.add("graph", name);
+
+    std::vector<Arm> arms;
+    const auto add = [&](const char* what, std::function<Paths()> search) -> Case& {
+        arms.push_back({Case(what, params, "ms"), std::move(search), Samples(64)});
+        return arms.back().result;
+    };
+    const auto denizen = [&](const char* what, const std::shared_ptr<Search>& search,
+                             Method method) -> Case& {
+        return add(what, [search, source, method] { return search->bfs(source, method); });
+    };
+    std::vector<std::string> rivals{"wide", "narrow"};
+    const auto on_cpu =
+        std::make_shared<Search>(graph, denizen::Device::cpu(), Code{}, arguments.workers);
+#if defined(__CUDACC__)
+    std::shared_ptr<LevelBfs> levels;
+    std::shared_ptr<WhileBfs> looping;
+    if (arguments.gpu()) {
+        rivals.insert(rivals.end(), {"launch per level", "while graph", "CPU threads"});
+        const auto on_gpu = std::make_shared<Search>(graph, arguments.device);
+        denizen("auto", on_gpu, Method::automatic).ratio_base = rivals;
+        denizen("auto", on_gpu, Method::automatic).arm = "A/A";
+        denizen("narrow", on_gpu, Method::narrow);
+        denizen("wide", on_gpu, Method::wide);
+        levels = std::make_shared<LevelBfs>(graph);
+        looping = std::make_shared<WhileBfs>(graph);
+        const auto copied = [](const BfsMemory& memory, double seconds) {
+            Paths paths;
+            paths.seconds = seconds;
+            for (auto [to, from] : {std::pair{&paths.distances, memory.distance.get()},
+                                    {&paths.parents, memory.parent.get()}}) {
+                to->resize(memory.vertices);
+                check_cuda(cudaMemcpy(to->data(), from, memory.vertices * sizeof(int32_t),
+                                      cudaMemcpyDeviceToHost),
+                           "cudaMemcpy");
+            }
+            return paths;
+        };
+        add("launch per level", [=] {
+            const uint64_t begin = now_ns();
+            levels->run(source);
+            return copied(levels->memory, static_cast<double>(now_ns() - begin) * 1e-9);
+        });
+        add("while graph",
+            [=] { return copied(looping->memory, looping->timed_run(source) * 1e-3); });
+        denizen("CPU threads", on_cpu, Method::automatic);
+    }
+#endif
+    if (!arguments.gpu()) {
+        rivals.push_back("plain queue");
+        denizen("auto", on_cpu, Method::automatic).ratio_base = rivals;
+        denizen("narrow", on_cpu, Method::narrow);
+        denizen("wide", on_cpu, Method::wide);
+        add("plain queue", [&] {
+            Paths paths;
+            const uint64_t begin = now_ns();
+            paths.distances = plain_bfs(graph, source);
+            paths.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+            return paths;
+        });
+    }
+
+    const auto check = [&](Arm& arm, const Paths& paths, bool all) {
+        arm.result.verified &= paths.distances == expected;
+        if (all && !paths.parents.empty()) { // the plain queue notes none
+            arm.result.verified &= broken_rule(graph, source, paths, false).empty();
+        }
+    };
+    for (Arm& arm : arms) { // a warm-up
+        arm.result.verified = true;
+        check(arm, arm.search(), true);
+    }
+    const uint32_t repetitions = arguments.quick ? 3 : 11;
+    interleaved(repetitions, arms.size(), [&](size_t i) {
+        const Paths paths = arms[i].search();
+        arms[i].samples.add(paths.seconds * 1e3);
+        check(arms[i], paths, arms[i].samples.size() == repetitions);
+    });
+    for (Arm& arm : arms) {
+        arm.result.n = repetitions;
+        arm.result.print(arm.samples);
+    }
+}
+
+void measure(const Arguments& arguments)
+{
+    print_environment(environment(arguments));
+    std::vector<Input> inputs{
+        {"chain 20,000", [] { return chain(20'000); }},
+        {"NY", [] { return road("NY"); }},
+        {"FLA", [] { return road("FLA"); }},
+        {"grid 1000 x 1000", [] { return grid(1000, 1000); }},
+    };
+    for (const uint32_t scale : arguments.quick   ? std::vector<uint32_t>{14}
+                                : arguments.gpu() ? std::vector<uint32_t>{20, 21, 22}
+                                                  : std::vector<uint32_t>{16, 20}) {
+        inputs.push_back({"Kronecker " + std::to_string(scale), [=] { return kronecker(scale); }});
+    }
+    for (const Input& input : inputs) {
+        if (const std::optional<Csr> graph = input.load()) {
+            measure_graph(arguments, input.name, *graph);
+        }
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv) { return run_program(argc, argv, measure); }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of the CUDA API cost on the host: copies, graphs, launches and everyday calls, each
+// timed alone on an idle device. What they submit is counted in a second run under the lens, which
+// denizen.lab.driver starts with `--counts`: then each call is made three times, and the moments
+// around it are printed instead of times. Timings are never taken with the lens on.
+//
+// Without a GPU there is no driver to look at: a store is trapped as the lens traps a doorbell.
+#include "program.hpp"
+
+#include "trapped_store.hpp"
+#if defined(__CUDACC__)
+#include "driver_calls.hpp"
+#endif
+
+#include <cstring>
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::bench;
+
+bool counts = false; // --counts
+
+void on_cpu(bool quick)
+{
+    const uint32_t rounds = quick ? 20 : 100;
+    constexpr uint32_t stores = 1'000;
+    const auto measure = [&](const char* name, auto store, auto right) {
+        Case result{name};
+        Samples samples(rounds);
+        result.n = uint64_t{rounds} * stores;
+        for (uint32_t round = 0; round <= rounds; ++round) { // the first is a warm-up
+            const uint64_t begin = now_ns();
+            for (uint32_t i = 0; i < stores; ++i) store(round * stores + i);
+            const uint64_t end = now_ns();
+            if (round > 0) samples.add(static_cast<double>(end - begin) * 1e-3 / stores);
+        }
+        result.verified = right(rounds * stores + stores - 1, uint64_t{rounds + 1} * stores);
+        return std::pair{result, samples};
+    };
+    uint32_t word = 0;
+    const auto [plain, plain_samples] = measure(
+        "store", [&](uint32_t value) { store<Scope::system>(&word, value); },
+        [&](uint32_t last, uint64_t) { return word == last; });
+    plain.print(plain_samples);
+#if defined(__x86_64__) && defined(__linux__)
+    TrappedPage page;
+    auto [trapped, trapped_samples] = measure(
+        "trapped store", [&](uint32_t value) { TrappedPage::store(page.shadow(), value); },
+        [&](uint32_t last, uint64_t count) {
+            return *page.real() == last && TrappedPage::traps() == count;
+        });
+    trapped.ratio_base = {"store"};
+    trapped.print(trapped_samples);
+#endif
+}
+
+#if defined(__CUDACC__)
+
+void count(std::vector<DriverCall>& calls)
+{
+    constexpr uint32_t times = 3;
+    for (DriverCall& one : calls) {
+        std::vector<uint64_t> moments;          // begin, end of each call
+        for (uint32_t i = 0; i <= times; ++i) { // the first is a warm-up
+            if (one.prepare) one.prepare();
+            if (!one.prepare) wait_until_idle();
+            const uint64_t begin = now_ns();
+            one.call();
+            const uint64_t end = now_ns();
+            wait_until_idle();
+            if (i > 0) moments.insert(moments.end(), {begin, end});
+        }
+        Json line;
+        line.add("counted", one.name).add("params", one.params).add("windows", moments);
+        std::printf("%s\n", line.str().c_str());
+        std::fflush(stdout);
+    }
+}
+
+void time(std::vector<DriverCall>& calls, uint32_t rounds)
+{
+    std::erase_if(calls, [](const DriverCall& one) { return one.counted_only; });
+    std::vector<Samples> host(calls.size(), Samples(rounds)), device(calls.size(), Samples(rounds));
+    std::vector<char> right(calls.size(), 1);
+    for (size_t i = 0; i < calls.size(); ++i) right[i] &= calls[i].verify();
+    interleaved(rounds, calls.size(), [&](size_t i) {
+        if (host[i].size() >= calls[i].most_rounds) return;
+        if (calls[i].prepare) calls[i].prepare();
+        if (!calls[i].prepare) wait_until_idle();
+        const uint64_t begin = now_ns();
+        calls[i].call();
+        const uint64_t end = now_ns();
+        wait_until_idle();
+        host[i].add_ns_as_us(end - begin);
+        if (calls[i].device_us) device[i].add(calls[i].device_us());
+    });
+    for (size_t i = 0; i < calls.size(); ++i) {
+        right[i] &= calls[i].verify();
+        Case result{calls[i].name, calls[i].params};
+        result.n = host[i].size();
+        result.verified = right[i] != 0;
+        result.ratio_base = calls[i].ratio_base;
+        result.print(host[i]);
+        if (device[i].size() == 0) continue;
+        result.name += ", by events";
+        result.print(device[i]);
+    }
+}
+
+void on_gpu(bool quick)
+{
+    std::vector<DriverCall> calls = driver_calls(quick, counts && !quick);
+    if (counts) {
+        count(calls);
+    } else {
+        time(calls, quick ? 5 : 51);
+    }
+}
+
+#endif
+
+void measure(const Arguments& arguments)
+{
+    print_environment(environment(arguments));
+#if defined(__CUDACC__)
+    if (arguments.gpu()) {
+        on_gpu(arguments.quick);
+        return;
+    }
+#endif
+    on_cpu(arguments.quick);
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    if (argc > 1 && std::strcmp(argv[argc - 1], "--counts") == 0) {
+        counts = true;
+        --argc;
+    }
+    return run_program(argc, argv, measure);
+}

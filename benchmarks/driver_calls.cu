@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver_calls.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <memory>
+
+namespace denizen::bench {
+namespace {
+
+void check(cudaError_t error, const char* what)
+{
+    if (error != cudaSuccess)
+        throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+#define CHECK(call) check((call), #call)
+
+constexpr uint64_t kib = 1024;
+constexpr uint64_t mib = 1024 * kib;
+constexpr uint64_t largest = 64 * mib;
+
+// Adds one per launch: the host counts along. Only ever one thread of one kernel at a time.
+__global__ void add_one(uint64_t* total) { *total += 1; }
+
+__global__ void add_one_atomically(unsigned long long* total) { atomicAdd(total, 1ull); }
+
+template <uint32_t bytes>
+struct Parameters {
+    uint8_t data[bytes];
+};
+
+template <uint32_t bytes>
+__global__ void with_parameters(uint64_t* total, Parameters<bytes> parameters)
+{
+    *total += parameters.data[bytes - 1];
+}
+
+__global__ void with_blocks(uint64_t* total)
+{
+    if (blockIdx.x == 0 && threadIdx.x == 0) *total += 1;
+}
+
+__global__ void spin(uint64_t ns)
+{
+    const uint64_t begin = now_ns();
+    while (now_ns() - begin < ns) { // ends by the device's clock
+    }
+}
+
+// What the calls work on; made once, never freed: the process ends with them.
+struct Place {
+    cudaStream_t stream = nullptr;
+    std::vector<cudaStream_t> branches;
+    std::vector<cudaEvent_t> events;
+    uint64_t* total = nullptr; // on the device
+    uint64_t expected = 0;     // what it must be
+    uint8_t* pinned = nullptr;
+    std::vector<uint8_t> pageable;
+    std::vector<uint8_t> pattern;
+    uint8_t* device = nullptr;
+
+    static Place& get()
+    {
+        static Place place;
+        return place;
+    }
+
+    bool total_is_right()
+    {
+        uint64_t found = 0;
+        CHECK(cudaStreamSynchronize(stream));
+        CHECK(cudaMemcpy(&found, total, sizeof found, cudaMemcpyDeviceToHost));
+        return found == expected;
+    }
+
+private:
+    static constexpr uint32_t branch_count = 16;
+
+    Place() : branches(branch_count), events(branch_count + 2), pageable(largest), pattern(largest)
+    {
+        CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        for (cudaStream_t& branch : branches)
+            CHECK(cudaStreamCreateWithFlags(&branch, cudaStreamNonBlocking));
+        for (cudaEvent_t& event : events) CHECK(cudaEventCreate(&event));
+        CHECK(cudaMalloc(&total, sizeof *total));
+        CHECK(cudaMemset(total, 0, sizeof *total));
+        CHECK(cudaMalloc(&device, 2 * largest));
+        CHECK(cudaMallocHost(&pinned, largest));
+        uint32_t state = 1;
+        for (uint8_t& byte : pattern)
+            byte = static_cast<uint8_t>((state = state * 747796405u + 1) >> 24);
+    }
+};
+
+// A call that only launches kernels, `kernels` of which add one each.
+DriverCall launches(std::string name, Json params, uint64_t kernels, std::function<void()> body)
+{
+    DriverCall made{std::move(name), std::move(params), {}, {}};
+    made.call = [kernels, body = std::move(body)] {
+        body();
+        Place::get().expected += kernels;
+    };
+    made.verify = [call = made.call] {
+        call();
+        return Place::get().total_is_right();
+    };
+    return made;
+}
+
+// --- copies ---
+
+void add_copies(std::vector<DriverCall>& calls, const std::vector<uint64_t>& sizes,
+                bool counted_only)
+{
+    Place& at = Place::get();
+    for (const bool to_device : {true, false}) {
+        for (const bool pinned : {true, false}) {
+            for (const uint64_t size : sizes) {
+                uint8_t* host = pinned ? at.pinned : at.pageable.data();
+                DriverCall one;
+                one.name = "copy";
+                one.params.add("direction", to_device ? "to device" : "to host")
+                    .add("memory", pinned ? "pinned" : "pageable")
+                    .add("bytes", size);
+                one.call = [&at, host, to_device, size] {
+                    CHECK(cudaMemcpyAsync(
+                        to_device ? at.device : host, to_device ? host : at.device, size,
+                        to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, at.stream));
+                };
+                one.verify = [&at, host, to_device, size, call = one.call] {
+                    // The source holds the pattern, the target holds something else.
+                    std::vector<uint8_t> found(size);
+                    uint8_t* source = to_device ? host : at.device;
+                    uint8_t* target = to_device ? at.device : host;
+                    CHECK(cudaMemcpy(source, at.pattern.data(), size, cudaMemcpyDefault));
+                    CHECK(cudaMemset(at.device + largest, 0xEE, size));
+                    CHECK(cudaMemcpy(target, at.device + largest, size, cudaMemcpyDefault));
+                    wait_until_idle(); // other streams do not wait for this one
+                    call();
+                    CHECK(cudaStreamSynchronize(at.stream));
+                    CHECK(cudaMemcpy(found.data(), target, size, cudaMemcpyDefault));
+                    return std::memcmp(found.data(), at.pattern.data(), size) == 0;
+                };
+                one.device_us = [&at, call = one.call] {
+                    float ms = 0;
+                    CHECK(cudaEventRecord(at.events[0], at.stream));
+                    call();
+                    CHECK(cudaEventRecord(at.events[1], at.stream));
+                    CHECK(cudaStreamSynchronize(at.stream));
+                    CHECK(cudaEventElapsedTime(&ms, at.events[0], at.events[1]));
+                    return 1e3 * static_cast<double>(ms);
+                };
+                one.most_rounds = size > mib ? 11 : 1000;
+                one.counted_only = counted_only;
+                calls.push_back(std::move(one));
+            }
+        }
+    }
+}
+
+// --- graphs ---
+
+// A chain of kernels, or (branches > 1) that many side by side between two.
+struct Graph {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    std::vector<cudaGraphNode_t> nodes;
+};
+
+cudaKernelNodeParams kernel_node(const void* function, void** arguments)
+{
+    cudaKernelNodeParams params{};
+    params.func = const_cast<void*>(function);
+    params.gridDim = dim3(1);
+    params.blockDim = dim3(1);
+    params.kernelParams = arguments;
+    return params;
+}
+
+std::shared_ptr<Graph> make_graph(uint32_t kernels, uint32_t branches)
+{
+    auto made = std::make_shared<Graph>();
+    void* arguments[] = {&Place::get().total};
+    const void* function = branches > 1 ? reinterpret_cast<const void*>(&add_one_atomically)
+                                        : reinterpret_cast<const void*>(&add_one);
+    const cudaKernelNodeParams params = kernel_node(function, arguments);
+    CHECK(cudaGraphCreate(&made->graph, 0));
+    made->nodes.resize(kernels);
+    for (uint32_t i = 0; i < kernels; ++i) {
+        const bool last = i + 1 == kernels;
+        std::vector<cudaGraphNode_t> before;
+        if (branches > 1 && last) { // the one that joins
+            before.assign(made->nodes.begin() + 1, made->nodes.end() - 1);
+        } else if (i > 0) {
+            before = {made->nodes[branches > 1 ? 0 : i - 1]};
+        }
+        CHECK(cudaGraphAddKernelNode(&made->nodes[i], made->graph, before.data(), before.size(),
+                                     &params));
+    }
+    CHECK(cudaGraphInstantiate(&made->exec, made->graph, 0));
+    CHECK(cudaGraphUpload(made->exec, Place::get().stream));
+    return made;
+}
+
+void add_graphs(std::vector<DriverCall>& calls, bool quick)
+{
+    Place& at = Place::get();
+    const std::vector<uint32_t> lengths =
+        quick ? std::vector<uint32_t>{1, 10, 100}
+              : std::vector<uint32_t>{1,   2,   5,   10,  20,  50,   75,   100, 125,
+                                      150, 200, 300, 500, 750, 1000, 1500, 2000};
+    for (const uint32_t kernels : lengths) {
+        const auto graph = make_graph(kernels, 1);
+        const auto launch = [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); };
+        calls.push_back(
+            launches("graph, a chain", Json().add("kernels", kernels), kernels, launch));
+        // Straight launches beyond the GPFIFO's length wait for the device: not what is asked.
+        if (kernels > 500) continue;
+        calls.back().ratio_base = {"launches, a chain"};
+        const auto straight = [&at, kernels] {
+            for (uint32_t i = 0; i < kernels; ++i) add_one<<<1, 1, 0, at.stream>>>(at.total);
+            CHECK(cudaGetLastError());
+        };
+        calls.push_back(
+            launches("launches, a chain", Json().add("kernels", kernels), kernels, straight));
+        calls.back().most_rounds = kernels > 100 ? 50 : 1000;
+    }
+    for (const uint32_t branches :
+         quick ? std::vector<uint32_t>{4} : std::vector<uint32_t>{2, 4, 8, 16}) {
+        const auto graph = make_graph(branches + 2, branches);
+        const Json params = Json().add("branches", branches);
+        calls.push_back(launches("graph, fork and join", params, branches + 2,
+                                 [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); }));
+        calls.back().ratio_base = {"streams, fork and join"};
+        auto* total = reinterpret_cast<unsigned long long*>(at.total);
+        calls.push_back(
+            launches("streams, fork and join", params, branches + 2, [&at, branches, total] {
+                add_one_atomically<<<1, 1, 0, at.stream>>>(total);
+                CHECK(cudaEventRecord(at.events[0], at.stream));
+                for (uint32_t i = 0; i < branches; ++i) {
+                    CHECK(cudaStreamWaitEvent(at.branches[i], at.events[0], 0));
+                    add_one_atomically<<<1, 1, 0, at.branches[i]>>>(total);
+                    CHECK(cudaEventRecord(at.events[i + 2], at.branches[i]));
+                    CHECK(cudaStreamWaitEvent(at.stream, at.events[i + 2], 0));
+                }
+                add_one_atomically<<<1, 1, 0, at.stream>>>(total);
+            }));
+    }
+}
+
+// IF nodes whose condition is true by default: each runs its body of one kernel.
+std::shared_ptr<Graph> make_conditional(uint32_t count)
+{
+    auto made = std::make_shared<Graph>();
+    void* arguments[] = {&Place::get().total};
+    const cudaKernelNodeParams kernel =
+        kernel_node(reinterpret_cast<const void*>(&add_one), arguments);
+    CHECK(cudaGraphCreate(&made->graph, 0));
+    cudaGraphNode_t before = nullptr;
+    for (uint32_t i = 0; i < count; ++i) {
+        cudaGraphConditionalHandle handle{};
+        CHECK(
+            cudaGraphConditionalHandleCreate(&handle, made->graph, 1, cudaGraphCondAssignDefault));
+        cudaGraphNodeParams params{};
+        params.type = cudaGraphNodeTypeConditional;
+        params.conditional.handle = handle;
+        params.conditional.type = cudaGraphCondTypeIf;
+        params.conditional.size = 1;
+        cudaGraphNode_t node = nullptr;
+        CHECK(cudaGraphAddNode(&node, made->graph, before ? &before : nullptr, nullptr,
+                               before ? 1 : 0, &params));
+        cudaGraphNode_t inner = nullptr;
+        CHECK(
+            cudaGraphAddKernelNode(&inner, params.conditional.phGraph_out[0], nullptr, 0, &kernel));
+        before = node;
+    }
+    CHECK(cudaGraphInstantiate(&made->exec, made->graph, 0));
+    CHECK(cudaGraphUpload(made->exec, Place::get().stream));
+    return made;
+}
+
+void add_graph_changes(std::vector<DriverCall>& calls, bool quick)
+{
+    Place& at = Place::get();
+    for (const uint32_t count : quick ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, 10}) {
+        const auto graph = make_conditional(count);
+        calls.push_back(launches("graph, IF nodes", Json().add("nodes", count), count,
+                                 [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); }));
+    }
+    for (const uint32_t updates :
+         quick ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, 10, 100}) {
+        constexpr uint32_t kernels = 100;
+        const auto graph = make_graph(kernels, 1);
+        const auto update = [&at, graph, updates] {
+            void* arguments[] = {&at.total};
+            const cudaKernelNodeParams params =
+                kernel_node(reinterpret_cast<const void*>(&add_one), arguments);
+            for (uint32_t i = 0; i < updates; ++i)
+                CHECK(cudaGraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params));
+        };
+        const auto launch = [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); };
+        const Json params = Json().add("kernels", kernels).add("updated", updates);
+        calls.push_back(launches("graph, node parameters set", params, 0, update));
+        calls.push_back(launches("graph, launched after an update", params, kernels, launch));
+        calls.back().prepare = update;
+    }
+}
+
+// --- everyday calls ---
+
+template <uint32_t bytes>
+void add_launch_with_parameters(std::vector<DriverCall>& calls)
+{
+    Place& at = Place::get();
+    auto parameters = std::make_shared<Parameters<bytes>>();
+    std::memset(parameters->data, 1, bytes);
+    calls.push_back(
+        launches("kernel launch", Json().add("parameter_bytes", bytes + 8).add("blocks", 1), 1,
+                 [&at, parameters] {
+                     with_parameters<bytes><<<1, 1, 0, at.stream>>>(at.total, *parameters);
+                     CHECK(cudaGetLastError());
+                 }));
+}
+
+void launch_with(cudaLaunchAttributeID id, const cudaLaunchAttributeValue& value, uint32_t blocks)
+{
+    Place& at = Place::get();
+    cudaLaunchAttribute attribute{};
+    attribute.id = id;
+    attribute.val = value;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(32);
+    config.stream = at.stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    CHECK(cudaLaunchKernelEx(&config, with_blocks, at.total));
+}
+
+// A call whose proof is only that the stream ends without an error.
+DriverCall plain(std::string name, Json params, std::function<void()> body)
+{
+    DriverCall made{std::move(name), std::move(params), body, {}};
+    made.verify = [body] {
+        body();
+        return cudaStreamSynchronize(Place::get().stream) == cudaSuccess;
+    };
+    return made;
+}
+
+void add_launches(std::vector<DriverCall>& calls)
+{
+    Place& at = Place::get();
+    calls.push_back(launches("kernel launch", Json().add("parameter_bytes", 8).add("blocks", 1), 1,
+                             [&at] { add_one<<<1, 1, 0, at.stream>>>(at.total); }));
+    add_launch_with_parameters<56>(calls);
+    add_launch_with_parameters<504>(calls);
+    add_launch_with_parameters<4084>(calls);
+    for (const uint32_t blocks : {132u, 65'536u}) {
+        calls.push_back(
+            launches("kernel launch", Json().add("parameter_bytes", 8).add("blocks", blocks), 1,
+                     [&at, blocks] { with_blocks<<<blocks, 32, 0, at.stream>>>(at.total); }));
+    }
+    cudaLaunchAttributeValue value{};
+    value.cooperative = 1;
+    calls.push_back(launches("cooperative launch", Json().add("blocks", 132), 1,
+                             [value] { launch_with(cudaLaunchAttributeCooperative, value, 132); }));
+    int major = 0, ordinal = 0;
+    CHECK(cudaGetDevice(&ordinal));
+    CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
+    if (major >= 9) {
+        value = {};
+        value.clusterDim.x = 4;
+        value.clusterDim.y = value.clusterDim.z = 1;
+        calls.push_back(
+            launches("cluster launch", Json().add("blocks", 132).add("cluster", 4), 1,
+                     [value] { launch_with(cudaLaunchAttributeClusterDimension, value, 132); }));
+    }
+}
+
+void add_everyday(std::vector<DriverCall>& calls)
+{
+    Place& at = Place::get();
+    calls.push_back(
+        plain("event record", {}, [&at] { CHECK(cudaEventRecord(at.events[0], at.stream)); }));
+    calls.push_back(plain("stream wait", {},
+                          [&at] { CHECK(cudaStreamWaitEvent(at.stream, at.events[1], 0)); }));
+    // For an event that has not happened yet: one that has needs no wait on the device.
+    calls.back().prepare = [&at] {
+        spin<<<1, 1, 0, at.branches[0]>>>(100'000);
+        CHECK(cudaEventRecord(at.events[1], at.branches[0]));
+    };
+    for (const uint64_t bytes : {uint64_t{4}, mib}) {
+        DriverCall one{"memset", Json().add("bytes", bytes), {}, {}};
+        one.call = [&at, bytes] { CHECK(cudaMemsetAsync(at.device, 0x5A, bytes, at.stream)); };
+        one.verify = [&at, bytes, call = one.call] {
+            std::vector<uint8_t> found(bytes);
+            CHECK(cudaMemset(at.device, 0, bytes));
+            wait_until_idle();
+            call();
+            CHECK(cudaStreamSynchronize(at.stream));
+            CHECK(cudaMemcpy(found.data(), at.device, bytes, cudaMemcpyDeviceToHost));
+            for (const uint8_t byte : found)
+                if (byte != 0x5A) return false;
+            return true;
+        };
+        calls.push_back(std::move(one));
+    }
+    {
+        const auto count = std::make_shared<std::pair<uint64_t, uint64_t>>(); // made, called back
+        DriverCall one{"host function", {}, {}, {}};
+        one.call = [&at, count] {
+            ++count->first;
+            const auto body = [](void* data) {
+                ++static_cast<std::pair<uint64_t, uint64_t>*>(data)->second;
+            };
+            CHECK(cudaLaunchHostFunc(at.stream, body, count.get()));
+        };
+        one.verify = [&at, count, call = one.call] {
+            call();
+            CHECK(cudaStreamSynchronize(at.stream));
+            return count->first == count->second;
+        };
+        calls.push_back(std::move(one));
+    }
+    constexpr uint64_t side = 64, pitch = 256;
+    for (const uint32_t depth : {1u, 8u}) {
+        DriverCall one{
+            depth == 1 ? "copy 2D" : "copy 3D", Json().add("bytes", side * side * depth), {}, {}};
+        one.call = [&at, depth] {
+            cudaMemcpy3DParms shape{};
+            shape.srcPtr = make_cudaPitchedPtr(at.pinned, pitch, side, side);
+            shape.dstPtr = make_cudaPitchedPtr(at.device, pitch, side, side);
+            shape.extent = make_cudaExtent(side, side, depth);
+            shape.kind = cudaMemcpyHostToDevice;
+            if (depth == 1) {
+                CHECK(cudaMemcpy2DAsync(at.device, pitch, at.pinned, pitch, side, side,
+                                        cudaMemcpyHostToDevice, at.stream));
+            } else {
+                CHECK(cudaMemcpy3DAsync(&shape, at.stream));
+            }
+        };
+        one.verify = [&at, depth, call = one.call] {
+            const uint64_t size = pitch * side * depth;
+            std::vector<uint8_t> found(size);
+            std::memcpy(at.pinned, at.pattern.data(), size);
+            CHECK(cudaMemset(at.device, 0xEE, size));
+            wait_until_idle();
+            call();
+            CHECK(cudaStreamSynchronize(at.stream));
+            CHECK(cudaMemcpy(found.data(), at.device, size, cudaMemcpyDeviceToHost));
+            for (uint64_t i = 0; i < size; ++i)
+                if (found[i] != (i % pitch < side ? at.pattern[i] : 0xEE)) return false;
+            return true;
+        };
+        calls.push_back(std::move(one));
+    }
+    const auto block = std::make_shared<void*>(nullptr);
+    const auto give = [&at, block] {
+        if (*block != nullptr) CHECK(cudaFreeAsync(*block, at.stream));
+        *block = nullptr;
+    };
+    const auto take = [&at, block] { CHECK(cudaMallocAsync(block.get(), mib, at.stream)); };
+    calls.push_back(plain("mempool allocate", Json().add("bytes", mib), take));
+    calls.back().prepare = give;
+    calls.back().verify = [&at, block, give, take] {
+        give();
+        take();
+        CHECK(cudaMemsetAsync(*block, 1, mib, at.stream));
+        give();
+        return cudaStreamSynchronize(at.stream) == cudaSuccess;
+    };
+    calls.push_back(plain("mempool free", Json().add("bytes", mib), give));
+    calls.back().prepare = [block, take] {
+        if (*block == nullptr) take();
+    };
+}
+
+} // namespace
+
+void wait_until_idle() { CHECK(cudaDeviceSynchronize()); }
+
+std::vector<DriverCall> driver_calls(bool quick, bool sweep)
+{
+    std::vector<DriverCall> calls;
+    add_copies(calls,
+               quick ? std::vector<uint64_t>{4, 64 * kib, mib}
+                     : std::vector<uint64_t>{4, 64, 512, 2 * kib, 8 * kib, 16 * kib, 32 * kib,
+                                             64 * kib, 128 * kib, 512 * kib, 2 * mib, 8 * mib,
+                                             32 * mib, 64 * mib},
+               false);
+    if (sweep) {
+        std::vector<uint64_t> steps;
+        for (uint64_t size = 20 * kib; size <= 96 * kib; size += 4 * kib)
+            if (size != 32 * kib && size != 64 * kib) steps.push_back(size);
+        add_copies(calls, steps, true);
+    }
+    add_graphs(calls, quick);
+    add_graph_changes(calls, quick);
+    add_launches(calls);
+    add_everyday(calls);
+    return calls;
+}
+
+} // namespace denizen::bench
