@@ -15,7 +15,7 @@ comma := ,
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
-    $(shell find benchmarks cmake include python src tools -path benchmarks/results -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
+    $(shell find benchmarks cmake include lens python src tools -path benchmarks/results -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
 PARTS := $(filter-out install model python support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 # ThreadSanitizer needs a predictable address space.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Enables CUDA with an installed nvcc >= 12.8 or, if there is none, the one of the pinned PyPI
+# Enables CUDA with an installed nvcc >= 12.9 or, if there is none, the one of the pinned PyPI
 # wheels (tools/nvcc.py decides). The driver library is never linked; the CUDA runtime is static.
 if(NOT CMAKE_CUDA_COMPILER)
     find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
@@ -27,7 +27,7 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25.1, Debian 12's, does n
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.9)
     message(FATAL_ERROR "nvcc ${CMAKE_CUDA_COMPILER_VERSION} at ${CMAKE_CUDA_COMPILER} is too old: "
-        "denizen needs 12.8. Install a newer CUDA toolkit or configure with -DDENIZEN_CUDA=OFF.")
+        "denizen needs 12.9. Install a newer CUDA toolkit or configure with -DDENIZEN_CUDA=OFF.")
 endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the nvcc that builds denizen: an installed one of at least 12.8, else the one that the
+"""Prints the nvcc that builds denizen: an installed one of at least 12.9, else the one that the
 pinned PyPI wheels put into this Python environment. `--installed` looks for the first kind only."""
 
 import importlib.util
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OLDEST = (12, 8)
+OLDEST = (12, 9)
 
 
 def version(nvcc: str) -> tuple[int, int]:
@@ -38,7 +38,7 @@ if __name__ == "__main__":
     nvcc = installed() or (None if "--installed" in sys.argv else wheel())
     if not nvcc:
         sys.exit(
-            "denizen: no nvcc of version 12.8 or newer in CUDACXX, PATH, CUDA_HOME or"
+            "denizen: no nvcc of version 12.9 or newer in CUDACXX, PATH, CUDA_HOME or"
             " /usr/local/cuda, and no compiler wheels in this Python environment. Install CUDA, or"
             " run `pip install --group cuda` in the source folder, or build the CPU half alone with"
             " -DDENIZEN_CUDA=OFF."

@@ -89,6 +89,14 @@ def test_records_of_one_experiment_share_a_heading_and_many_rows_are_folded():
     assert text.count("| case (n ") == 9
 
 
+def test_a_record_of_very_many_rows_is_named_instead():
+    many = [Measured("case", {"n": n}, "us", np.array([1.0]), 1, True) for n in range(101)]
+    long = bench.build_record("driver", {}, many, None, HERE, quick=False)
+    text = table.figures([long])
+    assert "101 rows, in [the record](benchmarks/results/driver/" in text
+    assert "| case |" not in text
+
+
 def test_region_is_replaced_and_the_rest_kept():
     old = f"# Title\n\n{table.BEGIN}\nold\n{table.END}\n\ntail\n"
     new = table.with_figures(old, [make()])

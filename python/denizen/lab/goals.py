@@ -36,9 +36,18 @@ def _ratio(name: str) -> Callable[[Row], float | None]:
     return lambda row: row.ratio_to.get(name)
 
 
+def _least(row: Row) -> float | None:
+    return row.min
+
+
 def _faster(name: str) -> Callable[[Row], float | None]:
     """How many times shorter than case ``name``."""
     return lambda row: 1 / row.ratio_to[name] if row.ratio_to.get(name) else None
+
+
+def _least_faster(row: Row) -> float | None:
+    """How many times shorter than the shortest of all others."""
+    return 1 / max(row.ratio_to.values()) if row.ratio_to else None
 
 
 def _least_ratio(row: Row) -> float | None:
@@ -84,6 +93,10 @@ _GOALS: tuple[_Goal, ...] = (
         _median,
     ),
     _Goal(
+        "channels", "receive + send loop, 32 B, 64 deep / best rival", "denizen channel", {}, ">=",
+        1.3, "x", _least_ratio, needs_gpu=False,
+    ),
+    _Goal(
         "throughput", f"{_PAIR}, one at a time, seen by the host", "pair, one at a time",
         {"n": 50_000}, "<=", 4.5, "us", _median,
     ),
@@ -126,9 +139,70 @@ _GOALS: tuple[_Goal, ...] = (
         "actors", "100,000 spawned at once", "spawn at once", {"actors": 100_000}, "<=", 20, "ms",
         _median,
     ),
+    *(
+        _Goal(
+            "bfs", f"BFS, {graph}, faster than {what}", "auto", {"graph": graph}, ">=", bound,
+            "x", _faster(rival),
+        )
+        for graph in ("NY", "FLA", "chain 20,000")
+        for rival, what, bound in (
+            ("launch per level", "a launch per level", 10),
+            ("while graph", "a graph with a while node", 3),
+        )
+        if graph != "chain 20,000" or rival == "launch per level"
+    ),
+    *(
+        _Goal(
+            "bfs", f"BFS, Kronecker scale {scale}, speed / the best method's", "auto",
+            {"graph": f"Kronecker {scale}"}, ">=", 0.9, "x", _least_faster,
+        )
+        for scale in (20, 21, 22)
+    ),
     _Goal(
         "actors", "supervised, 1 % of handlers failing / none", "supervised, 1 % failing", {}, ">=",
         0.8, "x", _ratio("supervised, none failing"),
+    ),
+    *(
+        _Goal("tasks", what, case, {}, sign, bound, unit, _median)
+        for what, case, sign, bound, unit in (
+            ("independent tasks of a thread", "thread tasks", ">=", 10_000, "M/s"),
+            ("independent tasks of a warp", "warp tasks", ">=", 500, "M/s"),
+            ("fork-join tree, tasks spawned by tasks", "fork-join tree", ">=", 500, "M/s"),
+            ("dependent chain across SMs, one hop", "chain, one hop", "<=", 0.7, "us"),
+        )
+    ),
+    _Goal(
+        "adsb", "one core over a recorded signal / dump1090", "recorded signal", {}, ">=", 3, "x",
+        _ratio("recorded signal, dump1090"), needs_gpu=False,
+    ),
+    _Goal(
+        "adsb", "one core over a recorded signal", "recorded signal", {}, ">=", 330, "Msps",
+        _median, needs_gpu=False,
+    ),
+    _Goal(
+        "adsb", "resident scan, pinned host memory to messages", "resident scan", {}, ">=", 5000,
+        "Msps", _median,
+    ),
+    *(
+        _Goal(
+            "arena", f"malloc, {size} B, 1 Mi threads", "malloc",
+            {"bytes": size, "threads": 1 << 20}, ">=", bound, "M/s", _median,
+        )
+        for size, bound in ((16, 12_000), (64, 10_000), (256, 5_000), (1024, 2_000), (4096, 1_000))
+    ),
+    *(
+        _Goal(
+            "arena", f"churn, {size} B, 65,536 threads", "churn",
+            {"bytes": size, "threads": 65_536, "touch": 0}, ">=", bound, "M/s", _median,
+        )
+        for size, bound in ((16, 10_000), (64, 8_000), (256, 5_000), (1024, 2_000), (4096, 1_000))
+    ),
+    *(
+        _Goal(
+            "arena", f"requests met until 95 % are live, {sizes}",
+            "requests met until 95 % are live", {"sizes": sizes}, ">=", 100, "%", _least,
+        )
+        for sizes in ("16 B to 8 KB", "nine of ten 64 B")
     ),
 )  # fmt: skip
 

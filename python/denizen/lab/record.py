@@ -24,22 +24,28 @@ from denizen.lab import machine, schema, stats
 Scalar = str | int | float | bool
 
 # Every experiment and the heading of its tables, in their order. The program of each is
-# benchmarks/bench_<experiment>.cu.
+# benchmarks/bench_<experiment>, a .cu or .cpp file.
 EXPERIMENTS = {
     "dispatch": "Dispatch: one acknowledged round trip",
     "ring": "Rings: messages that were received and summed",
+    "channels": "Channels: receive and send between two pinned threads, 32 bytes, 64 deep",
     "throughput": "Throughput: dependent pairs and independent tasks",
     "sustained": "Sustained: echoes through resident actors",
     "start": "Start, park and wake; memory; power",
     "routes": "Routes: messages from actor to actor, by the device's clock",
     "sync": "Sync: one barrier among blocks, by the device's clock",
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
+    "adsb": "ADS-B: a recorded signal on one core, and frames found by level",
+    "bfs": "BFS: searches of graphs from one vertex",
+    "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
+    "tasks": "Tasks: independent, fork-join and chained, seen by the host",
+    "driver": "Driver: what calls of the CUDA API cost and submit",
 }
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})
-_LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "MB", "W"})
+_LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "B", "MB", "W"})
 
 
 class LabError(Exception):
@@ -218,14 +224,14 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
     return list(rows.values())
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats to 6 significant digits: a clock gives no more, and the files stay readable."""
     if isinstance(value, bool) or not isinstance(value, (float, dict, list, tuple)):
         return value
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_rounded(item) for item in value]
+        return [rounded(item) for item in value]
     if not math.isfinite(value):
         raise LabError(f"{value} cannot be put in a record")
     return float(f"{value:.6g}")
@@ -233,7 +239,7 @@ def _rounded(value: Any) -> Any:
 
 def to_json(record: Record) -> dict[str, Any]:
     """The record as JSON values, checked against the schema (SchemaError if it does not fit)."""
-    value: dict[str, Any] = _rounded(asdict(record))
+    value: dict[str, Any] = rounded(asdict(record))
     value = {"schema": value.pop("schema"), **value}
     schema.check_record(value)
     return value
@@ -269,7 +275,12 @@ def _text(value: dict[str, Any]) -> str:
 
 def write(record: Record, path: Path) -> None:
     """Write the record to ``path``, whole or not at all; parent folders are made."""
-    text = _text(to_json(record))
+    write_json(to_json(record), path)
+
+
+def write_json(value: dict[str, Any], path: Path) -> None:
+    """Write JSON to ``path`` in the layout of records, whole or not at all; makes folders."""
+    text = _text(value)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better
+from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better, path_in
 
 BEGIN = "<!-- figures:begin -->"
 END = "<!-- figures:end -->"
@@ -160,13 +160,17 @@ def goals(record: Record) -> str:
     return grid(GOALS_HEADER, goal_rows(record), (2,)) if record.goals else ""
 
 
-_FOLDED = 8  # more rows than this are folded away, below the goals they answer
+_FOLDED = 8  # more rows than this are folded away, below the goals they answer,
+_SHOWN = 100  # and more than this are not shown
 
 
 def section(record: Record) -> str:
     """A record as Markdown: source, goals, rows, notes."""
     rows = grid(HEADER, [cells(row) for row in record.rows], (2, 3, 4, 5, 6, 7))
-    if len(record.rows) > _FOLDED:
+    if len(record.rows) > _SHOWN:
+        file = path_in(Path("benchmarks/results"), record)
+        rows = f"{len(record.rows)} rows, in [the record]({file.as_posix()})."
+    elif len(record.rows) > _FOLDED:
         summary = f"<summary>{len(record.rows)} rows</summary>"
         rows = f"<details>{summary}\n\n{rows}\n\n</details>"
     parts = [f"**{source(record)}**", goals(record), rows, "\n".join(notes(record))]

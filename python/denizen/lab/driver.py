@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The half of the experiment ``driver`` that needs the lens: what each call submits.
+
+The benchmark program runs a second time, under the preload library, with a deadline. It prints when
+each call began and ended; the doorbells between are that call's. Without a GPU, how fast captures
+are read and decoded is measured instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from denizen import terminal
+from denizen.lab import machine, programs
+from denizen.lab.record import LabError, Measured, Scalar
+from denizen.lens import launch, log, summary
+from denizen.lens.decode import Stream
+
+_DEADLINE = 240.0
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a call submitted, each time that it was made."""
+
+    case: str
+    params: dict[str, Scalar]
+    bytes: list[int] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
+    doorbells: list[int] = field(default_factory=list)
+    operations: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def path(self) -> str:
+        """How the data of a copy went, by what the streams hold."""
+        ways = [way for way in ("inline copy", "copy", "fill") if self.operations[way]]
+        return " + ".join(ways).replace("inline copy", "inline").replace("copy", "copy engine")
+
+
+def count(command: Sequence[str], deadline: float = _DEADLINE) -> list[Counted]:
+    """Run ``command`` under the lens and count its calls' submissions.
+
+    Raises LabError (with what the program said) if it fails or overruns, and
+    :class:`denizen.lens.log.LensError` where there is no library or nothing was recorded.
+    """
+    with tempfile.TemporaryDirectory(prefix="denizen-driver-") as name:
+        folder = Path(name)
+        environment = {**os.environ, **launch.environment(folder, "full")}
+        text = _output([*command, "--counts"], environment, deadline)
+        logs = launch.logs(folder)
+        if not logs:
+            raise log.LensError(f"nothing was recorded: {launch.why_nothing(command[0])}")
+        captures = [log.read(path) for path in logs]
+        capture = max(captures, key=lambda c: len(c.submissions))
+        for warning in summary.warnings(capture):
+            terminal.error(f"driver, under the lens: {warning}")
+        if not capture.complete or (capture.end and capture.end.lost_doorbells):
+            raise LabError("driver: the capture has gaps, so nothing can be counted")
+        return attribute(text, capture)
+
+
+def _output(command: Sequence[str], environment: dict[str, str], deadline: float) -> str:
+    name = Path(command[0]).name
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=deadline)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise LabError(f"{name} under the lens was stopped after {deadline:g} s") from error
+            raise
+    if process.returncode != 0:
+        last = err.decode(errors="replace").strip().splitlines()[-1:]
+        raise LabError(f"{name} under the lens ended with {process.returncode}: {' '.join(last)}")
+    return out.decode(errors="replace")
+
+
+def attribute(text: str, capture: log.Capture) -> list[Counted]:
+    """The doorbells of ``capture`` within the calls that the lines of ``text`` tell of."""
+    found = list(summary.decoded(capture))
+    found.sort(key=lambda item: item[0].doorbell.time_ns)
+    times = [submission.doorbell.time_ns for submission, _ in found]
+    counted = []
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            value = json.loads(line)
+            if "counted" not in value:
+                continue
+            one = Counted(value["counted"], value["params"])
+            moments = value["windows"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise LabError(f"driver, under the lens, printed no count: {line:.80}") from error
+        for begin, end in zip(moments[::2], moments[1::2], strict=True):
+            first, last = bisect_left(times, begin), bisect_left(times, end + 1)
+            inside = found[first:last]
+            bells = [submission.doorbell for submission, _ in inside]
+            one.bytes.append(sum(bell.bytes for bell in bells))
+            one.entries.append(sum(bell.entries for bell in bells))
+            one.doorbells.append(len(bells))
+            for _, decoded in inside:
+                for operation in decoded.operations if decoded else ():
+                    one.operations[operation.kind] += 1
+        counted.append(one)
+    return counted
+
+
+def rows(counted: Sequence[Counted], beside: Sequence[Measured]) -> list[Measured]:
+    """What was counted as cases: bytes and doorbells per call, where copies change their path, and
+    how the time of a graph's launch goes with its bytes."""
+    made: list[Measured] = []
+    for one in counted:
+        params: dict[str, Scalar] = dict(one.params)
+        if one.case == "copy" and one.path:
+            params["path"] = one.path
+        for unit, values in (
+            ("B", one.bytes), ("entries", one.entries), ("doorbells", one.doorbells),
+        ):  # fmt: skip
+            # Nothing is expected of a call: one that submits nothing is as good a finding.
+            samples = np.array(values, dtype=np.float64)
+            made.append(Measured(f"{one.case}, submitted", {**params, "of": unit}, unit, samples,
+                                 len(values), True))  # fmt: skip
+    made += _switches(counted)
+    made += _fits(counted, beside)
+    return made
+
+
+def _switches(counted: Sequence[Counted]) -> list[Measured]:
+    """The largest copy that goes inline, and the smallest that does not, by kind of copy."""
+    made = []
+    kinds: dict[tuple[Scalar, Scalar], list[Counted]] = {}
+    for one in counted:
+        if one.case == "copy":
+            kinds.setdefault((one.params["direction"], one.params["memory"]), []).append(one)
+    for (direction, memory), copies in kinds.items():
+        sizes = sorted((int(one.params["bytes"]), one.path) for one in copies)
+        inline = [size for size, path in sizes if path == "inline"]
+        if not inline:
+            continue
+        above = [size for size, path in sizes if path != "inline" and size > max(inline)]
+        params: dict[str, Scalar] = {"direction": direction, "memory": memory}
+        if above:
+            params["next_measured"] = above[0]
+        samples = np.array([max(inline)], dtype=np.float64)
+        made.append(Measured("largest inline copy", params, "B", samples, len(sizes), True))
+    return made
+
+
+def _fits(counted: Sequence[Counted], beside: Sequence[Measured]) -> list[Measured]:
+    """Slope (bytes over time) and correlation of a graph's launch with the bytes it submits.
+
+    As in the paper "Revealing NVIDIA Closed-Source Driver Command Streams for CPU-GPU Runtime
+    Behavior Insight", over 1 to 200 and 1 to 2000 kernels. A correlation, no cause.
+    """
+    made: list[Measured] = []
+    for case in ("graph, a chain", "launches, a chain"):
+        sizes = {
+            int(one.params["kernels"]): float(np.median(one.bytes))
+            for one in counted
+            if one.case == case
+        }
+        times = {
+            int(one.params["kernels"]): float(np.median(one.samples))
+            for one in beside
+            if one.case == case and not one.arm
+        }
+        for most in (200, 2000):
+            kernels = sorted(k for k in sizes.keys() & times.keys() if k <= most)
+            if len(kernels) < 3 or (most == 2000 and kernels[-1] <= 200):
+                continue
+            x = np.array([sizes[k] for k in kernels])
+            y = np.array([times[k] for k in kernels])
+            if np.ptp(x) == 0 or np.ptp(y) == 0:
+                continue
+            slope = float(np.polyfit(x, y, 1)[0])  # microseconds a byte
+            r = float(np.corrcoef(x, y)[0, 1])
+            params: dict[str, Scalar] = {"of": case, "kernels": f"1 to {kernels[-1]}"}
+            name = "launch time over submitted bytes"
+            if slope > 0:
+                speed = np.array([1e6 / slope / 2**20])
+                made.append(Measured(f"{name}, slope", params, "MiB/s", speed, len(kernels), True))
+            made.append(
+                Measured(f"{name}, correlation", params, "r", np.array([r]), len(kernels), True)
+            )
+    return made
+
+
+def counts(device: str, *, quick: bool, beside: Sequence[Measured]) -> list[Measured]:
+    """Bytes, entries and doorbells of each call on a GPU; the decoder's speed without one."""
+    index = machine.gpu_index(device)
+    if index is None or not any(one.case == "copy" for one in beside):
+        return decoding(quick=quick)
+    command = [str(programs.find("driver")), "--device", device, *(["--quick"] if quick else [])]
+    try:
+        counted = count(command)
+    except log.LensError as error:
+        terminal.error(f"driver: no counts: {error}")
+        return []
+    return rows(counted, beside)
+
+
+def decoding(*, quick: bool) -> list[Measured]:
+    """How fast streams like those of kernel launches and inline copies are decoded, on one core.
+
+    The words are made here from the formats' description, so this says nothing of a driver.
+    """
+    rounds = 5 if quick else 21
+    launch_words = np.zeros(2 + 3 + 97, np.uint32)
+    launch_words[0] = (
+        1 << 29 | 2 << 16 | 1 << 13 | 0x318 >> 2
+    )  # two words to an inline QMD's address
+    launch_words[3] = 1 << 29 | 1 << 16 | 1 << 13 | 0x1B0C >> 2  # a release
+    launch_words[5] = 1 << 29 | 96 << 16 | 1 << 13 | 0x320 >> 2  # the QMD
+    launch_words[6] = 2 << 23  # a grid of blocks
+    launch_words[6 + 32], launch_words[6 + 33], launch_words[6 + 34] = 1, 1, 1
+    launch_words[6 + 18] = 4 << 4  # its version
+    copy_words = np.zeros(6 + 8192, np.uint32)
+    copy_words[0] = 1 << 29 | 2 << 16 | 1 << 13 | 0x180 >> 2
+    copy_words[1:3] = 4 * 8191, 1
+    copy_words[3] = 1 << 29 | 1 << 16 | 1 << 13 | 0x1B0 >> 2
+    copy_words[5] = 3 << 29 | 8191 << 16 | 1 << 13 | 0x1B4 >> 2
+    made = []
+    for what, words, kind in (
+        ("kernel launches", launch_words, "launch"),
+        ("inline copies", copy_words[: 6 + 8191], "inline copy"),
+    ):
+        entries = [len(words) << 42]
+        repeats = 200
+        samples, right = np.empty(rounds), True
+        for i in range(rounds):
+            stream = Stream(0xC86F)
+            begin = time.perf_counter()
+            for _ in range(repeats):
+                found = stream.submission(entries, [words])
+            seconds = time.perf_counter() - begin
+            right &= sum(operation.kind == kind for operation in found.operations) == 1
+            samples[i] = repeats * words.nbytes / seconds * 1e-6
+        params: dict[str, Scalar] = {"stream": what}
+        made.append(Measured("decode", params, "MB/s", samples, rounds * repeats, right))
+    return made

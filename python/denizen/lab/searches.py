@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breadth-first search by SciPy and NetworkX, beside the program ``bench_bfs``."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denizen import graph
+from denizen.lab.record import Measured, Scalar
+
+Distances = NDArray[np.int32]
+# Searches from a vertex; and then, outside the timed region, gives the distances it found.
+Search = Callable[[int], Callable[[], Distances]]
+
+_MOST_ARCS = 1_000_000  # of a graph for NetworkX: its dictionaries take minutes to fill
+
+
+def _scipy(g: graph.Graph) -> Search:
+    from scipy.sparse import csr_array  # noqa: PLC0415
+    from scipy.sparse.csgraph import breadth_first_order  # noqa: PLC0415
+
+    parts = (
+        np.ones(g.arcs),
+        g.neighbours.astype(np.int32),
+        g.offsets.astype(np.int32),
+    )
+    matrix = csr_array(parts, (g.vertices, g.vertices))
+
+    def search(source: int) -> Callable[[], Distances]:
+        order, before = breadth_first_order(matrix, source)
+
+        def distances() -> Distances:
+            found = np.full(g.vertices, -1, np.int32)
+            found[source] = 0
+            for v in order[1:]:
+                found[v] = found[before[v]] + 1
+            return found
+
+        return distances
+
+    return search
+
+
+def _networkx(g: graph.Graph) -> Search:
+    import networkx  # noqa: PLC0415
+
+    other = networkx.Graph()
+    other.add_nodes_from(range(g.vertices))
+    rows = np.repeat(np.arange(g.vertices), np.diff(g.offsets))
+    other.add_edges_from(zip(rows.tolist(), g.neighbours.tolist(), strict=True))
+
+    def search(source: int) -> Callable[[], Distances]:
+        lengths = networkx.single_source_shortest_path_length(other, source)
+
+        def distances() -> Distances:
+            found = np.full(g.vertices, -1, np.int32)
+            found[list(lengths)] = list(lengths.values())
+            return found
+
+        return distances
+
+    return search
+
+
+def _graphs(*, quick: bool) -> dict[str, graph.Graph]:
+    graphs = {"chain 20,000": graph.chain(20_000)}
+    for name in ("NY", "FLA"):
+        file = Path(os.environ.get("DENIZEN_GRAPHS", "")) / f"{name}.gr"
+        for there in (file, file.with_suffix(".gr.xz")):
+            if "DENIZEN_GRAPHS" in os.environ and there.is_file():
+                graphs[name] = graph.read(there)
+                break
+    scale = 14 if quick else 20
+    graphs[f"Kronecker {scale}"] = graph.kronecker(scale)
+    return graphs
+
+
+def bfs(_device: str, *, quick: bool) -> list[Measured]:
+    """Milliseconds of their searches by one thread of the CPU, whatever the device.
+
+    SciPy's finds order and parents, NetworkX's distances; both are compared with denizen's.
+    Nothing for what is not installed, or for road graphs that DENIZEN_GRAPHS does not hold.
+    """
+    ways = {"SciPy": ("scipy", _scipy), "NetworkX": ("networkx", _networkx)}
+    measured = []
+    for name, g in _graphs(quick=quick).items():
+        source = int(np.flatnonzero(np.diff(g.offsets))[0])
+        expected = graph.bfs(g, source, device="cpu").distances
+        for what, (package, prepare) in ways.items():
+            if not importlib.util.find_spec(package):
+                continue
+            if package == "networkx" and g.arcs > _MOST_ARCS:
+                continue
+            search = prepare(g)
+            samples, right = [], True
+            for _ in range(3 if quick else 5):
+                begin = time.perf_counter()
+                found = search(source)
+                samples.append(1e3 * (time.perf_counter() - begin))
+                right &= bool((found() == expected).all())
+            params: dict[str, Scalar] = {"graph": name}
+            measured.append(Measured(what, params, "ms", np.array(samples), len(samples), right))
+    return measured
