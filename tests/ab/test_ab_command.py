@@ -83,7 +83,10 @@ def test_an_experiment_that_fails_or_hangs(tmp_path, capsys):
     path.write_text(text.replace("margin=0.01", "times=(1.0, 0.0, 1.0, 1.3)"))
     assert cli.main(["ab", "run", str(path)]) == 1
     assert "process 0 of bad.py ended with 1" in capsys.readouterr().err
-    hang = "\nimport time\nmade.cell.__globals__['Made'].arm = lambda *a, **k: time.sleep(60)\n"
+    hang = (
+        "\nimport dataclasses, time\n"
+        "made = dataclasses.replace(made, cell=lambda params: time.sleep(60))\n"
+    )
     path.write_text(text.replace("margin=0.01", "deadline=5.0") + hang)
     assert cli.main(["ab", "run", str(path)]) == 1
     assert "was stopped after 5 s" in capsys.readouterr().err
