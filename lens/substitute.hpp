@@ -33,8 +33,9 @@ enum DenizenLensSubstitution : int32_t {
 // `capacity` words have room in all. The GPU must have the buffer at the same address (pinned
 // memory at an address of the program's choice), and it must stay as it is until the stream is
 // idle. Returns denizen_lens_pending or why not; nothing is replaced then.
-__attribute__((visibility("default"))) int32_t
-denizen_lens_substitute(uint32_t* words, uint32_t count, uint32_t capacity);
+__attribute__((visibility("default"))) int32_t denizen_lens_substitute(uint32_t* words,
+                                                                       uint32_t count,
+                                                                       uint32_t capacity);
 
 // What became of it. `total`: how many words went out, the driver's among them, if it is done.
 __attribute__((visibility("default"))) int32_t denizen_lens_substituted(uint32_t* total);

@@ -295,8 +295,8 @@ void with_cupti()
     fakeLaunchKernel(c, 9, 4);
 }
 
-// Own words before the driver's: what is in the ring is the program's buffer, with both; whatever is
-// refused leaves the driver's entry as it is.
+// Own words before the driver's: what is in the ring is the program's buffer, with both; whatever
+// is refused leaves the driver's entry as it is.
 void substitutes()
 {
     using Order = int32_t (*)(uint32_t*, uint32_t, uint32_t);
@@ -306,9 +306,9 @@ void substitutes()
     CHECK(order && result);
     constexpr uint32_t capacity = 1024;
     void* const low = reinterpret_cast<void*>(uint64_t{1} << 39);
-    auto* words = static_cast<uint32_t*>(
-        mmap(low, capacity * 4, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+    auto* words =
+        static_cast<uint32_t*>(mmap(low, capacity * 4, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
     CHECK(words == low);
     CHECK(order(words, 0, capacity) == denizen_lens_not_capturing);
     CHECK(fake_open(0) == 0);
@@ -329,7 +329,8 @@ void substitutes()
             FakeChannel other = c;
             other.token = 0xabcdef;
             fake_ring(other, 0);
-        }).join();
+        })
+            .join();
         CHECK(result(nullptr) == denizen_lens_pending && c.gpfifo[place] == theirs);
         fake_ring(c, 0);
         CHECK(result(&total) == denizen_lens_done && total == own + 5);
