@@ -2,7 +2,9 @@
 // What calls of the CUDA API cost on the host: copies, graphs, launches and everyday calls, each
 // timed alone on an idle device. What they submit is counted in a second run under the lens, which
 // denizen.lab.driver starts with `--counts`: then each call is made three times, and the moments
-// around it are printed instead of times. Timings are never taken with the lens on.
+// around it are printed instead of times. Timings are never taken with the lens on. In a third run,
+// with `--raw` and under the lens too, the engines copy without the driver (engine_copies.hpp):
+// those times are the device's own.
 //
 // Without a GPU there is no driver to look at: a store is trapped as the lens traps a doorbell.
 #include "program.hpp"
@@ -10,6 +12,7 @@
 #include "trapped_store.hpp"
 #if defined(__CUDACC__)
 #include "driver_calls.hpp"
+#include "engine_copies.hpp"
 #endif
 
 #include <cstring>
@@ -20,6 +23,7 @@ using namespace denizen;
 using namespace denizen::bench;
 
 bool counts = false; // --counts
+bool raw = false;    // --raw
 
 void on_cpu(bool quick)
 {
@@ -110,6 +114,10 @@ void time(std::vector<DriverCall>& calls, uint32_t rounds)
 
 void on_gpu(bool quick)
 {
+    if (raw) {
+        engine_copies(quick);
+        return;
+    }
     std::vector<DriverCall> calls = driver_calls(quick, counts && !quick);
     if (counts) {
         count(calls);
@@ -136,9 +144,10 @@ void measure(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    if (argc > 1 && std::strcmp(argv[argc - 1], "--counts") == 0) {
-        counts = true;
-        --argc;
+    if (argc > 1) {
+        counts = std::strcmp(argv[argc - 1], "--counts") == 0;
+        raw = std::strcmp(argv[argc - 1], "--raw") == 0;
+        argc -= counts || raw ? 1 : 0;
     }
     return run_program(argc, argv, measure);
 }

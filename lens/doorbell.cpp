@@ -3,9 +3,11 @@
 
 #include "attribute.hpp"
 #include "channels.hpp"
+#include "entry.hpp"
 #include "guarded.hpp"
 #include "log.hpp"
 #include "session.hpp"
+#include "substitute.hpp"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -29,16 +31,6 @@ uint32_t this_thread()
 }
 
 constexpr uint32_t group = 16; // entries on the stack at a time: it may be a small one
-
-struct Entry {
-    uint64_t raw;
-    uint32_t low() const { return static_cast<uint32_t>(raw); }
-    uint32_t high() const { return static_cast<uint32_t>(raw >> 32); }
-    uint32_t bytes() const { return (high() >> 10 & 0x1fffff) * 4; } // 0: a control entry
-    uint64_t address() const { return (low() & ~3u) | uint64_t{high() & 0xff} << 32; }
-    bool is_base() const { return bytes() == 0 && (high() & 0xff) == 4; }
-    uint64_t base() const { return uint64_t{low() >> 8 & 0x1ffff} << 40; }
-};
 
 // `n` entries from place `first` of the ring, with wrap.
 bool read_entries(const Channel& c, uint32_t first, uint32_t n, uint64_t* to)
@@ -187,11 +179,13 @@ void log_doorbell(const Page& page, uint32_t token, const Registers& at)
         flags &= static_cast<uint16_t>(~doorbell_inferred);
         d.sequence = session.totals.doorbells.fetch_add(1, std::memory_order_relaxed);
         session.totals.unknown_tokens.fetch_add(1, std::memory_order_relaxed);
+        substitute(nullptr);
         the_log.write(Kind::doorbell, d, nullptr, 0, flags);
         return;
     }
     Channel& c = channels.at(d.channel);
     const SpinLock held(c.lock);
+    substitute(&c);
     log_entries(c, d, flags);
 }
 

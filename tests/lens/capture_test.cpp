@@ -324,6 +324,31 @@ TEST_F(Capture, OddSubmissionsAreFlaggedAndForwarded)
     EXPECT_EQ(log.end.unknown_tokens, 2u);
 }
 
+TEST_F(Capture, OwnWordsGoOutBeforeTheDrivers)
+{
+    const Played run = play("substitute", full);
+    ASSERT_TRUE(run.is_good()) << run.err;
+    ASSERT_EQ(run.logs.size(), 1u);
+    // The log has what went out. Only those of the channel, without those of no channel between.
+    std::vector<std::vector<uint32_t>> replaced;
+    for (const Doorbell& d : run.logs[0].doorbells) {
+        if (d.entries.size() == 1 && (d.entries[0] & 0xfffffffffc) == uint64_t{1} << 39) {
+            replaced.push_back(d.segments.at(0));
+        }
+    }
+    ASSERT_EQ(replaced.size(), 40u);
+    for (uint32_t n = 0; n < 40; ++n) {
+        std::vector<uint32_t> expected;
+        for (uint32_t k = 0; k < n % 3; ++k) {
+            expected.push_back(7000 + n * 10 + k);
+        }
+        for (uint32_t k = 0; k < 5; ++k) {
+            expected.push_back(n * 100 + k);
+        }
+        EXPECT_EQ(replaced[n], expected);
+    }
+}
+
 TEST_F(Capture, CallsAreNamedByCupti)
 {
     const Played run = play("cupti", full + " DENIZEN_LENS_CUPTI=" LENS_CUPTI);

@@ -3,6 +3,7 @@
 // a real device; what the lens wrote about it is checked by capture_test.cpp.
 #include "fake_cuda.hpp"
 #include "fake_kernel.hpp"
+#include "lens/substitute.hpp"
 
 #include <chrono>
 #include <csetjmp>
@@ -294,6 +295,81 @@ void with_cupti()
     fakeLaunchKernel(c, 9, 4);
 }
 
+// Own words before the driver's: what is in the ring is the program's buffer, with both; whatever
+// is refused leaves the driver's entry as it is.
+void substitutes()
+{
+    using Order = int32_t (*)(uint32_t*, uint32_t, uint32_t);
+    using Result = int32_t (*)(uint32_t*);
+    const auto order = reinterpret_cast<Order>(dlsym(RTLD_DEFAULT, "denizen_lens_substitute"));
+    const auto result = reinterpret_cast<Result>(dlsym(RTLD_DEFAULT, "denizen_lens_substituted"));
+    CHECK(order && result);
+    constexpr uint32_t capacity = 1024;
+    void* const low = reinterpret_cast<void*>(uint64_t{1} << 39);
+    auto* words =
+        static_cast<uint32_t*>(mmap(low, capacity * 4, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+    CHECK(words == low);
+    CHECK(order(words, 0, capacity) == denizen_lens_not_capturing);
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(16);
+    uint32_t total = 0;
+    for (uint32_t n = 0; n < 40; ++n) { // past the end of the ring, too
+        const uint32_t own = n % 3;
+        for (uint32_t k = 0; k < own; ++k) {
+            words[k] = 7000 + n * 10 + k;
+        }
+        CHECK(order(words, own, capacity) == denizen_lens_pending);
+        CHECK(result(nullptr) == denizen_lens_pending);
+        const uint32_t place = c.put;
+        fake_append(c, n * 100, 5);
+        const uint64_t theirs = c.gpfifo[place];
+        fake_publish(c);
+        std::thread([&] { // is another's doorbell, of a channel where nothing is new
+            FakeChannel other = c;
+            other.token = 0xabcdef;
+            fake_ring(other, 0);
+        })
+            .join();
+        CHECK(result(nullptr) == denizen_lens_pending && c.gpfifo[place] == theirs);
+        fake_ring(c, 0);
+        CHECK(result(&total) == denizen_lens_done && total == own + 5);
+        const uint64_t ours = c.gpfifo[place];
+        CHECK((ours & 0xfffffffffc) == uint64_t{1} << 39 && (ours >> 42) == total);
+        CHECK((ours >> 40 & 3) == (theirs >> 40 & 3));
+        for (uint32_t k = 0; k < 5; ++k) {
+            CHECK(words[own + k] == n * 100 + k);
+        }
+    }
+    fakeLaunchKernel(c, 1, 4); // nothing was ordered
+    CHECK((c.gpfifo[8] & 0xffffffffff) != uint64_t{1} << 39);
+
+    const auto refused = [&](int32_t why, uint32_t segments, uint32_t count, FakeChannel& of) {
+        const uint32_t place = of.put;
+        CHECK(order(words, count, capacity) == denizen_lens_pending);
+        for (uint32_t k = 0; k < segments; ++k) {
+            fake_append(of, 500 + k, 40);
+        }
+        const uint64_t theirs = of.gpfifo[place];
+        fake_publish(of);
+        fake_ring(of, 0);
+        CHECK(result(nullptr) == why && of.gpfifo[place] == theirs);
+        fake_publish(of);
+    };
+    refused(denizen_lens_not_alone, 2, 1, c);
+    refused(denizen_lens_not_alone, 0, 1, c);
+    refused(denizen_lens_no_room, 1, capacity - 39, c);
+    FakeChannel stranger = c;
+    stranger.token = 0xabcdef;
+    refused(denizen_lens_no_channel, 0, 1, stranger);
+    uint32_t high[4]; // on the stack, which lies above 2^40
+    CHECK(order(high, 1, 4) == denizen_lens_bad_buffer);
+    CHECK(order(words, 2, 1) == denizen_lens_bad_buffer);
+    CHECK(order(nullptr, 0, 1) == denizen_lens_bad_buffer);
+    auto* odd = reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(words) + 2);
+    CHECK(order(odd, 0, 1) == denizen_lens_bad_buffer);
+}
+
 } // namespace
 
 int main(int count, char** arguments)
@@ -324,6 +400,8 @@ int main(int count, char** arguments)
         odd();
     } else if (scenario == "cupti") {
         with_cupti();
+    } else if (scenario == "substitute") {
+        substitutes();
     } else if (scenario == "nothing") {
         return fake_open(0) == 0 ? 1 : 0;
     } else {

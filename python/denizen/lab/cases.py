@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import denizen
-from denizen.lab import adsb, driver, machine, searches
+from denizen.lab import adsb, driver, engines, machine, searches
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
 
@@ -246,6 +246,7 @@ def measure(
     measured = [item for case in _CASES.get(experiment, ()) for item in case(device, quick=quick)]
     if experiment == "driver":
         measured += driver.counts(device, quick=quick, beside=beside)
+        measured += engines.raw(device, quick=quick, beside=beside)
     for item in measured:
         same = _SAME.get(item.case)
         for other in beside:

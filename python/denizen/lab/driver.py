@@ -57,8 +57,7 @@ def count(command: Sequence[str], deadline: float = _DEADLINE) -> list[Counted]:
     """
     with tempfile.TemporaryDirectory(prefix="denizen-driver-") as name:
         folder = Path(name)
-        environment = {**os.environ, **launch.environment(folder, "full")}
-        text = _output([*command, "--counts"], environment, deadline)
+        text = output([*command, "--counts"], folder, "full", deadline)
         logs = launch.logs(folder)
         if not logs:
             raise log.LensError(f"nothing was recorded: {launch.why_nothing(command[0])}")
@@ -71,11 +70,16 @@ def count(command: Sequence[str], deadline: float = _DEADLINE) -> list[Counted]:
         return attribute(text, capture)
 
 
-def _output(command: Sequence[str], environment: dict[str, str], deadline: float) -> str:
+def output(command: Sequence[str], folder: Path, mode: str, deadline: float) -> str:
+    """What ``command`` prints under the lens, whose logs go to ``folder``.
+
+    Raises LabError (with what the program said) if it fails or overruns, and
+    :class:`denizen.lens.log.LensError` without a library.
+    """
     name = Path(command[0]).name
     with subprocess.Popen(
         command,
-        env=environment,
+        env={**os.environ, **launch.environment(folder, mode)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
