@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's half of a resident program: what AnyRuntime is made of. Sending, asking, and taking
-// what actors send to the host are here; start.cpp builds it, spawn.cpp places actors, nodes.cpp
-// looks after all nodes together, any_runtime.cpp is its public face.
+// The host's half of a resident program: what AnyRuntime is made of. Sending and asking are here;
+// start.cpp builds it, spawn.cpp places actors, egress.cpp takes what they send to the host,
+// nodes.cpp looks after all nodes together, checks.cpp says what went wrong, any_runtime.cpp is its
+// public face.
 #pragma once
 
 #include "backend.hpp"
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -100,7 +100,7 @@ struct AnyRuntime::Core {
     void save_actor(Address actor, const std::string& path, uint64_t deadline_ns);
     void load_actor(Address actor, const std::string& path, uint64_t deadline_ns);
 
-    // ---- checks
+    // ---- checks (checks.cpp)
 
     const std::string& actor_name(uint32_t type) const { return image.actors[type]; }
 
@@ -111,27 +111,9 @@ struct AnyRuntime::Core {
     }
 
     // `worker 3`, or `worker 3 on node 1` where there are several nodes.
-    std::string worker_name(Address a) const
-    {
-        return "worker " + std::to_string(a.worker()) +
-               (nodes.size() > 1 ? " on node " + std::to_string(a.node()) : "");
-    }
-
+    std::string worker_name(Address a) const;
     // `actor Counter #17 of worker 3`
-    std::string describe(Address a) const
-    {
-        if (a.is_host()) {
-            return "the host";
-        }
-        std::string name = "actor";
-        if (inside(a)) {
-            const uint8_t type = type_at(index(a));
-            if (type != 0) {
-                name += ' ' + actor_name(type - 1u);
-            }
-        }
-        return name + " #" + std::to_string(a.local()) + " of " + worker_name(a);
-    }
+    std::string describe(Address a) const;
 
     // Whether an actor could have this address.
     bool inside(Address a) const
@@ -191,16 +173,7 @@ struct AnyRuntime::Core {
         uint64_t mask_ = 0;
     };
 
-    [[noreturn]] void refuse(Address to, uint32_t type) const
-    {
-        if (!inside(to) || type_at(index(to)) == 0) {
-            char text[64];
-            std::snprintf(text, sizeof text, "address 0x%08x names no actor", to.value);
-            throw Error(Errc::no_actor, std::string(text) + "; spawn it first and use its address");
-        }
-        throw Error(Errc::wrong_type, describe(to) + " has no handler for " + message_name(type));
-    }
-
+    [[noreturn]] void refuse(Address to, uint32_t type) const;
     // Throws unless the host knows of an actor there.
     void check_actor(Address a) const
     {
@@ -223,75 +196,9 @@ struct AnyRuntime::Core {
         }
     }
 
-    void check_alive()
-    {
-        if (closed) {
-            throw Error(Errc::closed, "the runtime is closed");
-        }
-        for (const Node& node : nodes) {
-            std::string text;
-            if (const Errc code = node.backend->failure(text); code != Errc::ok) {
-                throw Error(code, text);
-            }
-            // On the CPU straight from the workers: nobody mirrors it between two scans.
-            const FirstError& fatal = on_gpu ? node.control->fatal : node.shared.board->fatal;
-            if (const std::string why = text_of(node, fatal); !why.empty()) {
-                throw Error(static_cast<Errc>(fatal.record.code),
-                            "the program has stopped: " + why);
-            }
-        }
-    }
-
+    void check_alive();
     // Empty if there was no such error.
-    std::string text_of(const Node& node, const FirstError& first) const
-    {
-        // Acquire: partner of the release in mirror(), or in keep_first().
-        if (load<Scope::system, Order::acquire>(&first.set) != 2) {
-            return {};
-        }
-        const ErrorRecord& e = first.record;
-        const std::string what = message_name(e.message);
-        const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
-        const std::string worker = " (" + who + ")";
-        if (e.message == watch_table_full) {
-            return "table of watches of " + who + " (" + std::to_string(node.shared.watch_slots) +
-                   " entries) is full and " + describe({e.sender}) + " cannot watch " +
-                   describe({e.actor}) + "; raise watch_slots";
-        }
-        if (e.message == topic_table_full) {
-            return "table of subscriptions (" + std::to_string(options.subscriptions) +
-                   " entries) is full and " + describe({e.actor}) +
-                   " cannot subscribe; raise subscriptions";
-        }
-        if (e.message == misdirected_order) {
-            return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
-                   ": no such actor" + worker;
-        }
-        if (e.message == supervisor_gave_up) {
-            return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
-                   " and its supervisor, which has none itself, has stopped all of its children" +
-                   worker;
-        }
-        switch (static_cast<Errc>(e.code)) {
-        case Errc::failed:
-            return what + " to " + describe({e.actor}) + ": its handler failed" + worker;
-        case Errc::no_actor:
-            return what + " to " + describe({e.actor}) + ": no such actor" + worker;
-        case Errc::wrong_type:
-            return what + " to " + describe({e.actor}) + ": it has no handler for it" + worker;
-        case Errc::exhausted:
-            return "outbox of " + who + " (" + std::to_string(node.shared.outbox_capacity) +
-                   " parked messages) is full and " + what + " from " + describe({e.actor}) +
-                   " to " + describe({e.sender}) +
-                   " found no room; a handler may send its own worker at most local_slots + "
-                   "outbox_slots messages, and actors that flood each other need larger ones";
-        case Errc::stale:
-            return what + " at " + describe({e.actor}) +
-                   ": its buffer was freed, or never existed; keep() what outlives its message" +
-                   worker;
-        default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
-        }
-    }
+    std::string text_of(const Node& node, const FirstError& first) const;
 
     // ---- sending
 
@@ -554,7 +461,7 @@ struct AnyRuntime::Core {
         return found == guests.end() ? actor : found->second.at;
     }
 
-    // ---- messages to the host
+    // ---- messages to the host (egress.cpp)
 
     void arrived(uint32_t type, const void* payload)
     {
@@ -573,47 +480,9 @@ struct AnyRuntime::Core {
 
     // The next message of a node's egress ring, of at most `room` bytes without its stamp. With
     // egress_lock held, as the next.
-    bool take_egress(Node& node, Header& h, std::vector<unsigned char>& payload, uint32_t room)
-    {
-        payload.resize(room + stamp_bytes);
-        const Errc found = node.egress.try_receive(h, payload.data(), room + stamp_bytes);
-        if (found != Errc::ok) {
-            return false;
-        }
-        host_trace.take_stamp(h, payload.data());
-        return true;
-    }
-
-    void take_into_backlog()
-    {
-        Message m;
-        for (Node& node : nodes) {
-            while (take_egress(node, m.header, m.payload, image.table.max_message)) {
-                backlog.push_back(
-                    {m.header, {m.payload.begin(), m.payload.begin() + m.header.length}});
-            }
-        }
-    }
-
-    bool try_receive(Message& m)
-    {
-        const std::lock_guard guard(egress_lock);
-        if (!backlog.empty()) {
-            m = std::move(backlog.front());
-            backlog.pop_front();
-            arrived(m.header.type, m.payload.data());
-            return true;
-        }
-        for (size_t i = 0; i < nodes.size(); ++i) { // each node's in turn
-            next_egress = (next_egress + 1) % nodes.size();
-            if (take_egress(nodes[next_egress], m.header, m.payload, image.table.max_message)) {
-                m.payload.resize(m.header.length);
-                arrived(m.header.type, m.payload.data());
-                return true;
-            }
-        }
-        return false;
-    }
+    bool take_egress(Node& node, Header& h, std::vector<unsigned char>& payload, uint32_t room);
+    void take_into_backlog();
+    bool try_receive(Message& m);
 
     // ---- observing (tracing.cpp)
 

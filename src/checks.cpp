@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is who in messages for people, and what has gone wrong in a program that has stopped.
+#include "core.hpp"
+
+#include <cstdio>
+
+namespace denizen {
+
+std::string AnyRuntime::Core::worker_name(Address a) const
+{
+    return "worker " + std::to_string(a.worker()) +
+           (nodes.size() > 1 ? " on node " + std::to_string(a.node()) : "");
+}
+
+std::string AnyRuntime::Core::describe(Address a) const
+{
+    if (a.is_host()) {
+        return "the host";
+    }
+    std::string name = "actor";
+    if (inside(a)) {
+        const uint8_t type = type_at(index(a));
+        if (type != 0) {
+            name += ' ' + actor_name(type - 1u);
+        }
+    }
+    return name + " #" + std::to_string(a.local()) + " of " + worker_name(a);
+}
+
+void AnyRuntime::Core::refuse(Address to, uint32_t type) const
+{
+    if (!inside(to) || type_at(index(to)) == 0) {
+        char text[64];
+        std::snprintf(text, sizeof text, "address 0x%08x names no actor", to.value);
+        throw Error(Errc::no_actor, std::string(text) + "; spawn it first and use its address");
+    }
+    throw Error(Errc::wrong_type, describe(to) + " has no handler for " + message_name(type));
+}
+
+void AnyRuntime::Core::check_alive()
+{
+    if (closed) {
+        throw Error(Errc::closed, "the runtime is closed");
+    }
+    for (const Node& node : nodes) {
+        std::string text;
+        if (const Errc code = node.backend->failure(text); code != Errc::ok) {
+            throw Error(code, text);
+        }
+        // On the CPU straight from the workers: nobody mirrors it between two scans.
+        const FirstError& fatal = on_gpu ? node.control->fatal : node.shared.board->fatal;
+        if (const std::string why = text_of(node, fatal); !why.empty()) {
+            throw Error(static_cast<Errc>(fatal.record.code), "the program has stopped: " + why);
+        }
+    }
+}
+
+std::string AnyRuntime::Core::text_of(const Node& node, const FirstError& first) const
+{
+    // Acquire: partner of the release in mirror(), or in keep_first().
+    if (load<Scope::system, Order::acquire>(&first.set) != 2) {
+        return {};
+    }
+    const ErrorRecord& e = first.record;
+    const std::string what = message_name(e.message);
+    const std::string who = worker_name(Address::actor(e.worker, 0, node.shared.node));
+    const std::string worker = " (" + who + ")";
+    if (e.message == watch_table_full) {
+        return "table of watches of " + who + " (" + std::to_string(node.shared.watch_slots) +
+               " entries) is full and " + describe({e.sender}) + " cannot watch " +
+               describe({e.actor}) + "; raise watch_slots";
+    }
+    if (e.message == topic_table_full) {
+        return "table of subscriptions (" + std::to_string(options.subscriptions) +
+               " entries) is full and " + describe({e.actor}) +
+               " cannot subscribe; raise subscriptions";
+    }
+    if (e.message == misdirected_order) {
+        return "an order from " + describe({e.sender}) + " to " + describe({e.actor}) +
+               ": no such actor" + worker;
+    }
+    if (e.message == supervisor_gave_up) {
+        return describe({e.actor}) + " has failed with code " + std::to_string(e.sender) +
+               " and its supervisor, which has none itself, has stopped all of its children" +
+               worker;
+    }
+    switch (static_cast<Errc>(e.code)) {
+    case Errc::failed: return what + " to " + describe({e.actor}) + ": its handler failed" + worker;
+    case Errc::no_actor: return what + " to " + describe({e.actor}) + ": no such actor" + worker;
+    case Errc::wrong_type:
+        return what + " to " + describe({e.actor}) + ": it has no handler for it" + worker;
+    case Errc::exhausted:
+        return "outbox of " + who + " (" + std::to_string(node.shared.outbox_capacity) +
+               " parked messages) is full and " + what + " from " + describe({e.actor}) + " to " +
+               describe({e.sender}) +
+               " found no room; a handler may send its own worker at most local_slots + "
+               "outbox_slots messages, and actors that flood each other need larger ones";
+    case Errc::stale:
+        return what + " at " + describe({e.actor}) +
+               ": its buffer was freed, or never existed; keep() what outlives its message" +
+               worker;
+    default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
+    }
+}
+
+} // namespace denizen
