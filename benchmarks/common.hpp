@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -83,6 +84,18 @@ private:
             if (i != 0) text_ += ',';
             append(values[i]);
         }
+        text_ += ']';
+    }
+
+    template <class... T>
+    void append(const std::tuple<T...>& values)
+    {
+        const char* separator = "[";
+        std::apply(
+            [&](const T&... each) {
+                ((text_ += std::exchange(separator, ","), append(each)), ...);
+            },
+            values);
         text_ += ']';
     }
 

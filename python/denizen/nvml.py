@@ -18,6 +18,8 @@ _TEMPERATURE_GPU = 0
 _ECC_CORRECTED = 0
 _ECC_UNCORRECTED = 1
 _ECC_SINCE_LOADED = 0  # since the driver was loaded, not over the GPU's life
+_NVLINK_DATA_RECEIVED = 139  # NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, in KiB
+_ALL_LINKS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,20 @@ class Sensors:
     memory_clock_mhz: float | None
     ecc_corrected: int | None
     ecc_uncorrected: int | None
+
+
+class _Field(ctypes.Structure):
+    """nvmlFieldValue_t, whose value is taken as its unsigned 64-bit member."""
+
+    _fields_ = (
+        ("field", ctypes.c_uint),
+        ("scope", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency", ctypes.c_longlong),
+        ("type", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("value", ctypes.c_ulonglong),
+    )
 
 
 class Nvml:
@@ -128,6 +144,17 @@ class Nvml:
             temperature_c=self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
             sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
         )
+
+    def nvlink_received(self) -> int | None:
+        """Bytes of data that have come by NVLink, over all links, in steps of 1,024; it only grows.
+
+        None: the GPU has no NVLink, or does not tell (some virtual machines).
+        """
+        field = _Field(field=_NVLINK_DATA_RECEIVED, scope=_ALL_LINKS)
+        call = getattr(self._lib, "nvmlDeviceGetFieldValues", None)
+        if call is None or call(self._handle, 1, ctypes.byref(field)) != _SUCCESS:
+            return None
+        return None if field.status != _SUCCESS else 1024 * int(field.value)
 
     def sensors(self) -> Sensors:
         """All of the state there is; takes some milliseconds of the driver's lock."""

@@ -154,6 +154,17 @@ int nvmlDeviceGetTotalEccErrors(void* gpu, int kind, int counter, unsigned long 
     *errors = kind == 0 ? 5000000000ull : 0;
     return gpu != &gpus[1] || kind > 1 || counter != 0;
 }
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency;
+    int type, status;
+    unsigned long long value;
+} Field;
+int nvmlDeviceGetFieldValues(void* gpu, int count, Field* fields) {
+    fields->status = gpu == &gpus[1] && fields->field == 139 && fields->scope == ~0u ? 0 : 3;
+    fields->value = 5000000000ull;
+    return count != 1;
+}
 """
 
 
@@ -169,7 +180,7 @@ def test_driver_library_is_called_with_its_types(tmp_path):
         "from denizen.nvml import Nvml\n"
         "gpu = Nvml.open(1)\n"
         "print(gpu.name(), gpu.driver(), gpu.cuda(), gpu.read(2.5), Nvml.open(0).read())\n"
-        "print(Nvml.open(7), gpu.sensors())"
+        "print(Nvml.open(7), gpu.sensors(), gpu.nvlink_received(), Nvml.open(0).nvlink_received())"
     )
 
     def ask(**environment):
@@ -187,7 +198,7 @@ def test_driver_library_is_called_with_its_types(tmp_path):
         "sm_clock_mhz=1980.0, memory_clock_mhz=2619.0, ecc_corrected=5000000000, "
         "ecc_uncorrected=0)"
     )
-    assert ask() == f"GPU 1 580.159.04 13.0 {sensors} {first}\nNone {state}"
+    assert ask() == f"GPU 1 580.159.04 13.0 {sensors} {first}\nNone {state} 5120000000000 None"
     # CUDA_VISIBLE_DEVICES renumbers CUDA's devices, not NVML's; 0 is then the second GPU.
     swapped = ask(CUDA_VISIBLE_DEVICES="GPU-second,0")
     assert swapped.startswith("GPU 0 580.159.04 13.0 Reading(at=2.5, power_w=None")

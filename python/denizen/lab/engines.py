@@ -3,7 +3,7 @@
 the copy engine without the driver, timed by the engines' own timestamps.
 
 After Table 2 of the paper "Revealing NVIDIA Closed-Source Driver Command Streams for CPU-GPU
-Runtime Behavior Insight". The program runs in a process of its own, under the lens, with a deadline.
+Runtime Behavior Insight". The program has a process of its own, under the lens, and a deadline.
 """
 
 from __future__ import annotations

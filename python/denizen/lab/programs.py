@@ -25,11 +25,15 @@ Environment = dict[str, str | int | float | bool | None]
 
 
 def find(experiment: str) -> Path:
-    """The program ``bench_<experiment>``: installed beside the package, else in the build tree.
+    """The program ``bench_<experiment>``. Raises LabError that says where it was looked for."""
+    return find_program(f"bench_{experiment}")
+
+
+def find_program(name: str) -> Path:
+    """The program ``name`` of this project: installed beside the package, else in the build tree.
 
     Raises LabError that says where it was looked for.
     """
-    name = f"bench_{experiment}"
     places = [Path(folder) / "bin" for folder in denizen.__path__]
     if given := os.environ.get("DENIZEN_BENCH_DIR"):
         places.insert(0, Path(given))
