@@ -16,6 +16,12 @@
 #include <denizen/group/packets.hpp>
 #include <denizen/group/pull.hpp>
 
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_APART __noinline__
+#else
+#define DENIZEN_APART
+#endif
+
 namespace denizen::group {
 
 template <class T, class Memory>
@@ -33,9 +39,10 @@ DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
     }
 }
 
-// `call` is complete and the same on all ranks but for addresses. Every thread of the team.
+// `call` is complete and the same on all ranks but for addresses. Every thread of the team. All
+// types and algorithms are in it: compiled once for all kernels that call it.
 template <class Memory>
-DENIZEN_HD inline bool perform(Channel<Memory>& channel, const Call& call)
+DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Call& call)
 {
     if (channel.index() >= call.channels) return true;
     if (!channel.begin(call)) return false;
