@@ -5,6 +5,8 @@
 
 #include "../backend.hpp"
 
+#include <denizen/group/perform.hpp>
+
 #include <algorithm>
 #include <cstring>
 
@@ -175,28 +177,7 @@ void plan(const Seat& seat, Call& call)
                     std::string(to_string(call.kind)) +
                         ": input and output overlap; use the same places, or others");
     }
-    const bool pulls = call.algorithm == Algorithm::pull || call.algorithm == Algorithm::pull_twice;
-    const auto place = [&](const unsigned char* at, uint64_t room) -> uint64_t {
-        const unsigned char* const heap = seat.ref.heap(seat.ref.rank);
-        return at >= heap && at + room <= heap + layout.heap_bytes
-                   ? static_cast<uint64_t>(at - heap) + 1
-                   : 0;
-    };
-    if (!pulls) return;
-    // A peer's data are read where they are, unless this rank's result would overwrite them.
-    const bool destroys =
-        in_place && (call.kind == Kind::all_reduce || call.kind == Kind::all_to_all);
-    const uint64_t from = place(in, in_bytes);
-    const uint64_t to = place(out, out_bytes);
-    if (call.kind == Kind::all_reduce && from != 0 && to != 0 &&
-        (destroys || call.algorithm == Algorithm::pull_twice)) {
-        call.algorithm = Algorithm::pull_twice; // each rank overwrites what it alone reads
-        call.in_place = from;
-        call.out_place = to;
-    } else if (call.algorithm == Algorithm::pull && from != 0 && !destroys &&
-               !(in_place && call.kind == Kind::all_gather)) { // which is elsewhere on each rank
-        call.in_place = from;
-    }
+    find_places(seat.ref, call);
 }
 
 void throw_verdict(const Seat& seat, Verdict verdict)

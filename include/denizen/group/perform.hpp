@@ -56,6 +56,38 @@ DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Cal
     return false;
 }
 
+// Offset + 1 in this rank's symmetric memory; 0 for what is not there.
+DENIZEN_HD inline uint64_t place_of(const GroupRef& group, const void* at, uint64_t bytes)
+{
+    const auto* const p = static_cast<const unsigned char*>(at);
+    const unsigned char* const heap = group.heap(group.rank);
+    return p >= heap && p + bytes <= heap + group.layout.heap_bytes
+               ? static_cast<uint64_t>(p - heap) + 1
+               : 0;
+}
+
+// For pulls: a peer's data are read where they are, if they lie in symmetric memory (then they must
+// on all ranks, at the same place) and are not overwritten meanwhile.
+DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
+{
+    if (call.algorithm != Algorithm::pull && call.algorithm != Algorithm::pull_twice) return;
+    const uint64_t bytes = call.count * size_of(call.type);
+    const auto* const in = static_cast<const unsigned char*>(call.in);
+    const auto* const out = static_cast<const unsigned char*>(call.out);
+    const uint64_t from = place_of(group, in, bytes * (scatters(call.kind) ? group.ranks() : 1));
+    const bool destroys =
+        in == out && (call.kind == Kind::all_reduce || call.kind == Kind::all_to_all);
+    if (call.kind == Kind::all_reduce && (destroys || call.algorithm == Algorithm::pull_twice)) {
+        const uint64_t to = place_of(group, out, bytes);
+        if (from == 0 || to == 0) return;
+        call.algorithm = Algorithm::pull_twice; // each rank overwrites what it alone reads
+        call.in_place = from;
+        call.out_place = to;
+    } else if (!destroys && !(call.kind == Kind::all_gather && in == out + bytes * group.rank)) {
+        call.in_place = from; // all_gather in place: another place on each rank
+    }
+}
+
 template <class T>
 struct TypeOf;
 template <>
@@ -94,6 +126,7 @@ DENIZEN_HD inline bool collective(Channel<Memory>& channel, Kind kind, uint32_t 
     call.count = count;
     call.in = in;
     call.out = out;
+    find_places(channel.group(), call);
     return channel.begin(call) && perform_on<T>(channel, call);
 }
 
