@@ -65,6 +65,82 @@ class GraphSearch:
     def bfs(self, source: int, method: str) -> tuple[Any, ...]: ...
     def shortest_paths(self, source: int) -> tuple[Any, ...]: ...
 
+_Rows = Sequence[tuple[int, str, int]]
+
+class Group:
+    @property
+    def rank(self) -> int: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def on_gpu(self) -> bool: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def table(self) -> list[tuple[int, str, int]]: ...
+    @property
+    def links(self) -> list[tuple[int, str, float]]: ...
+    def allocate(self, nbytes: int) -> int: ...
+    def run(
+        self,
+        kind: str,
+        given: int,
+        out: int,
+        count: int,
+        type: str,
+        op: str,
+        algorithm: str,
+        root: int,
+        stream: int,
+    ) -> None: ...
+    def wait(self, stream: int) -> None: ...
+    def check(self) -> None: ...
+
+class ResidentGroup:
+    def __init__(self, group: Group, channels: int, lease: float) -> None: ...
+    @property
+    def launches(self) -> int: ...
+    def post(
+        self,
+        kind: str,
+        given: int,
+        out: int,
+        count: int,
+        type: str,
+        op: str,
+        algorithm: str,
+        root: int,
+    ) -> int: ...
+    def wait(self, number: int) -> None: ...
+
+def group_local(
+    ranks: int,
+    on_gpu: bool,
+    ordinal: int,
+    cubin: bytes,
+    timeout: float,
+    heap_bytes: int,
+    least_gbs: float,
+    table: _Rows,
+) -> list[Group]: ...
+def group_join(
+    path: str,
+    rank: int,
+    ranks: int,
+    on_gpu: bool,
+    ordinal: int,
+    cubin: bytes,
+    timeout: float,
+    heap_bytes: int,
+    least_gbs: float,
+    table: _Rows,
+) -> Group: ...
+def group_input(array: Any) -> tuple[int, int, str, bool, int]: ...
+def group_output(array: Any) -> tuple[int, int, str, bool, int]: ...
+def group_tune(
+    ranks: int, on_gpu: bool, ordinal: int, cubin: bytes, most: int, quick: bool
+) -> tuple[list[tuple[int, str, int, float]], list[tuple[int, str, int]]]: ...
+
 radio_sample_rate: float
 
 def radio_decode(hex: str) -> dict[str, Any]: ...

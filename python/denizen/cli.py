@@ -196,6 +196,11 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--pid", type=int, help="the process that serves it, if there are several")
     top.add_argument("--once", action="store_true", help="print one reading and leave")
 
+    tune = commands.add_parser("tune", help="find the fastest collectives of this machine, once")
+    tune.add_argument("--ranks", type=int, default=2, metavar="N", help="2 (if not given) to 8")
+    tune.add_argument("--quick", action="store_true", help="seconds instead of a minute")
+    device(tune)
+
     ab = commands.add_parser("ab", help="compare two or more ways of doing the same work")
     views = ab.add_subparsers(dest="view", required=True, metavar="WHAT")
     compare = views.add_parser("run", help="measure an experiment; 1 if any of it is void")
@@ -376,6 +381,10 @@ def _dispatch(given: argparse.Namespace) -> int:
         if given.view == "run":
             return ab.run(given.file, given.json)
         return ab.report(given.records, given.out)
+    if given.command == "tune":
+        from denizen.group import tuning  # noqa: PLC0415
+
+        return tuning.show(given.ranks, given.device, quick=given.quick)
     if given.command == "top":
         from denizen.top import command as top  # noqa: PLC0415  (needs Rich)
 

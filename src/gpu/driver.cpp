@@ -95,6 +95,7 @@ std::string load_driver(const char* library, Driver& table)
     load(table.device_get_uuid, "cuDeviceGetUuid_v2");
     load(table.device_total_mem, "cuDeviceTotalMem_v2");
     load(table.device_can_access_peer, "cuDeviceCanAccessPeer");
+    load(table.device_get_p2p_attribute, "cuDeviceGetP2PAttribute");
     load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
     load(table.primary_ctx_release, "cuDevicePrimaryCtxRelease_v2");
     load(table.ctx_set_current, "cuCtxSetCurrent");
@@ -123,6 +124,16 @@ std::string load_driver(const char* library, Driver& table)
     load(table.mem_pool_get_attribute, "cuMemPoolGetAttribute");
     load(table.mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync");
     load(table.mem_free_async, "cuMemFreeAsync");
+    load(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity");
+    load(table.mem_create, "cuMemCreate");
+    load(table.mem_release, "cuMemRelease");
+    load(table.mem_address_reserve, "cuMemAddressReserve");
+    load(table.mem_address_free, "cuMemAddressFree");
+    load(table.mem_map, "cuMemMap");
+    load(table.mem_unmap, "cuMemUnmap");
+    load(table.mem_set_access, "cuMemSetAccess");
+    load(table.mem_export_to_shareable_handle, "cuMemExportToShareableHandle");
+    load(table.mem_import_from_shareable_handle, "cuMemImportFromShareableHandle");
     load(table.memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
     load(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
     load(table.memset_d8_async, "cuMemsetD8Async");

@@ -33,6 +33,7 @@ using Function = ::CUfunc_st*;
 using Stream = ::CUstream_st*;
 using ExternalMemory = ::CUextMemory_st*;
 using MemPool = ::CUmemPoolHandle_st*;
+using MemHandle = unsigned long long; // CUmemGenericAllocationHandle
 
 inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
@@ -67,6 +68,12 @@ inline constexpr int func_non_portable_cluster = 14;
 // CUlaunchAttributeID
 inline constexpr unsigned launch_cooperative = 2;
 inline constexpr unsigned launch_cluster_dimension = 4;
+
+// CUdevice_P2PAttribute
+inline constexpr int p2p_access = 2;
+inline constexpr int p2p_native_atomics = 3;
+
+inline constexpr int handle_posix_fd = 1; // CUmemAllocationHandleType
 
 // CUmemPool_attribute
 inline constexpr int pool_internal_dependencies = 3; // int
@@ -108,6 +115,14 @@ struct MemLocation { // CUmemLocation
 struct MemAccess { // CUmemAccessDesc
     MemLocation location;
     int flags = 3; // read and write
+};
+
+struct MemProps { // CUmemAllocationProp
+    int type = 1; // CU_MEM_ALLOCATION_TYPE_PINNED
+    int handle_types = 0;
+    MemLocation location;
+    void* security_attributes = nullptr;
+    unsigned char flags[8] = {}; // no compression, no RDMA
 };
 
 struct MemPoolProps { // CUmemPoolProps
@@ -152,6 +167,7 @@ struct Driver {
     Result (*device_get_uuid)(Uuid*, Device);
     Result (*device_total_mem)(std::size_t*, Device);
     Result (*device_can_access_peer)(int*, Device, Device peer);
+    Result (*device_get_p2p_attribute)(int*, int attribute, Device from, Device to);
     Result (*primary_ctx_retain)(Context*, Device);
     Result (*primary_ctx_release)(Device);
     Result (*ctx_set_current)(Context);
@@ -181,6 +197,19 @@ struct Driver {
     Result (*mem_pool_get_attribute)(MemPool, int attribute, void* value);
     Result (*mem_alloc_from_pool_async)(DevicePtr*, std::size_t bytes, MemPool, Stream);
     Result (*mem_free_async)(DevicePtr, Stream);
+    Result (*mem_get_allocation_granularity)(std::size_t*, const MemProps*, int option);
+    Result (*mem_create)(MemHandle*, std::size_t bytes, const MemProps*, unsigned long long flags);
+    Result (*mem_release)(MemHandle);
+    Result (*mem_address_reserve)(DevicePtr*, std::size_t bytes, std::size_t alignment, DevicePtr,
+                                  unsigned long long flags);
+    Result (*mem_address_free)(DevicePtr, std::size_t bytes);
+    Result (*mem_map)(DevicePtr, std::size_t bytes, std::size_t offset, MemHandle,
+                      unsigned long long flags);
+    Result (*mem_unmap)(DevicePtr, std::size_t bytes);
+    Result (*mem_set_access)(DevicePtr, std::size_t bytes, const MemAccess*, std::size_t count);
+    Result (*mem_export_to_shareable_handle)(void* handle, MemHandle, int type,
+                                             unsigned long long flags);
+    Result (*mem_import_from_shareable_handle)(MemHandle*, void* handle, int type);
     Result (*memcpy_htod_async)(DevicePtr, const void*, std::size_t bytes, Stream);
     Result (*memcpy_dtoh_async)(void*, DevicePtr, std::size_t bytes, Stream);
     Result (*memset_d8_async)(DevicePtr, unsigned char value, std::size_t count, Stream);

@@ -60,7 +60,7 @@ def test_items_fill_exactly_one_slot():
 
 
 @pytest.mark.parametrize(
-    "experiment", ["throughput", "sustained", "routes", "sync", "actors", "arena"]
+    "experiment", ["throughput", "sustained", "routes", "sync", "actors", "arena", "group"]
 )
 def test_experiments_without_python_cases(experiment):
     assert cases.measure(experiment, "cpu", quick=True) == []

@@ -32,6 +32,18 @@ def test_experiments_and_programs_are_the_same():
         ("driver", {"store", "trapped store", "decode"}),
         ("adsb", {"receive", "detection"}),
         (
+            "group",
+            {
+                "automatic",
+                "one_shot",
+                "two_shot",
+                "pull",
+                "pull_twice",
+                "message to a resident group",
+                "barrier, sum, barrier",
+            },
+        ),
+        (
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),

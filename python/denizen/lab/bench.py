@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from denizen import terminal
-from denizen.lab import cases, goals, machine, programs
+from denizen.lab import cases, goals, groups, machine, programs
 from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
 
@@ -71,6 +71,8 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
         raise LabError(f'device "{device}": no NVIDIA driver or no such GPU')
     if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", machine.commit()):
         raise LabError(f'DENIZEN_COMMIT is "{machine.commit()}", expected 40 hexadecimal digits')
+    if experiment == "group":
+        groups.prepare()
     command = [str(programs.find(experiment)), "--device", device, *(["--quick"] if quick else [])]
     with Sampler(gpu) as sampler:
         environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)

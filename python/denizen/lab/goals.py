@@ -133,6 +133,31 @@ _GOALS: tuple[_Goal, ...] = (
         "routes", "uniformly random targets, all workers busy", "random targets", {}, ">=", 1000,
         "M/s", _median,
     ),
+    *(
+        _Goal(
+            "group", f"all-reduce inside a kernel, 2 GPUs, {size}", "inside a kernel",
+            {"bytes": nbytes, "ranks": 2}, "<=", bound, "us", _median,
+        )
+        for size, nbytes, bound in (
+            ("64 KB", 64 << 10, 1.5),
+            ("256 KB", 256 << 10, 2.0),
+            ("1 MB", 1 << 20, 5.0),
+            ("4 MB", 4 << 20, 14.0),
+        )
+    ),
+    *(
+        _Goal(
+            "group", f"all-reduce, 2 GPUs, {size}, {how}, faster than {rival}", how,
+            {"bytes": nbytes, "ranks": 2}, ">=", bound, "x", _faster(rival),
+        )
+        for size, nbytes, how, rival, bound in (
+            ("64 KB", 64 << 10, "inside a kernel", "NCCL in a graph", 4),
+            ("64 MB", 64 << 20, "inside a kernel", "NCCL in a graph", 1.2),
+            ("1 GB", 1 << 30, "inside a kernel", "NCCL in a graph", 1.0),
+            ("64 KB", 64 << 10, "message to a resident group", "NCCL eager, synchronised", 3),
+            ("64 KB", 64 << 10, "kernel in a graph", "NCCL in a graph", 1.5),
+        )
+    ),
     _Goal("actors", "spawn, seen by the host", "spawn", {}, "<=", 5, "us", _median),
     _Goal("actors", "restart, seen by the host", "restart", {}, "<=", 5, "us", _median),
     _Goal(

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arms of bench_group on GPUs. A thread for each rank; times of kernels are those between two
+// events of the rank's stream.
+#pragma once
+
+#include "group_arms.hpp"
+#include "rivals/cuda.cuh"
+#include "rivals/nccl.hpp"
+
+#include <denizen/group/perform.hpp>
+
+#include <map>
+#include <memory>
+
+namespace denizen::bench {
+
+// What a program that stays on the device does between its own steps: no launch for each sum.
+static __global__ void __launch_bounds__(512)
+    sums_inside(const __grid_constant__ GroupRef group, const float* in, float* out, uint64_t count,
+                group::Algorithm algorithm, uint32_t rounds, uint32_t* failed)
+{
+    using namespace group;
+    Channel<> channel(group, blockIdx.x);
+    bool good = barrier(channel, gridDim.x);
+    for (uint32_t i = 0; good && i < rounds; ++i) {
+        good = all_reduce(channel, gridDim.x, in, out, count, Op::sum, algorithm);
+    }
+    if (!good && threadIdx.x == 0) *failed = 1;
+    channel.close();
+}
+
+static __global__ void fill_ranks(float* x, uint64_t count, uint32_t rank)
+{
+    const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        x[i] = static_cast<float>(i % 1000) * static_cast<float>(rank + 1);
+    }
+}
+
+static __global__ void count_wrong(const float* x, uint64_t count, uint32_t ranks,
+                                   unsigned long long* wrong)
+{
+    const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+    const float factor = static_cast<float>(ranks * (ranks + 1) / 2);
+    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        if (x[i] != static_cast<float>(i % 1000) * factor) atomicAdd(wrong, 1ull);
+    }
+}
+
+// One rank's stream, events and memory.
+struct GpuRank {
+    int device = 0;
+    cudaStream_t stream = nullptr;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    float* in = nullptr; // symmetric
+    float* out = nullptr;
+    unsigned long long* wrong = nullptr;
+    uint32_t* failed = nullptr;
+
+    GpuRank(int ordinal, Group& group, uint64_t bytes) : device(ordinal)
+    {
+        use();
+        check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
+        check_cuda(cudaEventCreate(&end), "cudaEventCreate");
+        in = static_cast<float*>(group.allocate(bytes));
+        out = static_cast<float*>(group.allocate(bytes));
+        check_cuda(cudaMalloc(&wrong, 16), "cudaMalloc");
+        failed = reinterpret_cast<uint32_t*>(wrong + 1);
+        check_cuda(cudaMemset(wrong, 0, 16), "cudaMemset");
+    }
+    ~GpuRank()
+    {
+        cudaSetDevice(device);
+        cudaFree(wrong);
+        cudaEventDestroy(begin);
+        cudaEventDestroy(end);
+        cudaStreamDestroy(stream);
+    }
+    GpuRank(const GpuRank&) = delete;
+    GpuRank& operator=(const GpuRank&) = delete;
+
+    void use() const { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
+    // Seconds of what `work` puts on the stream.
+    template <class Work>
+    double timed(Work work)
+    {
+        use();
+        check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
+        work();
+        check_cuda(cudaEventRecord(end, stream), "cudaEventRecord");
+        check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        float ms = 0;
+        check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+        return ms * 1e-3;
+    }
+};
+
+// A graph of some calls, captured once.
+class Captured {
+public:
+    template <class Enqueue>
+    Captured(const GpuRank& rank, uint32_t calls, Enqueue enqueue)
+    {
+        rank.use();
+        cudaGraph_t graph = nullptr;
+        check_cuda(cudaStreamBeginCapture(rank.stream, cudaStreamCaptureModeThreadLocal),
+                   "cudaStreamBeginCapture");
+        for (uint32_t i = 0; i < calls; ++i) enqueue();
+        check_cuda(cudaStreamEndCapture(rank.stream, &graph), "cudaStreamEndCapture");
+        check_cuda(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
+        cudaGraphDestroy(graph);
+    }
+    ~Captured() { cudaGraphExecDestroy(graph_); }
+    Captured(const Captured&) = delete;
+    Captured& operator=(const Captured&) = delete;
+    void launch(cudaStream_t stream) const
+    {
+        check_cuda(cudaGraphLaunch(graph_, stream), "cudaGraphLaunch");
+    }
+
+private:
+    cudaGraphExec_t graph_ = nullptr;
+};
+
+class GpuBench {
+public:
+    GpuBench(const Arguments& arguments, uint32_t ranks, uint64_t most)
+        : arguments_(arguments), ranks_(ranks), most_(most), nccl_(static_cast<int>(ranks))
+    {
+        GroupOptions options;
+        options.heap_bytes = 2 * (most + 256);
+        groups_ = Group::local(ranks, Device::gpu(), options);
+        for (uint32_t r = 0; r < ranks; ++r) {
+            gpus_.push_back(std::make_unique<GpuRank>(static_cast<int>(r), groups_[r], most));
+            fill_ranks<<<256, 512, 0, gpus_[r]->stream>>>(gpus_[r]->in, most / 4, r);
+            check_cuda(cudaStreamSynchronize(gpus_[r]->stream), "fill_ranks");
+        }
+    }
+
+    std::string nccl_version() const { return nccl_.version(); }
+
+    // GB/s of copies by the driver from GPU 1 to GPU 0: what bandwidths are compared with.
+    void peer_copy()
+    {
+        Json params;
+        params.add("bytes", most_).add("ranks", 2);
+        Case result("peer copy", params, "GB/s");
+        Samples samples(16);
+        GpuRank& to = *gpus_[0];
+        for (int i = 0; i < 8; ++i) {
+            const double seconds = to.timed([&] {
+                check_cuda(cudaMemcpyPeerAsync(to.out, 0, gpus_[1]->in, 1, most_, to.stream),
+                           "cudaMemcpyPeerAsync");
+            });
+            if (i > 0) samples.add(static_cast<double>(most_) / seconds * 1e-9);
+        }
+        std::vector<float> some(1000);
+        check_cuda(cudaMemcpy(some.data(), to.out, 4000, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        result.verified = true;
+        for (uint64_t i = 0; i < some.size(); ++i) result.verified &= some[i] == value_at(i, 1);
+        result.n = samples.size();
+        result.print(samples);
+    }
+
+    void all_reduce(uint64_t bytes)
+    {
+        const uint64_t count = bytes / 4;
+        const uint32_t many = bytes <= 1u << 18 ? 1000 : bytes <= 16u << 20 ? 100 : 10;
+        const uint32_t graph_calls = bytes <= 16u << 20 ? 20 : 4;
+        std::vector<Arm> arms;
+        const auto add = [&](std::string name, uint32_t calls,
+                             std::function<double(uint32_t, uint32_t)> batch) -> Case& {
+            Json params;
+            params.add("bytes", bytes).add("ranks", ranks_);
+            arms.push_back({Case(std::move(name), params), calls, std::move(batch), Samples(64)});
+            return arms.back().result;
+        };
+        inside(add, count, many);
+        add("message to a resident group", std::min(many, 200u),
+            [&, count](uint32_t r, uint32_t n) { return by_message(r, n, count); })
+            .ratio_base = {"NCCL eager, synchronised"};
+        kernels(add, count, graph_calls);
+        rivals(add, count, graph_calls);
+        measure_arms(
+            arms, ranks_, arguments_.quick ? 3 : 15, [&] { clear(bytes); },
+            [&] { return right(count); });
+    }
+
+private:
+    template <class Add>
+    void inside(Add& add, uint64_t count, uint32_t many)
+    {
+        using group::Algorithm;
+        const uint64_t bytes = count * 4;
+        std::vector<std::pair<std::string, group::Choice>> ways;
+        const group::Choice chosen = groups_[0].ref().choice(bytes);
+        ways.push_back({"inside a kernel", chosen});
+        const std::vector<uint32_t> sms = bytes <= 1u << 20
+                                              ? std::vector<uint32_t>{8, 16, 32, 64}
+                                              : std::vector<uint32_t>{16, 32, 64, 128};
+        for (const Algorithm a :
+             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
+            const bool packets = a == Algorithm::one_shot || a == Algorithm::two_shot;
+            if (packets && bytes > 4u << 20) continue;
+            for (const uint32_t c : sms) {
+                if (arguments_.quick && c != 32) continue;
+                ways.push_back({std::string("inside a kernel, ") + to_string(a) + ", " +
+                                    std::to_string(c) + " SMs",
+                                {0, a, c}});
+            }
+        }
+        for (const auto& [name, choice] : ways) {
+            Case& one = add(name, many, [this, count, choice = choice](uint32_t r, uint32_t n) {
+                GpuRank& gpu = *gpus_[r];
+                return gpu.timed([&] {
+                    sums_inside<<<choice.channels, 512, 0, gpu.stream>>>(
+                        groups_[r].ref(), gpu.in, gpu.out, count, choice.algorithm, n, gpu.failed);
+                });
+            });
+            if (name == "inside a kernel") one.ratio_base = {"NCCL in a graph"};
+        }
+    }
+
+    double by_message(uint32_t r, uint32_t n, uint64_t count)
+    {
+        GpuRank& gpu = *gpus_[r];
+        gpu.use();
+        ResidentGroup resident(groups_[r]);
+        resident.wait(resident.all_reduce(gpu.in, gpu.out, count, group::Type::f32));
+        const uint64_t begin = now_ns();
+        for (uint32_t i = 0; i < n; ++i) {
+            resident.wait(resident.all_reduce(gpu.in, gpu.out, count, group::Type::f32));
+        }
+        return static_cast<double>(now_ns() - begin) * 1e-9;
+    }
+
+    template <class Add>
+    void kernels(Add& add, uint64_t count, uint32_t graph_calls)
+    {
+        const auto enqueue = [this, count](uint32_t r) {
+            groups_[r].all_reduce(gpus_[r]->in, gpus_[r]->out, count, group::Type::f32,
+                                  group::Op::sum, gpus_[r]->stream);
+        };
+        graph_arm(add, "kernel in a graph", count, graph_calls, enqueue).ratio_base = {
+            "NCCL in a graph"};
+        graph_arm(add, "kernel in a graph", count, graph_calls, enqueue).arm = "A/A";
+        add("kernel on a stream", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
+            return gpus_[r]->timed([&] {
+                for (uint32_t i = 0; i < n; ++i) enqueue(r);
+            });
+        }).ratio_base = {"NCCL in a graph"};
+        add("kernel, synchronised", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
+            return synchronised(r, n, enqueue);
+        }).ratio_base = {"NCCL eager, synchronised"};
+    }
+
+    template <class Add>
+    void rivals(Add& add, uint64_t count, uint32_t graph_calls)
+    {
+        const auto enqueue = [this, count](uint32_t r) {
+            nccl_.all_reduce(static_cast<int>(r), gpus_[r]->in, gpus_[r]->out, count,
+                             gpus_[r]->stream);
+        };
+        graph_arm(add, "NCCL in a graph", count, graph_calls, enqueue);
+        add("NCCL eager, synchronised", graph_calls,
+            [this, enqueue](uint32_t r, uint32_t n) { return synchronised(r, n, enqueue); });
+    }
+
+    template <class Enqueue>
+    double synchronised(uint32_t r, uint32_t n, const Enqueue& enqueue)
+    {
+        gpus_[r]->use();
+        const uint64_t begin = now_ns();
+        for (uint32_t i = 0; i < n; ++i) {
+            enqueue(r);
+            check_cuda(cudaStreamSynchronize(gpus_[r]->stream), "cudaStreamSynchronize");
+        }
+        return static_cast<double>(now_ns() - begin) * 1e-9;
+    }
+
+    // Captured at its first batch, by each rank for itself, after a call outside.
+    template <class Add, class Enqueue>
+    Case& graph_arm(Add& add, const char* name, uint64_t, uint32_t calls, Enqueue enqueue)
+    {
+        auto graphs = std::make_shared<std::vector<std::unique_ptr<Captured>>>(ranks_);
+        return add(name, calls, [this, graphs, calls, enqueue](uint32_t r, uint32_t n) {
+            GpuRank& gpu = *gpus_[r];
+            gpu.use();
+            if ((*graphs)[r] == nullptr) {
+                enqueue(r);
+                check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
+                (*graphs)[r] = std::make_unique<Captured>(gpu, calls, [&] { enqueue(r); });
+            }
+            const double seconds = gpu.timed([&] { (*graphs)[r]->launch(gpu.stream); });
+            return seconds * n / calls; // a graph is always of `calls`
+        });
+    }
+
+    void clear(uint64_t bytes)
+    {
+        for (auto& gpu : gpus_) {
+            gpu->use();
+            check_cuda(cudaMemsetAsync(gpu->out, 0xff, bytes, gpu->stream), "cudaMemsetAsync");
+            check_cuda(cudaStreamSynchronize(gpu->stream), "cudaStreamSynchronize");
+        }
+    }
+
+    bool right(uint64_t count)
+    {
+        bool all = true;
+        for (uint32_t r = 0; r < ranks_; ++r) {
+            GpuRank& gpu = *gpus_[r];
+            gpu.use();
+            count_wrong<<<256, 512, 0, gpu.stream>>>(gpu.out, count, ranks_, gpu.wrong);
+            unsigned long long wrong[2] = {};
+            check_cuda(cudaMemcpyAsync(wrong, gpu.wrong, 16, cudaMemcpyDeviceToHost, gpu.stream),
+                       "cudaMemcpyAsync");
+            check_cuda(cudaMemsetAsync(gpu.wrong, 0, 16, gpu.stream), "cudaMemsetAsync");
+            check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
+            groups_[r].check();
+            all &= wrong[0] == 0 && wrong[1] == 0;
+        }
+        return all;
+    }
+
+    const Arguments& arguments_;
+    uint32_t ranks_;
+    uint64_t most_;
+    Nccl nccl_;
+    std::vector<Group> groups_;
+    std::vector<std::unique_ptr<GpuRank>> gpus_;
+};
+
+inline void measure_gpus(const Arguments& arguments)
+{
+    int there = 0;
+    check_cuda(cudaGetDeviceCount(&there), "cudaGetDeviceCount");
+    if (there < 2) throw std::runtime_error("bench_group needs two GPUs; try --device cpu");
+    const uint64_t most = arguments.quick ? uint64_t{16} << 20 : uint64_t{1} << 30;
+    std::vector<uint64_t> sizes{1024, 65536, 1 << 20, 16 << 20};
+    if (!arguments.quick) {
+        sizes = {8,       1024,    8192,     65536,       1 << 18,
+                 1 << 20, 4 << 20, 16 << 20, 64ull << 20, 1ull << 30};
+    }
+    const uint32_t last = there >= 8 ? 8 : there >= 4 ? 4 : 2;
+    for (uint32_t ranks = 2; ranks <= last; ranks *= 2) {
+        GpuBench bench(arguments, ranks, most);
+        if (ranks == 2) {
+            print_environment(environment(arguments)
+                                  .add("nccl", bench.nccl_version())
+                                  .add("gpus", there)
+                                  .add("nvls", false));
+            bench.peer_copy();
+        }
+        for (const uint64_t bytes : sizes) bench.all_reduce(bytes);
+    }
+}
+
+} // namespace denizen::bench

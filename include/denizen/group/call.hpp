@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of a collective, as kernels, mailboxes and threads get it, and its signature: what all
+// ranks have to agree on. Plain data.
+#pragma once
+
+#include <denizen/base/packet.hpp>
+#include <denizen/group/number.hpp>
+
+namespace denizen::group {
+
+enum class Kind : uint32_t {
+    barrier,
+    all_reduce,     // out[i] = op over ranks of in[i]; count elements
+    reduce_scatter, // out[i] = op over ranks of in[rank * count + i]; count elements of out
+    all_gather,     // out[r * count + i] = in[i] of rank r; count elements of in
+    broadcast,      // out[i] = in[i] of the root
+    all_to_all,     // out[r * count + i] = in[rank * count + i] of rank r; count for each peer
+};
+
+enum class Algorithm : uint32_t {
+    automatic, // by the group's table
+    one_shot,  // packets to every peer, one way; no barrier
+    two_shot,  // all_reduce: packets, reduce-scatter and all-gather; others: one_shot
+    pull,      // a barrier, then loads from every peer
+    pull_twice // all_reduce: pull a reduce-scatter, then an all-gather; others: pull
+};
+
+inline constexpr uint32_t kinds = 6;
+inline constexpr uint32_t algorithms = 5;
+
+struct Call {
+    Kind kind = Kind::barrier;
+    Type type = Type::f32;
+    Op op = Op::sum;
+    Algorithm algorithm = Algorithm::one_shot; // decided: never automatic
+    uint32_t root = 0;
+    uint32_t channels = 1; // that take part
+    uint64_t count = 0;    // see Kind
+    const void* in = nullptr;
+    void* out = nullptr;    // may be `in` (all_gather, all_to_all: the same places of it)
+    uint64_t in_place = 0;  // offset + 1 of `in` in the symmetric memory, where all ranks have it
+    uint64_t out_place = 0; // and of `out`; 0: elsewhere
+};
+
+DENIZEN_HD inline bool reduces(Kind kind)
+{
+    return kind == Kind::all_reduce || kind == Kind::reduce_scatter;
+}
+DENIZEN_HD inline bool scatters(Kind kind) // each peer gets another part of `in`
+{
+    return kind == Kind::reduce_scatter || kind == Kind::all_to_all;
+}
+DENIZEN_HD inline bool gathers(Kind kind) // each peer's goes to another part of `out`
+{
+    return kind == Kind::all_gather || kind == Kind::all_to_all;
+}
+
+// Three words; the ranks' are compared in every call. Counts have 48 bits.
+DENIZEN_HD inline Packet signature_of(const Call& call)
+{
+    const uint32_t direct = (call.in_place != 0 ? 1u : 0u) | (call.out_place != 0 ? 2u : 0u);
+    const uint64_t places = (call.in_place * 0x9e3779b97f4a7c15u) ^
+                            (call.out_place * 0xc2b2ae3d27d4eb4fu); // 16 bits of it are compared
+    return {{static_cast<uint32_t>(call.kind) | static_cast<uint32_t>(call.type) << 4 |
+                 static_cast<uint32_t>(call.op) << 8 | static_cast<uint32_t>(call.algorithm) << 12 |
+                 direct << 16 | call.root << 18 | call.channels << 22,
+             static_cast<uint32_t>(call.count),
+             static_cast<uint32_t>(call.count >> 32) | static_cast<uint32_t>(places >> 48) << 16},
+            0};
+}
+
+DENIZEN_HD inline const char* to_string(Kind kind)
+{
+    const char* const names[] = {"barrier",    "all_reduce", "reduce_scatter",
+                                 "all_gather", "broadcast",  "all_to_all"};
+    return static_cast<uint32_t>(kind) < kinds ? names[static_cast<uint32_t>(kind)] : "?";
+}
+DENIZEN_HD inline const char* to_string(Algorithm algorithm)
+{
+    const char* const names[] = {"automatic", "one_shot", "two_shot", "pull", "pull_twice"};
+    return static_cast<uint32_t>(algorithm) < algorithms ? names[static_cast<uint32_t>(algorithm)]
+                                                         : "?";
+}
+DENIZEN_HD inline const char* to_string(Type type)
+{
+    const char* const names[] = {"f32", "f16", "bf16", "i32"};
+    return static_cast<uint32_t>(type) < types ? names[static_cast<uint32_t>(type)] : "?";
+}
+DENIZEN_HD inline const char* to_string(Op op)
+{
+    const char* const names[] = {"sum", "min", "max", "avg"};
+    return static_cast<uint32_t>(op) < ops ? names[static_cast<uint32_t>(op)] : "?";
+}
+
+} // namespace denizen::group

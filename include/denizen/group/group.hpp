@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group: ranks with symmetric memory that do collectives together, on the GPUs of a host or on
+// threads or processes of the CPU. Host only; ref.hpp is what kernels and threads see of it.
+//
+//   auto ranks = denizen::Group::local(2, denizen::Device::gpu()); // GPU 0 and 1, this process
+//   for (auto& r : ranks) r.all_reduce(in[r.rank()], out[r.rank()], count, Type::f32);
+//   for (auto& r : ranks) r.wait();
+//
+//   auto mine = denizen::Group::join("/run/user/1000/job.sock", rank, 4,
+//   denizen::Device::gpu(rank));
+//
+// A rank that does not come within the time limit, or calls something else than the others, poisons
+// the group: every rank's next wait throws the same error (Errc::peer_dead, Errc::bad_argument),
+// and the group is of no more use. Multicast objects are never made.
+#pragma once
+
+#include <denizen/base/device.hpp>
+#include <denizen/group/ref.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime_api.h>
+#include <denizen/group/kernels.hpp>
+#endif
+
+namespace denizen {
+
+namespace group {
+
+// The kernels, compiled: by name from a cubin, or a CUfunction in the current context.
+struct Code {
+    std::vector<char> cubin;
+    void* (*function)(const std::string& name) = nullptr;
+};
+
+#if defined(__CUDACC__)
+namespace detail {
+
+static inline void* group_kernel(const std::string& name)
+{
+    const struct {
+        const char* name;
+        const void* symbol;
+    } kernels[] = {
+        {"call", reinterpret_cast<const void*>(&denizen_group_call)},
+        {"check", reinterpret_cast<const void*>(&denizen_group_check)},
+        {"serve", reinterpret_cast<const void*>(&denizen_group_serve)},
+    };
+    for (const auto& kernel : kernels) {
+        if (name != kernel.name) continue;
+        cudaFunction_t function = nullptr;
+        const cudaError_t error = cudaGetFuncBySymbol(&function, kernel.symbol);
+        if (error != cudaSuccess) {
+            throw Error(Errc::driver,
+                        std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
+        }
+        return function;
+    }
+    throw Error(Errc::bad_argument, "no kernel of the groups is called " + name);
+}
+
+} // namespace detail
+
+static inline Code compiled_code() { return {{}, &detail::group_kernel}; }
+#else
+inline Code compiled_code() { return {}; }
+#endif
+
+class Seat;
+
+} // namespace group
+
+struct GroupOptions {
+    std::chrono::nanoseconds timeout = std::chrono::seconds(10); // of every wait, and of join()
+    uint64_t heap_bytes = 0;                                     // of each rank, for allocate()
+    uint32_t channels = 0;    // at most 256; 0: 64 on a GPU, 4 on the CPU
+    uint32_t slots = 0;       // packets of a channel and peer; 0: 1024 on a GPU, 512 on the CPU
+    uint32_t stage_bytes = 0; // of a channel; 0: 256 KiB on a GPU, 64 KiB on the CPU
+    double least_gbs = 10;    // GPUs: a slower link between two of them is an error; 0: any
+    std::vector<group::Choice> table; // what automatic means; empty: a built-in one
+    uint32_t renew = 0xc0000000u;     // see Layout
+};
+
+// What the start found out about the way from this rank to a peer.
+struct GroupLink {
+    uint32_t peer = 0;
+    std::string device; // of the peer
+    double gbs = 0;     // read by this rank's processors, 10^9 bytes/s; 0: not measured (CPU)
+    bool atomics = true;
+};
+
+class Group {
+public:
+    // All ranks in this process: threads of the CPU, each of which uses one of them, or as many
+    // GPUs from `first` on. Errc::bad_argument, no_device, exhausted, failed (a link is broken or
+    // too slow), stuck (a resident program does not leave).
+    static std::vector<Group> local(uint32_t ranks, Device first, const GroupOptions& options = {},
+                                    const group::Code& code = group::compiled_code());
+
+    // This process is one rank of several, all of which call this with the same `path`: a socket
+    // in the file system that rank 0 makes, with mode 0600, and removes again when all have come.
+    // Errc::timeout names who did not; Errc::bad_argument who has other options or another user.
+    static Group join(const std::string& path, uint32_t rank, uint32_t ranks, Device device,
+                      const GroupOptions& options = {},
+                      const group::Code& code = group::compiled_code());
+
+    ~Group(); // nobody uses its memory any more
+    Group(Group&&) noexcept;
+    Group& operator=(Group&&) noexcept;
+
+    uint32_t rank() const;
+    uint32_t ranks() const;
+    bool on_gpu() const;
+    const std::string& device() const; // its name
+    const std::vector<GroupLink>& links() const;
+    const std::vector<group::Choice>& table() const;
+
+    // For kernels and threads. Valid as long as the group.
+    const GroupRef& ref() const;
+
+    // Symmetric memory: all ranks allocate in the same order. Data that lie in it on all ranks (or
+    // on none) at the same place are read by the peers without a copy. Aligned to 256; lives as
+    // long as the group. Errc::exhausted.
+    void* allocate(uint64_t bytes);
+
+    // A collective; `count` and the places of data as in group::Kind. On a GPU it is enqueued on
+    // `stream` (a CUstream, which may be capturing a graph; null: the group's own), and errors are
+    // thrown by wait() or check(). On the CPU it is done, or has thrown, on return. `in` and `out`
+    // are aligned to their elements and are the same, or do not overlap.
+    void run(group::Call call, void* stream = nullptr);
+
+    void all_reduce(const void* in, void* out, uint64_t count, group::Type type,
+                    group::Op op = group::Op::sum, void* stream = nullptr);
+    void reduce_scatter(const void* in, void* out, uint64_t count, group::Type type,
+                        group::Op op = group::Op::sum, void* stream = nullptr);
+    void all_gather(const void* in, void* out, uint64_t count, group::Type type,
+                    void* stream = nullptr);
+    void broadcast(const void* in, void* out, uint64_t count, group::Type type, uint32_t root,
+                   void* stream = nullptr);
+    void all_to_all(const void* in, void* out, uint64_t count, group::Type type,
+                    void* stream = nullptr);
+    void barrier(void* stream = nullptr);
+
+    // Until the work on `stream` is done; throws if the group is poisoned. check() only looks.
+    void wait(void* stream = nullptr);
+    void check() const;
+
+private:
+    friend class ResidentGroup;
+    explicit Group(std::unique_ptr<group::Seat> seat);
+    std::unique_ptr<group::Seat> seat_;
+};
+
+} // namespace denizen

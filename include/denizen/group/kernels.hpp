@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives as kernels. group.hpp launches them; the same names are looked up in a cubin that
+// was compiled at run time and among the functions that nvcc compiled into a program. A block is a
+// channel's team; every wait in them ends at the group's deadline.
+#pragma once
+
+#include <denizen/group/links.hpp>
+#include <denizen/group/mailbox.hpp>
+#include <denizen/group/perform.hpp>
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+// clang-format off
+#if defined(__CUDACC_RTC__)
+#define DENIZEN_GROUP_KERNEL extern "C" __global__ void
+#else
+#define DENIZEN_GROUP_KERNEL static __global__ void
+#endif
+// clang-format on
+
+// One call; as many blocks as it has channels.
+DENIZEN_GROUP_KERNEL __launch_bounds__(512)
+    denizen_group_call(const __grid_constant__ denizen::GroupRef group,
+                       const __grid_constant__ denizen::group::Call call)
+{
+    denizen::group::Channel<> channel(group, blockIdx.x);
+    denizen::group::perform(channel, call);
+    channel.close();
+}
+
+// One block: `result` becomes check_links(). Any more, if `peer` is one: they read `bytes` of its
+// memory, which the host times.
+DENIZEN_GROUP_KERNEL __launch_bounds__(512)
+    denizen_group_check(const __grid_constant__ denizen::GroupRef group, uint32_t peer,
+                        unsigned long long bytes, uint32_t* result)
+{
+    using namespace denizen::group;
+    if (peer == max_ranks) {
+        Channel<> channel(group, blockIdx.x);
+        const uint32_t bad = check_links(channel);
+        if (threadIdx.x == 0) *result = bad;
+        channel.close();
+        return;
+    }
+    constexpr uint32_t unroll = 4;
+    const uint64_t vectors = bytes / sizeof(Vector);
+    const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
+    uint32_t mix = 0;
+    for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors;
+         i += unroll * threads) {
+        Vector some[unroll] = {};
+        DENIZEN_EACH
+        for (uint32_t u = 0; u < unroll; ++u) {
+            if (i + u * threads < vectors) some[u] = vector_at(group.memory[peer], i + u * threads);
+        }
+        DENIZEN_EACH
+        for (uint32_t u = 0; u < unroll; ++u) mix ^= some[u].word[0] ^ some[u].word[3];
+    }
+    if (mix == 0x2545f491u) *result = mix; // so that the loads are not left out
+}
+
+// Stays until the host has had nothing to do for a while; see mailbox.hpp. Launched cooperatively.
+DENIZEN_GROUP_KERNEL __launch_bounds__(512)
+    denizen_group_serve(const __grid_constant__ denizen::GroupRef group,
+                        const __grid_constant__ denizen::group::Mailbox box)
+{
+    using namespace denizen::group;
+    __shared__ denizen::Packet message[post_packets];
+    Channel<> channel(group, blockIdx.x);
+    serve(box, blockIdx.x, gridDim.x, message,
+          [&](const Call& call) { return perform(channel, call); });
+    channel.close();
+}
+
+#endif

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by packets: the data carry their own arrival, so a result is one way (one_shot) or
+// two ways (two_shot) after the call, without a barrier. For small sizes; larger ones go in rounds.
+//
+// one_shot sends n - 1 times what pull reads, and 16 bytes for 12. p6 of the first probes did the
+// same with 8 bytes of 16: denser packets need 16-byte accesses that cannot tear (base/packet.hpp).
+#pragma once
+
+#include <denizen/group/channel.hpp>
+
+namespace denizen::group {
+
+// The elements of one packet.
+template <class T>
+inline constexpr uint32_t per_packet = sizeof(Packet::word) / sizeof(T);
+
+// Elements from `from` on, at most `left`; the rest is 0. Any alignment that elements may have.
+template <class T>
+DENIZEN_HD inline Packet pick(const unsigned char* from, uint64_t left)
+{
+    Packet p{};
+    if (left >= per_packet<T>) {
+#if DENIZEN_ON_DEVICE
+        if (reinterpret_cast<uint64_t>(from) % 4 == 0) {
+            const auto* const words = reinterpret_cast<const uint32_t*>(from);
+            return {{words[0], words[1], words[2]}, 0};
+        }
+        const auto* const halves = reinterpret_cast<const uint16_t*>(from);
+        DENIZEN_EACH
+        for (uint32_t i = 0; i < 3; ++i) {
+            p.word[i] = halves[2 * i] | static_cast<uint32_t>(halves[2 * i + 1]) << 16;
+        }
+#else
+        copy_bytes(p.word, from, sizeof p.word);
+#endif
+        return p;
+    }
+    T some[per_packet<T>] = {};
+    for (uint32_t i = 0; i < left; ++i) copy_bytes(&some[i], from + i * sizeof(T), sizeof(T));
+    copy_bytes(p.word, some, sizeof p.word);
+    return p;
+}
+
+template <class T>
+DENIZEN_HD inline void place(unsigned char* to, const Packet& p, uint64_t left)
+{
+    if (left >= per_packet<T>) {
+#if DENIZEN_ON_DEVICE
+        if (reinterpret_cast<uint64_t>(to) % 4 == 0) {
+            auto* const words = reinterpret_cast<uint32_t*>(to);
+            DENIZEN_EACH
+            for (uint32_t i = 0; i < 3; ++i) words[i] = p.word[i];
+            return;
+        }
+        auto* const halves = reinterpret_cast<uint16_t*>(to);
+        DENIZEN_EACH
+        for (uint32_t i = 0; i < 3; ++i) {
+            halves[2 * i] = static_cast<uint16_t>(p.word[i]);
+            halves[2 * i + 1] = static_cast<uint16_t>(p.word[i] >> 16);
+        }
+#else
+        copy_bytes(to, p.word, sizeof p.word);
+#endif
+        return;
+    }
+    T some[per_packet<T>];
+    copy_bytes(some, p.word, sizeof p.word);
+    for (uint32_t i = 0; i < left; ++i) copy_bytes(to + i * sizeof(T), &some[i], sizeof(T));
+}
+
+// Adds up packets of all ranks in the order of the ranks, so that all get the same bits.
+template <class T>
+class Sum {
+public:
+    using Wide = typename Narrow<T>::Wide;
+
+    DENIZEN_HD void add(Op op, const Packet& p, bool first)
+    {
+        T some[per_packet<T>];
+        copy_bytes(some, p.word, sizeof p.word);
+        DENIZEN_EACH
+        for (uint32_t i = 0; i < per_packet<T>; ++i) {
+            const Wide value = widen(some[i]);
+            sum_[i] = first ? value : combine(op, sum_[i], value);
+        }
+    }
+    DENIZEN_HD Packet result(Op op, uint32_t ranks) const
+    {
+        T some[per_packet<T>];
+        DENIZEN_EACH
+        for (uint32_t i = 0; i < per_packet<T>; ++i) {
+            some[i] = Narrow<T>::of(conclude(op, sum_[i], ranks));
+        }
+        Packet p{};
+        copy_bytes(p.word, some, sizeof p.word);
+        return p;
+    }
+
+private:
+    Wide sum_[per_packet<T>] = {};
+};
+
+// The packets number i of all peers that send: got[r]. All are asked for before the first is waited
+// for. False if the group is poisoned.
+template <class Memory>
+DENIZEN_HD inline bool collect(Channel<Memory>& channel, uint32_t phase, uint32_t i, uint32_t from,
+                               Packet (&got)[max_ranks])
+{
+    const GroupRef& g = channel.group();
+    const uint32_t me = channel.rank();
+    const Packet* const first = g.inbox(me, channel.index(), channel.turn(), phase, 0) + i;
+    const auto sends = [&](uint32_t r) {
+        return r < channel.ranks() && r != me && (from == max_ranks || r == from);
+    };
+    DENIZEN_EACH
+    for (uint32_t r = 0; r < max_ranks; ++r) {
+        if (sends(r)) got[r] = channel.memory().load(first + uint64_t{r} * g.layout.slots);
+    }
+    DENIZEN_EACH
+    for (uint32_t r = 0; r < max_ranks; ++r) {
+        if (sends(r) && !channel.wait(first + uint64_t{r} * g.layout.slots, r, got[r])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+template <class T>
+DENIZEN_HD inline Packet reduced(const Call& call, const Packet (&got)[max_ranks], uint32_t ranks)
+{
+    Sum<T> sum;
+    DENIZEN_EACH
+    for (uint32_t r = 0; r < max_ranks; ++r) {
+        if (r < ranks) sum.add(call.op, got[r], r == 0);
+    }
+    return sum.result(call.op, ranks);
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
+{
+    constexpr uint32_t each = per_packet<T>;
+    const GroupRef& g = channel.group();
+    const uint32_t me = channel.rank();
+    const uint32_t ranks = channel.ranks();
+    const auto* const in = static_cast<const unsigned char*>(call.in);
+    auto* const out = static_cast<unsigned char*>(call.out);
+    const bool broadcast = call.kind == Kind::broadcast;
+    const bool sends = !broadcast || me == call.root;
+    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each;
+    uint64_t at = 0;
+    do { // a round: what the inboxes hold; ends after the last element
+        const uint64_t count = call.count - at < room ? call.count - at : room;
+        const auto packets = static_cast<uint32_t>((count + each - 1) / each);
+        const uint32_t begin = packets * channel.index() / call.channels;
+        const uint32_t end = packets * (channel.index() + 1) / call.channels;
+        const auto source = [&](uint32_t i, uint32_t peer) {
+            const uint64_t element = at + uint64_t{i} * each;
+            return pick<T>(in + ((scatters(call.kind) ? peer * call.count : 0) + element) *
+                                    sizeof(T),
+                           call.count - element);
+        };
+        channel.open_turn();
+        for (uint32_t i = begin + Team::rank(); sends && i < end; i += Team::size()) {
+            Packet p = source(i, 0);
+            for (uint32_t step = 1; step < ranks; ++step) {
+                const uint32_t peer = me + step < ranks ? me + step : me + step - ranks;
+                if (scatters(call.kind)) p = source(i, peer);
+                p.sequence = channel.turn();
+                channel.memory().store(
+                    g.inbox(peer, channel.index(), channel.turn(), 0, me) + (i - begin), p);
+            }
+        }
+        bool good = true;
+        for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
+            const uint64_t element = at + uint64_t{i} * each;
+            Packet got[max_ranks] = {};
+            DENIZEN_EACH
+            for (uint32_t r = 0; r < max_ranks; ++r) {
+                if (r == me && sends) got[r] = source(i, me);
+            }
+            good = collect(channel, 0, i - begin, broadcast ? call.root : max_ranks, got);
+            if (!good) break;
+            if (reduces(call.kind)) {
+                place<T>(out + element * sizeof(T), reduced<T>(call, got, ranks),
+                         call.count - element);
+                continue;
+            }
+            DENIZEN_EACH
+            for (uint32_t r = 0; r < max_ranks; ++r) {
+                if (r >= ranks || (broadcast && r != call.root)) continue;
+                place<T>(out + ((gathers(call.kind) ? r * call.count : 0) + element) * sizeof(T),
+                         got[r], call.count - element);
+            }
+        }
+        if (!channel.close_turn(good)) return false;
+        at += count;
+    } while (at < call.count);
+    return true;
+}
+
+// all_reduce: each rank adds up its part, and sends it to all.
+template <class T, class Memory>
+DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
+{
+    constexpr uint32_t each = per_packet<T>;
+    const GroupRef& g = channel.group();
+    const uint32_t me = channel.rank();
+    const uint32_t ranks = channel.ranks();
+    const auto* const in = static_cast<const unsigned char*>(call.in);
+    auto* const out = static_cast<unsigned char*>(call.out);
+    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each * ranks;
+    uint64_t at = 0;
+    do { // a round: what the inboxes hold; ends after the last element
+        const uint64_t count = call.count - at < room ? call.count - at : room;
+        const auto packets = static_cast<uint32_t>((count + each - 1) / each);
+        const uint32_t part = (packets + ranks - 1) / ranks;
+        const uint32_t begin = part * channel.index() / call.channels;
+        const uint32_t end = part * (channel.index() + 1) / call.channels;
+        const auto exists = [&](uint32_t i, uint32_t owner) { return owner * part + i < packets; };
+        const auto element = [&](uint32_t i, uint32_t owner) {
+            return at + (uint64_t{owner} * part + i) * each;
+        };
+        const auto source = [&](uint32_t i, uint32_t owner) {
+            return pick<T>(in + element(i, owner) * sizeof(T), call.count - element(i, owner));
+        };
+        const auto send = [&](Packet p, uint32_t peer, uint32_t phase, uint32_t i) {
+            p.sequence = channel.turn();
+            channel.memory().store(
+                g.inbox(peer, channel.index(), channel.turn(), phase, me) + (i - begin), p);
+        };
+        channel.open_turn();
+        for (uint32_t i = begin + Team::rank(); i < end; i += Team::size()) {
+            for (uint32_t step = 1; step < ranks; ++step) {
+                const uint32_t peer = me + step < ranks ? me + step : me + step - ranks;
+                if (exists(i, peer)) send(source(i, peer), peer, 0, i);
+            }
+        }
+        bool good = true;
+        for (uint32_t i = begin + Team::rank(); good && i < end && exists(i, me);
+             i += Team::size()) {
+            Packet got[max_ranks] = {};
+            DENIZEN_EACH
+            for (uint32_t r = 0; r < max_ranks; ++r) {
+                if (r == me) got[r] = source(i, me);
+            }
+            good = collect(channel, 0, i - begin, max_ranks, got);
+            if (!good) break;
+            const Packet sum = reduced<T>(call, got, ranks);
+            for (uint32_t step = 1; step < ranks; ++step) {
+                send(sum, me + step < ranks ? me + step : me + step - ranks, 1, i);
+            }
+            place<T>(out + element(i, me) * sizeof(T), sum, call.count - element(i, me));
+        }
+        for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
+            for (uint32_t r = 0; good && r < ranks; ++r) {
+                if (r == me || !exists(i, r)) continue;
+                const Packet* const p =
+                    g.inbox(me, channel.index(), channel.turn(), 1, r) + (i - begin);
+                Packet got = channel.memory().load(p);
+                good = channel.wait(p, r, got);
+                if (good)
+                    place<T>(out + element(i, r) * sizeof(T), got, call.count - element(i, r));
+            }
+        }
+        if (!channel.close_turn(good)) return false;
+        at += count;
+    } while (at < call.count);
+    return true;
+}
+
+} // namespace denizen::group

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by loads from the peers: for sizes where bytes count more than a barrier. Where all
+// ranks have their data in symmetric memory they are read from there, with a barrier before and one
+// after; else each channel copies a piece into its stage, meets, and reads the peers' stages, in
+// rounds, whose stages take turns (channel.hpp says why that needs no barrier at the end).
+//
+// pull reads (n - 1) times the result; pull_twice 2 (n - 1) / n times, for a barrier more. Between
+// two ranks that is the same, so pull is better there.
+#pragma once
+
+#include <denizen/group/channel.hpp>
+
+namespace denizen::group {
+
+struct alignas(16) Vector {
+    uint32_t word[4];
+};
+
+template <class T>
+inline constexpr uint32_t per_vector = sizeof(Vector) / sizeof(T);
+
+DENIZEN_HD inline bool aligned(const void* p)
+{
+    return reinterpret_cast<uintptr_t>(p) % sizeof(Vector) == 0;
+}
+
+template <class T>
+DENIZEN_HD inline T element_at(const unsigned char* from, uint64_t i)
+{
+#if DENIZEN_ON_DEVICE
+    return reinterpret_cast<const T*>(from)[i];
+#else
+    T value;
+    copy_bytes(&value, from + i * sizeof(T), sizeof(T));
+    return value;
+#endif
+}
+
+DENIZEN_HD inline Vector vector_at(const unsigned char* from, uint64_t i)
+{
+#if DENIZEN_ON_DEVICE
+    const uint4 v = reinterpret_cast<const uint4*>(from)[i]; // one access
+    return {{v.x, v.y, v.z, v.w}};
+#else
+    return element_at<Vector>(from, i);
+#endif
+}
+
+// By the whole team; `to` is read by peers after the next meet(), or is the user's.
+template <class T, class Memory>
+DENIZEN_HD inline void copy_elements(Channel<Memory>& channel, unsigned char* to,
+                                     const unsigned char* from, uint64_t count)
+{
+    constexpr uint32_t unroll = 4;
+    uint64_t done = 0;
+    if (aligned(to) && aligned(from)) {
+        const uint64_t vectors = count / per_vector<T>;
+        auto* const target = reinterpret_cast<Vector*>(to);
+        uint64_t i = Team::rank();
+        for (; i + (unroll - 1) * Team::size() < vectors; i += unroll * Team::size()) {
+            Vector some[unroll];
+            DENIZEN_EACH
+            for (uint32_t u = 0; u < unroll; ++u) some[u] = vector_at(from, i + u * Team::size());
+            DENIZEN_EACH
+            for (uint32_t u = 0; u < unroll; ++u) {
+                channel.memory().write(target + i + u * Team::size(), some[u]);
+            }
+        }
+        for (; i < vectors; i += Team::size())
+            channel.memory().write(target + i, vector_at(from, i));
+        done = vectors * per_vector<T>;
+    }
+    for (uint64_t i = done + Team::rank(); i < count; i += Team::size()) {
+        channel.memory().write(reinterpret_cast<T*>(to + i * sizeof(T)), element_at<T>(from, i));
+    }
+}
+
+// Adds up, in the order of the ranks, what source(rank) points to. `too`: null, or where else the
+// result goes.
+template <class T, class Memory, class Source>
+DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned char* to,
+                                       unsigned char* too, uint64_t count, const Source& source)
+{
+    using Wide = typename Narrow<T>::Wide;
+    constexpr uint32_t unroll = DENIZEN_ON_DEVICE ? 4 : 1;
+    const uint32_t ranks = channel.ranks();
+    bool vectors_fit = aligned(to) && aligned(too);
+    for (uint32_t r = 0; r < ranks; ++r) vectors_fit = vectors_fit && aligned(source(r));
+    const uint64_t vectors = vectors_fit ? count / per_vector<T> : 0;
+    for (uint64_t i = Team::rank(); i < vectors; i += unroll * Team::size()) {
+        Wide sum[unroll][per_vector<T>] = {};
+        for (uint32_t r = 0; r < ranks; ++r) {
+            const unsigned char* const from = source(r);
+            Vector some[unroll] = {};
+            DENIZEN_EACH
+            for (uint32_t u = 0; u < unroll; ++u) { // all loads are under way before the first sum
+                if (i + u * Team::size() < vectors) some[u] = vector_at(from, i + u * Team::size());
+            }
+            DENIZEN_EACH
+            for (uint32_t u = 0; u < unroll; ++u) {
+                T values[per_vector<T>];
+                copy_bytes(values, some[u].word, sizeof values);
+                DENIZEN_EACH
+                for (uint32_t e = 0; e < per_vector<T>; ++e) {
+                    const Wide value = widen(values[e]);
+                    sum[u][e] = r == 0 ? value : combine(op, sum[u][e], value);
+                }
+            }
+        }
+        DENIZEN_EACH
+        for (uint32_t u = 0; u < unroll; ++u) {
+            const uint64_t at = i + u * Team::size();
+            if (at >= vectors) continue;
+            T values[per_vector<T>];
+            DENIZEN_EACH
+            for (uint32_t e = 0; e < per_vector<T>; ++e) {
+                values[e] = Narrow<T>::of(conclude(op, sum[u][e], ranks));
+            }
+            Vector result;
+            copy_bytes(result.word, values, sizeof values);
+            channel.memory().write(reinterpret_cast<Vector*>(to) + at, result);
+            if (too != nullptr) channel.memory().write(reinterpret_cast<Vector*>(too) + at, result);
+        }
+    }
+    for (uint64_t i = vectors * per_vector<T> + Team::rank(); i < count; i += Team::size()) {
+        Wide sum{};
+        for (uint32_t r = 0; r < ranks; ++r) {
+            const Wide value = widen(element_at<T>(source(r), i));
+            sum = r == 0 ? value : combine(op, sum, value);
+        }
+        const T result = Narrow<T>::of(conclude(op, sum, ranks));
+        channel.memory().write(reinterpret_cast<T*>(to + i * sizeof(T)), result);
+        if (too != nullptr) {
+            channel.memory().write(reinterpret_cast<T*>(too + i * sizeof(T)), result);
+        }
+    }
+}
+
+// The elements of `count` that are this channel's: begin to end, cut at multiples of 128 bytes.
+struct Slice {
+    uint64_t begin;
+    uint64_t end;
+};
+template <class T>
+DENIZEN_HD inline Slice slice_of(uint64_t count, uint32_t channel, uint32_t channels)
+{
+    constexpr uint64_t unit = line / sizeof(T);
+    const uint64_t each = (count + unit * channels - 1) / (unit * channels) * unit;
+    const uint64_t begin = each * channel < count ? each * channel : count;
+    return {begin, begin + each < count ? begin + each : count};
+}
+
+// Everything but pull_twice. `element`: of the result, or of each rank's part of it.
+template <class T, class Memory>
+DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
+{
+    const GroupRef& g = channel.group();
+    const uint32_t me = channel.rank();
+    const uint32_t ranks = channel.ranks();
+    const auto* const in = static_cast<const unsigned char*>(call.in);
+    auto* const out = static_cast<unsigned char*>(call.out);
+    const bool broadcast = call.kind == Kind::broadcast;
+    const bool direct = call.in_place != 0;
+    const uint32_t parts = scatters(call.kind) ? ranks : 1;
+    const uint64_t room =
+        direct ? ~uint64_t{0} : g.layout.stage_bytes / parts / 16 * 16 / sizeof(T);
+    const Slice mine = slice_of<T>(call.count, channel.index(), call.channels);
+    uint64_t at = mine.begin;
+    do { // a round: what the stage holds; ends after the last element
+        const uint64_t count = mine.end - at < room ? mine.end - at : room;
+        if (!direct && (!broadcast || me == call.root)) {
+            unsigned char* const stage = g.stage(me, channel.index(), channel.turn() + 1);
+            for (uint32_t p = 0; p < parts; ++p) {
+                copy_elements<T>(channel, stage + p * room * sizeof(T),
+                                 in + (p * call.count + at) * sizeof(T), count);
+            }
+        }
+        if (!channel.meet()) return false;
+        const auto source = [&](uint32_t r) -> const unsigned char* {
+            const uint64_t part = scatters(call.kind) ? me : 0;
+            if (r == me) return in + (part * call.count + at) * sizeof(T);
+            return direct ? g.heap(r) + (call.in_place - 1) + (part * call.count + at) * sizeof(T)
+                          : g.stage(r, channel.index(), channel.turn()) + part * room * sizeof(T);
+        };
+        if (reduces(call.kind)) {
+            reduce_elements<T>(channel, call.op, out + at * sizeof(T), nullptr, count, source);
+        } else {
+            for (uint32_t step = 0; step < ranks; ++step) { // not all from the same one at a time
+                const uint32_t r = me + step < ranks ? me + step : me + step - ranks;
+                if (broadcast && r != call.root) continue;
+                unsigned char* const to =
+                    out + ((gathers(call.kind) ? r * call.count : 0) + at) * sizeof(T);
+                if (to != source(r)) copy_elements<T>(channel, to, source(r), count);
+            }
+        }
+        if (direct && !channel.meet()) return false; // the peers' data are theirs again
+        at += count;
+    } while (at < mine.end);
+    return true;
+}
+
+// all_reduce: a part of the result from all, then the other parts from those who have them.
+template <class T, class Memory>
+DENIZEN_HD inline bool pull_twice(Channel<Memory>& channel, const Call& call)
+{
+    const GroupRef& g = channel.group();
+    const uint32_t me = channel.rank();
+    const uint32_t ranks = channel.ranks();
+    const auto* const in = static_cast<const unsigned char*>(call.in);
+    auto* const out = static_cast<unsigned char*>(call.out);
+    const bool direct = call.in_place != 0 && call.out_place != 0;
+    const uint64_t unit = uint64_t{line / sizeof(T)} * ranks;
+    const uint64_t part = (call.count + unit - 1) / unit * (line / sizeof(T));
+    const uint64_t room =
+        direct ? ~uint64_t{0} : g.layout.stage_bytes / ranks / 16 * 16 / sizeof(T);
+    const Slice mine = slice_of<T>(part, channel.index(), call.channels);
+    uint64_t at = mine.begin; // of each part
+    do {                      // a round: what the stage holds; ends after the last element
+        const uint64_t all = mine.end - at < room ? mine.end - at : room;
+        const auto count = [&](uint32_t p) { // of part p: the last ones may be cut, or empty
+            const uint64_t begin = p * part + at;
+            return begin >= call.count ? 0 : call.count - begin < all ? call.count - begin : all;
+        };
+        if (!direct) {
+            unsigned char* const stage = g.stage(me, channel.index(), channel.turn() + 1);
+            for (uint32_t p = 0; p < ranks; ++p) {
+                if (p == me) continue; // nobody else reads it
+                copy_elements<T>(channel, stage + p * room * sizeof(T),
+                                 in + (p * part + at) * sizeof(T), count(p));
+            }
+        }
+        if (!channel.meet()) return false;
+        reduce_elements<T>(channel, call.op, out + (me * part + at) * sizeof(T),
+                           direct ? nullptr : g.stage(me, channel.index(), channel.turn() + 1),
+                           count(me), [&](uint32_t r) -> const unsigned char* {
+                               const uint64_t offset = (me * part + at) * sizeof(T);
+                               if (r == me) return in + offset;
+                               return direct ? g.heap(r) + (call.in_place - 1) + offset
+                                             : g.stage(r, channel.index(), channel.turn()) +
+                                                   me * room * sizeof(T);
+                           });
+        if (!channel.meet()) return false;
+        for (uint32_t step = 1; step < ranks; ++step) { // not all from the same one at a time
+            const uint32_t r = me + step < ranks ? me + step : me + step - ranks;
+            const uint64_t offset = (r * part + at) * sizeof(T);
+            copy_elements<T>(channel, out + offset,
+                             direct ? g.heap(r) + (call.out_place - 1) + offset
+                                    : g.stage(r, channel.index(), channel.turn()),
+                             count(r));
+        }
+        if (direct && !channel.meet()) return false; // the peers' results are theirs again
+        at += all;
+    } while (at < mine.end);
+    return true;
+}
+
+} // namespace denizen::group

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A resident group: one rank's teams stay on its device and do what is posted. Host only. All ranks
+// have one, and post the same calls in the same order; meanwhile a group is used in no other way.
+//
+//   denizen::ResidentGroup resident(group);                  // on every rank
+//   uint32_t sum = resident.all_reduce(in, out, count, Type::f32);
+//   resident.wait(sum);
+#pragma once
+
+#include <denizen/group/group.hpp>
+#include <denizen/group/mailbox.hpp>
+
+namespace denizen {
+
+class ResidentGroup {
+public:
+    // `channels` teams (blocks of a GPU; 0: 64 on a GPU, 1 on the CPU) stay at most `lease` after
+    // the last call; they come back with the next. The group must outlive it.
+    explicit ResidentGroup(Group& group, uint32_t channels = 0,
+                           std::chrono::nanoseconds lease = std::chrono::milliseconds(500));
+    ~ResidentGroup(); // waits until the teams have left
+    ResidentGroup(const ResidentGroup&) = delete;
+    ResidentGroup& operator=(const ResidentGroup&) = delete;
+
+    // As Group::run, without a launch. Returns the call's number, or waits (at most for the group's
+    // time limit) while 16 are under way. Work that fills `in` must be done: no stream orders it.
+    uint32_t post(group::Call call);
+    uint32_t all_reduce(const void* in, void* out, uint64_t count, group::Type type,
+                        group::Op op = group::Op::sum);
+
+    // Until call `number` and all before it are done; throws if the group is poisoned.
+    void wait(uint32_t number);
+    void wait() { wait(posted_); }
+
+    uint32_t launches() const { return launches_; } // how often the teams had to come
+
+private:
+    bool finished(uint32_t number) const;
+    void come_back_if_left();
+
+    group::Seat& seat_;
+    uint32_t channels_;
+    group::Mailbox box_{};
+    uint32_t posted_ = 0;
+    uint32_t launches_ = 0;
+};
+
+} // namespace denizen

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that do collectives together; the names are those of ``torch.distributed``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from denizen import _core
+from denizen.errors import ArgumentError
+from denizen.group import table as tables
+from denizen.group.tensor import View, view
+from denizen.program import cubin_of
+from denizen.runtime import _capability, _Device, _parse_device
+
+_KERNELS = "#include <denizen/group/kernels.hpp>\n"
+_SWITCHES = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+
+
+def forbid_multicast() -> None:
+    """Make sure that NCCL, PyTorch and NVSHMEM in this process make no multicast objects.
+
+    Called by everything here that uses a GPU, before it does. Sets the libraries' switches in the
+    environment. ArgumentError if one of them is on: turn it off before the process starts.
+    """
+    for name, off in _SWITCHES.items():
+        if os.environ.setdefault(name, off) != off:
+            raise ArgumentError(
+                f"{name} is {os.environ[name]}: multicast objects must not be made beside a group; "
+                f"start the process with {name}={off}"
+            )
+
+
+class Link(NamedTuple):
+    """The way from a rank to a peer, as it was checked at the start."""
+
+    peer: int
+    #: The peer's device.
+    device: str
+    #: 10^9 bytes a second that the rank's processors read there; 0 on the CPU.
+    gbs: float
+
+
+class _Calls:
+    """Collectives by their names, over ``_run``."""
+
+    rank: int
+    size: int
+
+    def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
+        raise NotImplementedError
+
+    def all_reduce(
+        self,
+        tensor: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        algorithm: str = "automatic",
+        stream: int | None = None,
+    ) -> None:
+        """``tensor`` (or ``out``) becomes the sum, min, max or avg of all ranks' tensors.
+
+        Args:
+            tensor: contiguous; float32, float16, bfloat16 or int32. Sums of 16-bit floats are taken
+                in float32, in the order of the ranks: all get the same bits.
+            op: "sum", "min", "max" or "avg".
+            out: of the same size; by default the tensor itself.
+            algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice".
+            stream: on a GPU, a CUDA stream's handle; by default PyTorch's current one for a
+                PyTorch tensor, else the group's own.
+        """
+        given = view(tensor, writable=out is None)
+        result = given if out is None else view(out, writable=True)
+        _same(result.elements, given.elements, "all_reduce: out")
+        self._run(
+            "all_reduce",
+            given,
+            result,
+            given.elements,
+            op=op,
+            algorithm=algorithm,
+            stream=_stream(tensor, stream),
+        )
+
+    def reduce_scatter_tensor(
+        self,
+        out: Any,
+        tensor: Any,
+        op: str = "sum",
+        *,
+        algorithm: str = "automatic",
+        stream: int | None = None,
+    ) -> None:
+        """``out`` becomes part ``rank`` (of ``size`` equal ones) of the sum of all tensors."""
+        given, result = view(tensor, writable=False), view(out, writable=True)
+        _same(given.elements, result.elements * self.size, "reduce_scatter_tensor: the tensor")
+        self._run(
+            "reduce_scatter",
+            given,
+            result,
+            result.elements,
+            op=op,
+            algorithm=algorithm,
+            stream=_stream(tensor, stream),
+        )
+
+    def all_gather_into_tensor(
+        self, out: Any, tensor: Any, *, algorithm: str = "automatic", stream: int | None = None
+    ) -> None:
+        """``out`` becomes all ranks' tensors, one after the other."""
+        given, result = view(tensor, writable=False), view(out, writable=True)
+        _same(result.elements, given.elements * self.size, "all_gather_into_tensor: out")
+        self._run(
+            "all_gather",
+            given,
+            result,
+            given.elements,
+            algorithm=algorithm,
+            stream=_stream(tensor, stream),
+        )
+
+    def all_to_all_single(
+        self, out: Any, tensor: Any, *, algorithm: str = "automatic", stream: int | None = None
+    ) -> None:
+        """Part r of ``tensor`` (of ``size`` equal ones) goes to rank r, as part ``rank`` there."""
+        given, result = view(tensor, writable=False), view(out, writable=True)
+        _same(result.elements, given.elements, "all_to_all_single: out")
+        if given.elements % self.size != 0:
+            raise ArgumentError(
+                f"{given.elements} elements cannot be shared among {self.size} ranks"
+            )
+        self._run(
+            "all_to_all",
+            given,
+            result,
+            given.elements // self.size,
+            algorithm=algorithm,
+            stream=_stream(tensor, stream),
+        )
+
+    def broadcast(
+        self, tensor: Any, src: int = 0, *, algorithm: str = "automatic", stream: int | None = None
+    ) -> None:
+        """``tensor`` becomes that of rank ``src``."""
+        if not 0 <= src < self.size:
+            raise ArgumentError(f"src = {src}; the group has ranks 0 to {self.size - 1}")
+        both = view(tensor, writable=True)
+        self._run(
+            "broadcast",
+            both,
+            both,
+            both.elements,
+            root=src,
+            algorithm=algorithm,
+            stream=_stream(tensor, stream),
+        )
+
+    def barrier(self, *, stream: int | None = None) -> None:
+        """Wait (on a GPU: the stream does) until all ranks have come here."""
+        none = View(0, 0, "f32", False, 0)
+        self._run("barrier", none, none, 0, stream=stream or 0)
+
+
+class Group(_Calls):
+    """One rank of a group; made by `join` (a process for each rank) or `local`.
+
+    On the CPU a call is done when it returns; the ranks of one process must call from threads of
+    their own. On a GPU it is enqueued on a stream, keeps no reference to the tensors, may be
+    captured in a CUDA graph, and errors come from wait().
+
+    A rank that does not come in time, or calls something else, poisons the group: all ranks get
+    the same DeadError or ArgumentError, then and ever after.
+    """
+
+    def __init__(self, core: _core.Group, first: int) -> None:
+        self._core = core
+        self._ordinal = first
+        self.rank = core.rank
+        self.size = core.ranks
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its ranks are GPUs."""
+        return self._core.on_gpu
+
+    @property
+    def device(self) -> str:
+        """The name of this rank's."""
+        return self._core.device
+
+    @property
+    def links(self) -> list[Link]:
+        """To all peers."""
+        return [Link(*link) for link in self._core.links]
+
+    @property
+    def table(self) -> list[tuple[int, str, int]]:
+        """What "automatic" means: (up to so many bytes, algorithm, channels); see `tune`."""
+        return self._core.table
+
+    def empty(self, shape: int | Iterable[int], dtype: DTypeLike = np.float32) -> Any:
+        """An array of zeros in symmetric memory: peers read it without a copy.
+
+        All ranks call this with the same sizes in the same order. It lives as long as the group.
+        NumPy on the CPU; on a GPU an object with ``__cuda_array_interface__``
+        (``torch.as_tensor(a, device=...)``, ``cupy.asarray(a)``). ExhaustedError: see `heap_bytes`.
+        """
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        kind = np.dtype(dtype)
+        nbytes = int(np.prod(sizes)) * kind.itemsize
+        address = self._core.allocate(nbytes)
+        about = {
+            "shape": sizes,
+            "typestr": kind.str,
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+        memory = _Memory(self, about)
+        return memory if self.on_gpu else np.asarray(memory)
+
+    def wait(self, stream: int | None = None) -> None:
+        """Until what is on the stream (the group's own) is done; raises the group's error."""
+        self._core.wait(stream or 0)
+
+    def check(self) -> None:
+        """Raise the group's error, if it has one."""
+        self._core.check()
+
+    def resident(self, channels: int = 0, lease: float = 0.5) -> Resident:
+        """A resident group: calls are messages to kernels that stay, not launches.
+
+        Args:
+            channels: blocks of the GPU that stay; 0: 64. On the CPU one thread stays.
+            lease: seconds after the last call until they leave; the next one brings them back.
+
+        All ranks have one at the same time and use the group in no other way meanwhile.
+        """
+        return Resident(self, channels, lease)
+
+    def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
+        _check_place(self, (given, out) if count else ())
+        if given.type != out.type:
+            raise ArgumentError(f"{kind}: {given.type} in, {out.type} out; use one type")
+        self._core.run(
+            kind,
+            given.address,
+            out.address,
+            count,
+            given.type,
+            how.get("op", "sum"),
+            how.get("algorithm", "automatic"),
+            how.get("root", 0),
+            how.get("stream", 0),
+        )
+
+
+class Resident(_Calls):
+    """The calls of a resident group, by messages. They return at once: see wait().
+
+    Work that fills a tensor must be done before the call: no stream orders it.
+    """
+
+    def __init__(self, group: Group, channels: int, lease: float) -> None:
+        self.rank, self.size = group.rank, group.size
+        self._group = group
+        self._core: _core.ResidentGroup | None = _core.ResidentGroup(group._core, channels, lease)
+        self._last = 0
+
+    def __enter__(self) -> Resident:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def wait(self) -> None:
+        """Until all that was called is done; raises the group's error."""
+        if self._last:
+            self._alive().wait(self._last)
+
+    def close(self) -> None:
+        """The kernels leave; the group is an ordinary one again."""
+        self._core = None
+
+    def _alive(self) -> _core.ResidentGroup:
+        if self._core is None:
+            raise ArgumentError("this resident group has been closed")
+        return self._core
+
+    def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
+        _check_place(self._group, (given, out) if count else ())
+        self._last = self._alive().post(
+            kind,
+            given.address,
+            out.address,
+            count,
+            given.type,
+            how.get("op", "sum"),
+            how.get("algorithm", "automatic"),
+            how.get("root", 0),
+        )
+
+
+class _Memory:
+    """Symmetric memory for NumPy, CuPy and PyTorch; keeps the group."""
+
+    def __init__(self, group: Group, about: dict[str, Any]) -> None:
+        self._group = group
+        if group.on_gpu:
+            self.__cuda_array_interface__ = about
+        else:
+            self.__array_interface__ = about
+
+
+def _same(found: int, wanted: int, what: str) -> None:
+    if found != wanted:
+        raise ArgumentError(f"{what} has {found} elements; {wanted} are expected")
+
+
+def _check_place(group: Group, views: Sequence[View]) -> None:
+    for found in views:
+        if found.on_gpu != group.on_gpu:
+            where = "a GPU's memory" if found.on_gpu else "the CPU's memory"
+            raise ArgumentError(f"a tensor in {where}, but the ranks are {group.device}s")
+
+
+def _stream(tensor: Any, stream: int | None) -> int:
+    if stream is not None:
+        return stream
+    if type(tensor).__module__.partition(".")[0] == "torch" and tensor.is_cuda:
+        torch = sys.modules["torch"]
+        return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+    return 0
+
+
+def _prepare(where: _Device) -> bytes:
+    """The kernels for GPUs; nothing for the CPU."""
+    if not where.on_gpu:
+        return b""
+    forbid_multicast()
+    return cubin_of(_KERNELS, "the groups", _capability(where))
+
+
+def local(
+    ranks: int,
+    device: str = "auto",
+    *,
+    timeout: float = 10.0,
+    heap_bytes: int = 0,
+    least_gbs: float = 10.0,
+    table: Sequence[tuple[int, str, int]] | None = None,
+) -> list[Group]:
+    """All ranks of a group in this process.
+
+    Args:
+        ranks: 1 to 8.
+        device: "auto" (GPUs if there are as many, else the CPU), "cpu", "gpu" (the first ones) or
+            "gpu:N" (from N on).
+        timeout: seconds that a rank is waited for in any call.
+        heap_bytes: of symmetric memory for `empty`, on each rank.
+        least_gbs: GPUs: DenizenError if a peer's memory is read more slowly.
+        table: see `Group.table`; by default what `denizen tune` has found, else a built-in one.
+    """
+    if device == "auto":
+        device = "gpu" if _core.gpu_count() >= ranks else "cpu"
+    where = _parse_device(device)
+    if where.nodes != 1 or where.threads is not None:
+        raise ArgumentError(
+            f'device "{device}"; use "cpu", "gpu" or "gpu:N" and the ranks\' number'
+        )
+    if where.on_gpu:
+        where = replace(where, nodes=ranks)
+    cubin = _prepare(where)
+    rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
+    cores = _core.group_local(
+        ranks, where.on_gpu, where.first, cubin, timeout, heap_bytes, least_gbs, rows
+    )
+    return [Group(core, where.first + core.rank) for core in cores]
+
+
+def join(
+    path: str | os.PathLike[str],
+    rank: int,
+    ranks: int,
+    device: str = "cpu",
+    *,
+    timeout: float = 10.0,
+    heap_bytes: int = 0,
+    least_gbs: float = 10.0,
+    table: Sequence[tuple[int, str, int]] | None = None,
+) -> Group:
+    """This process as one rank; all ranks call this with the same ``path`` and options.
+
+    Args:
+        path: where rank 0 makes a socket, which only this user can open and which is removed when
+            all have come: in a folder of your own.
+        rank: 0 to ranks - 1.
+        device: "cpu" or "gpu:N", another one for each rank.
+        timeout: as for `local`; DeadlineError names who has not come here by then.
+        heap_bytes, least_gbs: as for `local`.
+        table: rank 0's is everyone's.
+    """
+    where = _parse_device(device)
+    if where.nodes != 1 or where.threads is not None:
+        raise ArgumentError(f'device "{device}"; a rank is "cpu" or one GPU')
+    if rank < 0 or ranks < 1:
+        raise ArgumentError(f"rank {rank} of {ranks}; ranks count from 0")
+    cubin = _prepare(where)
+    rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
+    core = _core.group_join(
+        os.fspath(path),
+        rank,
+        ranks,
+        where.on_gpu,
+        where.first,
+        cubin,
+        timeout,
+        heap_bytes,
+        least_gbs,
+        rows,
+    )
+    return Group(core, where.first)

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// denizen._core's groups; python/denizen/group is their face.
+#include "bind.hpp"
+
+#include <denizen/group/resident.hpp>
+#include <denizen/group/tune.hpp>
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+
+namespace denizen::bind {
+namespace {
+
+using namespace group;
+
+template <class Enum>
+Enum named(const char* what, const std::string& name, uint32_t count)
+{
+    std::string all;
+    for (uint32_t i = 0; i < count; ++i) {
+        const char* const known = to_string(static_cast<Enum>(i));
+        if (name == known) return static_cast<Enum>(i);
+        all += (i != 0 ? ", " : "") + std::string(known);
+    }
+    throw Error(Errc::bad_argument, std::string(what) + " \"" + name + "\" is none of " + all);
+}
+
+using Row = std::tuple<uint64_t, std::string, uint32_t>;
+
+std::vector<Choice> choices_of(const std::vector<Row>& rows)
+{
+    std::vector<Choice> table;
+    for (const auto& [up_to, algorithm, channels] : rows) {
+        table.push_back({up_to, named<Algorithm>("algorithm", algorithm, algorithms), channels});
+    }
+    return table;
+}
+
+std::vector<Row> rows_of(const std::vector<Choice>& table)
+{
+    std::vector<Row> rows;
+    for (const Choice& c : table) rows.emplace_back(c.up_to, to_string(c.algorithm), c.channels);
+    return rows;
+}
+
+GroupOptions options_of(double timeout, uint64_t heap_bytes, double least_gbs,
+                        const std::vector<Row>& table)
+{
+    GroupOptions options;
+    options.timeout = seconds(timeout);
+    options.heap_bytes = heap_bytes;
+    options.least_gbs = least_gbs;
+    options.table = choices_of(table);
+    return options;
+}
+
+Code code_of(nb::bytes cubin)
+{
+    Code code;
+    code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
+    return code;
+}
+
+Call call_of(const std::string& kind, uintptr_t in, uintptr_t out, uint64_t count,
+             const std::string& type, const std::string& op, const std::string& algorithm,
+             uint32_t root)
+{
+    Call call;
+    call.kind = named<Kind>("collective", kind, kinds);
+    call.type = named<Type>("type", type, types);
+    call.op = named<Op>("op", op, ops);
+    call.algorithm = named<Algorithm>("algorithm", algorithm, algorithms);
+    call.root = root;
+    call.channels = 0;
+    call.count = count;
+    call.in = reinterpret_cast<const void*>(in);
+    call.out = reinterpret_cast<void*>(out);
+    return call;
+}
+
+// (address, elements, type, on a GPU, its number); type is "" for any that a group does not know.
+template <class Array>
+nb::tuple view_of(const Array& array)
+{
+    const nb::dlpack::dtype type = array.dtype();
+    std::string name;
+    if (type.lanes == 1 && type.bits == 32) {
+        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float)) name = "f32";
+        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Int)) name = "i32";
+    } else if (type.lanes == 1 && type.bits == 16) {
+        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float)) name = "f16";
+        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat)) name = "bf16";
+    }
+    return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(), name,
+                          array.device_type() != nb::device::cpu::value, array.device_id());
+}
+
+} // namespace
+
+void groups(nb::module_& m)
+{
+    nb::class_<Group>(m, "Group")
+        .def_prop_ro("rank", &Group::rank)
+        .def_prop_ro("ranks", &Group::ranks)
+        .def_prop_ro("on_gpu", &Group::on_gpu)
+        .def_prop_ro("device", &Group::device)
+        .def_prop_ro("table", [](const Group& g) { return rows_of(g.table()); })
+        // (peer, its device, GB/s)
+        .def_prop_ro("links",
+                     [](const Group& g) {
+                         std::vector<std::tuple<uint32_t, std::string, double>> all;
+                         for (const GroupLink& l : g.links()) {
+                             all.emplace_back(l.peer, l.device, l.gbs);
+                         }
+                         return all;
+                     })
+        .def(
+            "allocate",
+            [](Group& g, uint64_t bytes) { return reinterpret_cast<uintptr_t>(g.allocate(bytes)); })
+        .def("run",
+             [](Group& g, const std::string& kind, uintptr_t in, uintptr_t out, uint64_t count,
+                const std::string& type, const std::string& op, const std::string& algorithm,
+                uint32_t root, uintptr_t stream) {
+                 const Call call = call_of(kind, in, out, count, type, op, algorithm, root);
+                 const Unlocked unlocked;
+                 g.run(call, reinterpret_cast<void*>(stream));
+             })
+        .def("wait",
+             [](Group& g, uintptr_t stream) {
+                 const Unlocked unlocked;
+                 g.wait(reinterpret_cast<void*>(stream));
+             })
+        .def("check", [](const Group& g) {
+            const Unlocked unlocked;
+            g.check();
+        });
+
+    nb::class_<ResidentGroup>(m, "ResidentGroup")
+        .def(
+            "__init__",
+            [](ResidentGroup* self, Group& g, uint32_t channels, double lease) {
+                const Unlocked unlocked;
+                new (self) ResidentGroup(g, channels, seconds(lease));
+            },
+            nb::keep_alive<1, 2>())
+        .def_prop_ro("launches", &ResidentGroup::launches)
+        .def("post",
+             [](ResidentGroup& g, const std::string& kind, uintptr_t in, uintptr_t out,
+                uint64_t count, const std::string& type, const std::string& op,
+                const std::string& algorithm, uint32_t root) {
+                 const Call call = call_of(kind, in, out, count, type, op, algorithm, root);
+                 const Unlocked unlocked;
+                 return g.post(call);
+             })
+        .def("wait", [](ResidentGroup& g, uint32_t number) {
+            const Unlocked unlocked;
+            g.wait(number);
+        });
+
+    m.def("group_local", [](uint32_t ranks, bool on_gpu, int ordinal, nb::bytes cubin,
+                            double timeout, uint64_t heap_bytes, double least_gbs,
+                            const std::vector<Row>& table) {
+        const GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
+        const Code code = code_of(cubin);
+        std::vector<Group> all;
+        {
+            const Unlocked unlocked;
+            all = Group::local(ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(), options, code);
+        }
+        nb::list list;
+        for (Group& g : all) list.append(nb::cast(std::move(g)));
+        return list;
+    });
+    m.def("group_join", [](const std::string& path, uint32_t rank, uint32_t ranks, bool on_gpu,
+                           int ordinal, nb::bytes cubin, double timeout, uint64_t heap_bytes,
+                           double least_gbs, const std::vector<Row>& table) {
+        const GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
+        const Code code = code_of(cubin);
+        const Unlocked unlocked;
+        return Group::join(path, rank, ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(),
+                           options, code);
+    });
+    m.def(
+        "group_input",
+        [](const nb::ndarray<nb::ro, nb::c_contig>& array) { return view_of(array); },
+        nb::arg().noconvert());
+    m.def(
+        "group_output", [](const nb::ndarray<nb::c_contig>& array) { return view_of(array); },
+        nb::arg().noconvert());
+    // ((bytes, algorithm, channels, seconds) of all that was measured, the table)
+    m.def("group_tune",
+          [](uint32_t ranks, bool on_gpu, int ordinal, nb::bytes cubin, uint64_t most, bool quick) {
+              GroupOptions options;
+              options.heap_bytes = 2 * (most + 256);
+              const Code code = code_of(cubin);
+              std::vector<std::tuple<uint64_t, std::string, uint32_t, double>> all;
+              std::vector<Row> table;
+              const Unlocked unlocked;
+              auto ranks_of =
+                  Group::local(ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(), options, code);
+              const std::vector<Timing> timings = measure(ranks_of, most, quick);
+              for (const Timing& t : timings) {
+                  all.emplace_back(t.bytes, to_string(t.algorithm), t.channels, t.seconds);
+              }
+              return std::make_tuple(all, rows_of(table_of(timings)));
+          });
+}
+
+} // namespace denizen::bind

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on the CPU: threads of one process over plain memory, or processes over memfds that the
+// bootstrap has handed around. The protocol and its text are those of the GPU.
+#include "seat.hpp"
+
+#include <denizen/group/links.hpp>
+#include <denizen/group/perform.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+
+namespace denizen::group {
+namespace {
+
+// Zero-filled pages, of a descriptor or (-1) of nobody else.
+class Pages {
+public:
+    Pages(uint64_t bytes, int fd) : bytes_(bytes)
+    {
+        const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+        void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+        if (at == MAP_FAILED) {
+            throw Error(Errc::exhausted,
+                        "no memory for a rank of a group: " + std::to_string(bytes) +
+                            " bytes: " + std::strerror(errno));
+        }
+        at_ = static_cast<unsigned char*>(at);
+    }
+    ~Pages() { munmap(at_, bytes_); }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    unsigned char* at() const { return at_; }
+
+private:
+    uint64_t bytes_;
+    unsigned char* at_ = nullptr;
+};
+
+class CpuSeat final : public Seat {
+public:
+    explicit CpuSeat(std::vector<std::shared_ptr<Pages>> pages, const Layout& layout, uint32_t rank)
+        : pages_(std::move(pages))
+    {
+        ref.layout = layout;
+        ref.rank = rank;
+        for (uint32_t r = 0; r < layout.ranks; ++r) ref.memory[r] = pages_[r]->at();
+        device = "CPU";
+    }
+    ~CpuSeat() override
+    {
+        if (checker_.joinable()) checker_.join();
+    }
+
+    void run(const Call& call, void*) override
+    {
+        wait(nullptr); // what was called last stays as it was when the group failed
+        if (!perform_all(call)) wait(nullptr);
+    }
+
+    void wait(void*) override
+    {
+        const uint32_t word = load<Scope::system>(&ref.control(ref.rank)->poison);
+        if (word != 0) throw_verdict(*this, Verdict::of(word));
+    }
+
+    void read(void* to, const void* from, size_t bytes) const override
+    {
+        for (size_t i = 0; i < bytes; ++i) { // others may be writing: byte by byte, atomically
+            static_cast<unsigned char*>(to)[i] =
+                load<Scope::system>(static_cast<const unsigned char*>(from) + i);
+        }
+    }
+
+    void begin_check() override
+    {
+        checker_ = std::thread([this] {
+            Channel channel(ref, 0);
+            broken_ = check_links(channel);
+            channel.close();
+        });
+    }
+
+    void end_check() override
+    {
+        checker_.join();
+        if (broken_ == poisoned) wait(nullptr);
+        if (broken_ != 0) {
+            throw Error(Errc::failed, "rank " + std::to_string(ref.rank) +
+                                          " and a peer do not share memory (mask " +
+                                          std::to_string(broken_) + ")");
+        }
+    }
+
+    Mailbox open_mailbox(uint32_t) override
+    {
+        post_ = std::make_unique<Post>();
+        return {post_->post, post_->finished, nullptr, post_->done, &post_->stay, 0};
+    }
+    void launch(const Mailbox& box, uint32_t) override
+    {
+        if (server_.joinable()) server_.join(); // it has left
+        server_ = std::thread([this, box] {
+            Packet message[post_packets];
+            serve(box, 0, 1, message, [this](const Call& call) { return perform_all(call); });
+        });
+    }
+    void close_mailbox(const Mailbox&) override
+    {
+        if (server_.joinable()) server_.join();
+        post_.reset();
+    }
+
+private:
+    struct Post { // one team: nothing to relay
+        Packet post[posts * post_packets] = {};
+        Packet finished[3] = {};
+        uint32_t done[posts] = {};
+        uint32_t stay = 1;
+    };
+
+    bool perform_all(const Call& call)
+    {
+        bool good = true;
+        for (uint32_t c = 0; good && c < call.channels; ++c) {
+            Channel channel(ref, c);
+            good = perform(channel, call);
+            channel.close();
+        }
+        return good;
+    }
+
+    std::vector<std::shared_ptr<Pages>> pages_;
+    std::thread checker_;
+    std::thread server_;
+    std::unique_ptr<Post> post_;
+    uint32_t broken_ = 0;
+};
+
+} // namespace
+
+Seats make_cpu_seats(const Layout& layout)
+{
+    std::vector<std::shared_ptr<Pages>> pages;
+    for (uint32_t r = 0; r < layout.ranks; ++r) {
+        pages.push_back(std::make_shared<Pages>(layout.bytes(), -1));
+    }
+    Seats seats;
+    for (uint32_t r = 0; r < layout.ranks; ++r) {
+        seats.push_back(std::make_unique<CpuSeat>(pages, layout, r));
+    }
+    return seats;
+}
+
+std::unique_ptr<Seat> join_cpu(const std::string& path, Hello hello,
+                               std::chrono::nanoseconds timeout)
+{
+    hello.bytes = hello.layout.bytes();
+    std::strncpy(hello.device, "CPU", sizeof hello.device - 1);
+    const int mine = memfd_create("denizen-group", MFD_CLOEXEC);
+    if (mine < 0 || ftruncate(mine, static_cast<off_t>(hello.bytes)) != 0) {
+        if (mine >= 0) close(mine);
+        throw Error(Errc::exhausted,
+                    std::string("no shared memory for a rank of a group: ") + std::strerror(errno));
+    }
+    Peers peers;
+    try {
+        peers = meet_peers(path, hello, mine, timeout);
+    } catch (...) {
+        close(mine);
+        throw;
+    }
+    close(mine);
+    std::vector<std::shared_ptr<Pages>> pages;
+    try {
+        for (const int fd : peers.memory) pages.push_back(std::make_shared<Pages>(hello.bytes, fd));
+    } catch (...) {
+        for (const int fd : peers.memory) close(fd);
+        throw;
+    }
+    for (const int fd : peers.memory) close(fd);
+    auto seat = std::make_unique<CpuSeat>(std::move(pages), hello.layout, hello.rank);
+    const Hello& first = peers.hello[0];
+    seat->table.assign(first.table, first.table + first.choices);
+    for (uint32_t r = 0; r < hello.layout.ranks; ++r) {
+        if (r != hello.rank) seat->links.push_back({r, peers.hello[r].device, 0, true});
+    }
+    return seat;
+}
+
+} // namespace denizen::group

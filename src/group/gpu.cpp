@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on GPUs that reach each other's memory: all in one process, or one process each. Symmetric
+// memory is device memory made by cuMemCreate and mapped for those who use it (other processes get
+// it as a POSIX descriptor); multicast objects are never made. Taking and mapping memory and
+// loading code may wait for what is resident: the resident programs of this process leave for that
+// moment.
+#include "seat.hpp"
+
+#include "../backend.hpp"
+#include "../gpu/driver.hpp"
+
+#include <denizen/base/clock.hpp>
+#include <denizen/group/links.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <unistd.h>
+
+namespace denizen::group {
+namespace {
+
+using namespace gpu;
+
+constexpr unsigned block = 512; // threads of a team
+
+void off_the_gpu(const std::function<void()>& use)
+{
+    if (!without_residents(use)) {
+        throw Error(Errc::stuck, "a group has to wait until the programs of this process have left "
+                                 "the GPU, and one of their handlers is stuck");
+    }
+}
+
+// A device's context, kept.
+class Chip {
+public:
+    explicit Chip(int ordinal) : info(device_info(ordinal))
+    {
+        check(driver_.device_get(&device, info.ordinal), "cuDeviceGet");
+        check(driver_.primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain", info.name);
+    }
+    ~Chip() { driver_.primary_ctx_release(device); }
+    Chip(const Chip&) = delete;
+    Chip& operator=(const Chip&) = delete;
+
+    DeviceInfo info;
+    gpu::Device device = 0;
+    Context context = nullptr;
+
+private:
+    const Driver& driver_ = driver();
+};
+
+// One rank's memory, mapped for some devices of this process.
+class Mapped {
+public:
+    // Made on `chip`; or, with a descriptor, another process's.
+    Mapped(const Chip& chip, uint64_t bytes, const std::vector<int>& users, int descriptor = -1)
+    {
+        const ContextScope scope(chip.context);
+        MemProps props;
+        props.handle_types = handle_posix_fd;
+        props.location.id = chip.info.ordinal;
+        size_t unit = 0;
+        check(driver_.mem_get_allocation_granularity(&unit, &props, 0),
+              "cuMemGetAllocationGranularity", chip.info.name);
+        bytes_ = (bytes + unit - 1) / unit * unit;
+        if (descriptor < 0) {
+            const Result result = driver_.mem_create(&handle_, bytes_, &props, 0);
+            if (result == error_out_of_memory) {
+                throw Error(Errc::exhausted, "no " + std::to_string(bytes_ >> 20) +
+                                                 " MiB left on " + chip.info.name +
+                                                 " for a rank of a group; give it less heap, "
+                                                 "channels or stage_bytes");
+            }
+            check(result, "cuMemCreate", chip.info.name);
+        } else {
+            void* const by_value = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+            check(driver_.mem_import_from_shareable_handle(&handle_, by_value, handle_posix_fd),
+                  "cuMemImportFromShareableHandle", chip.info.name);
+        }
+        try {
+            check(driver_.mem_address_reserve(&at_, bytes_, 0, 0, 0), "cuMemAddressReserve");
+            check(driver_.mem_map(at_, bytes_, 0, handle_, 0), "cuMemMap");
+            mapped_ = true;
+            std::vector<MemAccess> access(users.size());
+            for (size_t i = 0; i < users.size(); ++i) access[i].location.id = users[i];
+            check(driver_.mem_set_access(at_, bytes_, access.data(), access.size()),
+                  "cuMemSetAccess", "the GPUs of a group");
+        } catch (...) {
+            give_back();
+            throw;
+        }
+    }
+    ~Mapped() { give_back(); }
+    Mapped(const Mapped&) = delete;
+    Mapped& operator=(const Mapped&) = delete;
+
+    unsigned char* at() const { return reinterpret_cast<unsigned char*>(at_); }
+    uint64_t bytes() const { return bytes_; }
+    int export_descriptor() const
+    {
+        int fd = -1;
+        check(driver_.mem_export_to_shareable_handle(&fd, handle_, handle_posix_fd, 0),
+              "cuMemExportToShareableHandle");
+        return fd;
+    }
+
+private:
+    void give_back()
+    {
+        if (mapped_) driver_.mem_unmap(at_, bytes_);
+        if (at_ != 0) driver_.mem_address_free(at_, bytes_);
+        driver_.mem_release(handle_);
+    }
+
+    const Driver& driver_ = driver();
+    uint64_t bytes_ = 0;
+    MemHandle handle_ = 0;
+    DevicePtr at_ = 0;
+    bool mapped_ = false;
+};
+
+class GpuSeat final : public Seat {
+public:
+    GpuSeat(std::shared_ptr<Chip> chip, const Layout& layout, uint32_t rank, const Code& code)
+        : chip_(std::move(chip)), driver_(driver())
+    {
+        ref.layout = layout;
+        ref.rank = rank;
+        on_gpu = true;
+        device = chip_->info.name;
+        if (!chip_->info.cooperative_launch || chip_->info.major < 9) {
+            throw Error(Errc::no_device, device + " has compute capability " +
+                                             std::to_string(chip_->info.major) + "." +
+                                             std::to_string(chip_->info.minor) +
+                                             "; groups need 9.0 (H100) or newer");
+        }
+        const ContextScope scope(chip_->context);
+        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
+              "cuStreamCreateWithPriority");
+        check(driver_.mem_alloc(&result_, sizeof(uint32_t)), "cuMemAlloc", device);
+        load_code(code);
+    }
+
+    ~GpuSeat() override
+    {
+        try { // if a program is stuck, what we have stays taken: better than to wait for ever
+            without_residents([this] {
+                const ContextScope scope(chip_->context);
+                if (stream_ != nullptr) driver_.stream_synchronize(stream_);
+                if (result_ != 0) driver_.mem_free(result_);
+                if (module_ != nullptr) driver_.module_unload(module_);
+                if (stream_ != nullptr) driver_.stream_destroy(stream_);
+                memory_.clear();
+            });
+        } catch (const Error&) { // a dead context: nothing is left to give back
+        }
+    }
+
+    // Every rank's memory; this one's own is cleared by clear().
+    void wire(std::vector<std::shared_ptr<Mapped>> memory)
+    {
+        memory_ = std::move(memory);
+        for (uint32_t r = 0; r < ref.layout.ranks; ++r) ref.memory[r] = memory_[r]->at();
+    }
+
+    void run(const Call& call, void* stream) override
+    {
+        launch_kernel("call", call.channels, false, stream_of(stream), ref, call);
+    }
+
+    void wait(void* stream) override
+    {
+        {
+            const ContextScope scope(chip_->context);
+            check(driver_.stream_synchronize(stream_of(stream)), "cuStreamSynchronize", device);
+        }
+        uint32_t word = 0;
+        read(&word, &ref.control(ref.rank)->poison, sizeof word);
+        if (word != 0) throw_verdict(*this, Verdict::of(word));
+    }
+
+    void read(void* to, const void* from, size_t bytes) const override
+    {
+        const ContextScope scope(chip_->context);
+        check(driver_.memcpy_dtoh_async(to, reinterpret_cast<DevicePtr>(from), bytes, stream_),
+              "cuMemcpyDtoHAsync", device);
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
+    }
+
+    void begin_check() override
+    {
+        launch_kernel("check", 1, false, stream_, ref, uint32_t{max_ranks}, 0ull,
+                      reinterpret_cast<uint32_t*>(result_));
+    }
+
+    void end_check() override
+    {
+        uint32_t bad = 0;
+        read(&bad, reinterpret_cast<const void*>(result_), sizeof bad);
+        if (bad == poisoned) wait(nullptr);
+        for (GroupLink& link : links) {
+            if ((bad >> link.peer & 1) != 0) {
+                throw Error(Errc::failed,
+                            "rank " + std::to_string(ref.rank) + " (" + device + ") and rank " +
+                                std::to_string(link.peer) + " (" + link.device +
+                                ") do not read what the other writes, though the driver says that "
+                                "they reach each other: leave one of them out");
+            }
+            link.gbs = read_rate(link.peer);
+            if (link.gbs < least_gbs) {
+                char rate[64];
+                std::snprintf(rate, sizeof rate, "%.3g GB/s, less than %.3g", link.gbs, least_gbs);
+                throw Error(Errc::failed, "rank " + std::to_string(ref.rank) + " (" + device +
+                                              ") reads rank " + std::to_string(link.peer) + " (" +
+                                              link.device + ") at " + rate +
+                                              ": the transport is broken (see nvidia-smi topo -m "
+                                              "and -p2p), or allow it by least_gbs");
+            }
+        }
+    }
+
+    Mailbox open_mailbox(uint32_t teams) override
+    {
+        Mailbox box{};
+        const size_t relay = sizeof(Packet) * posts * post_packets;
+        off_the_gpu([&] {
+            const ContextScope scope(chip_->context);
+            void* host = nullptr;
+            check(driver_.mem_host_alloc(&host, relay + 3 * sizeof(Packet),
+                                         host_alloc_portable | host_alloc_device_map),
+                  "cuMemHostAlloc");
+            std::memset(host, 0, relay + 3 * sizeof(Packet));
+            box.post = static_cast<Packet*>(host); // unified addresses: the device's too
+            box.finished = box.post + posts * post_packets;
+            DevicePtr near = 0;
+            const Result result = driver_.mem_alloc(&near, relay + 2 * line);
+            if (result != success) driver_.mem_free_host(host);
+            check(result, "cuMemAlloc", device);
+            box.relay = reinterpret_cast<Packet*>(near);
+            box.done = reinterpret_cast<uint32_t*>(near + relay);
+            box.stay = reinterpret_cast<uint32_t*>(near + relay + line);
+            check(driver_.memset_d8_async(near + relay, 0, line, stream_), "cuMemsetD8Async");
+            check(driver_.memset_d32_async(near + relay + line, 1, 1, stream_), "cuMemsetD32Async");
+        });
+        (void)teams;
+        return box;
+    }
+
+    void launch(const Mailbox& box, uint32_t teams) override
+    {
+        const ContextScope scope(chip_->context);
+        // The number that was left at comes again: what told the teams to leave must be gone.
+        check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(box.relay), 0,
+                                      sizeof(Packet) * posts * post_packets, stream_),
+              "cuMemsetD8Async");
+        launch_kernel("serve", teams, true, stream_, ref, box);
+    }
+
+    void close_mailbox(const Mailbox& box) override
+    {
+        try {
+            const ContextScope scope(chip_->context);
+            driver_.stream_synchronize(stream_); // ends: see mailbox.hpp
+            without_residents([&] {
+                const ContextScope inner(chip_->context);
+                driver_.mem_free(reinterpret_cast<DevicePtr>(box.relay));
+                driver_.mem_free_host(box.post);
+            });
+        } catch (const Error&) { // a dead context
+        }
+    }
+
+    const Chip& chip() const { return *chip_; }
+    void clear()
+    {
+        const ContextScope scope(chip_->context);
+        check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(memory_[ref.rank]->at()), 0,
+                                      ref.layout.stages(), stream_),
+              "cuMemsetD8Async");
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
+    }
+    bool atomics_with(const Chip& other) const
+    {
+        int can = 0;
+        check(
+            driver_.device_get_p2p_attribute(&can, p2p_native_atomics, chip_->device, other.device),
+            "cuDeviceGetP2PAttribute");
+        return can != 0;
+    }
+
+private:
+    Stream stream_of(void* stream) const
+    {
+        return stream != nullptr ? static_cast<Stream>(stream) : stream_;
+    }
+
+    void load_code(const Code& code)
+    {
+        if (!code.cubin.empty()) {
+            check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
+                  "the groups' cubin");
+        } else if (code.function == nullptr) {
+            throw Error(Errc::bad_argument, "a group on GPUs needs its kernels: compile the file "
+                                            "that makes it with nvcc, or give a cubin");
+        }
+        for (const char* name : {"call", "check", "serve"}) {
+            Function function = nullptr;
+            if (code.cubin.empty()) {
+                function = static_cast<Function>(code.function(name));
+            } else {
+                const std::string symbol = std::string("denizen_group_") + name;
+                check(driver_.module_get_function(&function, module_, symbol.c_str()),
+                      "cuModuleGetFunction", symbol);
+            }
+            functions_[name] = function;
+        }
+    }
+
+    // Arguments must have exactly the kernel's types.
+    template <class... Arguments>
+    void launch_kernel(const char* name, unsigned blocks, bool cooperative, Stream stream,
+                       Arguments... arguments)
+    {
+        const ContextScope scope(chip_->context);
+        void* pointers[] = {&arguments...};
+        LaunchAttribute together;
+        together.id = launch_cooperative;
+        together.value.cooperative = 1;
+        LaunchConfig config;
+        config.grid[0] = blocks;
+        config.block[0] = block;
+        config.stream = stream;
+        config.attributes = &together;
+        config.attribute_count = cooperative ? 1 : 0;
+        check(driver_.launch_kernel_ex(&config, functions_[name], pointers, nullptr),
+              "cuLaunchKernelEx", name);
+    }
+
+    // 10^9 bytes a second, the best of three, by the host's clock: 64 MiB take 0.2 ms at best.
+    double read_rate(uint32_t peer)
+    {
+        const uint64_t bytes = std::min<uint64_t>(ref.layout.bytes(), uint64_t{64} << 20) / 16 * 16;
+        double best = 0;
+        for (int i = 0; i < 3; ++i) {
+            const uint64_t begin = now_ns();
+            launch_kernel("check", static_cast<unsigned>(2 * chip_->info.sm_count), false, stream_,
+                          ref, peer, 0ull + bytes, reinterpret_cast<uint32_t*>(result_));
+            const ContextScope scope(chip_->context);
+            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
+            best =
+                std::max(best, static_cast<double>(bytes) / static_cast<double>(now_ns() - begin));
+        }
+        return best;
+    }
+
+    std::shared_ptr<Chip> chip_;
+    const Driver& driver_;
+    Stream stream_ = nullptr;
+    Module module_ = nullptr;
+    DevicePtr result_ = 0;
+    std::map<std::string, Function> functions_;
+    std::vector<std::shared_ptr<Mapped>> memory_;
+};
+
+void check_reach(const Chip& from, const Chip& to)
+{
+    int can = 0;
+    check(driver().device_can_access_peer(&can, from.device, to.device), "cuDeviceCanAccessPeer");
+    if (can == 0) {
+        throw Error(Errc::no_device, from.info.name + " (GPU " + std::to_string(from.info.ordinal) +
+                                         ") cannot reach the memory of " + to.info.name + " (GPU " +
+                                         std::to_string(to.info.ordinal) +
+                                         "): a group needs GPUs with peer access");
+    }
+}
+
+// The verdict is decided by a compare-exchange in rank 0's memory.
+void check_atomics(const GroupLink& link, uint32_t rank)
+{
+    if (!link.atomics) {
+        throw Error(Errc::no_device,
+                    "rank " + std::to_string(rank) + " and rank " + std::to_string(link.peer) +
+                        " have no atomic operations on each other's memory (no NVLink between "
+                        "them): a group needs them");
+    }
+}
+
+} // namespace
+
+Seats make_gpu_seats(const Layout& layout, int first, const Code& code)
+{
+    Seats seats;
+    off_the_gpu([&] {
+        std::vector<std::shared_ptr<Chip>> chips;
+        std::vector<int> ordinals;
+        for (uint32_t r = 0; r < layout.ranks; ++r) {
+            chips.push_back(std::make_shared<Chip>(first + static_cast<int>(r)));
+            ordinals.push_back(chips.back()->info.ordinal);
+        }
+        std::vector<std::shared_ptr<Mapped>> memory;
+        for (const auto& chip : chips) {
+            for (const auto& other : chips) {
+                if (other != chip) check_reach(*chip, *other);
+            }
+            memory.push_back(std::make_shared<Mapped>(*chip, layout.bytes(), ordinals));
+        }
+        for (uint32_t r = 0; r < layout.ranks; ++r) {
+            // Into `seats` at once: a seat that goes waits for the residents, and may not do so
+            // here.
+            auto* const seat = new GpuSeat(chips[r], layout, r, code);
+            seats.emplace_back(seat);
+            seat->wire(memory);
+            seat->clear();
+            for (uint32_t peer = 0; peer < layout.ranks; ++peer) {
+                if (peer == r) continue;
+                seat->links.push_back(
+                    {peer, chips[peer]->info.name, 0, seat->atomics_with(*chips[peer])});
+                check_atomics(seat->links.back(), r);
+            }
+        }
+    });
+    return seats;
+}
+
+std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
+                               std::chrono::nanoseconds timeout, int ordinal, const Code& code)
+{
+    std::shared_ptr<Chip> chip;
+    std::shared_ptr<Mapped> mine;
+    std::unique_ptr<GpuSeat> seat;
+    int descriptor = -1;
+    const auto clear = [&] {
+        // The peers write here as soon as they know the descriptor: cleared before that.
+        seat->wire(std::vector<std::shared_ptr<Mapped>>(hello.layout.ranks, mine));
+        seat->clear();
+    };
+    off_the_gpu([&] {
+        chip = std::make_shared<Chip>(ordinal);
+        mine = std::make_shared<Mapped>(*chip, hello.layout.bytes(),
+                                        std::vector<int>{chip->info.ordinal});
+        seat = std::make_unique<GpuSeat>(chip, hello.layout, hello.rank, code);
+        clear();
+        descriptor = mine->export_descriptor();
+    });
+    hello.bytes = mine->bytes();
+    hello.process = static_cast<int32_t>(getpid());
+    std::strncpy(hello.device, chip->info.name.c_str(), sizeof hello.device - 1);
+    std::memcpy(hello.uuid, chip->info.uuid.bytes.data(), sizeof hello.uuid);
+    Peers peers;
+    try {
+        peers = meet_peers(path, hello, descriptor, timeout);
+    } catch (...) {
+        close(descriptor);
+        throw;
+    }
+    close(descriptor);
+    const auto close_all = [&] {
+        for (const int fd : peers.memory) close(fd);
+    };
+    try {
+        off_the_gpu([&] {
+            std::vector<std::shared_ptr<Mapped>> memory;
+            for (uint32_t r = 0; r < hello.layout.ranks; ++r) {
+                memory.push_back(r == hello.rank ? mine
+                                                 : std::make_shared<Mapped>(
+                                                       *chip, peers.hello[r].bytes,
+                                                       std::vector<int>{ordinal}, peers.memory[r]));
+            }
+            seat->wire(std::move(memory));
+        });
+        for (uint32_t r = 0; r < hello.layout.ranks; ++r) {
+            if (r == hello.rank) continue;
+            GroupLink link{r, peers.hello[r].device, 0, true};
+            for (int i = 0; i < device_count(); ++i) { // if this process sees the peer's GPU too
+                const DeviceInfo info = device_info(i);
+                if (std::memcmp(info.uuid.bytes.data(), peers.hello[r].uuid, sizeof hello.uuid) ==
+                        0 &&
+                    info.ordinal != chip->info.ordinal) {
+                    const Chip other(i);
+                    check_reach(*chip, other);
+                    link.atomics = seat->atomics_with(other);
+                }
+            }
+            check_atomics(link, hello.rank);
+            seat->links.push_back(link);
+        }
+    } catch (...) {
+        close_all();
+        throw;
+    }
+    close_all();
+    const Hello& first = peers.hello[0];
+    seat->table.assign(first.table, first.table + first.choices);
+    return seat;
+}
+
+} // namespace denizen::group

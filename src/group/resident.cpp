@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "seat.hpp"
+
+#include <denizen/base/clock.hpp>
+#include <denizen/group/resident.hpp>
+
+#include <cstring>
+
+namespace denizen {
+
+using namespace group;
+
+namespace {
+
+bool reached(uint32_t number, uint32_t goal) { return static_cast<int32_t>(number - goal) >= 0; }
+
+} // namespace
+
+ResidentGroup::ResidentGroup(Group& group, uint32_t channels, std::chrono::nanoseconds lease)
+    : seat_(*group.seat_), channels_(channels != 0    ? channels
+                                     : group.on_gpu() ? 64
+                                                      : 1)
+{
+    if (lease.count() <= 0 || lease > std::chrono::seconds(60)) {
+        throw Error(Errc::bad_argument,
+                    "a resident group's lease must be above 0 and at most 60 s");
+    }
+    channels_ = std::min(channels_, seat_.ref.layout.channels);
+    box_ = seat_.open_mailbox(channels_);
+    box_.lease_ns = static_cast<uint64_t>(lease.count());
+    try {
+        seat_.launch(box_, channels_);
+        ++launches_;
+    } catch (...) {
+        seat_.close_mailbox(box_);
+        throw;
+    }
+}
+
+ResidentGroup::~ResidentGroup()
+{
+    // They leave by themselves at the end of the lease; this is quicker. If one waits for a peer it
+    // is done at the group's deadline.
+    try {
+        if (posted_ >= posts) wait(posted_ + 1 - posts); // the place of the message is free
+    } catch (const Error&) { // a poisoned group: every call ends at once
+    }
+    Packet leave[post_packets] = {};
+    const uint32_t number = posted_ + 1;
+    for (Packet& p : leave) p = {{leave_kind, 0, 0}, number};
+    for (uint32_t i = 0; i < post_packets; ++i) {
+        Direct::store(box_.post + number % posts * post_packets + i, leave[i]);
+    }
+    seat_.close_mailbox(box_);
+}
+
+bool ResidentGroup::finished(uint32_t number) const
+{
+    return reached(Direct::load(box_.finished).sequence, number);
+}
+
+void ResidentGroup::come_back_if_left()
+{
+    const Packet left = Direct::load(box_.finished + 1);
+    if (left.sequence == 0 || !reached(posted_, left.sequence)) return;
+    Direct::store(box_.finished + 1, Packet{});
+    seat_.launch(box_, channels_);
+    ++launches_;
+}
+
+uint32_t ResidentGroup::post(Call call)
+{
+    plan(seat_, call);
+    call.channels = std::min(call.channels, channels_);
+    if (posted_ >= posts) wait(posted_ + 1 - posts);
+    const uint32_t number = ++posted_;
+    Packet message[post_packets];
+    encode(call, number, message);
+    // Partner: the first team's load. The first packet last: it is looked at first.
+    for (uint32_t i = post_packets; i-- > 0;) {
+        Direct::store(box_.post + number % posts * post_packets + i, message[i]);
+    }
+    come_back_if_left();
+    return number;
+}
+
+uint32_t ResidentGroup::all_reduce(const void* in, void* out, uint64_t count, Type type, Op op)
+{
+    Call call;
+    call.kind = Kind::all_reduce;
+    call.type = type;
+    call.op = op;
+    call.algorithm = Algorithm::automatic;
+    call.channels = 0;
+    call.count = count;
+    call.in = in;
+    call.out = out;
+    return post(call);
+}
+
+void ResidentGroup::wait(uint32_t number)
+{
+    // Each call may wait for its peers, and launching may take a while.
+    const uint64_t patience = 2 * seat_.ref.timeout_ns + 5'000'000'000;
+    uint64_t deadline = 0;
+    for (uint32_t looks = 1; !finished(number); ++looks) { // ends with the call, or the deadline
+        if (looks % 64 != 0) continue;
+        come_back_if_left();
+        Direct::idle(looks);
+        const uint64_t now = now_ns();
+        if (deadline == 0) deadline = now + patience;
+        if (now > deadline) {
+            throw Error(Errc::timeout, "call " + std::to_string(number) +
+                                           " of a resident group is not done after " +
+                                           denizen::detail::seconds(patience));
+        }
+    }
+    if (Direct::load(box_.finished + 2).sequence != 0) {
+        uint32_t word = 0;
+        seat_.read(&word, &seat_.ref.control(seat_.ref.rank)->poison, sizeof word);
+        throw_verdict(seat_, Verdict::of(word));
+    }
+}
+
+} // namespace denizen

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's place in a group, as Group sees it: memory that all ranks reach, and a way to run a
+// call. Two of them: CPU (cpu.cpp) and GPU (gpu.cpp). Also what makes ranks of processes: the
+// bootstrap (bootstrap.cpp).
+#pragma once
+
+#include <denizen/group/group.hpp>
+#include <denizen/group/mailbox.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace denizen::group {
+
+class Seat {
+public:
+    virtual ~Seat() = default;
+
+    // On the CPU: done on return. On a GPU: enqueued. `call` is planned.
+    virtual void run(const Call& call, void* stream) = 0;
+    virtual void wait(void* stream) = 0;
+    // Of any rank's memory, while it may be in use.
+    virtual void read(void* to, const void* from, size_t bytes) const = 0;
+    // Takes part in the check of all links, with all other ranks at the same time: begin on all,
+    // then end on all. Errc::failed.
+    virtual void begin_check() = 0;
+    virtual void end_check() = 0;
+
+    // Memory for `teams` that will serve, all zero; and the teams, which go on at *stay.
+    virtual Mailbox open_mailbox(uint32_t teams) = 0;
+    virtual void launch(const Mailbox& box, uint32_t teams) = 0;
+    virtual void close_mailbox(const Mailbox& box) = 0; // the teams have left, or are given up
+
+    GroupRef ref;
+    bool on_gpu = false;
+    std::string device;
+    std::vector<GroupLink> links;
+    std::vector<Choice> table;
+    uint64_t allocated = 0;
+    double least_gbs = 0;
+};
+
+using Seats = std::vector<std::unique_ptr<Seat>>;
+
+Seats make_cpu_seats(const Layout& layout);
+Seats make_gpu_seats(const Layout& layout, int first, const Code& code);
+
+// What a rank tells the others when it joins. Plain data: it goes through a socket.
+struct Hello {
+    uint32_t magic = 0x647a6e01; // and version
+    uint32_t rank = 0;
+    Layout layout;
+    uint32_t choices = 0;
+    Choice table[max_choices] = {};
+    uint64_t bytes = 0; // of the memory behind the descriptor
+    uint32_t on_gpu = 0;
+    int32_t process = 0;
+    unsigned char uuid[16] = {}; // of the GPU
+    char device[64] = {};
+};
+
+// Every rank's greeting and descriptor. The caller closes the descriptors.
+struct Peers {
+    std::vector<Hello> hello;
+    std::vector<int> memory;
+};
+
+// Exchanges greetings and descriptors with all other ranks over the socket at `path`.
+// Errc::timeout, bad_argument, peer_dead.
+Peers meet_peers(const std::string& path, const Hello& mine, int memory,
+                 std::chrono::nanoseconds timeout);
+
+std::unique_ptr<Seat> join_cpu(const std::string& path, Hello hello,
+                               std::chrono::nanoseconds timeout);
+std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
+                               std::chrono::nanoseconds timeout, int ordinal, const Code& code);
+
+// Completes `call`: all ranks come to the same from the same sizes, types and places.
+// Errc::bad_argument.
+void plan(const Seat& seat, Call& call);
+
+// Throws the error of a poisoned group.
+[[noreturn]] void throw_verdict(const Seat& seat, Verdict verdict);
+
+} // namespace denizen::group

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <denizen/base/clock.hpp>
+#include <denizen/group/tune.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <thread>
+
+namespace denizen::group {
+namespace {
+
+// Memory of each rank for a call's data.
+class Data {
+public:
+    Data(std::vector<Group>& groups, uint64_t bytes)
+    {
+        for (Group& g : groups) {
+            at_.push_back(g.allocate(bytes)); // zero: sums stay zero
+            to_.push_back(g.allocate(bytes));
+        }
+    }
+    void* in(uint32_t rank) const { return at_[rank]; }
+    void* out(uint32_t rank) const { return to_[rank]; }
+
+private:
+    std::vector<void*> at_, to_;
+};
+
+// Seconds of one call, of `calls` in a row.
+double time_batch(std::vector<Group>& groups, const Data& data, Call call, uint32_t calls)
+{
+    std::vector<double> seconds(groups.size());
+    const auto batch = [&](uint32_t r, bool wait) {
+        Call mine = call;
+        mine.in = data.in(r);
+        mine.out = data.out(r);
+        for (uint32_t i = 0; i < calls; ++i) groups[r].run(mine);
+        if (wait) groups[r].wait();
+    };
+    if (groups[0].on_gpu()) {
+        const uint64_t begin = now_ns();
+        for (uint32_t r = 0; r < groups.size(); ++r) batch(r, false);
+        for (Group& g : groups) g.wait();
+        return static_cast<double>(now_ns() - begin) * 1e-9 / calls;
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < groups.size(); ++r) {
+        threads.emplace_back([&, r] {
+            groups[r].barrier();
+            const uint64_t begin = now_ns();
+            batch(r, true);
+            seconds[r] = static_cast<double>(now_ns() - begin) * 1e-9 / calls;
+        });
+    }
+    for (std::thread& t : threads) t.join();
+    return *std::max_element(seconds.begin(), seconds.end());
+}
+
+} // namespace
+
+std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quick)
+{
+    if (groups.empty()) throw Error(Errc::bad_argument, "no ranks to tune");
+    const bool on_gpu = groups[0].on_gpu();
+    const uint32_t all = groups[0].ref().layout.channels;
+    std::vector<uint32_t> channels{1};
+    if (on_gpu) channels = {1, 4, 12, 24, 44, 64, 96, 128};
+    const Data data(groups, most);
+    std::vector<Timing> timings;
+    for (uint64_t bytes = 1024; bytes <= most; bytes *= 4) {
+        for (const Algorithm algorithm :
+             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
+            for (const uint32_t c : channels) {
+                // Not fewer than 4 KB, and not more than 4 MB, for a channel.
+                if (c > all || (c > 1 && bytes / c < 4096) || bytes / c > 4u << 20) continue;
+                Call call;
+                call.kind = Kind::all_reduce;
+                call.algorithm = algorithm;
+                call.channels = c;
+                call.count = bytes / 4;
+                const uint32_t calls = bytes <= 1u << 20 ? (on_gpu ? 50 : 10) : 3;
+                std::vector<double> batches;
+                time_batch(groups, data, call, 2); // a warm-up
+                for (int i = 0; i < (quick ? 3 : 9); ++i) {
+                    batches.push_back(time_batch(groups, data, call, calls));
+                }
+                std::nth_element(batches.begin(), batches.begin() + batches.size() / 2,
+                                 batches.end());
+                timings.push_back({bytes, algorithm, c, batches[batches.size() / 2]});
+            }
+        }
+    }
+    return timings;
+}
+
+std::vector<Choice> table_of(const std::vector<Timing>& timings)
+{
+    std::map<uint64_t, std::vector<Timing>> by_size;
+    for (const Timing& t : timings) by_size[t.bytes].push_back(t);
+    std::vector<Choice> rows;
+    std::vector<uint64_t> last; // size of each row
+    for (const auto& [bytes, of] : by_size) {
+        const auto best = std::min_element(of.begin(), of.end(), [](const auto& a, const auto& b) {
+            return a.seconds < b.seconds;
+        });
+        const Timing* chosen = &*best;
+        for (const Timing& t : of) { // no change that means nothing
+            if (!rows.empty() && t.algorithm == rows.back().algorithm &&
+                t.channels == rows.back().channels && t.seconds <= 1.03 * best->seconds) {
+                chosen = &t;
+            }
+        }
+        if (!rows.empty() && rows.back().algorithm == chosen->algorithm &&
+            rows.back().channels == chosen->channels) {
+            last.back() = bytes;
+            continue;
+        }
+        if (!rows.empty()) {
+            rows.back().up_to = static_cast<uint64_t>(
+                std::sqrt(static_cast<double>(last.back()) * static_cast<double>(bytes)));
+        }
+        rows.push_back({0, chosen->algorithm, chosen->channels});
+        last.push_back(bytes);
+    }
+    while (rows.size() > max_choices) rows.erase(rows.begin()); // many small sizes become one
+    return rows;
+}
+
+} // namespace denizen::group

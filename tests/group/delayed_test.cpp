@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks whose stores arrive late and overtake each other, as the device's memory model allows: only
+// stores to the same place keep their order, and only a fence holds later ones back until earlier
+// ones have arrived. Every algorithm must give the exact result nevertheless. What it cannot show:
+// loads that are late.
+#include "group/calls.hpp"
+#include "support/threads.hpp"
+
+#include <denizen/group/group.hpp>
+#include <denizen/group/perform.hpp>
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+using namespace denizen;
+using namespace denizen::group;
+using denizen::test::on_threads;
+
+namespace {
+
+// The stores of one rank that are under way.
+class Late {
+public:
+    explicit Late(uint32_t seed) : random_(seed) {}
+    ~Late() { arrive_all(); }
+
+    void store(void* to, const void* value, uint32_t bytes, bool packet)
+    {
+        Pending p{static_cast<unsigned char*>(to), bytes, packet, {}};
+        std::memcpy(p.value, value, bytes);
+        pending_.push_back(p);
+        while (pending_.size() > 64 || random_() % 4 == 0) { // ends: one arrives in each turn
+            if (pending_.empty()) break;
+            arrive(random_() % pending_.size());
+        }
+    }
+    void arrive_some()
+    {
+        for (size_t n = pending_.size() / 2 + 1; n != 0 && !pending_.empty(); --n) {
+            arrive(random_() % pending_.size());
+        }
+    }
+    void arrive_all()
+    {
+        while (!pending_.empty()) arrive(0); // ends: one arrives in each turn
+    }
+
+    uint64_t overtaken = 0; // stores that arrived before an older one
+
+private:
+    struct Pending {
+        unsigned char* to;
+        uint32_t bytes;
+        bool packet;
+        unsigned char value[16];
+    };
+
+    static bool touch(const Pending& a, const Pending& b)
+    {
+        return a.to < b.to + b.bytes && b.to < a.to + a.bytes;
+    }
+
+    // The oldest of those that touch the same bytes as `which`.
+    void arrive(size_t which)
+    {
+        for (size_t i = 0; i < which; ++i) {
+            if (touch(pending_[i], pending_[which])) {
+                which = i;
+                break;
+            }
+        }
+        const Pending p = pending_[which];
+        overtaken += which != 0 ? 1 : 0;
+        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(which));
+        if (p.packet) {
+            Packet packet;
+            std::memcpy(&packet, p.value, sizeof packet);
+            store_packet<Scope::system>(reinterpret_cast<Packet*>(p.to), packet);
+        } else {
+            std::memcpy(p.to, p.value, p.bytes);
+        }
+    }
+
+    Random random_;
+    std::deque<Pending> pending_;
+};
+
+struct Delayed {
+    Late* late;
+
+    static Packet load(const Packet* p) { return load_packet<Scope::system>(p); }
+    void store(Packet* p, const Packet& value) const { late->store(p, &value, sizeof value, true); }
+    template <class V>
+    void write(V* to, const V& value) const
+    {
+        late->store(to, &value, sizeof value, false);
+    }
+    void fence() const { late->arrive_all(); }
+    void idle(uint32_t looks) const
+    {
+        late->arrive_some(); // nothing is under way for ever
+        Direct::idle(looks);
+    }
+};
+
+// Without the fences of meet(): what the test must find.
+struct Unfenced : Delayed {
+    void fence() const {}
+};
+
+struct Outcome {
+    uint32_t wrong = 0;
+    uint64_t overtaken = 0;
+};
+
+template <class Memory>
+Outcome run(uint32_t n, const std::vector<Call>& calls, uint32_t seed)
+{
+    GroupOptions o;
+    o.channels = 2;
+    o.slots = 8;
+    o.stage_bytes = 512;
+    o.renew = 50;
+    o.timeout = std::chrono::seconds(60);
+    auto groups = Group::local(n, Device::cpu(), o);
+    std::vector<std::vector<Bytes>> in(calls.size()), out(calls.size());
+    for (size_t c = 0; c < calls.size(); ++c) {
+        for (uint32_t r = 0; r < n; ++r) {
+            in[c].push_back(input(calls[c].type, r, in_elements(calls[c].kind, calls[c].count, n),
+                                  seed + static_cast<uint32_t>(c)));
+        }
+        out[c].resize(n);
+    }
+    std::vector<uint64_t> overtaken(n);
+    on_threads(n, [&](uint32_t r) {
+        Late late(seed * 8 + r);
+        Memory memory;
+        memory.late = &late;
+        // Channels side by side in one thread would wait for each other's late stores: in turn.
+        for (size_t c = 0; c < calls.size(); ++c) {
+            Call call = calls[c];
+            out[c][r].resize(out_elements(call.kind, call.count, n) * size_of(call.type));
+            call.in = in[c][r].data();
+            call.out = out[c][r].data();
+            for (uint32_t k = 0; k < call.channels; ++k) {
+                Channel<Memory> channel(groups[r].ref(), k, memory);
+                EXPECT_TRUE(perform(channel, call));
+                channel.close();
+            }
+            late.arrive_all(); // what this rank itself will read
+        }
+        overtaken[r] = late.overtaken;
+    });
+    Outcome outcome;
+    for (uint32_t r = 0; r < n; ++r) {
+        outcome.overtaken += overtaken[r];
+        for (size_t c = 0; c < calls.size(); ++c) {
+            outcome.wrong += out[c][r] != expected(calls[c], in[c], r) ? 1 : 0;
+        }
+    }
+    return outcome;
+}
+
+std::vector<Call> mixture(uint32_t n, uint32_t seed)
+{
+    Random random(seed);
+    std::vector<Call> calls;
+    for (uint32_t i = 0; i < 60; ++i) {
+        const std::vector<Call> all = all_calls();
+        Call call = all[random() % all.size()];
+        call.type = static_cast<Type>(random() % types);
+        call.op = static_cast<Op>(random() % ops);
+        call.root = random() % n;
+        call.channels = 1 + random() % 2;
+        call.count = random() % 300;
+        calls.push_back(call);
+    }
+    return calls;
+}
+
+class DelayedStores : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(DelayedStores, EveryAlgorithmIsExact)
+{
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+        const Outcome outcome = run<Delayed>(GetParam(), mixture(GetParam(), seed), seed);
+        EXPECT_EQ(outcome.wrong, 0u) << "seed " << seed;
+        EXPECT_GT(outcome.overtaken, 1000u);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, DelayedStores, testing::Values(2, 3, 4, 8));
+
+} // namespace
+
+// The control: with the fences of the barrier left out, pulls read stages that are not there yet.
+TEST(MissingFences, AreFound)
+{
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a race on purpose";
+#endif
+    uint32_t wrong = 0;
+    for (uint32_t seed = 1; seed <= 20 && wrong == 0; ++seed) {
+        std::vector<Call> calls(10, Call{});
+        for (Call& call : calls) {
+            call.kind = Kind::all_reduce;
+            call.algorithm = Algorithm::pull;
+            call.count = 200;
+        }
+        wrong += run<Unfenced>(2, calls, seed).wrong;
+    }
+    EXPECT_GT(wrong, 0u);
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives on GPUs, bit by bit: as kernels, in a captured graph, from inside a kernel, by
+// messages to a resident group; and a rank that does not come. Skipped with fewer than two GPUs
+// that reach each other.
+#include "../src/gpu/driver.hpp"
+#include "group/calls.hpp"
+
+#include <denizen/group/resident.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cuda_runtime.h>
+
+using namespace denizen;
+using namespace denizen::group;
+
+namespace {
+
+void ok(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
+
+// In the middle of a kernel of one's own: a chain of sums, each of the last.
+__global__ void chain(const __grid_constant__ GroupRef group, float* x, uint32_t count,
+                      uint32_t rounds, uint32_t* good)
+{
+    Channel<> channel(group, blockIdx.x);
+    bool fine = true;
+    for (uint32_t i = 0; i < rounds; ++i) {
+        fine = fine && all_reduce(channel, gridDim.x, x, x, count, Op::avg, Algorithm::one_shot);
+    }
+    fine = fine && barrier(channel, gridDim.x);
+    channel.close();
+    if (!fine && threadIdx.x == 0) *good = 0;
+}
+
+class OnGpus : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        int count = 0;
+        int can = 0;
+        if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) {
+            GTEST_SKIP() << "fewer than two GPUs";
+        }
+        cudaDeviceCanAccessPeer(&can, 0, 1);
+        if (can == 0) GTEST_SKIP() << "GPU 0 and 1 do not reach each other";
+        gpus_ = count >= 8 ? 8 : count >= 4 ? 4 : 2;
+    }
+    void TearDown() override
+    {
+        for (const auto& [device, at] : memory_) {
+            cudaSetDevice(device);
+            cudaFree(at);
+        }
+    }
+
+    unsigned char* device_memory(uint32_t device, uint64_t bytes)
+    {
+        void* at = nullptr;
+        cudaSetDevice(static_cast<int>(device));
+        ok(cudaMalloc(&at, bytes));
+        memory_.emplace_back(static_cast<int>(device), at);
+        return static_cast<unsigned char*>(at);
+    }
+
+    uint32_t gpus_ = 2;
+    std::vector<std::pair<int, void*>> memory_;
+};
+
+} // namespace
+
+TEST_F(OnGpus, EveryAlgorithmIsExact)
+{
+    GroupOptions o;
+    o.channels = 16;
+    o.heap_bytes = 64 << 20;
+    o.renew = 30;
+    for (uint32_t n = 2; n <= gpus_; n *= 2) {
+        auto groups = Group::local(n, Device::gpu(), o);
+        const uint64_t room = 8 << 20;
+        std::vector<unsigned char*> a, b, c, d;
+        for (uint32_t r = 0; r < n; ++r) {
+            a.push_back(device_memory(r, room));
+            b.push_back(device_memory(r, room));
+            c.push_back(static_cast<unsigned char*>(groups[r].allocate(room)));
+            d.push_back(static_cast<unsigned char*>(groups[r].allocate(room)));
+        }
+        uint32_t turn = 0;
+        for (Call call : all_calls()) {
+            for (const uint64_t count : {1, 7, 1000, 4099, 100'000}) {
+                for (uint32_t which = 0; which < 4; ++which, ++turn) {
+                    call.count = count;
+                    call.type = static_cast<Type>(which);
+                    call.op = static_cast<Op>(turn % ops);
+                    call.channels = 1 + turn % 16;
+                    call.root = turn % n;
+                    const bool symmetric = turn % 2 == 0;
+                    const uint64_t size = size_of(call.type);
+                    const uint64_t shift = turn % 3 == 0 ? size : 0;
+                    std::vector<Bytes> in;
+                    for (uint32_t r = 0; r < n; ++r) {
+                        in.push_back(input(call.type, r, in_elements(call.kind, count, n), turn));
+                        ok(cudaMemcpy((symmetric ? c : a)[r] + shift, in[r].data(), in[r].size(),
+                                      cudaMemcpyHostToDevice));
+                    }
+                    for (uint32_t r = 0; r < n; ++r) {
+                        call.in = (symmetric ? c : a)[r] + shift;
+                        call.out = (symmetric ? d : b)[r] + shift;
+                        groups[r].run(call);
+                    }
+                    for (uint32_t r = 0; r < n; ++r) {
+                        groups[r].wait();
+                        const Bytes wanted = expected(call, in, r);
+                        Bytes out(wanted.size());
+                        ok(cudaMemcpy(out.data(), (symmetric ? d : b)[r] + shift, out.size(),
+                                      cudaMemcpyDeviceToHost));
+                        ASSERT_EQ(out, wanted) << describe(call, n) << " rank " << r;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_F(OnGpus, FromInsideAKernel)
+{
+    auto groups = Group::local(2, Device::gpu());
+    const uint32_t count = 10'000;
+    std::vector<float*> x;
+    std::vector<uint32_t*> good;
+    for (uint32_t r = 0; r < 2; ++r) {
+        x.push_back(reinterpret_cast<float*>(device_memory(r, count * 4)));
+        good.push_back(reinterpret_cast<uint32_t*>(device_memory(r, 4)));
+        const std::vector<float> values(count, static_cast<float>(2 * r));
+        const uint32_t one = 1;
+        ok(cudaMemcpy(x[r], values.data(), count * 4, cudaMemcpyHostToDevice));
+        ok(cudaMemcpy(good[r], &one, 4, cudaMemcpyHostToDevice));
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+        cudaSetDevice(static_cast<int>(r));
+        chain<<<8, 256>>>(groups[r].ref(), x[r], count, 1000, good[r]);
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+        cudaSetDevice(static_cast<int>(r));
+        ok(cudaDeviceSynchronize());
+        std::vector<float> values(count);
+        uint32_t fine = 0;
+        ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
+        ok(cudaMemcpy(&fine, good[r], 4, cudaMemcpyDeviceToHost));
+        EXPECT_EQ(fine, 1u);
+        EXPECT_EQ(values, std::vector<float>(count, 1.0f));
+    }
+}
+
+TEST_F(OnGpus, InACapturedGraph)
+{
+    auto groups = Group::local(2, Device::gpu());
+    const uint32_t count = 5000;
+    std::vector<int32_t*> x;
+    std::vector<cudaGraphExec_t> graphs(2);
+    std::vector<cudaStream_t> streams(2);
+    for (uint32_t r = 0; r < 2; ++r) {
+        x.push_back(reinterpret_cast<int32_t*>(device_memory(r, count * 4)));
+        const std::vector<int32_t> ones(count, 1);
+        ok(cudaMemcpy(x[r], ones.data(), count * 4, cudaMemcpyHostToDevice));
+        ok(cudaStreamCreateWithFlags(&streams[r], cudaStreamNonBlocking));
+        cudaGraph_t graph = nullptr;
+        ok(cudaStreamBeginCapture(streams[r], cudaStreamCaptureModeThreadLocal));
+        for (int i = 0; i < 3; ++i) {
+            groups[r].all_reduce(x[r], x[r], count, Type::i32, Op::sum, streams[r]);
+        }
+        ok(cudaStreamEndCapture(streams[r], &graph));
+        ok(cudaGraphInstantiate(&graphs[r], graph, 0));
+        cudaGraphDestroy(graph);
+    }
+    for (int i = 0; i < 5; ++i) {
+        for (uint32_t r = 0; r < 2; ++r) {
+            cudaSetDevice(static_cast<int>(r));
+            ok(cudaGraphLaunch(graphs[r], streams[r]));
+        }
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+        groups[r].wait(streams[r]);
+        std::vector<int32_t> values(count);
+        ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
+        EXPECT_EQ(values, std::vector<int32_t>(count, 1 << 15));
+        cudaGraphExecDestroy(graphs[r]);
+        cudaStreamDestroy(streams[r]);
+    }
+}
+
+TEST_F(OnGpus, ByMessages)
+{
+    auto groups = Group::local(2, Device::gpu());
+    const uint32_t count = 16'384;
+    std::vector<float*> x;
+    for (uint32_t r = 0; r < 2; ++r) {
+        x.push_back(reinterpret_cast<float*>(device_memory(r, count * 4)));
+        const std::vector<float> ones(count, 1);
+        ok(cudaMemcpy(x[r], ones.data(), count * 4, cudaMemcpyHostToDevice));
+    }
+    {
+        ResidentGroup first(groups[0], 16), second(groups[1], 16);
+        for (int i = 0; i < 10; ++i) {
+            first.all_reduce(x[0], x[0], count, Type::f32);
+            second.all_reduce(x[1], x[1], count, Type::f32);
+        }
+        first.wait();
+        second.wait();
+        EXPECT_EQ(first.launches(), 1u);
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+        std::vector<float> values(count);
+        ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
+        EXPECT_EQ(values, std::vector<float>(count, 1024.0f));
+    }
+}
+
+TEST_F(OnGpus, WhoDoesNotCome)
+{
+    GroupOptions o;
+    o.timeout = std::chrono::milliseconds(200);
+    auto groups = Group::local(2, Device::gpu(), o);
+    auto* const x = device_memory(0, 4000);
+    groups[0].all_reduce(x, x, 1000, Type::f32);
+    try {
+        groups[0].wait();
+        FAIL() << "without rank 1";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::peer_dead) << error.what();
+    }
+    auto* const y = device_memory(1, 4000);
+    groups[1].all_reduce(y, y, 1000, Type::f32);
+    EXPECT_THROW(groups[1].wait(), Error);
+}

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups from Python: every call on CPU ranks, processes, errors, resident groups, tuning."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from denizen import ArgumentError, DeadError, DeadlineError, DenizenError, ExhaustedError, group
+from denizen.cli import main
+from denizen.group import table
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path / "cache"))
+
+
+def on_ranks(groups, body):
+    """Run body(group) for each, on threads of their own; what they returned."""
+    results = [None] * len(groups)
+
+    def one(i):
+        try:
+            results[i] = body(groups[i])
+        except DenizenError as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(groups))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_collective(ranks):
+    def body(g):
+        given = np.arange(6 * ranks, dtype=np.float32) + 100 * g.rank
+        out = np.empty(6, np.float32)
+        g.reduce_scatter_tensor(out, given)
+        total = ranks * np.arange(6 * ranks) + 100 * sum(range(ranks))
+        assert (out == total[6 * g.rank :][:6]).all()
+
+        everyone = np.empty(6 * ranks * ranks, np.float32)
+        g.all_gather_into_tensor(everyone, given)
+        assert (everyone.reshape(ranks, -1)[:, 0] == 100 * np.arange(ranks)).all()
+
+        swapped = np.empty_like(given)
+        g.all_to_all_single(swapped, given)
+        assert (swapped.reshape(ranks, 6)[:, 0] == 6 * g.rank + 100 * np.arange(ranks)).all()
+
+        g.broadcast(given, src=ranks - 1)
+        assert given[0] == 100 * (ranks - 1)
+        for op, wanted in ("sum", sum(range(ranks))), ("min", 0), ("max", ranks - 1):
+            x = np.full(1000, g.rank, np.int32)
+            g.all_reduce(x, op)
+            assert (x == wanted).all()
+        half = np.full((3, 5), g.rank, np.float16)
+        mean = np.empty_like(half)
+        g.all_reduce(half, "avg", out=mean)
+        assert (mean == np.float16((ranks - 1) / 2)).all()
+        assert (half == g.rank).all()
+        g.barrier()
+        return True
+
+    assert on_ranks(group.local(ranks, "cpu"), body) == [True] * ranks
+
+
+def test_symmetric_memory_is_an_array():
+    def body(g):
+        x = g.empty((100, 10))
+        assert x.shape == (100, 10)
+        assert not x.any()
+        x += g.rank + 1
+        y = g.empty((100, 10))
+        g.barrier()
+        g.all_reduce(x, out=y, algorithm="pull")
+        return float(y.min()), float(y.max())
+
+    assert on_ranks(group.local(2, "cpu", heap_bytes=1 << 16), body) == [(3.0, 3.0)] * 2
+    with pytest.raises(ExhaustedError, match="symmetric memory has 0 of 0 bytes"):
+        group.local(2, "cpu")[0].empty(1)
+
+
+def test_other_types_are_refused():
+    (g,) = group.local(1, "cpu")
+    for bad, why in [
+        (np.zeros(3), "float64"),
+        (np.zeros((4, 4), np.float32)[:, 1:], "gaps"),
+        (np.broadcast_to(np.float32(1), 3), "gaps|read-only"),
+        ([1.0, 2.0], "list"),
+    ]:
+        with pytest.raises(ArgumentError, match=why):
+            g.all_reduce(bad)
+    x = np.zeros(4, np.float32)
+    with pytest.raises(ArgumentError, match="4 are expected"):
+        g.all_reduce(x, out=np.zeros(5, np.float32))
+    with pytest.raises(ArgumentError, match="use one type"):
+        g.all_reduce(x, out=np.zeros(4, np.int32))
+    with pytest.raises(ArgumentError, match="none of sum, min, max, avg"):
+        g.all_reduce(x, "product")
+    with pytest.raises(ArgumentError, match="ranks 0 to 0"):
+        g.broadcast(x, src=1)
+    with pytest.raises(ArgumentError, match="1 to 8"):
+        group.local(9, "cpu")
+
+
+class Elsewhere:
+    """A tensor that only has the old protocol."""
+
+    def __init__(self):
+        self.__cuda_array_interface__ = {
+            "shape": (2, 3),
+            "strides": (12, 4),
+            "typestr": "<f4",
+            "data": (4096, False),
+            "version": 3,
+        }
+
+
+def test_a_gpu_tensor_does_not_fit_cpu_ranks():
+    (g,) = group.local(1, "cpu")
+    with pytest.raises(ArgumentError, match="a GPU's memory"):
+        g.all_reduce(Elsewhere())
+
+
+class OnlyDlpack:
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **_):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_is_written_in_place():
+    def body(g):
+        x = np.full(50, g.rank + 1, np.float32)
+        g.all_reduce(OnlyDlpack(x))
+        return float(x.sum())
+
+    assert on_ranks(group.local(2, "cpu"), body) == [150.0, 150.0]
+
+
+def test_the_same_error_on_all_ranks():
+    def body(g):
+        g.all_reduce(np.zeros(10 + g.rank, np.float32))
+
+    errors = on_ranks(group.local(3, "cpu", timeout=5), body)
+    assert all(isinstance(error, ArgumentError) for error in errors)
+    assert len({str(error) for error in errors}) == 1
+
+
+def test_who_does_not_come():
+    first, second = group.local(2, "cpu", timeout=0.2)
+    with pytest.raises(DeadError, match=r"rank 0 waited 0\.2 s for rank 1 in barrier"):
+        first.barrier()
+    with pytest.raises(DeadError, match="for rank 1"):
+        second.check()
+
+
+def test_resident():
+    def body(g):
+        x = np.full(5000, g.rank, np.float32)
+        with g.resident() as resident:
+            for _ in range(20):
+                resident.all_reduce(x, "max")
+            resident.all_reduce(x)
+            resident.wait()
+        with pytest.raises(ArgumentError, match="closed"):
+            resident.all_reduce(x)
+        g.barrier()
+        return float(x.min()), float(x.max())
+
+    assert on_ranks(group.local(2, "cpu"), body) == [(2.0, 2.0)] * 2
+
+
+RANK = """
+import sys
+import numpy as np
+from denizen import group
+path, rank, ranks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+g = group.join(path, rank, ranks, timeout=30)
+x = np.full(70_000, rank + 1, np.int32)
+g.all_reduce(x)
+print(x.min(), x.max(), len(g.links), g.size)
+g.barrier()
+"""
+
+
+def test_processes(tmp_path):
+    path = str(tmp_path / "socket")
+    processes = [
+        subprocess.Popen([sys.executable, "-c", RANK, path, str(r), "3"], stdout=subprocess.PIPE)
+        for r in range(3)
+    ]
+    for process in processes:
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert out.decode().split() == ["6", "6", "2", "3"]
+
+
+def test_join_has_a_deadline(tmp_path):
+    with pytest.raises(DeadlineError, match="rank 1 of 2 did not come"):
+        group.join(tmp_path / "socket", 0, 2, timeout=0.2)
+    with pytest.raises(ArgumentError, match="abstract"):
+        group.join("@name", 0, 2, timeout=0.2)
+    with pytest.raises(ArgumentError, match="ranks count from 0"):
+        group.join(tmp_path / "socket", 2, 2, timeout=0.2)
+
+
+def test_multicast_switches(monkeypatch):
+    for name in ("NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS"):
+        monkeypatch.delenv(name, raising=False)
+    group.forbid_multicast()
+    assert os.environ["NCCL_NVLS_ENABLE"] == "0"
+    monkeypatch.setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "0")
+    with pytest.raises(ArgumentError, match="TORCH_SYMM_MEM_DISABLE_MULTICAST is 0"):
+        group.forbid_multicast()
+
+
+def test_tune_is_kept_and_used(capsys):
+    assert main(["tune", "--device", "cpu", "--quick"]) == 0
+    text = capsys.readouterr().out
+    assert "one_shot" in text
+    assert "pull_twice" in text
+    path = table.path_of(2, False, 0)
+    kept = json.loads(path.read_text())
+    assert {t[1] for t in kept["timings"]} == {"one_shot", "two_shot", "pull", "pull_twice"}
+    assert [tuple(row) for row in kept["table"]] == group.local(2, "cpu")[0].table
+    assert group.local(2, "cpu", table=[(0, "two_shot", 2)])[0].table == [(0, "two_shot", 2)]
+    path.write_text("{")  # as if it had been damaged
+    assert len(group.local(2, "cpu")[0].table) >= 1
+    assert main(["tune", "--ranks", "1"]) != 0
+
+
+@pytest.mark.gpu
+def test_tensors_on_gpus():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("fewer than two GPUs")
+    groups = group.local(2, "gpu")
+    for dtype in torch.float32, torch.float16, torch.bfloat16, torch.int32:
+        tensors = [torch.full((1000, 7), r + 1, dtype=dtype, device=f"cuda:{r}") for r in (0, 1)]
+        for g, x in zip(groups, tensors, strict=True):
+            g.all_reduce(x)
+        for r, (g, x) in enumerate(zip(groups, tensors, strict=True)):
+            g.wait(torch.cuda.current_stream(r).cuda_stream)
+            assert (x == 3).all().item()
