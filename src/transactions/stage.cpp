@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -151,6 +152,11 @@ Stage::~Stage()
             if (!pump()) std::this_thread::yield();
         }
     } catch (const Error&) { // the runtime is closed, or dead: nothing is under way
+        return;
+    }
+    if (!flying_.empty()) {
+        // A shard is stuck, and may still write to the book: it is never given back.
+        new std::shared_ptr<Storage>(book_.storage());
     }
 }
 
@@ -233,6 +239,7 @@ void Stage::room()
 {
     uint64_t idle_since = 0;
     while (flying_.size() >= geometry_.depth) wait_for(idle_since); // ends, or has run out of time
+    check_room();
 }
 
 // Waits until nothing is under way.
@@ -359,26 +366,31 @@ bool Stage::land()
     } else {
         arrived_.erase(end, later);
     }
-    if (all && counts_.of[static_cast<uint32_t>(Outcome::no_room)] != 0) {
-        throw Error(Errc::exhausted,
-                    "the table of customers is full (" +
-                        std::to_string(geometry_.customers / 8 * 7) + " of " +
-                        std::to_string(geometry_.customers) +
-                        " places can be taken): start with customers=" +
-                        std::to_string(2 * geometry_.customers));
-    }
     return all;
+}
+
+// Alerts are exact only while every customer has a place.
+void Stage::check_room() const
+{
+    if (counts_.of[static_cast<uint32_t>(Outcome::no_room)] == 0) return;
+    throw Error(Errc::exhausted, "the table of customers is full (" +
+                                     std::to_string(geometry_.customers / 8 * 7) + " of " +
+                                     std::to_string(geometry_.customers) +
+                                     " places can be taken): start with customers=" +
+                                     std::to_string(2 * geometry_.customers));
 }
 
 std::vector<Alert> Stage::take()
 {
     pump();
+    check_room();
     return std::exchange(ready_, {});
 }
 
 std::vector<Alert> Stage::drain()
 {
     settle();
+    check_room();
     return std::exchange(ready_, {});
 }
 
@@ -414,14 +426,7 @@ void Stage::put(const Profile* profiles, size_t count)
     for (const Ready& ready : ask_all(puts)) {
         counts_.of[static_cast<uint32_t>(Outcome::no_room)] += ready.value;
     }
-    if (counts_.of[static_cast<uint32_t>(Outcome::no_room)] != 0) {
-        throw Error(Errc::exhausted,
-                    "the table of customers has no room for all profiles (" +
-                        std::to_string(geometry_.customers / 8 * 7) + " of " +
-                        std::to_string(geometry_.customers) +
-                        " places can be taken): start with customers=" +
-                        std::to_string(2 * geometry_.customers));
-    }
+    check_room();
 }
 
 uint32_t Stage::taken()

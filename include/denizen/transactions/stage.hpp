@@ -111,6 +111,7 @@ private:
     bool pump();
     void wait_for(uint64_t& idle_since);
     bool land();
+    void check_room() const;
     void copy(bool out, uint64_t offset, void* host, uint64_t bytes);
     void open(const Snapshot* restore);
 
