@@ -40,6 +40,7 @@ struct Edge {
     uint64_t ts;
     uint64_t amount;
     uint64_t before; // 1 + sequence of the payer's edge before it; 0: none
+    uint64_t latest; // event time of the payer's edges up to this one, the greatest
 };
 
 // What lies of a record in the book: the half that anything looks at.

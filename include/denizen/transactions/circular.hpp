@@ -47,6 +47,9 @@ struct Search {
                 break; // its place may be another's by now
             }
             const Edge edge = book.edge(here);
+            if (edge.latest < since) {
+                break; // and so are all before it
+            }
             next = edge.before;
             ++looked_at;
             if (edge.ts < since || edge.ts > closing.ts || !alike(edge.amount)) {

@@ -41,7 +41,8 @@ static_assert(sizeof(Verdict) == 24);
 struct Customer {
     uint64_t key;     // customer + 1; 0: nobody's place
     uint64_t applied; // 1 + sequence of the last record that was looked at
-    uint64_t edge;    // 1 + sequence of the last one accepted
+    uint64_t edge;    // 1 + sequence of the last one that paid another account
+    uint64_t latest;  // event time of those, the greatest
     uint64_t allowed;
     uint64_t amount_limit;
     uint64_t exposed_limit;
@@ -130,6 +131,6 @@ struct Customer {
         return Outcome::accepted;
     }
 };
-static_assert(sizeof(Customer) == 656);
+static_assert(sizeof(Customer) == 664);
 
 } // namespace denizen::transactions

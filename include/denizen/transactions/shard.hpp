@@ -412,7 +412,8 @@ private:
         const uint32_t country = t.country < country_codes ? book.bits[t.country] : other_countries;
         v.fired = fired_rules(t, c, book.rules, country, v);
         if (t.customer != t.dest) {
-            book.edge(sequence) = Edge{t.dest, t.ts, t.amount, c.edge};
+            c.latest = t.ts > c.latest ? t.ts : c.latest;
+            book.edge(sequence) = Edge{t.dest, t.ts, t.amount, c.edge, c.latest};
             c.edge = sequence + 1;
         }
     }
