@@ -50,8 +50,7 @@ class _Wire(MessageType):
 
 
 _GEOMETRY: list[Field] = [
-    (name, "u4")
-    for name in ("shards", "customers", "edges", "batch", "depth", "horizon", "staged")
+    (name, "u4") for name in ("shards", "customers", "edges", "batch", "depth", "horizon", "staged")
 ]
 _BOOK: Field = ("book", denizen.BUFFER)
 _MESSAGES: tuple[MessageType, ...] = (
