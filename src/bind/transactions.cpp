@@ -54,8 +54,8 @@ nb::object give(std::vector<T>&& values)
 {
     auto* all = new std::vector<T>(std::move(values));
     const nb::capsule owner(all, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(
-        all->data(), {all->size() * sizeof(T)}, owner));
+    return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(all->data(),
+                                                                 {all->size() * sizeof(T)}, owner));
 }
 
 template <class T>
@@ -121,8 +121,8 @@ void transaction_stages(nb::module_& m)
             "__init__",
             [](Stage* self, AnyRuntime& rt, uint32_t shards, uint32_t customers, uint32_t batch,
                uint32_t depth, uint32_t horizon, nb::handle rules, nb::handle restore) {
-                StageOptions o{shards, customers, batch, depth, horizon,
-                               one<Rules>(rules, "rules")};
+                StageOptions o{shards, customers, batch,
+                               depth,  horizon,   one<Rules>(rules, "rules")};
                 Snapshot saved;
                 if (!restore.is_none()) {
                     const nb::tuple t = nb::cast<nb::tuple>(restore);

@@ -40,8 +40,9 @@ class Maker {
 public:
     Maker(uint64_t count, const MakeOptions& o)
         : count_(count), random_(o.seed),
-          customers_(o.customers != 0 ? o.customers
-                                      : static_cast<uint32_t>(std::max<uint64_t>(100, count / 100))),
+          customers_(o.customers != 0
+                         ? o.customers
+                         : static_cast<uint32_t>(std::max<uint64_t>(100, count / 100))),
           span_(o.days * day), share_(o.share)
     {
         made_.records.reserve(count);

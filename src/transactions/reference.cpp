@@ -19,7 +19,8 @@ bool Reference::leads_back(const Transaction& closing, uint32_t left, uint64_t s
     for (size_t k = all.size(); k-- > first;) {
         const Sent& s = all[k];
         if (next_ - s.sequence > horizon_) break;
-        const uint64_t apart = std::max(s.amount, closing.amount) - std::min(s.amount, closing.amount);
+        const uint64_t apart =
+            std::max(s.amount, closing.amount) - std::min(s.amount, closing.amount);
         if (s.ts < since || s.ts > closing.ts ||
             apart * 100 > closing.amount * rules_.circular_percent)
             continue;
@@ -76,8 +77,8 @@ Outcome Reference::feed(const Transaction& t, std::vector<Alert>& alerts)
     const uint64_t gap = place == seen.begin() ? 0 : t.ts - (place - 1)->ts;
     seen.insert(place, {t.ts, next_, t.id});
     if (seen.size() > history) seen.erase(seen.begin());
-    const auto velocity = static_cast<uint64_t>(
-        std::count_if(seen.begin(), seen.end(), [&](const Seen& s) {
+    const auto velocity =
+        static_cast<uint64_t>(std::count_if(seen.begin(), seen.end(), [&](const Seen& s) {
             return s.ts <= t.ts && s.ts + rules_.velocity_window_ms > t.ts;
         }));
 
@@ -92,8 +93,8 @@ Outcome Reference::feed(const Transaction& t, std::vector<Alert>& alerts)
         a.limit = against;
         a.severity = static_cast<uint8_t>(severity);
         static constexpr uint32_t base[] = {0, 20, 15, 25, 15, 30, 25, 15};
-        const uint32_t score = base[a.rule] + 10u * a.severity + (p.flags & 1 ? 15 : 0) +
-                               (p.flags & 2 ? 10 : 0);
+        const uint32_t score =
+            base[a.rule] + 10u * a.severity + (p.flags & 1 ? 15 : 0) + (p.flags & 2 ? 10 : 0);
         a.score = static_cast<uint8_t>(std::min(score, 100u));
         alerts.push_back(a);
     };

@@ -69,9 +69,8 @@ void within(const std::string& what, uint64_t value, uint64_t least, uint64_t gr
 void power_of_two(const char* what, uint64_t value)
 {
     if (value < 16 || (value & (value - 1)) != 0 || value > 1u << 30) {
-        throw Error(Errc::bad_argument,
-                    std::string(what) + " = " + std::to_string(value) +
-                        "; use a power of two from 16 to 1073741824");
+        throw Error(Errc::bad_argument, std::string(what) + " = " + std::to_string(value) +
+                                            "; use a power of two from 16 to 1073741824");
     }
 }
 
@@ -140,7 +139,13 @@ Stage::Stage(AnyRuntime& rt, const StageOptions& o, const Snapshot* restore)
     }
     uint32_t edges = 16;
     while (edges <= o.horizon + uint64_t{o.depth} * o.batch) edges *= 2; // ends: within 2^30
-    geometry_ = {shards, o.customers, edges, o.batch, o.depth, o.horizon, there.on_gpu ? 1u : 0u};
+    geometry_ = {shards,
+                 o.customers,
+                 edges,
+                 o.batch,
+                 o.depth,
+                 o.horizon,
+                 there.on_gpu && o.copy_records ? 1u : 0u};
     open(restore);
 }
 
@@ -150,6 +155,10 @@ Stage::~Stage()
     try { // ends by the clock
         while (!flying_.empty() && now_ns() - begin < 5'000'000'000) {
             if (!pump()) std::this_thread::yield();
+        }
+        if (flying_.empty()) {
+            for (const Address shard : shards_) rt_.unwatch(host, shard, 5s);
+            rt_.stop(supervisor_, 5s); // and with it its children
         }
     } catch (const Error&) { // the runtime is closed, or dead: nothing is under way
         return;
@@ -164,8 +173,8 @@ void Stage::open(const Snapshot* restore)
 {
     book_ = rt_.buffer(offsets(geometry_).end);
     shards_ = rt_.spawn(find(rt_.image().actors, "Shard", "actor"), geometry_.shards, 10s);
-    rt_.supervise(shards_.data(), shards_.size(), Strategy::one_for_one,
-                  {RestartBudget::unlimited, 5s}, 10s);
+    supervisor_ = rt_.supervise(shards_.data(), shards_.size(), Strategy::one_for_one,
+                                {RestartBudget::unlimited, 5s}, 10s);
     for (const Address shard : shards_) rt_.watch(host, shard, 10s);
     std::vector<Open> opens(shards_.size());
     for (uint32_t step = 0; step < 2; ++step) {
@@ -191,8 +200,8 @@ void Stage::open(const Snapshot* restore)
         const Offsets at = offsets(geometry_);
         copy(false, at.customers, table.data(), table.size() * sizeof(Customer));
         copy(false, at.edges, edges.data(), edges.size() * sizeof(Edge));
-        ask_all(std::vector<Taken>{
-            {book_.ref(), static_cast<uint32_t>(restore->customers.size())}});
+        ask_all(
+            std::vector<Taken>{{book_.ref(), static_cast<uint32_t>(restore->customers.size())}});
     }
     change(rules_);
 }
@@ -213,8 +222,7 @@ void Stage::feed(const Transaction* records, size_t count)
 {
     if (own_.empty()) {
         for (uint32_t k = 0; k < geometry_.depth; ++k) {
-            own_.push_back(
-                rt_.buffer(geometry_.batch * sizeof(Transaction), BufferKind::pinned));
+            own_.push_back(rt_.buffer(geometry_.batch * sizeof(Transaction), BufferKind::pinned));
         }
     }
     for (size_t at = 0; at < count; at += geometry_.batch) {
@@ -294,8 +302,8 @@ void Stage::send_step(uint32_t part, Pass pass, uint32_t batch)
 // do; the message that it failed at is among these.
 void Stage::tell_again(Address shard)
 {
-    const auto part = static_cast<uint32_t>(
-        std::find(shards_.begin(), shards_.end(), shard) - shards_.begin());
+    const auto part =
+        static_cast<uint32_t>(std::find(shards_.begin(), shards_.end(), shard) - shards_.begin());
     if (part == shards_.size()) return;
     ++counts_.restarts;
     for (const Flying& f : flying_) {
@@ -429,10 +437,7 @@ void Stage::put(const Profile* profiles, size_t count)
     check_room();
 }
 
-uint32_t Stage::taken()
-{
-    return ask_all(std::vector<Taken>{{book_.ref(), 0}})[0].value;
-}
+uint32_t Stage::taken() { return ask_all(std::vector<Taken>{{book_.ref(), 0}})[0].value; }
 
 // Between the book and the host's memory, piece by piece.
 void Stage::copy(bool out, uint64_t offset, void* memory, uint64_t bytes)

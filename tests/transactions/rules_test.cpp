@@ -164,8 +164,8 @@ TEST(transactions_rules, dormant_accounts_wake_up)
     expect_one(b.pay(1, 2, 100'000, noon + 360 * day - 1), Rule::dormant, Severity::medium, 25,
                180 * day, 180 * day);
     EXPECT_TRUE(b.pay(1, 2, 99'999, noon + 600 * day).empty());
-    expect_one(b.pay(1, 2, 100'000, noon + 960 * day), Rule::dormant, Severity::high, 35,
-               360 * day, 180 * day);
+    expect_one(b.pay(1, 2, 100'000, noon + 960 * day), Rule::dormant, Severity::high, 35, 360 * day,
+               180 * day);
 }
 
 TEST(transactions_rules, round_trips_of_two_three_and_four_hops)
@@ -260,17 +260,11 @@ TEST(transactions_rules, a_made_stream_holds_every_case)
         };
         ASSERT_LT(t.flags, cases);
         of_case[t.flags] += 1;
-        const bool fits[cases] = {alerts.size() == before,
-                                  told(Rule::structuring),
-                                  told(Rule::velocity),
-                                  told(Rule::amount),
-                                  told(Rule::geography),
-                                  told(Rule::exposed),
-                                  told(Rule::circular),
-                                  told(Rule::dormant),
-                                  outcome == Outcome::accepted,
-                                  outcome == Outcome::late,
-                                  outcome == Outcome::duplicate};
+        const bool fits[cases] = {
+            alerts.size() == before,  told(Rule::structuring),      told(Rule::velocity),
+            told(Rule::amount),       told(Rule::geography),        told(Rule::exposed),
+            told(Rule::circular),     told(Rule::dormant),          outcome == Outcome::accepted,
+            outcome == Outcome::late, outcome == Outcome::duplicate};
         fitting[t.flags] += fits[t.flags] ? 1 : 0;
     }
     for (uint32_t k = 0; k < cases; ++k) {

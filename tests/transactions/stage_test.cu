@@ -126,8 +126,7 @@ TEST_P(transactions_stage, records_that_lie_in_a_buffer_are_not_copied)
     const Made& made = stream();
     Rt rt(device(), roomy());
     Stage stage(rt.untyped(), small());
-    const Buffer records =
-        rt.buffer(made.records.size() * sizeof(Transaction), BufferKind::pinned);
+    const Buffer records = rt.buffer(made.records.size() * sizeof(Transaction), BufferKind::pinned);
     std::memcpy(records.cpu(), made.records.data(), records.bytes());
     const auto count = static_cast<uint32_t>(made.records.size());
     for (uint32_t at = 0; at < count; at += 500) {
@@ -155,8 +154,7 @@ TEST_P(transactions_stage, rules_change_between_two_records)
     stage.change(later);
     stage.feed(made.records.data() + at, made.records.size() - at);
     const std::vector<Alert> found = stage.drain();
-    expect_same(found,
-                expected(made.records, made.profiles, small().horizon, Rules{}, at, later));
+    expect_same(found, expected(made.records, made.profiles, small().horizon, Rules{}, at, later));
     EXPECT_EQ(found.front().rules_version, 1u);
     EXPECT_EQ(found.back().rules_version, 2u);
 }

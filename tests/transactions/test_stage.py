@@ -2,10 +2,7 @@
 """A stage, the reference in C++ and the rules as docs/transactions.md has them agree."""
 
 import dataclasses
-import os
-import sys
 import urllib.request
-from pathlib import Path
 
 import naive
 import numpy as np
@@ -16,25 +13,35 @@ from hypothesis import strategies as st
 import denizen
 from denizen.apps import transactions as tx
 
-sys.path.append(str(Path(__file__).parent))
-HORIZON = 40
+HORIZON = 60
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    if "DENIZEN_CACHE" not in os.environ:
-        os.environ["DENIZEN_CACHE"] = str(tmp_path_factory.mktemp("denizen"))
+def dense(seed, count, accounts, pace, amounts):
+    """A stream of few accounts, amounts, times and countries: everything happens often."""
+    random = np.random.default_rng(seed)
+    records = np.zeros(count, tx.TRANSACTION)
+    records["id"] = random.integers(0, 8 * count, count)
+    records["customer"] = random.integers(1, accounts + 1, count)
+    records["dest"] = random.integers(1, accounts + 2, count)
+    records["amount_cents"] = random.choice(amounts, count)
+    records["country"] = random.choice([0, 840, 276, 408, 999], count)
+    steps = random.choice([-2, 0, 1, 1, 2, 3, 6], count) * pace
+    records["ts_ms"] = 100_000 + np.cumsum(steps)
+    again = random.random(count) < 0.05
+    again[0] = False
+    for k in np.flatnonzero(again):
+        records[k] = records[random.integers(0, k)]
+    return records
 
 
-# Few accounts, amounts, times and countries: everything happens often.
-RECORD = st.tuples(
-    st.integers(1, 40),  # id
-    st.integers(1, 5),  # customer
-    st.integers(1, 6),  # dest
-    st.sampled_from([50, 90, 95, 100, 101, 110, 250, 600]),
-    st.sampled_from([0, 840, 276, 408, 999]),
-    st.integers(-40, 60),  # ms from the record before
+STREAM = st.builds(
+    dense,
+    st.integers(0, 2**32),
+    st.integers(1, 240),
+    st.integers(2, 7),
+    st.sampled_from([1, 5, 10]),
+    st.sampled_from([(90, 95, 100, 101), (50, 90, 110, 250, 600), (95,)]),
 )
 RULES = st.builds(
     tx.Rules,
@@ -51,16 +58,6 @@ RULES = st.builds(
     circular_percent=st.sampled_from([0, 10, 50]),
     enabled=st.sampled_from([0xFE, 0x7E, 0xBE]),
 )
-
-
-def records_of(rows):
-    records = np.zeros(len(rows), tx.TRANSACTION)
-    for field, column in zip(
-        ("id", "customer", "dest", "amount_cents", "country"), list(zip(*rows))[:5], strict=True
-    ):
-        records[field] = column
-    records["ts_ms"] = 100_000 + np.cumsum([row[5] for row in rows])
-    return records
 
 
 def some_profiles():
@@ -92,10 +89,9 @@ def plain(alerts):
     ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
-@given(rows=st.lists(RECORD, min_size=1, max_size=90), rules=RULES)
-def test_the_reference_is_what_the_document_says(rows, rules):
-    records = records_of(rows)
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(records=STREAM, rules=RULES)
+def test_the_reference_is_what_the_document_says(records, rules):
     slow = naive.Naive(rules, some_profiles(), HORIZON)
     expected = [(k, alert) for k, t in enumerate(records) for alert in slow.feed(t)]
     reference = tx.Reference(rules, HORIZON)
@@ -104,26 +100,29 @@ def test_the_reference_is_what_the_document_says(rows, rules):
     assert reference.outcomes() == slow.outcomes
 
 
+PLAN = st.fixed_dictionaries(
+    {
+        "cuts": st.lists(st.integers(1, 60), min_size=1, max_size=8),
+        "shards": st.integers(1, 7),
+        "batch": st.integers(1, 64),
+        "depth": st.integers(1, 4),
+        "change": st.integers(0, 240),
+        "drills": st.lists(
+            st.tuples(
+                st.integers(0, 6),
+                st.sampled_from(["split", "judge", "search"]),
+                st.integers(0, 9),
+            ),
+            max_size=8,
+        ),
+    }
+)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
-@given(
-    rows=st.lists(RECORD, min_size=1, max_size=200),
-    rules=RULES,
-    later=RULES,
-    cuts=st.lists(st.integers(1, 60), min_size=1, max_size=8),
-    shards=st.integers(1, 7),
-    batch=st.integers(1, 64),
-    depth=st.integers(1, 4),
-    change=st.integers(0, 200),
-    drills=st.lists(
-        st.tuples(st.integers(0, 6), st.sampled_from(["split", "judge", "search"]),
-                  st.integers(0, 9)),
-        max_size=8,
-    ),
-)  # fmt: skip
-def test_a_stage_is_the_reference_however_it_is_cut(
-    rows, rules, later, cuts, shards, batch, depth, change, drills
-):
-    records = records_of(rows)
+@given(records=STREAM, rules=RULES, later=RULES, plan=PLAN)
+def test_a_stage_is_the_reference_however_it_is_cut(records, rules, later, plan):
+    cuts, shards, change, drills = (plan[k] for k in ("cuts", "shards", "change", "drills"))
     later = dataclasses.replace(later, version=2)
     reference = tx.Reference(rules, HORIZON)
     reference.put(some_profiles())
@@ -131,7 +130,7 @@ def test_a_stage_is_the_reference_however_it_is_cut(
     reference.change(later)
     expected.append(reference.feed(records[change:]))
     found = []
-    sizes = {"customers": 16, "batch": batch, "depth": depth, "horizon": HORIZON}
+    sizes = {"customers": 16, "batch": plan["batch"], "depth": plan["depth"], "horizon": HORIZON}
     with tx.Stage("cpu:3", shards=shards, rules=rules, **sizes) as stage:
         stage.put(some_profiles())
         for part, following in ((records[:change], None), (records[change:], later)):

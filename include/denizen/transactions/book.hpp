@@ -54,9 +54,9 @@ inline constexpr uint32_t passes = 3;
 // A batch under way.
 struct alignas(128) Flight {
     const Transaction* records;
-    uint64_t base;         // sequence of its first record
-    uint32_t count;        // records
-    uint32_t reserved;     //
+    uint64_t base;            // sequence of its first record
+    uint32_t count;           // records
+    uint32_t reserved;        //
     uint64_t tally[outcomes]; // records by outcome
     uint64_t alerts;
     alignas(128) uint64_t to_judge; // gates
@@ -123,8 +123,7 @@ struct Book {
     }
     DENIZEN_HD uint32_t& done(Pass pass, uint32_t batch, uint32_t of)
     {
-        const uint64_t row =
-            static_cast<uint64_t>(pass) * geometry.depth + batch % geometry.depth;
+        const uint64_t row = static_cast<uint64_t>(pass) * geometry.depth + batch % geometry.depth;
         return part<uint32_t>(at.done)[row * geometry.shards + of];
     }
     // What a gate shows when it opens for a batch to which `each` times all parts contribute.

@@ -14,7 +14,7 @@ inline constexpr uint32_t country_codes = 1000; // 0 to 999
 DENIZEN_HD inline uint32_t country_bit(uint32_t code)
 {
     constexpr uint16_t listed[other_countries] = {
-        408, 364, 104, // North Korea, Iran, Myanmar
+        408, 364, 104,                               // North Korea, Iran, Myanmar
         840, 124, 484, 76,  32,  152, 170, 604, 591, // US CA MX BR AR CL CO PE PA
         826, 372, 250, 276, 528, 56,  442, 756, 40,  // GB IE FR DE NL BE LU CH AT
         380, 724, 620, 300, 196, 470, 208, 752, 578, // IT ES PT GR CY MT DK SE NO

@@ -28,8 +28,8 @@ inline constexpr uint32_t cases = 11;
 struct MakeOptions {
     uint32_t customers = 0; // 0: one for every hundred records, at least 100
     uint64_t seed = 1;
-    double share = 0.05;   // of records that belong to a case
-    uint32_t days = 365;   // from the first to the last
+    double share = 0.05; // of records that belong to a case
+    uint32_t days = 365; // from the first to the last
 };
 
 struct Made {

@@ -27,9 +27,10 @@ DENIZEN_HD inline uint32_t fired_rules(const Transaction& t, const Customer& c, 
     fired |= just_below && v.velocity >= rules.structuring_velocity ? bit(Rule::structuring) : 0;
     const bool abroad = c.known != 0 && c.home != 0 && t.country != 0 && t.country != c.home;
     fired |= abroad && (c.allowed >> country & 1) == 0 ? bit(Rule::geography) : 0;
-    fired |= (c.flags & exposed_person) != 0 && t.amount > own_or(c.exposed_limit, rules.exposed_limit)
-                 ? bit(Rule::exposed)
-                 : 0;
+    fired |=
+        (c.flags & exposed_person) != 0 && t.amount > own_or(c.exposed_limit, rules.exposed_limit)
+            ? bit(Rule::exposed)
+            : 0;
     fired |= v.gap >= own_or(c.dormant_ms, rules.dormant_ms) && t.amount >= rules.dormant_amount
                  ? bit(Rule::dormant)
                  : 0;

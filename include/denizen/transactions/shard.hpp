@@ -219,6 +219,12 @@ public:
         }
     }
 
+    // The three passes. They do all that the messages do but for gates and answers, and ask of
+    // `ctx` only lanes, sync(), fail() and send() of alerts. False: it has failed on the way.
+    DENIZEN_HD bool split(Book& book, const Feed& m, const Transaction* records, auto& ctx);
+    DENIZEN_HD bool judge(Book& book, uint32_t batch, uint32_t shard, auto& ctx);
+    DENIZEN_HD bool search(Book& book, uint32_t batch, uint32_t part, auto& ctx);
+
 private:
     struct alignas(16) Unit {
         uint64_t word[2];
@@ -255,72 +261,6 @@ private:
         return true;
     }
 
-    // Cuts a slice into runs: `order` holds its records' numbers, shard by shard, in order; `runs`
-    // where each shard's run ends.
-    DENIZEN_HD bool split(Book& book, const Feed& m, const Transaction* records, auto& ctx)
-    {
-        const uint32_t begin = book.first_of(m.count, m.part);
-        const uint32_t end = book.first_of(m.count, m.part + 1);
-        const uint32_t shards = book.geometry.shards;
-        if (m.part == 0 && ctx.lane() == 0) {
-            Flight& flight = book.flight(m.batch);
-            flight.records = records;
-            flight.base = m.base;
-            flight.count = m.count;
-        }
-        uint32_t* const runs = book.runs(m.batch, m.part);
-        for (uint32_t s = ctx.lane(); s < shards; s += ctx.lanes()) {
-            runs[s] = 0;
-        }
-        ctx.sync();
-        for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
-            Staged staged;
-            copy_bytes(&staged, &records[i], sizeof staged);
-            if (book.geometry.staged != 0) {
-                book.staged(m.batch)[i] = staged;
-            }
-            fetch_add<Scope::block>(&runs[book.shard_of(read(&staged).customer)], 1u);
-        }
-        ctx.sync();
-        uint32_t before = begin; // counts become begins
-        for (uint32_t s0 = 0; s0 < shards; s0 += ctx.lanes()) {
-            const uint32_t s = s0 + ctx.lane();
-            const uint32_t own = s < shards ? runs[s] : 0;
-            const uint32_t upto = scan(own);
-            if (s < shards) {
-                runs[s] = before + upto - own;
-            }
-            before += lanes::shuffle(upto, lanes::size - 1);
-        }
-        ctx.sync();
-        uint32_t* const order = book.order(m.batch);
-        for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) { // and begins become ends
-            if (fails(Pass::split, i0 - begin, ctx)) {
-                return false;
-            }
-            const uint32_t i = i0 + ctx.lane();
-            const uint32_t s =
-                i < end ? book.shard_of(read(book.geometry.staged != 0
-                                                 ? static_cast<const void*>(
-                                                       &book.staged(m.batch)[i])
-                                                 : &records[i])
-                                            .customer)
-                        : ~0u;
-            const uint32_t alike = lanes::match(s);
-            const uint32_t rank = lanes::popcount(alike & lanes::below());
-            const uint32_t at = i < end ? runs[s] + rank : 0;
-            ctx.sync(); // all have read it
-            if (i < end) {
-                order[at] = i;
-                if (rank == 0) {
-                    runs[s] += lanes::popcount(alike);
-                }
-            }
-            ctx.sync();
-        }
-        return true;
-    }
-
     // Inclusive sum over the lanes.
     DENIZEN_HD static uint32_t scan(uint32_t value)
     {
@@ -330,43 +270,6 @@ private:
             value += lanes::id() >= step ? other : 0;
         }
         return value;
-    }
-
-    // The records of a shard's customers, from all slices, in order.
-    DENIZEN_HD bool judge(Book& book, uint32_t batch, uint32_t shard, auto& ctx)
-    {
-        const uint32_t slices = book.geometry.shards;
-        const uint32_t* const order = book.order(batch);
-        uint32_t seen = 0;
-        for (uint32_t s0 = 0; s0 < slices; s0 += ctx.lanes()) {
-            const uint32_t slice = s0 + ctx.lane();
-            uint32_t begin = 0;
-            uint32_t length = 0;
-            if (slice < slices) {
-                const uint32_t* const runs = book.runs(batch, slice);
-                begin = shard == 0 ? book.first_of(book.flight(batch).count, slice)
-                                   : runs[shard - 1];
-                length = runs[shard] - begin;
-            }
-            const uint32_t upto = scan(length);
-            const uint32_t total = lanes::shuffle(upto, lanes::size - 1);
-            for (uint32_t r0 = 0; r0 < total; r0 += ctx.lanes(), seen += ctx.lanes()) {
-                if (fails(Pass::judge, seen, ctx)) {
-                    return false;
-                }
-                // Record r lies in the first slice up to whose end there are more than r.
-                const uint32_t r = r0 + ctx.lane();
-                uint32_t k = 0;
-                for (uint32_t step = lanes::size / 2; step > 0; step /= 2) {
-                    k += lanes::shuffle(upto, k + step - 1) <= r ? step : 0;
-                }
-                const uint32_t in_slice =
-                    r - (lanes::shuffle(upto, k) - lanes::shuffle(length, k));
-                const uint32_t from = lanes::shuffle(begin, k);
-                judge_side_by_side(book, batch, r < total ? order[from + in_slice] : ~0u, ctx);
-            }
-        }
-        return true;
     }
 
     // A record for each lane; those of one customer one after the other.
@@ -418,61 +321,6 @@ private:
         }
     }
 
-    // Round trips that end in a slice, and the alerts of all rules.
-    DENIZEN_HD bool search(Book& book, uint32_t batch, uint32_t part, auto& ctx)
-    {
-        Flight& flight = book.flight(batch);
-        const Rules& rules = book.rules;
-        const uint32_t begin = book.first_of(flight.count, part);
-        const uint32_t end = book.first_of(flight.count, part + 1);
-        uint32_t tally[outcomes] = {};
-        uint32_t alerts = 0;
-        for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) {
-            if (fails(Pass::search, i0 - begin, ctx)) {
-                return false;
-            }
-            const uint32_t i = i0 + ctx.lane();
-            uint32_t fired = 0;
-            Round round{};
-            if (i < end) {
-                const Verdict v = book.verdicts(batch)[i];
-                fired = v.fired;
-                for (uint32_t o = 0; o < outcomes; ++o) {
-                    tally[o] += v.outcome == o ? 1 : 0;
-                }
-                if (v.outcome == static_cast<uint8_t>(Outcome::accepted) &&
-                    (rules.enabled & bit(Rule::circular)) != 0) {
-                    const Transaction t = record(book, batch, i);
-                    if (t.customer != t.dest && t.amount >= rules.circular_amount) {
-                        round = Search{book, t, flight.base + i}.find();
-                        fired |= round.hops != 0 ? bit(Rule::circular) : 0;
-                    }
-                }
-            }
-            alerts += lanes::popcount(fired);
-            for (uint32_t firing = lanes::ballot(fired != 0); firing != 0; firing &= firing - 1) {
-                const uint32_t k = lanes::first(firing);
-                Round told;
-                for (uint32_t hop = 0; hop < 3; ++hop) {
-                    told.path[hop] = lanes::shuffle(round.path[hop], k);
-                }
-                told.hops = lanes::shuffle(round.hops, k);
-                tell(book, batch, lanes::shuffle(i, k), lanes::shuffle(fired, k), told, ctx);
-            }
-        }
-        for (uint32_t o = 0; o < outcomes; ++o) {
-            const uint32_t all = lanes::sum(tally[o]);
-            if (ctx.lane() == 0 && all != 0) {
-                fetch_add<Scope::gpu>(&flight.tally[o], uint64_t{all});
-            }
-        }
-        const uint32_t all = lanes::sum(alerts);
-        if (ctx.lane() == 0 && all != 0) {
-            fetch_add<Scope::gpu>(&flight.alerts, uint64_t{all});
-        }
-        return true;
-    }
-
     DENIZEN_HD static void tell(Book& book, uint32_t batch, uint32_t i, uint32_t fired,
                                 const Round& round, auto& ctx)
     {
@@ -511,8 +359,8 @@ private:
                         told.tally[o] = static_cast<uint32_t>(
                             exchange<Scope::gpu>(&flight.tally[o], uint64_t{0}));
                     }
-                    told.alerts = static_cast<uint32_t>(
-                        exchange<Scope::gpu>(&flight.alerts, uint64_t{0}));
+                    told.alerts =
+                        static_cast<uint32_t>(exchange<Scope::gpu>(&flight.alerts, uint64_t{0}));
                 }
                 ctx.sync();
                 ctx.send(host, told);
@@ -537,9 +385,8 @@ private:
     DENIZEN_HD static void start(Book& book, Pass pass, uint32_t batch, auto& ctx)
     {
         for (uint32_t part = 0; part < book.geometry.shards; ++part) {
-            ctx.send(Address{book.address[part]},
-                     Step{reinterpret_cast<uint64_t>(&book), batch,
-                          static_cast<uint32_t>(pass) << 16 | part});
+            ctx.send(Address{book.address[part]}, Step{reinterpret_cast<uint64_t>(&book), batch,
+                                                       static_cast<uint32_t>(pass) << 16 | part});
         }
     }
 
@@ -547,8 +394,163 @@ private:
     uint32_t fail_after_ = 0;
 };
 
-using Monitoring =
-    Program<Actors<Shard>, Messages<Open, Change, Put, Move, Taken, Drill, Ready, Feed, Step,
-                                    Finished, Alert, Down>>;
+// Cuts a slice into runs: `order` holds its records' numbers, shard by shard, in order; `runs`
+// where each shard's run ends.
+DENIZEN_HD inline bool Shard::split(Book& book, const Feed& m, const Transaction* records,
+                                    auto& ctx)
+{
+    const uint32_t begin = book.first_of(m.count, m.part);
+    const uint32_t end = book.first_of(m.count, m.part + 1);
+    const uint32_t shards = book.geometry.shards;
+    if (m.part == 0 && ctx.lane() == 0) {
+        Flight& flight = book.flight(m.batch);
+        flight.records = records;
+        flight.base = m.base;
+        flight.count = m.count;
+    }
+    uint32_t* const runs = book.runs(m.batch, m.part);
+    for (uint32_t s = ctx.lane(); s < shards; s += ctx.lanes()) {
+        runs[s] = 0;
+    }
+    ctx.sync();
+    for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
+        Staged staged;
+        copy_bytes(&staged, &records[i], sizeof staged);
+        if (book.geometry.staged != 0) {
+            book.staged(m.batch)[i] = staged;
+        }
+        fetch_add<Scope::block>(&runs[book.shard_of(read(&staged).customer)], 1u);
+    }
+    ctx.sync();
+    uint32_t before = begin; // counts become begins
+    for (uint32_t s0 = 0; s0 < shards; s0 += ctx.lanes()) {
+        const uint32_t s = s0 + ctx.lane();
+        const uint32_t own = s < shards ? runs[s] : 0;
+        const uint32_t upto = scan(own);
+        if (s < shards) {
+            runs[s] = before + upto - own;
+        }
+        before += lanes::shuffle(upto, lanes::size - 1);
+    }
+    ctx.sync();
+    uint32_t* const order = book.order(m.batch);
+    for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) { // and begins become ends
+        if (fails(Pass::split, i0 - begin, ctx)) {
+            return false;
+        }
+        const uint32_t i = i0 + ctx.lane();
+        const uint32_t s =
+            i < end ? book.shard_of(read(book.geometry.staged != 0
+                                             ? static_cast<const void*>(&book.staged(m.batch)[i])
+                                             : &records[i])
+                                        .customer)
+                    : ~0u;
+        const uint32_t alike = lanes::match(s);
+        const uint32_t rank = lanes::popcount(alike & lanes::below());
+        const uint32_t at = i < end ? runs[s] + rank : 0;
+        ctx.sync(); // all have read it
+        if (i < end) {
+            order[at] = i;
+            if (rank == 0) {
+                runs[s] += lanes::popcount(alike);
+            }
+        }
+        ctx.sync();
+    }
+    return true;
+}
+
+// The records of a shard's customers, from all slices, in order.
+DENIZEN_HD inline bool Shard::judge(Book& book, uint32_t batch, uint32_t shard, auto& ctx)
+{
+    const uint32_t slices = book.geometry.shards;
+    const uint32_t* const order = book.order(batch);
+    uint32_t seen = 0;
+    for (uint32_t s0 = 0; s0 < slices; s0 += ctx.lanes()) {
+        const uint32_t slice = s0 + ctx.lane();
+        uint32_t begin = 0;
+        uint32_t length = 0;
+        if (slice < slices) {
+            const uint32_t* const runs = book.runs(batch, slice);
+            begin = shard == 0 ? book.first_of(book.flight(batch).count, slice) : runs[shard - 1];
+            length = runs[shard] - begin;
+        }
+        const uint32_t upto = scan(length);
+        const uint32_t total = lanes::shuffle(upto, lanes::size - 1);
+        for (uint32_t r0 = 0; r0 < total; r0 += ctx.lanes(), seen += ctx.lanes()) {
+            if (fails(Pass::judge, seen, ctx)) {
+                return false;
+            }
+            // Record r lies in the first slice up to whose end there are more than r.
+            const uint32_t r = r0 + ctx.lane();
+            uint32_t k = 0;
+            for (uint32_t step = lanes::size / 2; step > 0; step /= 2) {
+                k += lanes::shuffle(upto, k + step - 1) <= r ? step : 0;
+            }
+            const uint32_t in_slice = r - (lanes::shuffle(upto, k) - lanes::shuffle(length, k));
+            const uint32_t from = lanes::shuffle(begin, k);
+            judge_side_by_side(book, batch, r < total ? order[from + in_slice] : ~0u, ctx);
+        }
+    }
+    return true;
+}
+
+// Round trips that end in a slice, and the alerts of all rules.
+DENIZEN_HD inline bool Shard::search(Book& book, uint32_t batch, uint32_t part, auto& ctx)
+{
+    Flight& flight = book.flight(batch);
+    const Rules& rules = book.rules;
+    const uint32_t begin = book.first_of(flight.count, part);
+    const uint32_t end = book.first_of(flight.count, part + 1);
+    uint32_t tally[outcomes] = {};
+    uint32_t alerts = 0;
+    for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) {
+        if (fails(Pass::search, i0 - begin, ctx)) {
+            return false;
+        }
+        const uint32_t i = i0 + ctx.lane();
+        uint32_t fired = 0;
+        Round round{};
+        if (i < end) {
+            const Verdict v = book.verdicts(batch)[i];
+            fired = v.fired;
+            for (uint32_t o = 0; o < outcomes; ++o) {
+                tally[o] += v.outcome == o ? 1 : 0;
+            }
+            if (v.outcome == static_cast<uint8_t>(Outcome::accepted) &&
+                (rules.enabled & bit(Rule::circular)) != 0) {
+                const Transaction t = record(book, batch, i);
+                if (t.customer != t.dest && t.amount >= rules.circular_amount) {
+                    round = Search{book, t, flight.base + i}.find();
+                    fired |= round.hops != 0 ? bit(Rule::circular) : 0;
+                }
+            }
+        }
+        alerts += lanes::popcount(fired);
+        for (uint32_t firing = lanes::ballot(fired != 0); firing != 0; firing &= firing - 1) {
+            const uint32_t k = lanes::first(firing);
+            Round told;
+            for (uint32_t hop = 0; hop < 3; ++hop) {
+                told.path[hop] = lanes::shuffle(round.path[hop], k);
+            }
+            told.hops = lanes::shuffle(round.hops, k);
+            tell(book, batch, lanes::shuffle(i, k), lanes::shuffle(fired, k), told, ctx);
+        }
+    }
+    for (uint32_t o = 0; o < outcomes; ++o) {
+        const uint32_t all = lanes::sum(tally[o]);
+        if (ctx.lane() == 0 && all != 0) {
+            fetch_add<Scope::gpu>(&flight.tally[o], uint64_t{all});
+        }
+    }
+    const uint32_t all = lanes::sum(alerts);
+    if (ctx.lane() == 0 && all != 0) {
+        fetch_add<Scope::gpu>(&flight.alerts, uint64_t{all});
+    }
+    return true;
+}
+
+using Monitoring = Program<Actors<Shard>, Messages<Open, Change, Put, Move, Taken, Drill, Ready,
+                                                   Feed, Step, Finished, Alert, Down>>;
 
 } // namespace denizen::transactions

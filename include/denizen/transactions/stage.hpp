@@ -21,12 +21,15 @@
 namespace denizen::transactions {
 
 struct StageOptions {
-    uint32_t shards = 0;         // 0: one for each worker
+    uint32_t shards = 0;          // 0: one for each worker
     uint32_t customers = 1 << 16; // places, a power of two; seven eighths of them can be taken
-    uint32_t batch = 1 << 16;    // most records of one batch
-    uint32_t depth = 3;          // batches under way, at most 8
-    uint32_t horizon = 1 << 20;  // records back to which round trips are followed
+    uint32_t batch = 1 << 16;     // most records of one batch
+    uint32_t depth = 3;           // batches under way, at most 8
+    uint32_t horizon = 1 << 20;   // records back to which round trips are followed
     Rules rules{};
+    // GPU: records are copied into the book as they are split, so that each crosses the bus once.
+    // Not worth it for buffers that lie in the GPU's memory already.
+    bool copy_records = true;
 };
 
 // Records by what became of them. Each is one of the last five.
@@ -54,7 +57,7 @@ class Stage {
 public:
     // `restore`: go on from there, with its rules, on whatever geometry.
     Stage(AnyRuntime& rt, const StageOptions& options, const Snapshot* restore = nullptr);
-    // Waits for what is under way, at most 5 s.
+    // Waits for what is under way, at most 5 s, and ends the shards.
     ~Stage();
     Stage(const Stage&) = delete;
     Stage& operator=(const Stage&) = delete;
@@ -120,6 +123,7 @@ private:
     Rules rules_;
     Counts counts_;
     std::vector<Address> shards_;
+    Address supervisor_{nobody};
     Buffer book_;
     std::vector<Buffer> own_; // for records that are copied, one for each batch under way
     std::deque<Flying> flying_;
