@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -182,10 +182,13 @@ def _of_gpu(s: Sensors) -> Iterator[Metric]:
 class Server:
     """Serves ``/metrics`` and ``/telemetry.json`` from a thread of its own until closed."""
 
-    def __init__(self, rt: Runtime, port: int, address: str) -> None:
+    def __init__(
+        self, rt: Runtime, port: int, address: str, also: Sequence[_Collector] = ()
+    ) -> None:
         collector = Collector(rt)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
+        for one in (collector, *also):
+            registry.register(one)
 
         class Handler(_Handler):
             answers = _Answers(collector, registry)

@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -39,6 +39,8 @@ from denizen.topic import Topics
 from denizen.tracing import Tracer, Traces, slots
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from denizen.metrics import Server
 
 Messages = NDArray[np.void]
@@ -488,7 +490,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """What all workers count, their queues and what they do, without stopping them."""
         return Telemetry.from_dict(self._core.telemetry())
 
-    def serve_metrics(self, port: int = 0, address: str = "127.0.0.1") -> str:
+    def serve_metrics(
+        self, port: int = 0, address: str = "127.0.0.1", also: Sequence[Collector] = ()
+    ) -> str:
         """Serves Prometheus metrics and what `denizen top` shows; returns the URL.
 
         Observes the program from now on (`observe(False)` ends that), and serves until close.
@@ -497,6 +501,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             port: 0: any that is free.
             address: where to listen. The default can only be reached from this machine; what is
                 served names the program, its actors and its messages, to whoever asks.
+            also: Prometheus collectors to serve with it, which are called from another thread.
 
         Raises MissingPackageError without prometheus-client (`pip install denizen[observe]`), and
         DenizenError if it is being served or the port is taken.
@@ -506,7 +511,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if self._server is not None:
             raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
         self.observe(True)
-        self._server = Server(self, port, address)
+        self._server = Server(self, port, address, also)
         return self._server.url
 
     def stuck(self, at_least: float = 1.0) -> str:

@@ -54,5 +54,7 @@ void graphs(nanobind::module_& m);
 void groups(nanobind::module_& m);
 // Those about tracing (tracing.cpp).
 void tracing(nanobind::class_<AnyRuntime>& runtime);
+// Monitoring of transactions (transactions.cpp).
+void transaction_stages(nanobind::module_& m);
 
 } // namespace denizen::bind

@@ -352,6 +352,7 @@ NB_MODULE(_core, m)
     bind::groups(m);
     bind::arenas(m);
     bind::signals(m);
+    bind::transaction_stages(m);
 
     nb::class_<AnyRuntime> runtime(m, "Runtime");
     runtime

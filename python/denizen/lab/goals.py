@@ -58,6 +58,10 @@ def _tail(row: Row) -> float | None:
     return None if row.p99 is None or not row.p50 else row.p99 / row.p50
 
 
+def _p99(row: Row) -> float | None:
+    return row.p99
+
+
 def _cv_percent(row: Row) -> float | None:
     return None if row.cv is None else 100 * row.cv
 
@@ -228,6 +232,18 @@ _GOALS: tuple[_Goal, ...] = (
             "requests met until 95 % are live", {"sizes": sizes}, ">=", 100, "%", _least,
         )
         for sizes in ("16 B to 8 KB", "nine of ten 64 B")
+    ),
+    _Goal(
+        "transactions", "streamed from pinned host memory", "streamed", {"memory": "pinned"}, ">=",
+        150, "M/s", _median,
+    ),
+    _Goal(
+        "transactions", "alert latency at 10 M/s, p99", "alert latency", {"rate_m": 10}, "<=", 100,
+        "us", _p99,
+    ),
+    _Goal(
+        "transactions", "resident in device memory, all rules", "resident in device memory", {},
+        ">=", 2000, "M/s", _median,
     ),
 )  # fmt: skip
 

@@ -41,6 +41,7 @@ EXPERIMENTS = {
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
     "tasks": "Tasks: independent, fork-join and chained, seen by the host",
+    "transactions": "Transactions: all rules over a stream of payments, and the time to an alert",
     "driver": "Driver: what calls of the CUDA API cost and submit",
 }
 SAMPLES_KEPT = 400

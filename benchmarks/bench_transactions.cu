@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transaction monitoring, all rules: a made stream of payments through a stage, from host memory
+// and (GPU) from the device's own; the time from a payment's arrival to its alert at a fixed rate;
+// beside them the same passes without the runtime, and the sequential reference. Every arm begins
+// with an empty table and the same profiles; its alerts are compared with the reference's, byte by
+// byte, outside the timed region.
+#include "program.hpp"
+#include "rivals/transactions.hpp"
+
+#include <denizen/runtime.hpp>
+#include <denizen/transactions/generate.hpp>
+#include <denizen/transactions/reference.hpp>
+
+#include <functional>
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::bench;
+using denizen::transactions::Alert;
+using denizen::transactions::Geometry;
+using denizen::transactions::Stage;
+using denizen::transactions::StageOptions;
+using denizen::transactions::Transaction;
+using Rt = Runtime<denizen::transactions::Monitoring>;
+
+struct Input {
+    tx::Made made;
+    std::shared_ptr<Transaction> host; // pinned where there is a GPU
+    std::shared_ptr<Transaction> device;
+    std::vector<Alert> alerts; // the reference's
+    double reference_seconds = 0;
+    StageOptions options;
+    uint64_t count = 0;
+};
+
+bool same(const std::vector<Alert>& found, const std::vector<Alert>& wanted)
+{
+    return found.size() == wanted.size() &&
+           std::memcmp(found.data(), wanted.data(), wanted.size() * sizeof(Alert)) == 0;
+}
+
+Input input(const Arguments& arguments)
+{
+    Input in;
+    in.count = arguments.quick ? 500'000 : arguments.gpu() ? 16'000'000 : 2'000'000;
+    in.made = tx::make(in.count);
+    while (in.options.customers / 2 < in.made.profiles.size()) in.options.customers *= 2; // ends
+    in.options.horizon = 1 << 20;
+    tx::Reference reference{tx::Rules{}};
+    for (const auto& p : in.made.profiles) reference.put(p);
+    const uint64_t begin = now_ns();
+    for (const Transaction& t : in.made.records) reference.feed(t, in.alerts);
+    in.reference_seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    const uint64_t bytes = in.count * sizeof(Transaction);
+#if defined(__CUDACC__)
+    if (arguments.gpu()) {
+        void* p = nullptr;
+        cuda_ok(cudaHostAlloc(&p, bytes, cudaHostAllocPortable));
+        in.host = {static_cast<Transaction*>(p), [](void* q) { cudaFreeHost(q); }};
+        std::memcpy(p, in.made.records.data(), bytes);
+        cuda_ok(cudaMalloc(&p, bytes));
+        in.device = {static_cast<Transaction*>(p), [](void* q) { cudaFree(q); }};
+        cuda_ok(cudaMemcpy(p, in.host.get(), bytes, cudaMemcpyHostToDevice));
+    }
+#endif
+    if (!in.host) {
+        in.host = {static_cast<Transaction*>(std::aligned_alloc(128, bytes)), std::free};
+        std::memcpy(static_cast<void*>(in.host.get()), in.made.records.data(), bytes);
+    }
+    in.made.records = {}; // one copy is enough
+    return in;
+}
+
+Options options_of(const Arguments& arguments, const StageOptions& stage, uint32_t warps)
+{
+    Options o = arguments.options();
+    if (arguments.gpu()) {
+        o.workers = warps;
+        o.egress_slots = 1 << 18;
+        o.pool_bytes = 256u << 20;
+        o.pool_bytes += uint64_t{stage.customers} * 2 * sizeof(tx::Customer);
+        o.pool_bytes += uint64_t{stage.depth + 2} * stage.batch * 512;
+    }
+    return o;
+}
+
+// Millions a second, from the first record handed over to the last alert received.
+double stream(const Arguments& arguments, const Input& in, StageOptions options, uint32_t warps,
+              bool resident, bool& right)
+{
+    options.copy_records = !resident;
+    Rt rt(arguments.device, options_of(arguments, options, warps));
+    Stage stage(rt.untyped(), options);
+    stage.put(in.made.profiles.data(), in.made.profiles.size());
+    const auto memory = resident ? in.device : in.host;
+    const Buffer records = rt.wrap(memory.get(), in.count * sizeof(Transaction), memory);
+    std::vector<Alert> found;
+    found.reserve(in.alerts.size());
+    const auto keep = [&](const std::vector<Alert>& more) {
+        found.insert(found.end(), more.begin(), more.end());
+    };
+    const uint64_t begin = now_ns();
+    for (uint64_t at = 0; at < in.count; at += options.batch) {
+        stage.feed(records, static_cast<uint32_t>(at),
+                   static_cast<uint32_t>(std::min<uint64_t>(options.batch, in.count - at)));
+        keep(stage.take());
+    }
+    keep(stage.drain());
+    const auto seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    right &= same(found, in.alerts);
+    return static_cast<double>(in.count) / seconds * 1e-6;
+}
+
+// Microseconds from when each record with an alert is due, at `rate` a second, to its alert's
+// arrival. Whatever has come due meanwhile goes into the next batch.
+void pace(const Arguments& arguments, const Input& in, uint32_t warps, double rate, double seconds,
+          Samples& samples, bool& right)
+{
+    StageOptions options = in.options;
+    options.batch = 1 << 14;
+    Rt rt(arguments.device, options_of(arguments, options, warps));
+    Stage stage(rt.untyped(), options);
+    stage.put(in.made.profiles.data(), in.made.profiles.size());
+    const Buffer records = rt.wrap(in.host.get(), in.count * sizeof(Transaction), in.host);
+    const auto count = std::min<uint64_t>(in.count, static_cast<uint64_t>(rate * seconds));
+    std::vector<Alert> found;
+    const uint64_t begin = now_ns();
+    uint64_t fed = 0;
+    while (stage.done() < count) { // ends: each record comes due, and the stage has a deadline
+        const double now = static_cast<double>(now_ns() - begin) * 1e-9;
+        const auto due = std::min(count, static_cast<uint64_t>(now * rate));
+        // One batch at a time: what came due meanwhile waits, and goes together.
+        if (due > fed && stage.done() == fed) {
+            const auto n = static_cast<uint32_t>(std::min<uint64_t>(due - fed, options.batch));
+            stage.feed(records, static_cast<uint32_t>(fed), n);
+            fed += n;
+        }
+        for (const Alert& alert : stage.take()) {
+            const double at = static_cast<double>(now_ns() - begin) * 1e-3;
+            samples.add(at - static_cast<double>(alert.sequence) / rate * 1e6);
+            found.push_back(alert);
+        }
+    }
+    std::vector<Alert> wanted;
+    for (const Alert& a : in.alerts) {
+        if (a.sequence < count) wanted.push_back(a);
+    }
+    right &= same(found, wanted);
+}
+
+struct Arm {
+    Case result;
+    std::function<double(bool&)> run;
+    Samples samples;
+};
+
+#if defined(__CUDACC__)
+// Bytes a second, read and written, of a copy within the device.
+double copy_bandwidth(const Input& in)
+{
+    const uint64_t bytes = in.count * sizeof(Transaction);
+    const OnDevice to(bytes);
+    cudaEvent_t from_here = nullptr;
+    cudaEvent_t to_here = nullptr;
+    cuda_ok(cudaEventCreate(&from_here));
+    cuda_ok(cudaEventCreate(&to_here));
+    float best = 1e9f;
+    for (int k = 0; k < 5; ++k) {
+        cuda_ok(cudaEventRecord(from_here));
+        cuda_ok(cudaMemcpyAsync(to.p, in.device.get(), bytes, cudaMemcpyDeviceToDevice));
+        cuda_ok(cudaEventRecord(to_here));
+        cuda_ok(cudaEventSynchronize(to_here));
+        float ms = 0;
+        cuda_ok(cudaEventElapsedTime(&ms, from_here, to_here));
+        best = std::min(best, ms);
+    }
+    cudaEventDestroy(from_here);
+    cudaEventDestroy(to_here);
+    return 2.0 * static_cast<double>(bytes) / (static_cast<double>(best) * 1e-3);
+}
+#endif
+
+void measure(const Arguments& arguments)
+{
+    const Input in = input(arguments);
+    uint32_t threads = arguments.workers;
+    if (threads == 0) threads = static_cast<uint32_t>(std::max<size_t>(1, allowed_cores().size()));
+    Json told = environment(arguments);
+    told.add("records", in.count).add("alerts", in.alerts.size());
+    told.add("customers", in.made.profiles.size());
+    std::vector<Arm> arms;
+    const auto add = [&](const char* name, Json params, std::function<double(bool&)> run) -> Case& {
+        arms.push_back({Case(name, std::move(params), "M/s"), std::move(run), Samples(32)});
+        return arms.back().result;
+    };
+    const auto count = static_cast<double>(in.count);
+    const auto rival = [&in, count](const RivalRun& run, bool& right) {
+        right &= same(run.alerts, in.alerts);
+        return count / run.seconds * 1e-6;
+    };
+    const uint64_t room = in.alerts.size() + 1024;
+    const auto geometry = [&in](uint32_t shards, uint32_t batch) {
+        Geometry g{shards, in.options.customers, 16, batch, 1, in.options.horizon, 0};
+        while (g.edges <= g.horizon + uint64_t{2} * batch) g.edges *= 2; // ends: within 2^30
+        return g;
+    };
+    if (arguments.gpu()) {
+#if defined(__CUDACC__)
+        told.add("copy_gbs", copy_bandwidth(in) * 1e-9);
+        for (const uint32_t warps : {264u, 528u, 1056u}) {
+            for (const bool resident : {false, true}) {
+                StageOptions options = in.options;
+                options.batch = 1 << 18;
+                options.shards = warps;
+                Case& one =
+                    add(resident ? "resident in device memory" : "streamed",
+                        Json().add("memory", resident ? "device" : "pinned").add("warps", warps),
+                        [&arguments, &in, options, warps, resident](bool& right) {
+                            return stream(arguments, in, options, warps, resident, right);
+                        });
+                one.ratio_base = {resident ? "launches per batch, resident"
+                                           : "launches per batch, streamed"};
+            }
+        }
+        for (const bool resident : {false, true}) {
+            add(resident ? "launches per batch, resident" : "launches per batch, streamed",
+                Json().add("warps", 1056), [&, resident](bool& right) {
+                    const auto from = resident ? in.device : in.host;
+                    return rival(run_launches(from.get(), in.count, !resident, in.made.profiles,
+                                              geometry(1056, 1 << 18), room),
+                                 right);
+                });
+        }
+#endif
+    } else {
+        Case& one =
+            add("streamed", Json().add("memory", "host").add("threads", threads), [&](bool& right) {
+                return stream(arguments, in, in.options, threads, false, right);
+            });
+        one.ratio_base = {"threads with barriers", "reference, one thread"};
+        arms.push_back(arms.back());
+        arms.back().result.arm = "A/A";
+    }
+    add("threads with barriers", Json().add("threads", threads), [&](bool& right) {
+        return rival(run_threads(in.host.get(), in.count, in.made.profiles,
+                                 geometry(threads, 1 << 16), room),
+                     right);
+    });
+    print_environment(told);
+
+    const uint32_t rounds = arguments.quick ? 3 : 9;
+    for (Arm& arm : arms) arm.result.verified = true;
+    for (Arm& arm : arms) arm.run(arm.result.verified); // a warm-up
+    interleaved(rounds, arms.size(),
+                [&](size_t k) { arms[k].samples.add(arms[k].run(arms[k].result.verified)); });
+    for (Arm& arm : arms) {
+        arm.result.n = rounds * in.count;
+        arm.result.print(arm.samples);
+    }
+
+    Case plain("reference, one thread", Json().add("threads", 1), "M/s");
+    plain.n = in.count;
+    plain.verified = true; // it is what the others are held against; the tests hold it against more
+    Samples once(1);
+    once.add(count / in.reference_seconds * 1e-6);
+    plain.print(once);
+
+    const double rate = arguments.gpu() ? 10e6 : 0.2e6;
+    const uint32_t warps = arguments.gpu() ? 32 : threads;
+    Case late("alert latency", Json().add("rate_m", rate * 1e-6).add("workers", warps), "us");
+    late.verified = true;
+    Samples samples(1 << 20);
+    pace(arguments, in, warps, rate, arguments.quick ? 0.5 : 1.6, samples, late.verified);
+    late.n = samples.size();
+    late.print(samples);
+}
+
+} // namespace
+
+int main(int argc, char** argv) { return run_program(argc, argv, measure); }

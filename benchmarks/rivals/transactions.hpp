@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same three passes over the same book without a runtime: three launches for each batch on a
+// GPU, or CPU threads that meet at a barrier after each pass.
+#pragma once
+
+#include <denizen/transactions/stage.hpp>
+
+#include <barrier>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime_api.h>
+#endif
+
+namespace denizen::bench {
+
+namespace tx = denizen::transactions;
+
+// What the passes ask of a context. Alerts go to an array, in no order.
+struct BareContext {
+    tx::Alert* alerts;
+    uint64_t* count;
+    uint64_t room;
+
+    DENIZEN_HD uint32_t lane() const { return lanes::id(); }
+    DENIZEN_HD uint32_t lanes() const { return lanes::size; }
+    DENIZEN_HD void sync() const { lanes::sync(); }
+    DENIZEN_HD void fail(uint32_t) const {}
+    DENIZEN_HD void send(Address, const tx::Alert& alert) const
+    {
+        if (lane() == 0) {
+            const uint64_t at = fetch_add<Scope::gpu>(count, uint64_t{1});
+            if (at < room) {
+                alerts[at] = alert;
+            }
+        }
+    }
+};
+
+// The head of a book of one batch under way.
+inline void prepare(tx::Book& book, const tx::Geometry& geometry, const tx::Rules& rules)
+{
+    std::memset(static_cast<void*>(&book), 0, sizeof book);
+    book.geometry = geometry;
+    book.at = tx::offsets(geometry);
+    book.rules = rules;
+    for (uint32_t code = 0; code < tx::country_codes; ++code) {
+        book.bits[code] = static_cast<uint8_t>(tx::country_bit(code));
+    }
+}
+
+DENIZEN_HD inline void put_profile(tx::Book& book, const tx::Profile& profile)
+{
+    const uint32_t place = book.find_or_take(profile.customer);
+    if (place != tx::Book::no_place) book.customers()[place].set(profile);
+}
+
+inline void sort_alerts(std::vector<tx::Alert>& alerts)
+{
+    std::sort(alerts.begin(), alerts.end(), [](const tx::Alert& a, const tx::Alert& b) {
+        return a.sequence != b.sequence ? a.sequence < b.sequence : a.rule < b.rule;
+    });
+}
+
+struct RivalRun {
+    double seconds = 0;
+    std::vector<tx::Alert> alerts;
+};
+
+// Threads that pass over batch after batch, with a barrier between passes.
+inline RivalRun run_threads(const tx::Transaction* records, uint64_t count,
+                            const std::vector<tx::Profile>& profiles, tx::Geometry geometry,
+                            uint64_t room)
+{
+    geometry.depth = 1;
+    geometry.staged = 0;
+    const uint64_t bytes = tx::offsets(geometry).end;
+    const std::unique_ptr<unsigned char[], void (*)(void*)> memory(
+        static_cast<unsigned char*>(std::aligned_alloc(128, bytes)), std::free);
+    std::memset(memory.get(), 0, bytes);
+    tx::Book& book = *reinterpret_cast<tx::Book*>(memory.get());
+    prepare(book, geometry, {});
+    for (const tx::Profile& p : profiles) put_profile(book, p);
+
+    RivalRun run;
+    run.alerts.resize(room);
+    uint64_t told = 0;
+    std::barrier meet(geometry.shards);
+    const auto work = [&](uint32_t part) {
+        tx::Shard shard;
+        BareContext ctx{run.alerts.data(), &told, room};
+        uint32_t batch = 0;
+        for (uint64_t base = 0; base < count; base += geometry.batch, ++batch) { // ends: by count
+            const auto n = static_cast<uint32_t>(std::min<uint64_t>(geometry.batch, count - base));
+            const tx::Feed feed{{}, {}, base, 0, n, batch, part};
+            shard.split(book, feed, records + base, ctx);
+            meet.arrive_and_wait();
+            shard.judge(book, batch, part, ctx);
+            meet.arrive_and_wait();
+            shard.search(book, batch, part, ctx);
+            meet.arrive_and_wait();
+        }
+    };
+    const uint64_t begin = now_ns();
+    {
+        std::vector<std::jthread> threads;
+        for (uint32_t part = 1; part < geometry.shards; ++part) threads.emplace_back(work, part);
+        work(0);
+    }
+    run.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    run.alerts.resize(std::min(told, room));
+    sort_alerts(run.alerts);
+    return run;
+}
+
+#if defined(__CUDACC__)
+inline constexpr uint32_t launch_threads = 128; // four shards to a block
+
+__global__ void put_profiles(tx::Book* book, const tx::Profile* profiles, uint64_t count)
+{
+    const uint64_t k = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x;
+    if (k < count) put_profile(*book, profiles[k]);
+}
+
+// A warp for each shard. `pass`: 0, 1, 2.
+__global__ void transaction_pass(tx::Book* book, const tx::Transaction* records, uint64_t base,
+                                 uint32_t count, uint32_t batch, uint32_t pass, BareContext ctx)
+{
+    const uint32_t part = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    if (part >= book->geometry.shards) return;
+    tx::Shard shard;
+    if (pass == 0) {
+        shard.split(*book, tx::Feed{{}, {}, base, 0, count, batch, part}, records, ctx);
+    } else if (pass == 1) {
+        shard.judge(*book, batch, part, ctx);
+    } else {
+        shard.search(*book, batch, part, ctx);
+    }
+}
+
+inline void cuda_ok(cudaError_t status)
+{
+    if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
+}
+
+struct OnDevice {
+    explicit OnDevice(uint64_t bytes) { cuda_ok(cudaMalloc(&p, bytes)); }
+    ~OnDevice() { cudaFree(p); }
+    OnDevice(const OnDevice&) = delete;
+    OnDevice& operator=(const OnDevice&) = delete;
+    void* p = nullptr;
+};
+
+// Three launches for each batch. `on_host`: the records lie in pinned memory, and copies of the
+// next batch run beside the launches of this one. At the end the alerts are fetched.
+inline RivalRun run_launches(const tx::Transaction* records, uint64_t count, bool on_host,
+                             const std::vector<tx::Profile>& profiles, tx::Geometry geometry,
+                             uint64_t room)
+{
+    geometry.depth = 1;
+    geometry.staged = 0;
+    const OnDevice memory(tx::offsets(geometry).end);
+    const OnDevice alerts(room * sizeof(tx::Alert));
+    const OnDevice told(sizeof(uint64_t));
+    const OnDevice known(profiles.size() * sizeof(tx::Profile));
+    const OnDevice copies(on_host ? uint64_t{2} * geometry.batch * sizeof(tx::Transaction) : 16);
+    auto* book = static_cast<tx::Book*>(memory.p);
+    cuda_ok(cudaMemset(memory.p, 0, tx::offsets(geometry).end));
+    cuda_ok(cudaMemset(told.p, 0, sizeof(uint64_t)));
+    const auto head = std::make_unique<tx::Book>();
+    prepare(*head, geometry, {});
+    cuda_ok(cudaMemcpy(book, head.get(), sizeof(tx::Book), cudaMemcpyHostToDevice));
+    cuda_ok(cudaMemcpy(known.p, profiles.data(), profiles.size() * sizeof(tx::Profile),
+                       cudaMemcpyHostToDevice));
+    put_profiles<<<static_cast<uint32_t>(profiles.size() / 256 + 1), 256>>>(
+        book, static_cast<const tx::Profile*>(known.p), profiles.size());
+    cudaStream_t compute = nullptr;
+    cudaStream_t copy = nullptr;
+    cudaEvent_t copied[2] = {};
+    cudaEvent_t used[2] = {};
+    cuda_ok(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
+    cuda_ok(cudaStreamCreateWithFlags(&copy, cudaStreamNonBlocking));
+    for (int k = 0; k < 2; ++k) {
+        cuda_ok(cudaEventCreateWithFlags(&copied[k], cudaEventDisableTiming));
+        cuda_ok(cudaEventCreateWithFlags(&used[k], cudaEventDisableTiming));
+    }
+    cuda_ok(cudaDeviceSynchronize());
+    const BareContext ctx{static_cast<tx::Alert*>(alerts.p), static_cast<uint64_t*>(told.p), room};
+    const uint32_t blocks = (geometry.shards * 32 + launch_threads - 1) / launch_threads;
+    RivalRun run;
+    const uint64_t begin = now_ns();
+    uint32_t batch = 0;
+    for (uint64_t base = 0; base < count; base += geometry.batch, ++batch) { // ends: by count
+        const auto n = static_cast<uint32_t>(std::min<uint64_t>(geometry.batch, count - base));
+        const tx::Transaction* from = records + base;
+        const uint32_t half = batch % 2;
+        if (on_host) {
+            auto* to = static_cast<tx::Transaction*>(copies.p) + uint64_t{half} * geometry.batch;
+            if (batch >= 2) cuda_ok(cudaStreamWaitEvent(copy, used[half]));
+            cuda_ok(cudaMemcpyAsync(to, from, n * sizeof(tx::Transaction), cudaMemcpyHostToDevice,
+                                    copy));
+            cuda_ok(cudaEventRecord(copied[half], copy));
+            cuda_ok(cudaStreamWaitEvent(compute, copied[half]));
+            from = to;
+        }
+        for (uint32_t pass = 0; pass < 3; ++pass) {
+            transaction_pass<<<blocks, launch_threads, 0, compute>>>(book, from, base, n, batch,
+                                                                     pass, ctx);
+        }
+        if (on_host) cuda_ok(cudaEventRecord(used[half], compute));
+    }
+    cuda_ok(cudaGetLastError());
+    uint64_t found = 0;
+    cuda_ok(cudaMemcpyAsync(&found, told.p, sizeof found, cudaMemcpyDeviceToHost, compute));
+    cuda_ok(cudaStreamSynchronize(compute));
+    run.alerts.resize(std::min(found, room));
+    cuda_ok(cudaMemcpyAsync(run.alerts.data(), alerts.p, run.alerts.size() * sizeof(tx::Alert),
+                            cudaMemcpyDeviceToHost, compute));
+    cuda_ok(cudaStreamSynchronize(compute));
+    run.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    for (int k = 0; k < 2; ++k) {
+        cudaEventDestroy(copied[k]);
+        cudaEventDestroy(used[k]);
+    }
+    cudaStreamDestroy(compute);
+    cudaStreamDestroy(copy);
+    sort_alerts(run.alerts);
+    return run;
+}
+#endif
+
+} // namespace denizen::bench

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Round trips: whether the money of a transaction comes back to the account it left, through
+// earlier transactions. Reads edges only; each account's are a list, the latest first.
+#pragma once
+
+#include <denizen/transactions/book.hpp>
+
+namespace denizen::transactions {
+
+inline constexpr uint32_t fanout = 16; // edges of an account that are followed, the latest
+
+// One search: from the payee of `closing`, by transactions before it, back to its payer.
+struct Search {
+    Book& book;
+    const Transaction& closing;
+    uint64_t sequence; // of the closing transaction
+    uint64_t visited[3] = {};
+    Round round{};
+
+    DENIZEN_HD bool alike(uint64_t amount) const
+    {
+        const uint64_t apart =
+            amount > closing.amount ? amount - closing.amount : closing.amount - amount;
+        return apart * 100 <= closing.amount * book.rules.circular_percent;
+    }
+
+    // Whether `Left` more transactions lead from `account` to the payer, the first of them not
+    // before `since`. `Step`: how many came before.
+    template <uint32_t Left, uint32_t Step>
+    DENIZEN_HD bool leads(uint64_t account, uint64_t since)
+    {
+        const uint32_t place = book.find(account);
+        if (place == Book::no_place) {
+            return false;
+        }
+        visited[Step] = account;
+        uint64_t next = book.customers()[place].edge;
+        uint32_t looked_at = 0;
+        // Ends: places in the stream only fall, and those of this batch are not many.
+        while (next != 0 && looked_at < fanout) {
+            const uint64_t here = next - 1;
+            if (here >= sequence) { // of this very batch, but behind the closing one
+                next = book.edge(here).before;
+                continue;
+            }
+            if (sequence - here > book.geometry.horizon) {
+                break; // its place may be another's by now
+            }
+            const Edge edge = book.edge(here);
+            if (edge.latest < since) {
+                break; // and so are all before it
+            }
+            next = edge.before;
+            ++looked_at;
+            if (edge.ts < since || edge.ts > closing.ts || !alike(edge.amount)) {
+                continue;
+            }
+            round.path[Step] = here;
+            if constexpr (Left == 1) {
+                if (edge.dest == closing.customer) {
+                    return true;
+                }
+            } else {
+                bool seen = edge.dest == closing.customer;
+                for (uint32_t k = 0; k <= Step; ++k) {
+                    seen |= edge.dest == visited[k];
+                }
+                if (!seen && leads<Left - 1, Step + 1>(edge.dest, edge.ts)) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
+    // The round trip of the fewest hops; of those the one whose transactions are the latest, the
+    // first decides first.
+    DENIZEN_HD Round find()
+    {
+        const Rules& rules = book.rules;
+        const uint64_t window = rules.circular_window_ms;
+        const uint64_t since = closing.ts >= window ? closing.ts - window + 1 : 0;
+        const uint32_t most_hops = rules.circular_hops;
+        if (leads<1, 0>(closing.dest, since)) {
+            round.hops = 2;
+        } else if (most_hops >= 3 && leads<2, 0>(closing.dest, since)) {
+            round.hops = 3;
+        } else if (most_hops >= 4 && leads<3, 0>(closing.dest, since)) {
+            round.hops = 4;
+        }
+        return round;
+    }
+};
+
+} // namespace denizen::transactions

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``denizen run transactions`` does: a file or a made stream through a stage, and a table."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from denizen import terminal
+from denizen.apps.transactions import alerts as output
+from denizen.apps.transactions import load
+from denizen.apps.transactions.records import (
+    ALERT,
+    CASES,
+    PROFILE,
+    RULE_NAMES,
+    SEVERITIES,
+    Records,
+    Rules,
+    generate,
+)
+from denizen.apps.transactions.stage import PASSES, Reference, Stage
+from denizen.errors import ArgumentError
+from denizen.lab import machine
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command line."""
+
+    file: str | None = None
+    form: str | None = None
+    count: int | None = None
+    """Of records to make."""
+    seed: int = 1
+    write: str | None = None
+    write_profiles: str | None = None
+    profiles: str | None = None
+    rules: Path | None = None
+    changes: Sequence[tuple[int, Path]] = ()
+    """(place of the stream, file): the rules from there on."""
+    alerts: str | None = None
+    device: str = "auto"
+    shards: int | None = None
+    customers: int = 1 << 16
+    batch: int = 1 << 16
+    check: bool = False
+    drill: int | None = None
+    """Seed of failures on purpose."""
+    metrics: int | None = None
+    save: str | None = None
+    restore: str | None = None
+
+
+def _streams(o: Options) -> tuple[Iterator[Records], Records]:
+    """The stream, piece by piece, and the profiles."""
+    known = load.profiles(o.profiles) if o.profiles is not None else np.zeros(0, PROFILE)
+    if o.count is not None:
+        records, made = generate(o.count, seed=o.seed)
+        if o.write is not None:
+            load.write(o.write, records)
+            print(f"{o.write}: {len(records):,} made transactions", file=sys.stderr)
+        if o.write_profiles is not None:
+            load.write(o.write_profiles, made)
+            print(f"{o.write_profiles}: {len(made):,} profiles", file=sys.stderr)
+        whole = (records[at : at + o.batch] for at in range(0, len(records), o.batch))
+        return whole, known if o.profiles is not None else made
+    if o.file is None:
+        raise ArgumentError("give a FILE, or --generate N")
+    return load.pieces(o.file, o.form, o.batch), known
+
+
+def _cut(
+    pieces: Iterator[Records], changes: Sequence[tuple[int, Rules]], begin: int
+) -> Iterator[tuple[Rules | None, Records]]:
+    """The pieces, cut where rules change; with each the rules that begin with it."""
+    left = sorted(changes, key=lambda change: change[0])
+    at = begin
+    for piece in pieces:
+        rest = piece
+        while left and left[0][0] < at + len(rest):  # ends: each turn takes one change
+            place, rules = left.pop(0)
+            if place > at:
+                yield None, rest[: place - at]
+                rest = rest[place - at :]
+                at = place
+            yield rules, rest[:0]
+        yield None, rest
+        at += len(rest)
+
+
+def run(o: Options) -> int:
+    """The whole command; the exit status: 1 if --check found a difference, else 0.
+
+    Raises DataError for input that cannot be used and DenizenError for what else goes wrong.
+    """
+    rules = load.rules(o.rules) if o.rules is not None else Rules()
+    changes: list[tuple[int, Rules]] = []
+    for place, path in sorted(o.changes):
+        before = changes[-1][1] if changes else rules
+        following = Rules.from_dict({"version": before.version + 1}, before)
+        changes.append((place, load.rules(path, following)))
+    pieces, known = _streams(o)
+    if o.check and o.restore is not None:
+        raise ArgumentError("--check needs the stream from its beginning: leave out --restore")
+    reference = Reference(rules) if o.check else None
+    found: Counter[tuple[int, int]] = Counter()
+    cases: Counter[int] = Counter()
+    differs: int | None = None
+    expected = np.zeros(0, ALERT)
+    choose = random.Random(o.drill)
+    seconds = 0.0
+    with (
+        output.sink(o.alerts) as tell,
+        Stage(
+            o.device,
+            shards=o.shards,
+            customers=o.customers,
+            batch=o.batch,
+            rules=rules,
+            restore=o.restore,
+        ) as stage,
+    ):
+        seen = None
+        if o.metrics is not None:
+            from denizen.apps.transactions.metrics import Collector  # noqa: PLC0415  (optional)
+
+            seen = Collector(stage)
+            url = stage.runtime.serve_metrics(o.metrics, also=[seen])
+            print(f"metrics at {url}", file=sys.stderr)
+        stage.put(known)
+        if reference is not None:
+            reference.put(known)
+
+        def take(alerts: Records) -> None:
+            nonlocal expected, differs
+            tell(alerts)
+            if seen is not None:
+                seen.see(alerts)
+            keys, numbers = np.unique(
+                np.stack([alerts["rule"], alerts["severity"]]), axis=1, return_counts=True
+            )
+            for (rule, severity), number in zip(keys.T.tolist(), numbers.tolist(), strict=True):
+                found[rule, severity] += number
+            if reference is not None and differs is None:
+                if alerts.tobytes() != expected[: len(alerts)].tobytes():
+                    differs = _first_difference(alerts, expected)
+                expected = expected[len(alerts) :]
+
+        first = stage.done
+        for change, piece in _cut(pieces, changes, first):
+            if change is not None:
+                stage.change(change)
+                if reference is not None:
+                    reference.change(change)
+                continue
+            if o.drill is not None and len(piece):
+                stage.drill(
+                    choose.randrange(stage.shards),
+                    choose.choice(PASSES),
+                    choose.randrange(1 + len(piece) // stage.shards),
+                )
+            if reference is not None:
+                expected = np.concatenate([expected, reference.feed(piece)])
+            begin = time.perf_counter()
+            stage.feed(piece)
+            alerts = stage.take()
+            seconds += time.perf_counter() - begin
+            take(alerts)
+            if o.count is not None:
+                cases.update(piece["flags"].tolist())
+        begin = time.perf_counter()
+        alerts = stage.drain()
+        seconds += time.perf_counter() - begin
+        take(alerts)
+        if reference is not None and len(expected) and differs is None:
+            differs = int(expected["sequence"][0])
+        if o.save is not None:
+            stage.save(o.save)
+            print(f"{o.save}: snapshot before record {stage.done:,}", file=sys.stderr)
+        counts = stage.counts()
+        there = stage.runtime.description
+        name = str(there["device"]) if there["on_gpu"] else machine.cpu_name()
+        device = f"{name}; {stage.shards:,} shards"
+    table: list[tuple[str, str]] = [
+        ("device", device),
+        ("transactions", f"{counts.records:,}"),
+        *(
+            (outcome, f"{n:,}")
+            for outcome, n in counts.outcomes.items()
+            if n or outcome != "no room"
+        ),
+        ("alerts", f"{counts.alerts:,}"),
+    ]
+    for rule, title in enumerate(RULE_NAMES, 1):
+        parts = [
+            f"{found[rule, s]:,} {SEVERITIES[s]}"
+            for s in reversed(range(len(SEVERITIES)))
+            if found[rule, s]
+        ]
+        table.append((f"  {title}", ", ".join(parts) or "0"))
+    if cases:
+        made = ", ".join(f"{cases[k]:,} {case}" for k, case in enumerate(CASES) if cases[k])
+        table.append(("made of", made))
+    if o.drill is not None:
+        table.append(("shards restarted", f"{counts.restarts:,}"))
+    table.append(("transactions per second", f"{counts.records / max(seconds, 1e-9):,.0f}"))
+    if reference is not None:
+        verdict = "the same" if differs is None else f"differ from record {differs:,} on"
+        table.append(("reference's alerts", verdict))
+    terminal.table(
+        "denizen run transactions",
+        ("figure", "value"),
+        table,
+        file=sys.stderr if o.alerts == "-" else None,
+    )
+    if differs is not None:
+        terminal.error(f"alerts differ from the reference's, first at record {differs}")
+        return 1
+    return 0
+
+
+def _first_difference(alerts: Records, expected: Records) -> int:
+    for mine, other in zip(alerts, expected, strict=False):
+        if mine.tobytes() != other.tobytes():
+            return int(min(mine["sequence"], other["sequence"]))
+    return int(alerts["sequence"][len(expected)])

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage: records in, alerts out; and the reference that it is compared with."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import denizen
+from denizen import _core
+from denizen.apps.transactions.records import (
+    ALERT,
+    OUTCOMES,
+    PROFILE,
+    TRANSACTION,
+    Records,
+    Rules,
+    as_bytes,
+)
+from denizen.errors import ArgumentError, SnapshotError
+from denizen.message import MessageType
+
+if TYPE_CHECKING:
+    from denizen.message import Field
+
+HORIZON = 1 << 20
+PASSES = ("split", "judge", "search")
+_FORMAT = 1
+
+
+class _Wire(MessageType):
+    """A message whose struct is in shard.hpp."""
+
+    def _struct(self) -> str:
+        name = f"denizen::transactions::{self.name}"
+        return (
+            "#include <denizen/transactions/shard.hpp>\n"
+            f"using {name};\nstatic_assert(sizeof({name}) == {self.dtype.itemsize});\n"
+        )
+
+
+_GEOMETRY: list[Field] = [
+    (name, "u4") for name in ("shards", "customers", "edges", "batch", "depth", "horizon", "staged")
+]
+_BOOK: Field = ("book", denizen.BUFFER)
+_MESSAGES: tuple[MessageType, ...] = (
+    _Wire("Open", [_BOOK, *_GEOMETRY, ("part", "u4"), ("step", "u4")]),
+    _Wire("Change", [_BOOK, ("rules", "u8", (16,))]),
+    _Wire("Put", [_BOOK, ("profiles", denizen.BUFFER), ("count", "u4"), ("part", "u4")]),
+    _Wire(
+        "Move",
+        [("from_", denizen.BUFFER), ("to", denizen.BUFFER), ("from_at", "u8"), ("to_at", "u8"),
+         ("bytes", "u8")],
+    ),
+    _Wire("Taken", [_BOOK, ("taken", "u4")]),
+    _Wire("Drill", [("pass_", "u4"), ("after", "u4")]),
+    _Wire("Ready", [("value", "u4")]),
+    _Wire(
+        "Feed",
+        [_BOOK, ("records", denizen.BUFFER), ("base", "u8"), ("first", "u4"), ("count", "u4"),
+         ("batch", "u4"), ("part", "u4")],
+    ),
+    _Wire("Step", [("book", "u8"), ("batch", "u4"), ("pass_part", "u4")]),
+    _Wire("Finished", [("batch", "u4"), ("tally", "u4", (5,)), ("alerts", "u4")]),
+    _Wire("Alert", [("words", "u8", (16,))]),
+    denizen.DOWN,
+)  # fmt: skip
+
+
+def program() -> denizen.Program:
+    """The actor Shard and its messages (include/denizen/transactions/shard.hpp)."""
+    return denizen.Program(
+        "using denizen::transactions::Shard;",
+        actors=["Shard"],
+        messages=_MESSAGES,
+        name="transactions",
+    )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a stage has done so far."""
+
+    records: int
+    """That were fed."""
+    outcomes: dict[str, int]
+    """By OUTCOMES, of batches that are done."""
+    alerts: int
+    restarts: int
+    """Of shards that had failed."""
+
+
+class Stage:
+    """A running monitor: records in, alerts out, in the order of the stream.
+
+    The alerts depend on the records, the profiles and the rules alone: not on the device, the
+    number of shards, how the stream was cut into calls, or on shards that failed.
+
+    Args:
+        device: as of denizen.Runtime; one node.
+        shards: actors that own the customers; None: one for each worker.
+        customers: places in the table of customers, a power of two; seven eighths can be taken.
+        batch: most records that are looked at together. Smaller ones come back sooner.
+        depth: batches under way, 1 to 8.
+        horizon: records of the stream back to which round trips are followed.
+        rules: to begin with.
+        restore: a file that save() wrote: goes on there, with its rules. The horizon must be the
+            same; device, shards, places and batches may differ.
+
+    Not for several threads at once, but for counts(). Errors are subclasses of DenizenError.
+    """
+
+    def __init__(
+        self,
+        device: str = "auto",
+        *,
+        shards: int | None = None,
+        customers: int = 1 << 16,
+        batch: int = 1 << 16,
+        depth: int = 3,
+        horizon: int = HORIZON,
+        rules: Rules | None = None,
+        restore: str | os.PathLike[str] | None = None,
+    ) -> None:
+        for name, value in (
+            ("shards", shards or 0), ("customers", customers), ("batch", batch), ("depth", depth),
+            ("horizon", horizon),
+        ):  # fmt: skip
+            if not 0 <= value < 2**32:
+                raise ArgumentError(f"{name} = {value} is no size")
+        saved = None if restore is None else _read(Path(restore))
+        self.runtime = denizen.Runtime(program(), device)
+        """The program it runs on, for its description, telemetry and metrics."""
+        try:
+            self._core: _core.TransactionStage | None = _core.TransactionStage(
+                self.runtime._core,
+                shards or 0,
+                customers,
+                batch,
+                depth,
+                horizon,
+                (rules or Rules()).packed(),
+                saved,
+            )
+        except BaseException:
+            self.runtime.close()
+            raise
+        self._horizon = horizon
+        self._counts = self._count()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _open(self) -> _core.TransactionStage:
+        if self._core is None:
+            raise denizen.ClosedError("the stage has been closed")
+        return self._core
+
+    @property
+    def rules(self) -> Rules:
+        """Those in force for what is fed now."""
+        return Rules.unpacked(self._open.rules)
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return self._open.shards
+
+    @property
+    def done(self) -> int:
+        """Records before this place of the stream are done."""
+        return self._open.done
+
+    def put(self, profiles: Records) -> None:
+        """Profiles (dtype PROFILE, no customer twice) for the records that are fed from now on."""
+        self._open.put(as_bytes(profiles, PROFILE))
+
+    def change(self, rules: Rules) -> None:
+        """Rules for the records that are fed from now on: those before keep theirs."""
+        self._open.change(rules.packed())
+
+    def feed(self, records: Records) -> None:
+        """The next records of the stream, dtype TRANSACTION. Waits while `depth` batches fly."""
+        self._open.feed(as_bytes(records, TRANSACTION))
+        self._counts = self._count()
+
+    def take(self) -> Records:
+        """The alerts that are ready, dtype ALERT: of the stream's first records, in its order."""
+        alerts = self._open.take().view(ALERT)
+        self._counts = self._count()
+        return alerts
+
+    def drain(self) -> Records:
+        """The same once all that was fed is done."""
+        alerts = self._open.drain().view(ALERT)
+        self._counts = self._count()
+        return alerts
+
+    def run(self, records: Records, size: int = 1 << 16) -> Iterator[Records]:
+        """Feeds an array in pieces and gives the alerts as they come; all of them by the end."""
+        for at in range(0, len(records), size):
+            self.feed(records[at : at + size])
+            yield self.take()
+        yield self.drain()
+
+    def counts(self) -> Counts:
+        """As of the last call of feed(), take() or drain(), from any thread."""
+        return self._counts
+
+    def taken(self) -> int:
+        """Places of the table of customers that are taken."""
+        return self._open.taken()
+
+    def drill(self, shard: int, within: str, after: int = 0) -> None:
+        """Has a shard fail on purpose, once: a drill of recovery, which changes no alert.
+
+        Args:
+            within: one of PASSES: "split", "judge" or "search".
+            after: so many of its records there.
+        """
+        if within not in PASSES:
+            raise ArgumentError(f'"{within}" is no pass; passes are {", ".join(PASSES)}')
+        self._open.drill(shard, PASSES.index(within), after)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes what it knows, between two records, to a file, which appears in one step.
+
+        Alerts that are ready and not taken are not in it: take() them.
+        """
+        rules, following, horizon, customers, edges = self._open.snapshot()
+        meta = {"format": _FORMAT, "next": following, "horizon": horizon}
+        out = io.BytesIO()
+        np.savez_compressed(
+            out,
+            meta=np.frombuffer(json.dumps(meta).encode(), np.uint8),
+            rules=np.frombuffer(rules, np.uint8),
+            customers=customers,
+            edges=edges,
+        )
+        part = Path(f"{os.fspath(path)}.part")
+        with part.open("wb") as file:
+            file.write(out.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    def close(self) -> None:
+        """Waits for what is under way, and ends the program. Harmless when called again."""
+        if self._core is not None:
+            with suppress(denizen.DenizenError):
+                self._core.drain()
+            self._core = None
+        self.runtime.close()
+
+    def _count(self) -> Counts:
+        records, alerts, restarts, outcomes = self._open.counts()
+        return Counts(records, dict(zip(OUTCOMES, outcomes, strict=True)), alerts, restarts)
+
+
+_Saved = tuple[bytes, int, int, np.ndarray, np.ndarray]
+
+
+def _read(path: Path) -> _Saved:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            meta = json.loads(file["meta"].tobytes())
+            if meta["format"] != _FORMAT:
+                raise SnapshotError(f"{path} is of format {meta['format']}, not {_FORMAT}")
+            return (
+                file["rules"].tobytes(),
+                int(meta["next"]),
+                int(meta["horizon"]),
+                file["customers"],
+                file["edges"],
+            )
+    except OSError as error:
+        raise SnapshotError(f"{path}: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
+        if isinstance(error, SnapshotError):
+            raise
+        raise SnapshotError(f"{path} is no snapshot of a stage, or damaged: {error}") from error
+
+
+class Reference:
+    """The rules on one thread, record by record: what the alerts of a Stage are compared with."""
+
+    def __init__(self, rules: Rules | None = None, horizon: int = HORIZON) -> None:
+        self._core = _core.TransactionReference((rules or Rules()).packed(), horizon)
+
+    def put(self, profiles: Records) -> None:
+        """As of Stage."""
+        self._core.put(as_bytes(profiles, PROFILE))
+
+    def change(self, rules: Rules) -> None:
+        """As of Stage."""
+        self._core.change(rules.packed())
+
+    def feed(self, records: Records) -> Records:
+        """The alerts of the next records of the stream."""
+        return self._core.feed(as_bytes(records, TRANSACTION)).view(ALERT)
+
+    def outcomes(self) -> dict[str, int]:
+        """Records by OUTCOMES."""
+        return dict(zip(OUTCOMES, self._core.counts(), strict=True))

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stage's alerts are the reference's: for any number of shards and workers, however the stream is
+// cut, when rules change, over a snapshot, and when shards fail in the middle.
+#include <denizen/transactions/generate.hpp>
+#include <denizen/transactions/reference.hpp>
+#include <denizen/transactions/stage.hpp>
+#include <resident/places.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::test;
+using namespace denizen::transactions;
+using Rt = Runtime<Monitoring>;
+
+constexpr uint32_t records_made = 6000;
+
+const Made& stream()
+{
+    static const Made made = [] {
+        MakeOptions o;
+        o.seed = 7;
+        o.share = 0.6;
+        o.customers = 150;
+        return make(scaled(5 * records_made) >= records_made ? records_made : 2000, o);
+    }();
+    return made;
+}
+
+// Few records back, small rings: what wraps around does so here.
+StageOptions small()
+{
+    StageOptions o;
+    o.customers = 256;
+    o.batch = 512;
+    o.depth = 3;
+    o.horizon = 2000;
+    return o;
+}
+
+std::vector<Alert> expected(const std::vector<Transaction>& records,
+                            const std::vector<Profile>& profiles, uint32_t horizon,
+                            const Rules& rules = {}, uint64_t change_at = ~0ull,
+                            const Rules& later = {})
+{
+    Reference reference(rules, horizon);
+    for (const Profile& p : profiles) reference.put(p);
+    std::vector<Alert> alerts;
+    for (uint64_t k = 0; k < records.size(); ++k) {
+        if (k == change_at) reference.change(later);
+        reference.feed(records[k], alerts);
+    }
+    return alerts;
+}
+
+void expect_same(const std::vector<Alert>& found, const std::vector<Alert>& wanted)
+{
+    ASSERT_EQ(found.size(), wanted.size());
+    for (size_t k = 0; k < found.size(); ++k) {
+        ASSERT_EQ(std::memcmp(&found[k], &wanted[k], sizeof(Alert)), 0)
+            << "alert " << k << ", of record " << found[k].sequence << " by rule "
+            << int(found[k].rule) << "; expected " << wanted[k].sequence << " by rule "
+            << int(wanted[k].rule);
+    }
+}
+
+void append(std::vector<Alert>& to, const std::vector<Alert>& more)
+{
+    to.insert(to.end(), more.begin(), more.end());
+}
+
+class transactions_stage : public AtEveryPlace {
+protected:
+    static Options roomy()
+    {
+        Options o = options();
+        if (on_gpu()) o.pool_bytes = 256u << 20;
+        return o;
+    }
+};
+
+TEST_P(transactions_stage, alerts_are_the_references_for_any_shards_and_cuts)
+{
+    const Made& made = stream();
+    const std::vector<Alert> wanted = expected(made.records, made.profiles, small().horizon);
+    uint64_t by_rule[rule_count + 1] = {};
+    for (const Alert& a : wanted) by_rule[a.rule] += 1;
+    for (uint32_t rule = 1; rule <= rule_count; ++rule) EXPECT_GT(by_rule[rule], 0u) << rule;
+
+    std::mt19937 random(1);
+    Rt rt(device(), roomy());
+    for (const uint32_t shards : {1u, 2u, 5u, 40u}) {
+        StageOptions o = small();
+        o.shards = shards;
+        o.depth = 1 + shards % 3;
+        Stage stage(rt.untyped(), o);
+        stage.put(made.profiles.data(), made.profiles.size());
+        std::vector<Alert> found;
+        for (size_t at = 0; at < made.records.size();) {
+            const size_t n = std::min<size_t>(made.records.size() - at, 1 + random() % 700);
+            stage.feed(made.records.data() + at, n);
+            append(found, stage.take());
+            at += n;
+        }
+        append(found, stage.drain());
+        expect_same(found, wanted);
+        const Counts counts = stage.counts();
+        EXPECT_EQ(counts.records, made.records.size());
+        EXPECT_EQ(counts.alerts, wanted.size());
+        uint64_t all = 0;
+        for (const uint64_t n : counts.of) all += n;
+        EXPECT_EQ(all, made.records.size());
+        EXPECT_GT(counts.of[static_cast<uint32_t>(Outcome::late)], 0u);
+        EXPECT_GT(counts.of[static_cast<uint32_t>(Outcome::duplicate)], 0u);
+        EXPECT_EQ(stage.taken(), made.profiles.size());
+    }
+}
+
+TEST_P(transactions_stage, records_that_lie_in_a_buffer_are_not_copied)
+{
+    const Made& made = stream();
+    Rt rt(device(), roomy());
+    Stage stage(rt.untyped(), small());
+    const Buffer records = rt.buffer(made.records.size() * sizeof(Transaction), BufferKind::pinned);
+    std::memcpy(records.cpu(), made.records.data(), records.bytes());
+    const auto count = static_cast<uint32_t>(made.records.size());
+    for (uint32_t at = 0; at < count; at += 500) {
+        stage.feed(records, at, std::min(500u, count - at));
+    }
+    expect_same(stage.drain(), expected(made.records, {}, small().horizon));
+    EXPECT_EQ(error_of([&] { stage.feed(records, 0, 513); }).code(), Errc::bad_argument);
+    EXPECT_EQ(error_of([&] { stage.feed(records, count, 1); }).code(), Errc::bad_argument);
+}
+
+TEST_P(transactions_stage, rules_change_between_two_records)
+{
+    const Made& made = stream();
+    Rules later;
+    later.version = 2;
+    later.amount_limit = 300'000;
+    later.velocity_limit = 4;
+    later.circular_hops = 3;
+    later.enabled = all_rules & ~bit(Rule::geography);
+    const size_t at = made.records.size() / 3;
+    Rt rt(device(), roomy());
+    Stage stage(rt.untyped(), small());
+    stage.put(made.profiles.data(), made.profiles.size());
+    stage.feed(made.records.data(), at);
+    stage.change(later);
+    stage.feed(made.records.data() + at, made.records.size() - at);
+    const std::vector<Alert> found = stage.drain();
+    expect_same(found, expected(made.records, made.profiles, small().horizon, Rules{}, at, later));
+    EXPECT_EQ(found.front().rules_version, 1u);
+    EXPECT_EQ(found.back().rules_version, 2u);
+}
+
+TEST_P(transactions_stage, goes_on_from_a_snapshot_with_other_shards)
+{
+    const Made& made = stream();
+    const std::vector<Alert> wanted = expected(made.records, made.profiles, small().horizon);
+    const size_t cut = made.records.size() / 2 + 13;
+    std::vector<Alert> found;
+    Snapshot saved;
+    {
+        Rt rt(device(), roomy());
+        StageOptions o = small();
+        o.shards = 3;
+        Stage stage(rt.untyped(), o);
+        stage.put(made.profiles.data(), made.profiles.size());
+        stage.feed(made.records.data(), cut);
+        saved = stage.snapshot();
+        found = stage.take();
+        EXPECT_EQ(saved.next, cut);
+        EXPECT_EQ(saved.customers.size(), made.profiles.size());
+        EXPECT_EQ(saved.edges.size(), std::min<size_t>(cut, small().horizon));
+    }
+    Rt rt(device(), roomy());
+    StageOptions o = small();
+    o.shards = 4;
+    o.customers = 1024;
+    o.batch = 77;
+    Stage stage(rt.untyped(), o, &saved);
+    stage.feed(made.records.data() + cut, made.records.size() - cut);
+    append(found, stage.drain());
+    expect_same(found, wanted);
+    o.horizon = 99;
+    EXPECT_EQ(error_of([&] { Stage other(rt.untyped(), o, &saved); }).code(), Errc::bad_snapshot);
+}
+
+TEST_P(transactions_stage, shards_that_fail_anywhere_change_nothing)
+{
+    const Made& made = stream();
+    const std::vector<Alert> wanted = expected(made.records, made.profiles, small().horizon);
+    Rt rt(device(), roomy());
+    StageOptions o = small();
+    o.shards = 4;
+    Stage stage(rt.untyped(), o);
+    stage.put(made.profiles.data(), made.profiles.size());
+    std::mt19937 random(3);
+    std::vector<Alert> found;
+    uint32_t drills = 0;
+    for (size_t at = 0; at < made.records.size();) {
+        const size_t n = std::min<size_t>(made.records.size() - at, 300 + random() % 300);
+        stage.drill(drills % 4, static_cast<Pass>(drills % 3), drills * 7 % 60);
+        ++drills;
+        stage.feed(made.records.data() + at, n);
+        append(found, stage.take());
+        at += n;
+    }
+    append(found, stage.drain());
+    expect_same(found, wanted);
+    EXPECT_GT(stage.counts().restarts, drills / 2); // a few ask for more records than a part has
+    EXPECT_EQ(stage.counts().alerts, wanted.size());
+}
+
+TEST_P(transactions_stage, refuses_what_cannot_be)
+{
+    Rt rt(device(), roomy());
+    Made made = stream();
+    StageOptions o = small();
+    o.customers = 64; // 56 of which can be taken
+    {
+        Stage stage(rt.untyped(), o);
+        const Error full = error_of([&] {
+            stage.feed(made.records.data(), made.records.size());
+            stage.drain();
+        });
+        EXPECT_EQ(full.code(), Errc::exhausted);
+        EXPECT_NE(std::string(full.what()).find("start with customers=128"), std::string::npos);
+    }
+    o.customers = 65;
+    EXPECT_EQ(error_of([&] { Stage stage(rt.untyped(), o); }).code(), Errc::bad_argument);
+    Stage stage(rt.untyped(), small());
+    Rules rules;
+    rules.velocity_limit = 32;
+    expect_error(Errc::bad_argument, "velocity_limit = 32; use 1 to 31",
+                 [&] { stage.change(rules); });
+    const Profile twice[2] = {made.profiles[0], made.profiles[0]};
+    EXPECT_EQ(error_of([&] { stage.put(twice, 2); }).code(), Errc::bad_argument);
+
+    // Records that are none are counted, and nothing else.
+    made.records.resize(4);
+    made.records[1].customer = no_customer;
+    made.records[2].amount = most + 1;
+    stage.feed(made.records.data(), 4);
+    stage.drain();
+    EXPECT_EQ(stage.counts().of[static_cast<uint32_t>(Outcome::invalid)], 2u);
+    EXPECT_EQ(stage.counts().of[static_cast<uint32_t>(Outcome::accepted)], 2u);
+}
+
+DENIZEN_AT_EVERY_PLACE(transactions_stage);
+
+} // namespace
