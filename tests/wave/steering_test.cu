@@ -1,0 +1,1 @@
+int wave_placeholder;
