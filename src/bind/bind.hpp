@@ -52,5 +52,7 @@ void signals(nanobind::module_& m);
 void graphs(nanobind::module_& m);
 // Those about tracing (tracing.cpp).
 void tracing(nanobind::class_<AnyRuntime>& runtime);
+// The wave (wave.cpp).
+void waves(nanobind::module_& m);
 
 } // namespace denizen::bind

@@ -12,8 +12,28 @@
 #include <new>
 #include <thread>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace denizen::wave {
 namespace {
+
+// In front of a wave pressures fall below what has a normal representation, and arithmetic on such
+// numbers takes a hundred times as long: for the length of a scope they are 0.
+class FlushToZero {
+public:
+#if defined(__SSE2__)
+    FlushToZero() { _mm_setcsr(saved_ | 0x8040); }
+    ~FlushToZero() { _mm_setcsr(saved_); }
+
+private:
+    const unsigned saved_ = _mm_getcsr();
+#else
+    FlushToZero() {}
+    ~FlushToZero() {}
+#endif
+};
 
 constexpr uint32_t most_tiles = 64; // threads
 
@@ -67,8 +87,8 @@ public:
     std::unique_ptr<Mailbox> open_mailbox() override
     {
         const auto& n = state_.geometry.n;
-        const uint64_t cells = std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2],
-                                         uint64_t{n[1]} * n[2]});
+        const uint64_t cells =
+            std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2], uint64_t{n[1]} * n[2]});
         const auto allocate = [](size_t bytes) {
             const size_t whole = (bytes + line - 1) / line * line;
             std::shared_ptr<void> memory(std::aligned_alloc(line, whole), std::free);
@@ -164,7 +184,7 @@ private:
         if (mailbox != nullptr) {
             served = std::make_unique<Served>(
                 *mailbox,
-                [&](Command& command) {
+                [&](Request& command) {
                     state_.keep(command, first);
                     if (command.act == Act::damping) table = table_of<T>(state_.medium);
                     if (command.act == Act::cells) changed(command.edit);
@@ -186,8 +206,10 @@ private:
             go_on();
         });
         const auto member = [&](uint32_t id) {
+            const FlushToZero flush;
             const uint32_t low = static_cast<uint32_t>(uint64_t{layout_.n[2]} * id / members);
-            const uint32_t high = static_cast<uint32_t>(uint64_t{layout_.n[2]} * (id + 1) / members);
+            const uint32_t high =
+                static_cast<uint32_t>(uint64_t{layout_.n[2]} * (id + 1) / members);
             while (on) { // ends with the last step or by a command
                 const Slab<T> all = slab(table, turn);
                 sweep(all, low, high);
@@ -213,12 +235,13 @@ private:
             return at[2] >= static_cast<int32_t>(low) && at[2] < static_cast<int32_t>(high);
         };
         const auto element = [&](const auto& at) -> T& {
-            return all.before[layout_.index(static_cast<uint32_t>(at[0]),
-                                            static_cast<uint32_t>(at[1]),
-                                            static_cast<uint32_t>(at[2]))];
+            return all
+                .before[layout_.index(static_cast<uint32_t>(at[0]), static_cast<uint32_t>(at[1]),
+                                      static_cast<uint32_t>(at[2]))];
         };
         for (const Source& source : state_.sources) {
-            if (!mine(source.at) || kinds_.cells[state_.geometry.index(source.at)] <= soft) continue;
+            if (!mine(source.at) || kinds_.cells[state_.geometry.index(source.at)] <= soft)
+                continue;
             element(source.at) += drive<T>(source, step, state_.pool.data());
         }
         for (size_t k = 0; k < state_.receivers.size(); ++k) {
@@ -284,7 +307,7 @@ private:
         constexpr uint32_t packets = hops<T, S>();
         const Packing packing = pack<T, S>();
         std::vector<Packet> mail(size_t{2} * packets * tiling.count());
-        std::vector<Command> commands(most_commands);
+        std::vector<Request> commands(most_commands);
         std::vector<Edit> edits(most_commands);
         std::vector<Source> sources = state_.sources;
         sources.resize(most_sources);
@@ -318,9 +341,9 @@ private:
         run.receiver_count = static_cast<uint32_t>(state_.receivers.size());
         run.traces = traces_.data();
         run.window = static_cast<T*>(box.window());
-        const Leading leading{&control,       commands.data(), edits.data(), 0,
+        const Leading leading{&control,       commands.data(),  edits.data(),    0,
                               sources.data(), run.source_count, box.heartbeat(), box.orders(),
-                              box.answers(),  state_.step,     steps,        ahead,
+                              box.answers(),  state_.step,      steps,           ahead,
                               tiling.count(), ~uint64_t{0}};
         std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
         for (uint32_t i = 0; i < tiling.count(); ++i) {
@@ -328,7 +351,10 @@ private:
         }
         std::vector<std::thread> threads;
         for (uint32_t i = 0; i < tiling.count(); ++i) {
-            threads.emplace_back([&, i] { Tile<T, S>(run, *memories[i], i).run(); });
+            threads.emplace_back([&, i] {
+                const FlushToZero flush;
+                Tile<T, S>(run, *memories[i], i).run();
+            });
         }
         Conductor(leading).lead();
         for (std::thread& thread : threads) thread.join();

@@ -15,8 +15,8 @@
 
 namespace denizen::wave {
 
-// What is simulated, apart from the pressure. Between runs there are no edits: what commands changed
-// has gone into `kinds`.
+// What is simulated, apart from the pressure. Between runs there are no edits: what commands
+// changed has gone into `kinds`.
 struct State {
     Geometry geometry;
     Medium medium;
@@ -31,7 +31,7 @@ struct State {
 
     Cells cells() const { return {geometry, kinds.data(), nullptr, 0}; }
     // What commands of a run that has ended leave behind.
-    void keep(const Command& command, uint64_t first_step);
+    void keep(const Request& command, uint64_t first_step);
 };
 
 // From here on patience ends: a kernel that waits this long for another block leaves.
@@ -132,8 +132,8 @@ Packing pack()
         }
         return elements;
     };
-    const auto in_packets = [](const std::vector<uint16_t>& elements, uint32_t side,
-                               uint32_t slot, std::vector<Hop>& to) {
+    const auto in_packets = [](const std::vector<uint16_t>& elements, uint32_t side, uint32_t slot,
+                               std::vector<Hop>& to) {
         for (size_t i = 0; i < elements.size(); i += words<T>) {
             Hop hop;
             hop.side = static_cast<uint16_t>(side);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulation on a GPU, through the driver: launches, a captured graph of them, or resident tiles
-// in one cooperative kernel. Taking and freeing memory, and a kernel that wants every SM, wait for
-// what is resident: all of it happens while the resident programs of this process are off the GPU.
+// The simulation on a GPU, through the driver: launches, a captured graph of them, or resident
+// tiles in one cooperative kernel. Taking and freeing memory, and a kernel that wants every SM,
+// wait for what is resident: all of it happens while the resident programs of this process are off
+// the GPU.
 #include "engine.hpp"
 
 #include "../backend.hpp"
@@ -43,10 +44,11 @@ public:
     {
         device = info_.name;
         on_gpu = true;
-        if (!info_.cooperative_launch || info_.major < 9) {
-            throw Error(Errc::no_device,
-                        info_.name + " has compute capability " + std::to_string(info_.major) +
-                            "." + std::to_string(info_.minor) + "; the simulation needs 9.0");
+        if (!info_.cooperative_launch || info_.major < 8) {
+            throw Error(Errc::no_device, info_.name + " has compute capability " +
+                                             std::to_string(info_.major) + "." +
+                                             std::to_string(info_.minor) +
+                                             "; the simulation needs 8.0 or newer");
         }
         off_the_gpu([&] { open(code); });
     }
@@ -113,8 +115,8 @@ public:
     std::unique_ptr<Mailbox> open_mailbox() override
     {
         const auto& n = state_.geometry.n;
-        const uint64_t cells = std::max(
-            {uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2], uint64_t{n[1]} * n[2]});
+        const uint64_t cells =
+            std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2], uint64_t{n[1]} * n[2]});
         std::unique_ptr<Mailbox> mailbox;
         off_the_gpu([&] {
             const ContextScope scope(context_);
@@ -218,8 +220,7 @@ private:
                           "cuOccupancyMaxActiveBlocksPerMultiprocessor", name);
                     const auto all = static_cast<uint32_t>(blocks * info_.sm_count);
                     seats.most = all == 0 ? 0 : all - 1; // one is the conductor's
-                    seats.alone =
-                        std::min(seats.most, static_cast<uint32_t>(info_.sm_count) - 1);
+                    seats.alone = std::min(seats.most, static_cast<uint32_t>(info_.sm_count) - 1);
                 }
                 seats_[deep ? 1 : 0].push_back(seats);
             });
@@ -455,13 +456,13 @@ private:
         };
         capture();
         const uint64_t first = state_.step;
-        uint32_t step = 0; // even whenever the mailbox is served
+        uint32_t step = 0;  // even whenever the mailbox is served
         uint32_t clock = 0; // steps that the clock has been moved on
         std::unique_ptr<Served> served;
         if (mailbox != nullptr) {
             served = std::make_unique<Served>(
                 *mailbox,
-                [&](Command& command) {
+                [&](Request& command) {
                     state_.keep(command, first);
                     if (command.act == Act::cells) changed(command.edit);
                     put(table_, table_of<T>(state_.medium));
@@ -562,7 +563,7 @@ private:
         const Packing packing = pack<T, S>();
         if (to_[0] == nullptr) {
             for (auto& field : to_) field = take<T>(layout_.elements() + 16);
-            commands_ = take<Command>(most_commands);
+            commands_ = take<Request>(most_commands);
             edits_ = take<Edit>(most_commands);
             control_ = take<Control>(1);
         }
@@ -597,11 +598,20 @@ private:
         run.receiver_count = static_cast<uint32_t>(state_.receivers.size());
         run.traces = traces_;
         run.window = static_cast<T*>(mailbox.window());
-        const Leading leading{control_,          commands_,      edits_,
-                              0,                 sources_,       run.source_count,
-                              mailbox.heartbeat(), mailbox.orders(), mailbox.answers(),
-                              state_.step,       steps,          ahead,
-                              tiling.count(),    patience_ns};
+        const Leading leading{control_,
+                              commands_,
+                              edits_,
+                              0,
+                              sources_,
+                              run.source_count,
+                              mailbox.heartbeat(),
+                              mailbox.orders(),
+                              mailbox.answers(),
+                              state_.step,
+                              steps,
+                              ahead,
+                              tiling.count(),
+                              patience_ns};
         launch(typed(tiling.name), {tiling.count() + 1, 1, 1}, {S::threads, 1},
                sizeof(TileMemory<T, S>), true, run, leading);
         uint32_t beats = 0;
@@ -619,9 +629,9 @@ private:
         }
         ran.steps = control.steps;
         ran.seconds = static_cast<double>(control.ended - control.began) * 1e-9;
-        std::vector<Command> commands(control.commands);
+        std::vector<Request> commands(control.commands);
         if (!commands.empty()) fetch(commands.data(), commands_, commands.size());
-        for (const Command& command : commands) state_.keep(command, run.first);
+        for (const Request& command : commands) state_.keep(command, run.first);
         if (!commands.empty()) {
             kinds_ = kinds_of(state_);
             put_kinds();
@@ -675,7 +685,7 @@ private:
     size_t traces_size_ = 0;
     // Taken at first use.
     T* to_[2] = {};
-    Command* commands_ = nullptr;
+    Request* commands_ = nullptr;
     Edit* edits_ = nullptr;
     Control* control_ = nullptr;
     Packet* mail_ = nullptr;

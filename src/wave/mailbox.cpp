@@ -33,7 +33,7 @@ Mailbox::Mailbox(const Allocate& allocate, uint64_t cells, uint32_t bytes_per_ce
     receiver_ = SpscReceiver<Scope::system>(out_);
 }
 
-uint32_t Mailbox::ask(std::vector<Command>& commands, std::vector<double>* values,
+uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* values,
                       nanoseconds patience, const std::function<bool()>& over)
 {
     const std::lock_guard guard(mutex_);
@@ -57,7 +57,7 @@ uint32_t Mailbox::ask(std::vector<Command>& commands, std::vector<double>* value
     };
     for (size_t i = 0; i < commands.size(); ++i) {
         commands[i].joined = i + 1 < commands.size() ? 1 : 0;
-        const Header header{0, first + static_cast<uint32_t>(i), 0, 0, sizeof(Command)};
+        const Header header{0, first + static_cast<uint32_t>(i), 0, 0, sizeof(Request)};
         // Ends with room, which the other side makes, or by the deadline.
         while (sender_.try_send(header, &commands[i]) == Errc::full) wait();
     }
@@ -95,7 +95,7 @@ uint32_t Mailbox::ask(std::vector<Command>& commands, std::vector<double>* value
     }
 }
 
-Served::Served(Mailbox& mailbox, std::function<void(Command&)> apply,
+Served::Served(Mailbox& mailbox, std::function<void(Request&)> apply,
                std::function<void(const Box&)> read)
     : mailbox_(mailbox), in_(mailbox.orders()), out_(mailbox.answers()), apply_(std::move(apply)),
       read_(std::move(read))
@@ -114,7 +114,7 @@ bool Served::serve(uint32_t step)
     bool ended = false;
     bool joined = false;
     while (true) { // ends when nothing is left to serve and the run is not paused
-        Command command;
+        Request command;
         Header header;
         if (in_.try_receive(header, &command, sizeof command) != Errc::ok) {
             if (joined || (paused_ && !ended)) {
@@ -138,7 +138,7 @@ bool Served::serve(uint32_t step)
 
 void Served::close(uint32_t step)
 {
-    Command command;
+    Request command;
     Header header;
     while (in_.try_receive(header, &command, sizeof command) == Errc::ok) { // ends: nobody sends on
         answer(header.sender, step, true);

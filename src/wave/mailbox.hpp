@@ -23,8 +23,8 @@ public:
 
     // Sends commands that belong together and waits until all are answered: the step from the start
     // of the run. `over`: whether the run has ended. Throws as Simulation::command().
-    uint32_t ask(std::vector<Command>& commands, std::vector<double>* values,
-                 nanoseconds patience, const std::function<bool()>& over);
+    uint32_t ask(std::vector<Request>& commands, std::vector<double>* values, nanoseconds patience,
+                 const std::function<bool()>& over);
 
     // The device's ends.
     const RingView& orders() const { return in_; }
@@ -53,7 +53,7 @@ private:
 // here. Waits while the run is paused.
 class Served {
 public:
-    Served(Mailbox& mailbox, std::function<void(Command&)> apply,
+    Served(Mailbox& mailbox, std::function<void(Request&)> apply,
            std::function<void(const Box&)> read);
     bool serve(uint32_t step);
     // The run is over: whoever still asks is told so.
@@ -65,7 +65,7 @@ private:
     Mailbox& mailbox_;
     SpscReceiver<Scope::system> in_;
     SpscSender<Scope::system> out_;
-    std::function<void(Command&)> apply_;
+    std::function<void(Request&)> apply_;
     std::function<void(const Box&)> read_;
     bool paused_ = false;
 };

@@ -21,14 +21,13 @@ void classify(Kinds& kinds, const State& state, const Box& box)
                 const int32_t at[3] = {x, y, z};
                 kinds.cells[state.geometry.index(at)] = cells.class_at(at);
             }
-            const uint64_t row =
-                static_cast<uint64_t>(z) * n[1] + static_cast<uint64_t>(y);
+            const uint64_t row = static_cast<uint64_t>(z) * n[1] + static_cast<uint64_t>(y);
             for (uint32_t s = static_cast<uint32_t>(box.low[0]) / segment;
                  s * segment < static_cast<uint32_t>(box.high[0]); ++s) {
                 const uint8_t* const first = &kinds.cells[row * n[0] + s * segment];
                 const uint32_t count = std::min(segment, n[0] - s * segment);
-                const bool same = std::all_of(first, first + count,
-                                              [&](uint8_t kind) { return kind == *first; });
+                const bool same =
+                    std::all_of(first, first + count, [&](uint8_t kind) { return kind == *first; });
                 kinds.segments[row * per_row + s] = same ? *first : mixed;
             }
         }
@@ -43,10 +42,10 @@ Kinds kinds_of(const State& state)
     Kinds kinds;
     kinds.cells.resize(state.geometry.cells());
     kinds.segments.resize(uint64_t{n[1]} * n[2] * segments_in(n[0]));
-    classify(kinds, state,
-             {{0, 0, 0},
-              {static_cast<int32_t>(n[0]), static_cast<int32_t>(n[1]),
-               static_cast<int32_t>(n[2])}});
+    classify(
+        kinds, state,
+        {{0, 0, 0},
+         {static_cast<int32_t>(n[0]), static_cast<int32_t>(n[1]), static_cast<int32_t>(n[2])}});
     return kinds;
 }
 
@@ -67,7 +66,7 @@ void refresh(Kinds& kinds, const State& state, const Box& box)
     classify(kinds, state, around);
 }
 
-void State::keep(const Command& command, uint64_t first_step)
+void State::keep(const Request& command, uint64_t first_step)
 {
     switch (command.act) {
     case Act::source:

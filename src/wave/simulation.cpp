@@ -147,15 +147,15 @@ Simulation::Simulation(const Settings& settings, Device device, const Code& code
         throw Error(Errc::no_device, "this simulation was compiled without CUDA: compile the file "
                                      "that makes it with nvcc, or use Device::cpu()");
     }
-    engine_ = gpu ? make_gpu_engine(*state_, device.ordinal, code)
-                  : make_cpu_engine(*state_, threads);
+    engine_ =
+        gpu ? make_gpu_engine(*state_, device.ordinal, code) : make_cpu_engine(*state_, threads);
 }
 
 Simulation::~Simulation()
 {
     if (!run_) return;
     try {
-        if (running()) command({Command{}});
+        if (running()) command({Request{}});
     } catch (const Error&) { // it has just ended by itself
     }
     run_->thread.join();
@@ -227,8 +227,8 @@ Method Simulation::method_of(Method method) const
     if (method == Method::automatic) return engine_->chosen();
     const bool gpu_only = method == Method::launches || method == Method::graph;
     if (on_gpu() ? method == Method::threads : gpu_only) {
-        refuse(std::string("method ") + to_string(method) + " is not one of " + device() + ": use " +
-               (on_gpu() ? "launches, graph, tiles or deep" : "threads, tiles or deep"));
+        refuse(std::string("method ") + to_string(method) + " is not one of " + device() +
+               ": use " + (on_gpu() ? "launches, graph, tiles or deep" : "threads, tiles or deep"));
     }
     return method;
 }
@@ -265,7 +265,7 @@ void Simulation::start(uint32_t steps, Method method, uint32_t ahead)
 
 bool Simulation::running() const { return run_ && !run_->over; }
 
-void Simulation::check_command(const Command& command) const
+void Simulation::check_command(const Request& command) const
 {
     const auto& n = state_->geometry.n;
     if (command.act == Act::source) {
@@ -297,8 +297,8 @@ void Simulation::check_command(const Command& command) const
         refuse("kind " + std::to_string(command.edit.cell) +
                "; there are 0 normal, 1 absorber, 2 reflector, 3 obstacle");
     }
-    const uint64_t most = std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2],
-                                    uint64_t{n[1]} * n[2]});
+    const uint64_t most =
+        std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2], uint64_t{n[1]} * n[2]});
     if (command.act == Act::read && cells > most) {
         throw Error(Errc::oversize, "a box of " + std::to_string(cells) + " cells; at most " +
                                         std::to_string(most) +
@@ -306,7 +306,7 @@ void Simulation::check_command(const Command& command) const
     }
 }
 
-uint64_t Simulation::command(std::vector<Command> commands, std::vector<double>* values,
+uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>* values,
                              nanoseconds patience)
 {
     if (!run_) throw Error(Errc::closed, "no run is under way: start() one");
@@ -321,7 +321,7 @@ uint64_t Simulation::command(std::vector<Command> commands, std::vector<double>*
     }
     const uint32_t step =
         run_->mailbox->ask(commands, values, patience, [this] { return run_->over.load(); });
-    for (const Command& command : commands) {
+    for (const Request& command : commands) {
         if (command.act == Act::pause) run_->paused = true;
         if (command.act == Act::resume) run_->paused = false;
     }
@@ -332,7 +332,7 @@ Ran Simulation::finish()
 {
     if (!run_) throw Error(Errc::closed, "no run is under way: start() one");
     if (run_->paused && running()) {
-        Command go_on;
+        Request go_on;
         go_on.act = Act::resume;
         command({go_on});
     }

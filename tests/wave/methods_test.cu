@@ -35,10 +35,9 @@ protected:
             SCOPED_TRACE(to_string(method));
             Simulation simulation(room, GetParam().device, compiled_code(), GetParam().threads);
             for (const Source& source : reference.sources) simulation.add_source(source);
-            const uint32_t receiver =
-                simulation.add_receiver(static_cast<uint32_t>(ear[0]),
-                                        static_cast<uint32_t>(ear[1]),
-                                        static_cast<uint32_t>(ear[2]));
+            const uint32_t receiver = simulation.add_receiver(static_cast<uint32_t>(ear[0]),
+                                                              static_cast<uint32_t>(ear[1]),
+                                                              static_cast<uint32_t>(ear[2]));
             const Ran first = simulation.run(steps / 3, method);
             EXPECT_EQ(first.method, method);
             EXPECT_EQ(first.steps, steps / 3);

@@ -80,9 +80,9 @@ public:
                         if (s.kinds[beside] == 2) continue; // rigid: as loud as this cell
                         laplacian += now[beside] - now[i];
                     }
-                    next[i] = (2 * now[i] - (1 - loss) * before[i] +
-                               courant * courant * laplacian) /
-                              (1 + loss);
+                    next[i] =
+                        (2 * now[i] - (1 - loss) * before[i] + courant * courant * laplacian) /
+                        (1 + loss);
                 }
             }
         }

@@ -13,7 +13,7 @@
 
 #include <denizen/base/atomic.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/wave/command.hpp>
+#include <denizen/wave/request.hpp>
 #include <denizen/wire/spsc.hpp>
 
 namespace denizen::wave {
@@ -33,8 +33,8 @@ struct Control {
 
 struct Leading {
     Control* control;
-    Command* commands;         // most_commands
-    Edit* edits;               // most_commands, and how many there are at the start
+    Request* commands; // most_commands
+    Edit* edits;       // most_commands, and how many there are at the start
     uint32_t edited;
     Source* sources; // most_sources, as well
     uint32_t source_count;
@@ -68,13 +68,19 @@ public:
         uint32_t beat = load<Scope::system>(l_.heartbeat);
         uint32_t turns = 0;
         Backoff idle;
-        // Acquire: partner of the tiles' release when they leave. Ends when every tile has, which follows from the limit reaching the end, or from `late`.
+        // Acquire: partner of the tiles' release when they leave. Ends when every tile has, which
+        // follows from the limit reaching the end, or from `late`.
         while (load<Scope::gpu, Order::acquire>(&l_.control->left) != l_.tiles) {
             const bool took = take();
             answer();
             raise();
-            if (!took) idle.pause();
-            if (took) idle.reset();
+            if (took) {
+                idle.reset();
+            } else if (DENIZEN_ON_DEVICE && l_.ahead != 0 && !paused_) {
+                relax(); // tiles wait for every turn
+            } else {
+                idle.pause();
+            }
             if (++turns % 256 != 0) continue;
             const uint32_t now = load<Scope::system>(l_.heartbeat);
             if (now != beat) {
@@ -98,7 +104,7 @@ private:
     DENIZEN_HD bool take()
     {
         if (l_.ahead == 0 || asked_ != 0) return false;
-        Command command;
+        Request command;
         Header header;
         if (in_.try_receive(header, &command, sizeof command) != Errc::ok) return false;
         const bool refused = over() || known_ == most_commands ||
@@ -148,7 +154,8 @@ private:
         if (joined_) return;
         if (!paused_) {
             const uint32_t done = load<Scope::gpu>(&l_.control->progress);
-            const uint32_t wanted = l_.ahead == 0 || end_ - done < l_.ahead ? end_ : done + l_.ahead;
+            const uint32_t wanted =
+                l_.ahead == 0 || end_ - done < l_.ahead ? end_ : done + l_.ahead;
             if (wanted > limit_) limit_ = wanted;
         }
         const uint64_t go = go_word(limit_, known_);

@@ -10,7 +10,7 @@
 
 namespace denizen::wave {
 
-extern __shared__ uint4 tile_memory[];
+extern __shared__ __align__(128) unsigned char tile_memory[];
 
 // Four cells side by side for each thread, plane after plane: what is above becomes what is here.
 template <class T>
@@ -31,9 +31,9 @@ __device__ inline void sweep(const Sweep<T>& w)
     const Coefficients<T> usual = s.table[plain];
     for (uint32_t k = first; k < last; ++k) {
         const auto z = static_cast<int32_t>(k);
-        const uint8_t kind = s.segments[(uint64_t{k} * s.layout.n[1] + y) *
-                                            segments_in(s.layout.n[0]) +
-                                        x / segment];
+        const uint8_t kind =
+            s.segments[(uint64_t{k} * s.layout.n[1] + y) * segments_in(s.layout.n[0]) +
+                       x / segment];
         const F above = four(s.row(row, z + 1) + x);
         const F south = four(s.row(row - 1, z) + x);
         const F north = four(s.row(row + 1, z) + x);
@@ -114,7 +114,8 @@ __device__ inline void tile(const TileRun<T>& run, const Leading& leading)
 // Launched cooperatively, with one block more than there are tiles.
 #define DENIZEN_WAVE_TILE(name, T, S)                                                              \
     DENIZEN_WAVE_KERNEL __launch_bounds__(denizen::wave::S::threads, 1)                            \
-        denizen_wave_##name(denizen::wave::TileRun<T> run, denizen::wave::Leading leading)         \
+        denizen_wave_##name(const __grid_constant__ denizen::wave::TileRun<T> run,                 \
+                            const __grid_constant__ denizen::wave::Leading leading)         \
     {                                                                                              \
         denizen::wave::tile<T, denizen::wave::S>(run, leading);                                    \
     }
@@ -129,7 +130,10 @@ DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f64(denizen::wave:
     denizen::wave::sweep(s);
 }
 // The last node of a captured graph of `steps` launches.
-DENIZEN_WAVE_KERNEL denizen_wave_tick(unsigned long long* clock, uint32_t steps) { *clock += steps; }
+DENIZEN_WAVE_KERNEL denizen_wave_tick(unsigned long long* clock, uint32_t steps)
+{
+    *clock += steps;
+}
 
 DENIZEN_WAVE_TILE(small_f32, float, SmallTile)
 DENIZEN_WAVE_TILE(medium_f32, float, MediumTile)

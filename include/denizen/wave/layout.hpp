@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A field in memory, and the slab of it that one worker sweeps. A row of x has a ghost cell at each
-// end, the cell of the other end if x is periodic, else zero; rows and planes that are not there are
-// a row of zeros.
+// end, the cell of the other end if x is periodic, else zero; rows and planes that are not there
+// are a row of zeros.
 //
 // A slab reaches the planes below and above it by pointers: they may lie in another worker's
 // memory, on another GPU as well.
@@ -41,13 +41,13 @@ DENIZEN_HD inline uint32_t segments_in(uint32_t cells) { return (cells + segment
 
 template <class T>
 struct Slab {
-    Layout layout;         // n[2]: planes of this slab
-    const T* now;          // first plane
-    T* before;             // first plane; becomes the next
-    const T* below;        // the plane under the first; null: zeros
-    const T* above;        // the plane over the last; null: zeros
-    const T* zeros;        // a row, `lead` elements in front of it included
-    const uint8_t* kinds;  // class of each cell, n[0] a row
+    Layout layout;           // n[2]: planes of this slab
+    const T* now;            // first plane
+    T* before;               // first plane; becomes the next
+    const T* below;          // the plane under the first; null: zeros
+    const T* above;          // the plane over the last; null: zeros
+    const T* zeros;          // a row, `lead` elements in front of it included
+    const uint8_t* kinds;    // class of each cell, n[0] a row
     const uint8_t* segments; // class of each segment's cells, or mixed
     const Coefficients<T>* table;
     bool periodic_x;

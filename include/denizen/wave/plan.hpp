@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of the grid that stay in the memory of a block, and the plan of what they send each other.
 //
-// A tile holds its cells and a shell of `Depth` cells around them. After every Depth steps the shell
-// is renewed: each neighbour sends the cells that it shares, in packets that carry their own arrival
-// (base/packet.hpp), into a mailbox of the tile's. There is no barrier among the tiles and no fence.
-// A mailbox has two halves that take turns; a tile that writes the half of exchange e has received
-// exchange e - 1 of the same neighbour, who had read half e - 2 by then.
+// A tile holds its cells and a shell of `Depth` cells around them. After every Depth steps the
+// shell is renewed: each neighbour sends the cells that it shares, in packets that carry their own
+// arrival (base/packet.hpp), into a mailbox of the tile's. There is no barrier among the tiles and
+// no fence. A mailbox has two halves that take turns; a tile that writes the half of exchange e has
+// received exchange e - 1 of the same neighbour, who had read half e - 2 by then.
 //
 // With Depth 1 only the six faces travel. With more, edges and corners do too, and the pressure
 // before as well as the pressure now.

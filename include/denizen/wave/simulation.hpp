@@ -14,7 +14,7 @@
 #pragma once
 
 #include <denizen/any_runtime.hpp>
-#include <denizen/wave/command.hpp>
+#include <denizen/wave/request.hpp>
 
 #include <memory>
 #include <string>
@@ -64,7 +64,10 @@ namespace detail {
 
 static inline void* wave_kernel(const std::string& name)
 {
-#define DENIZEN_WAVE_NAMED(kernel) {#kernel, reinterpret_cast<const void*>(&denizen_wave_##kernel)}
+#define DENIZEN_WAVE_NAMED(kernel)                                                                 \
+    {                                                                                              \
+        #kernel, reinterpret_cast<const void*>(&denizen_wave_##kernel)                             \
+    }
     const struct {
         const char* name;
         const void* symbol;
@@ -103,7 +106,7 @@ struct Ran {
     double seconds = 0; // from the first step to the last: of resident tiles by the device's clock,
                         // else by the host's, from the first launch to the last one's end
     Method method = Method::automatic; // that was used
-    std::string tiles; // of resident ones: "128 tiles of 32 x 8 x 8", else empty
+    std::string tiles;                 // of resident ones: "128 tiles of 32 x 8 x 8", else empty
 };
 
 class Engine;
@@ -147,7 +150,7 @@ public:
     // start of the simulation, in front of which that was. Returns when they have been taken. A
     // read has to be the last; `values` are its cells, x fastest. Errc::closed if the run was over,
     // Errc::oversize for more cells than the largest face has, Errc::timeout.
-    uint64_t command(std::vector<Command> commands, std::vector<double>* values = nullptr,
+    uint64_t command(std::vector<Request> commands, std::vector<double>* values = nullptr,
                      nanoseconds patience = std::chrono::seconds(10));
     bool running() const;
     // Waits for the end of the run that start() began; throws what went wrong with it.
@@ -162,7 +165,7 @@ public:
     Method chosen() const;
 
 private:
-    void check_command(const Command& command) const;
+    void check_command(const Request& command) const;
     Method method_of(Method method) const;
 
     std::unique_ptr<State> state_;

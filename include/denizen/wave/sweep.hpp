@@ -11,9 +11,10 @@ namespace denizen::wave {
 template <class T>
 struct Sweep {
     Slab<T> slab;
-    const uint64_t* clock; // the step, counted from the start of the simulation, of the first launch
-    uint32_t after;        // launches since then
-    uint32_t planes;       // that a thread marches through
+    const uint64_t*
+        clock;       // the step, counted from the start of the simulation, of the first launch
+    uint32_t after;  // launches since then
+    uint32_t planes; // that a thread marches through
     const Source* sources;
     uint32_t source_count;
     const float* pool;

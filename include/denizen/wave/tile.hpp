@@ -37,7 +37,7 @@ struct TileRun {
     const Hop* incoming;
     Packet* mail; // for each tile two halves of hops()
     Control* control;
-    const Command* commands;
+    const Request* commands;
     const Source* sources; // commands append
     uint32_t source_count;
     const float* pool;
@@ -138,7 +138,6 @@ public:
     }
 
 private:
-    
     static constexpr uint32_t packets = hops<T, S>();
     static constexpr uint32_t own_packets = (packets + members - 1) / members;
     static constexpr uint16_t nowhere = Hop::none;
@@ -253,8 +252,7 @@ private:
     DENIZEN_HD void find_sources()
     {
         for (uint32_t i = rank(); i < most_sources; i += members) {
-            m_.source_at[i] =
-                i < sources_ ? element_of(r_.sources[i].at, S::depth - 1) : nowhere;
+            m_.source_at[i] = i < sources_ ? element_of(r_.sources[i].at, S::depth - 1) : nowhere;
         }
         sync();
         if (rank() != 0) return;
@@ -343,8 +341,8 @@ private:
             for (uint32_t i = 0; i < 4; ++i) {
                 const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
                 const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
-                const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) +
-                              (west + east);
+                const T sum =
+                    ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
                 const Coefficients<T> c =
                     all_usual ? usual : m_.table[kinds >> (8 * i) & (classes - 1)];
                 result.v[i] = next(c, here.v[i], sum, result.v[i]);
@@ -500,7 +498,7 @@ private:
         }
     }
 
-    DENIZEN_HD void serve(const Command& command, uint32_t step)
+    DENIZEN_HD void serve(const Request& command, uint32_t step)
     {
         sync();
         switch (command.act) {

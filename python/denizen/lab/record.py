@@ -40,6 +40,7 @@ EXPERIMENTS = {
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
     "tasks": "Tasks: independent, fork-join and chained, seen by the host",
+    "wave": "Wave: steps of a room of cells",
     "driver": "Driver: what calls of the CUDA API cost and submit",
 }
 SAMPLES_KEPT = 400

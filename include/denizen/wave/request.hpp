@@ -19,17 +19,18 @@ enum class Act : uint32_t {
     end, // leave after that step
 };
 
-struct Command {
+struct Request {
     Act act = Act::end;
-    uint32_t step = 0; // at which it is applied, from the start of the run: filled in by who takes it
-    Edit edit;         // cells; read: the box
+    uint32_t step =
+        0;     // at which it is applied, from the start of the run: filled in by who takes it
+    Edit edit; // cells; read: the box
     uint32_t joined = 0; // more commands follow that belong to the same step
-    double value = 0;  // damping: g dt
+    double value = 0;    // damping: g dt
     Source source;
 };
 
 struct Answer {
-    uint32_t step = 0; // from the start of the run
+    uint32_t step = 0;    // from the start of the run
     uint32_t refused = 0; // the run was over
 };
 
