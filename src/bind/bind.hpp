@@ -56,5 +56,7 @@ void groups(nanobind::module_& m);
 void tracing(nanobind::class_<AnyRuntime>& runtime);
 // Monitoring of transactions (transactions.cpp).
 void transaction_stages(nanobind::module_& m);
+// The wave (wave.cpp).
+void waves(nanobind::module_& m);
 
 } // namespace denizen::bind

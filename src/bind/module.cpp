@@ -350,6 +350,7 @@ NB_MODULE(_core, m)
     bind_radio(m);
     bind::graphs(m);
     bind::groups(m);
+    bind::waves(m);
     bind::arenas(m);
     bind::signals(m);
     bind::transaction_stages(m);

@@ -142,6 +142,12 @@ std::string load_driver(const char* library, Driver& table)
     load(table.stream_destroy, "cuStreamDestroy_v2");
     load(table.stream_query, "cuStreamQuery");
     load(table.stream_synchronize, "cuStreamSynchronize");
+    load(table.stream_begin_capture, "cuStreamBeginCapture_v2");
+    load(table.stream_end_capture, "cuStreamEndCapture");
+    load(table.graph_instantiate, "cuGraphInstantiateWithFlags");
+    load(table.graph_launch, "cuGraphLaunch");
+    load(table.graph_exec_destroy, "cuGraphExecDestroy");
+    load(table.graph_destroy, "cuGraphDestroy");
     load(table.launch_kernel, "cuLaunchKernel");
     load(table.launch_kernel_ex, "cuLaunchKernelEx");
     load(table.occupancy_max_active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");

@@ -21,6 +21,8 @@ struct CUfunc_st;
 struct CUstream_st;
 struct CUextMemory_st;
 struct CUmemPoolHandle_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace denizen::gpu {
 
@@ -34,6 +36,8 @@ using Stream = ::CUstream_st*;
 using ExternalMemory = ::CUextMemory_st*;
 using MemPool = ::CUmemPoolHandle_st*;
 using MemHandle = unsigned long long; // CUmemGenericAllocationHandle
+using Graph = ::CUgraph_st*;
+using GraphExec = ::CUgraphExec_st*;
 
 inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
@@ -64,6 +68,9 @@ inline constexpr int func_ptx_version = 5; // 90 for 9.0: what the code was comp
 inline constexpr int func_max_dynamic_shared = 8;
 inline constexpr int func_shared_carveout = 9; // per cent of the SM's memory that is shared memory
 inline constexpr int func_non_portable_cluster = 14;
+
+// CUstreamCaptureMode
+inline constexpr int capture_relaxed = 2;
 
 // CUlaunchAttributeID
 inline constexpr unsigned launch_cooperative = 2;
@@ -218,6 +225,12 @@ struct Driver {
     Result (*stream_destroy)(Stream);
     Result (*stream_query)(Stream);
     Result (*stream_synchronize)(Stream);
+    Result (*stream_begin_capture)(Stream, int mode);
+    Result (*stream_end_capture)(Stream, Graph*);
+    Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
+    Result (*graph_launch)(GraphExec, Stream);
+    Result (*graph_exec_destroy)(GraphExec);
+    Result (*graph_destroy)(Graph);
     Result (*launch_kernel)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                             unsigned by, unsigned bz, unsigned shared_bytes, Stream, void** params,
                             void** extra);

@@ -212,6 +212,28 @@ _GOALS: tuple[_Goal, ...] = (
         "adsb", "resident scan, pinned host memory to messages", "resident scan", {}, ">=", 5000,
         "Msps", _median,
     ),
+    _Goal(
+        "wave", "64 x 64 x 64", "auto", {"cells": 64}, ">=", 250_000, "Mcells/s", _median,
+    ),
+    *(
+        _Goal(
+            "wave", f"{cells} x {cells} x {cells} / the captured graph's", "auto",
+            {"cells": cells}, ">=", bound, "x", _ratio("graph"),
+        )
+        for cells, bound in ((64, 1.5), (128, 1.3), (256, 1.0))
+    ),
+    _Goal(
+        "wave", "512 x 512 x 512, share of the copy's bandwidth at 12 B per cell", "auto",
+        {"cells": 512}, ">=", 0.85, "x", _ratio("copy"),
+    ),
+    _Goal(
+        "wave", "CPU threads, 256 x 256 x 256, share of the memory's bandwidth", "CPU threads",
+        {"cells": 256}, ">=", 0.8, "x", _ratio("update of two arrays"), needs_gpu=False,
+    ),
+    _Goal(
+        "wave", "steering, from the call to its effect seen, of two steps and 5 us", "steering", {},
+        "<=", 1, "x", _ratio("two steps and 5 us"),
+    ),
     *(
         _Goal(
             "arena", f"malloc, {size} B, 1 Mi threads", "malloc",

@@ -42,6 +42,7 @@ EXPERIMENTS = {
     "pools": "Pools: a buffer taken and given back",
     "tasks": "Tasks: independent, fork-join and chained, seen by the host",
     "transactions": "Transactions: all rules over a stream of payments, and the time to an alert",
+    "wave": "Wave: steps of a room of cells",
     "driver": "Driver: what calls of the CUDA API cost and submit",
 }
 SAMPLES_KEPT = 400

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where cells are and what they are: the grid, boxes that were changed since the start, and from
+// both the class of a cell. Every block that works on a cell finds its class for itself: the cells
+// at the start and the list of changes are only ever appended to, so nobody has to ask a neighbour.
+#pragma once
+
+#include <denizen/wave/cell.hpp>
+
+namespace denizen::wave {
+
+// n cells along x, y, z; x is the fastest in memory.
+struct Geometry {
+    uint32_t n[3] = {0, 0, 0};
+    Boundary boundary[3] = {};
+
+    DENIZEN_HD bool periodic(uint32_t axis) const { return boundary[axis] == Boundary::periodic; }
+    DENIZEN_HD uint64_t cells() const { return uint64_t{n[0]} * n[1] * n[2]; }
+    DENIZEN_HD uint64_t index(const int32_t at[3]) const
+    {
+        return (static_cast<uint64_t>(at[2]) * n[1] + static_cast<uint64_t>(at[1])) * n[0] +
+               static_cast<uint64_t>(at[0]);
+    }
+    // Brings a place that is at most one period outside into the grid along periodic axes; false
+    // if it is outside all the same. `outside`: the axis along which.
+    DENIZEN_HD bool wrap(int32_t at[3], uint32_t& outside) const
+    {
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            const auto size = static_cast<int32_t>(n[axis]);
+            if (at[axis] >= 0 && at[axis] < size) continue;
+            outside = axis;
+            if (!periodic(axis)) return false;
+            at[axis] += at[axis] < 0 ? size : -size;
+            if (at[axis] < 0 || at[axis] >= size) return false;
+        }
+        return true;
+    }
+};
+
+struct Box {
+    int32_t low[3] = {0, 0, 0};
+    int32_t high[3] = {0, 0, 0}; // one past
+
+    DENIZEN_HD bool contains(const int32_t at[3]) const
+    {
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            if (at[axis] < low[axis] || at[axis] >= high[axis]) return false;
+        }
+        return true;
+    }
+};
+
+// From a step on the cells of a box are of another kind.
+struct Edit {
+    Box box;
+    uint32_t cell = 0; // Cell
+};
+
+struct Cells {
+    Geometry geometry;
+    const uint8_t* start = nullptr; // Cell by cell; null: all are normal
+    const Edit* edits = nullptr;
+    uint32_t edited = 0; // how many are in force
+
+    // `at` is inside the grid.
+    DENIZEN_HD Cell kind(const int32_t at[3]) const
+    {
+        for (uint32_t i = edited; i-- > 0;) {
+            if (edits[i].box.contains(at)) return static_cast<Cell>(edits[i].cell);
+        }
+        return start == nullptr ? Cell::normal : static_cast<Cell>(start[geometry.index(at)]);
+    }
+
+    // `at` may be outside: the class is then rigid.
+    DENIZEN_HD uint8_t class_at(const int32_t place[3]) const
+    {
+        int32_t at[3] = {place[0], place[1], place[2]};
+        uint32_t axis = 0;
+        if (!geometry.wrap(at, axis)) return rigid;
+        const Cell own = kind(at);
+        if (own == Cell::reflector) return rigid;
+        if (own == Cell::obstacle) return soft;
+        uint32_t open = 0;
+        uint32_t walls = 0;
+        for (uint32_t side = 0; side < 6; ++side) {
+            int32_t beside[3] = {at[0], at[1], at[2]};
+            beside[side / 2] += side % 2 == 0 ? -1 : 1;
+            if (!geometry.wrap(beside, axis)) {
+                walls += geometry.boundary[axis] == Boundary::absorbing ? 1 : 0;
+            } else if (kind(beside) != Cell::reflector) {
+                ++open;
+            }
+        }
+        return class_of(own == Cell::absorber, walls, open);
+    }
+};
+
+} // namespace denizen::wave

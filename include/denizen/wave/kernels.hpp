@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulation as kernels. simulation.hpp launches them; the same names are looked up in a cubin
+// that was compiled at run time and among the functions that nvcc compiled into a program.
+#pragma once
+
+#include <denizen/wave/sweep.hpp>
+#include <denizen/wave/tile.hpp>
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+namespace denizen::wave {
+
+extern __shared__ __align__(128) unsigned char tile_memory[];
+
+// Four cells side by side for each thread, plane after plane: what is above becomes what is here.
+template <class T>
+__device__ inline void sweep(const Sweep<T>& w)
+{
+    using F = Four<T>;
+    const Slab<T>& s = w.slab;
+    const uint32_t x = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+    const uint32_t y = blockIdx.y * blockDim.y + threadIdx.y;
+    const uint32_t first = blockIdx.z * w.planes;
+    const uint32_t last = first + w.planes < s.layout.n[2] ? first + w.planes : s.layout.n[2];
+    if (x >= s.layout.n[0] || y >= s.layout.n[1]) return;
+    const uint32_t count = s.layout.n[0] - x < 4 ? s.layout.n[0] - x : 4;
+    const auto row = static_cast<int32_t>(y);
+    const auto four = [](const T* from) { return *reinterpret_cast<const F*>(from); };
+    F below = four(s.row(row, static_cast<int32_t>(first) - 1) + x);
+    F here = four(s.row(row, static_cast<int32_t>(first)) + x);
+    const Coefficients<T> usual = s.table[plain];
+    for (uint32_t k = first; k < last; ++k) {
+        const auto z = static_cast<int32_t>(k);
+        const uint8_t kind =
+            s.segments[(uint64_t{k} * s.layout.n[1] + y) * segments_in(s.layout.n[0]) +
+                       x / segment];
+        const F above = four(s.row(row, z + 1) + x);
+        const F south = four(s.row(row - 1, z) + x);
+        const F north = four(s.row(row + 1, z) + x);
+        const T* const line_of = s.row(row, z);
+        const T left = line_of[static_cast<int64_t>(x) - 1];
+        const T right = line_of[x + 4]; // beyond the row there is room, and nobody uses it
+        T* const to = s.before + s.layout.index(0, y, k);
+        F result = four(to + x);
+        const uint8_t* const kinds =
+            s.kinds + (uint64_t{k} * s.layout.n[1] + y) * s.layout.n[0] + x;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
+            const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
+            const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
+            Coefficients<T> c = usual;
+            if (kind != plain) {
+                c = s.table[kind != mixed ? kind : i < count ? kinds[i] : rigid];
+            }
+            result.v[i] = next(c, here.v[i], sum, result.v[i]);
+        }
+        if (count == 4) {
+            *reinterpret_cast<F*>(to + x) = result;
+        } else {
+            for (uint32_t i = 0; i < count; ++i) to[x + i] = result.v[i];
+        }
+        below = here;
+        here = above;
+    }
+    // By the thread that wrote the cell.
+    const uint64_t step = *w.clock + w.after;
+    const auto mine = [&](const int32_t at[3]) {
+        return static_cast<uint32_t>(at[0]) / 4 == x / 4 && at[1] == row &&
+               at[2] >= static_cast<int32_t>(first) && at[2] < static_cast<int32_t>(last);
+    };
+    for (uint32_t i = 0; i < w.source_count; ++i) {
+        const int32_t* const at = w.sources[i].at;
+        if (!mine(at)) continue;
+        const uint64_t cell = (static_cast<uint64_t>(at[2]) * s.layout.n[1] + y) * s.layout.n[0] +
+                              static_cast<uint64_t>(at[0]);
+        if (s.kinds[cell] <= soft) continue;
+        s.before[s.layout.index(static_cast<uint32_t>(at[0]), y, static_cast<uint32_t>(at[2]))] +=
+            drive<T>(w.sources[i], step, w.pool);
+    }
+    for (uint32_t i = 0; i < w.receiver_count; ++i) {
+        const int32_t* const at = w.receivers[i];
+        if (!mine(at)) continue;
+        w.traces[uint64_t{i} * w.trace_steps + (step - *w.begun)] =
+            s.before[s.layout.index(static_cast<uint32_t>(at[0]), y, static_cast<uint32_t>(at[2]))];
+    }
+    if (s.periodic_x) { // the ghosts
+        for (uint32_t k = first; k < last; ++k) {
+            T* const to = s.before + s.layout.index(0, y, k);
+            if (x == 0) to[s.layout.n[0]] = to[0];
+            if (x + count == s.layout.n[0]) to[-1] = to[s.layout.n[0] - 1];
+        }
+    }
+}
+
+template <class T, class S>
+__device__ inline void tile(const TileRun<T>& run, const Leading& leading)
+{
+    if (blockIdx.x == leading.tiles) {
+        if (threadIdx.x == 0) Conductor(leading).lead();
+        return;
+    }
+    Tile<T, S>(run, *reinterpret_cast<TileMemory<T, S>*>(tile_memory), blockIdx.x).run();
+}
+
+} // namespace denizen::wave
+
+// clang-format off
+#if defined(__CUDACC_RTC__)
+#define DENIZEN_WAVE_KERNEL extern "C" __global__ void
+#else
+#define DENIZEN_WAVE_KERNEL static __global__ void
+#endif
+// Launched cooperatively, with one block more than there are tiles.
+#define DENIZEN_WAVE_TILE(name, T, S)                                                              \
+    DENIZEN_WAVE_KERNEL __launch_bounds__(denizen::wave::S::threads, 1)                            \
+        denizen_wave_##name(const __grid_constant__ denizen::wave::TileRun<T> run,                 \
+                            const __grid_constant__ denizen::wave::Leading leading)         \
+    {                                                                                              \
+        denizen::wave::tile<T, denizen::wave::S>(run, leading);                                    \
+    }
+// clang-format on
+
+DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f32(denizen::wave::Sweep<float> s)
+{
+    denizen::wave::sweep(s);
+}
+DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f64(denizen::wave::Sweep<double> s)
+{
+    denizen::wave::sweep(s);
+}
+// The last node of a captured graph of `steps` launches.
+DENIZEN_WAVE_KERNEL denizen_wave_tick(unsigned long long* clock, uint32_t steps)
+{
+    *clock += steps;
+}
+
+DENIZEN_WAVE_TILE(small_f32, float, SmallTile)
+DENIZEN_WAVE_TILE(medium_f32, float, MediumTile)
+DENIZEN_WAVE_TILE(large_f32, float, LargeTile)
+DENIZEN_WAVE_TILE(small_deep_f32, float, SmallDeepTile)
+DENIZEN_WAVE_TILE(medium_deep_f32, float, MediumDeepTile)
+DENIZEN_WAVE_TILE(small_f64, double, SmallTile)
+DENIZEN_WAVE_TILE(medium_f64, double, MediumTile)
+DENIZEN_WAVE_TILE(small_deep_f64, double, SmallDeepTile)
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mailbox.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace denizen::wave {
+
+namespace {
+
+constexpr uint32_t most_together = 64; // commands; the ring of answers must hold them all
+
+} // namespace
+
+Mailbox::Mailbox(const Allocate& allocate, uint64_t cells, uint32_t bytes_per_cell)
+    : cells_(cells), bytes_per_cell_(bytes_per_cell)
+{
+    struct Words {
+        RingWords in;
+        RingWords out;
+        alignas(line) uint32_t heartbeat;
+    };
+    memory_ = allocate(sizeof(Words) + 2 * slots * sizeof(Slot));
+    window_ = allocate(cells * bytes_per_cell);
+    auto* words = new (memory_.get()) Words{};
+    auto* first = reinterpret_cast<Slot*>(static_cast<std::byte*>(memory_.get()) + sizeof(Words));
+    heartbeat_ = &words->heartbeat;
+    in_ = {first, slots - 1, 0, &words->in};
+    out_ = {first + slots, slots - 1, 0, &words->out};
+    clear_slots(in_.slots, slots, 0);
+    clear_slots(out_.slots, slots, 0);
+    sender_ = SpscSender<Scope::system>(in_);
+    receiver_ = SpscReceiver<Scope::system>(out_);
+}
+
+uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* values,
+                      nanoseconds patience, const std::function<bool()>& over)
+{
+    const std::lock_guard guard(mutex_);
+    if (commands.empty() || commands.size() > most_together) {
+        throw Error(Errc::bad_argument, std::to_string(commands.size()) +
+                                            " commands at once; 1 to " +
+                                            std::to_string(most_together) + " can be");
+    }
+    const uint64_t begin = now_ns();
+    const auto limit = static_cast<uint64_t>(std::max<int64_t>(patience.count(), 0));
+    const uint32_t first = next_;
+    next_ += static_cast<uint32_t>(commands.size());
+    Backoff idle;
+    const auto wait = [&] {
+        if (now_ns() - begin > limit) {
+            throw Error(Errc::timeout, "a command was not taken for " +
+                                           denizen::detail::seconds(now_ns() - begin) +
+                                           ": a step takes longer; wait longer");
+        }
+        idle.pause();
+    };
+    for (size_t i = 0; i < commands.size(); ++i) {
+        commands[i].joined = i + 1 < commands.size() ? 1 : 0;
+        const Header header{0, first + static_cast<uint32_t>(i), 0, 0, sizeof(Request)};
+        // Ends with room, which the other side makes, or by the deadline.
+        while (sender_.try_send(header, &commands[i]) == Errc::full) wait();
+    }
+    Answer last;
+    // Ends with the last command's answer, with the run, or by the deadline.
+    for (bool again = false;; again = over()) {
+        Answer answer;
+        Header header;
+        while (receiver_.try_receive(header, &answer, sizeof answer) == Errc::ok) {
+            if (header.destination - first >= commands.size()) continue; // of one that gave up
+            last.step = answer.step;
+            last.refused |= answer.refused;
+            if (header.destination + 1 != next_) continue;
+            if (last.refused != 0) {
+                throw Error(Errc::closed, "the command came too late: the run was over");
+            }
+            if (values != nullptr) {
+                const Box& box = commands.back().edit.box;
+                uint64_t n = 1;
+                for (uint32_t axis = 0; axis < 3; ++axis) {
+                    n *= static_cast<uint64_t>(box.high[axis] - box.low[axis]);
+                }
+                values->resize(n);
+                for (uint64_t k = 0; k < n; ++k) {
+                    (*values)[k] = bytes_per_cell_ == 4 ? static_cast<const float*>(window())[k]
+                                                        : static_cast<const double*>(window())[k];
+                }
+            }
+            return last.step;
+        }
+        if (again) {
+            throw Error(Errc::closed, "the command came too late: the run was over");
+        }
+        wait();
+    }
+}
+
+Served::Served(Mailbox& mailbox, std::function<void(Request&)> apply,
+               std::function<void(const Box&)> read)
+    : mailbox_(mailbox), in_(mailbox.orders()), out_(mailbox.answers()), apply_(std::move(apply)),
+      read_(std::move(read))
+{
+}
+
+void Served::answer(uint32_t id, uint32_t step, bool refused)
+{
+    const Answer reply{step, refused ? 1u : 0u};
+    (void)out_.try_send({id, 0, 0, 0, sizeof reply}, &reply); // there is room: see most_together
+}
+
+bool Served::serve(uint32_t step)
+{
+    Backoff idle;
+    bool ended = false;
+    bool joined = false;
+    while (true) { // ends when nothing is left to serve and the run is not paused
+        Request command;
+        Header header;
+        if (in_.try_receive(header, &command, sizeof command) != Errc::ok) {
+            if (joined || (paused_ && !ended)) {
+                idle.pause();
+                continue;
+            }
+            return !ended;
+        }
+        joined = command.joined != 0;
+        command.step = step;
+        switch (command.act) {
+        case Act::pause: paused_ = true; break;
+        case Act::resume: paused_ = false; break;
+        case Act::end: ended = true; break;
+        case Act::read: read_(command.edit.box); break;
+        default: apply_(command); break;
+        }
+        answer(header.sender, step, false);
+    }
+}
+
+void Served::close(uint32_t step)
+{
+    Request command;
+    Header header;
+    while (in_.try_receive(header, &command, sizeof command) == Errc::ok) { // ends: nobody sends on
+        answer(header.sender, step, true);
+    }
+}
+
+} // namespace denizen::wave
