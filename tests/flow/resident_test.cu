@@ -234,7 +234,7 @@ TEST_P(flow_resident, retuned_while_it_runs)
                 }
             }
             in.consume(in.view().size());
-            if (levels.back() == 50.0f) finish();
+            if (!levels.empty() && levels.back() == 50.0f) finish();
         }
     };
     auto& until = g.add<Until>("until");

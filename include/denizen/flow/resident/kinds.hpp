@@ -147,7 +147,8 @@ struct DemodulateFm {
         const float gain = p.stage.a;
         p.each([&](int64_t j) {
             const Iq y = scaled(in[j], Iq{in[j - 1].re, -in[j - 1].im});
-            out[j] = gain * atan2f(y.im, y.re);
+            // Zeros have signs, and the angle of one may be pi.
+            out[j] = y.re == 0 && y.im == 0 ? 0.0f : gain * atan2f(y.im, y.re);
         });
     }
 };
