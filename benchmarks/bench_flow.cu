@@ -83,10 +83,9 @@ constexpr const char* how_names[] = {"a thread per block", "one pinned thread", 
 
 flow::Executors executors_for(How how, flow::Flowgraph& graph)
 {
-    const std::vector<int> cores = allowed_cores();
     flow::Executors executors;
-    if (how == How::sequence) executors.sequences.push_back({graph.blocks(), core_of(cores, 0)});
-    if (how == How::pool) executors.pools.push_back({graph.blocks(), cores});
+    if (how == How::sequence) executors.sequences.push_back({graph.blocks(), core_of(0)});
+    if (how == How::pool) executors.pools.push_back({graph.blocks(), all_cores});
     return executors;
 }
 
@@ -194,7 +193,7 @@ void idle(How how, bool sleeps, bool quick)
 
 void chains(bool quick)
 {
-    const size_t cores = std::max<size_t>(allowed_cores().size(), 1);
+    const size_t cores = std::max<size_t>(all_cores.size(), 1);
     const uint32_t rounds = quick ? 3 : 11;
     for (const size_t kernels : {1, 4, 12}) {
         const size_t used = std::min(cores, kernels);
@@ -344,7 +343,7 @@ int main(int argc, char** argv)
 {
     return run_program(argc, argv, [](const Arguments& arguments) {
         print_environment(
-            environment(arguments).add("cores_allowed", std::max<size_t>(allowed_cores().size(), 1)));
+            environment(arguments).add("cores_allowed", std::max<size_t>(all_cores.size(), 1)));
         for (const How how : {How::threads, How::sequence, How::pool}) {
             for (const uint32_t under_way : {1u, 6u}) latency(how, under_way, arguments.quick);
         }

@@ -37,7 +37,7 @@ uint64_t samples_for(const Arm& arm, double kernel_msps, double ms)
 
 void measure(std::vector<Arm>& arms, uint32_t rounds, double ms)
 {
-    pin_to_core(core_of(allowed_cores(), 0));
+    pin_to_core(core_of(0));
     double guess = kernel_alone(1, 4096, 1 << 22);
     interleaved(rounds + 1, arms.size(), [&](size_t i) {
         Arm& arm = arms[i];
@@ -62,6 +62,7 @@ void print(Arm& arm, bool dynamic, const char* second = "")
         Json params;
         params.add("bytes", arm.quantum * sizeof(float)).add("buffers", arm.quanta);
         if (arm.cores > 1) params.add("cores", arm.cores);
+        if (arm.cores > 1 && arm.cores == all_cores.size()) params.add("all cores", true);
         if (arm.kernels != arm.cores) params.add("kernels", arm.kernels);
         params.add("kind", to_string(arm.kind));
         if (*bound != '\0') params.add("bound", bound);
@@ -85,7 +86,7 @@ int main(int argc, char** argv)
 {
     return run_program(argc, argv, [](const Arguments& arguments) {
         const bool quick = arguments.quick;
-        const size_t here = std::max<size_t>(allowed_cores().size(), 1);
+        const size_t here = std::max<size_t>(all_cores.size(), 1);
         print_environment(environment(arguments).add("cores_allowed", here));
         std::vector<Arm> arms;
         const auto add = [&](const char* name, Kind kind, size_t cores, size_t kernels,

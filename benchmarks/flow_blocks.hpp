@@ -66,11 +66,11 @@ private:
     uint64_t most_;
 };
 
-// A core for each of `n`, -1 where there are not so many.
-inline int core_of(const std::vector<int>& cores, size_t i)
-{
-    return i < cores.size() ? cores[i] : -1;
-}
+// Those of this process, whatever its main thread is pinned to by now.
+inline const std::vector<int> all_cores = allowed_cores();
+
+// The core of a graph's thread number i, -1 where there are not so many.
+inline int core_of(size_t i) { return i < all_cores.size() ? all_cores[i] : -1; }
 
 // How the blocks of a graph are run.
 enum class Kind { futex, coroutine, stealing };
@@ -91,7 +91,6 @@ struct ChainResult {
 inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t quanta,
                              size_t quantum, uint64_t samples, bool fake)
 {
-    const std::vector<int> allowed = allowed_cores();
     flow::Flowgraph graph;
     auto& source = graph.add<Empties>("source", samples / quantum * quantum);
     auto& sink = graph.add<flow::NullSink<float>>("sink");
@@ -114,14 +113,14 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     flow::Executors executors;
     if (kind == Kind::stealing) {
         flow::Pool pool{graph.blocks(), {}};
-        for (size_t i = 0; i < cores; ++i) pool.cores.push_back(core_of(allowed, i));
+        for (size_t i = 0; i < cores; ++i) pool.cores.push_back(core_of(i));
         executors.pools.push_back(pool);
     } else {
         for (size_t i = 0; i < cores; ++i) {
             if (kind == Kind::futex) {
-                executors.sequences.push_back({shares[i], core_of(allowed, i)});
+                executors.sequences.push_back({shares[i], core_of(i)});
             } else {
-                executors.pools.push_back({shares[i], {core_of(allowed, i)}});
+                executors.pools.push_back({shares[i], {core_of(i)}});
             }
         }
     }

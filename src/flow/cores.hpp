@@ -9,12 +9,18 @@
 
 namespace denizen::flow {
 
-// Throws bad_argument for a core that this process may not use.
-inline void refuse_core(int core)
-{
+// Those of this process when it began: the calling thread may be pinned by now.
+inline const cpu_set_t cores_at_begin = [] {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     sched_getaffinity(0, sizeof allowed, &allowed);
+    return allowed;
+}();
+
+// Throws bad_argument for a core that this process may not use.
+inline void refuse_core(int core)
+{
+    const cpu_set_t& allowed = cores_at_begin;
     if (core >= CPU_SETSIZE || core < -1 || (core >= 0 && !CPU_ISSET(core, &allowed))) {
         throw Error(Errc::bad_argument,
                     "core " + std::to_string(core) + " is not one of this process");

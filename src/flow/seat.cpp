@@ -13,6 +13,15 @@ namespace {
 constexpr uint32_t spins = 1024;
 constexpr uint32_t turns_at_once = 8; // of a block of a pool, before others have the thread
 
+// The clock of now_ns() to some milliseconds: a coroutine that is suspended after each quantum would
+// pay for more.
+uint64_t coarse_now_ns()
+{
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
 } // namespace
 
 void Seat::run()
@@ -52,7 +61,8 @@ Coroutine Seat::drive()
                 if (tell_idle()) {
                     co_await Nap();
                 } else {
-                    co_await Until(bell_.parking, [this] { return can_step(); });
+                    // Nothing since the last step, or the word of the parking has changed.
+                    co_await Until(bell_.parking, [this] { return can_step(); }, true);
                 }
                 woken();
             }
@@ -114,7 +124,7 @@ bool Seat::can_step() const
 // has handed its quanta to somebody else.
 bool Seat::tell_idle()
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = coarse_now_ns();
     bool outside = false;
     for (Block* block : blocks_) {
         if (block->finished_ || block->passive_) {

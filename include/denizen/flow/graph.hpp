@@ -51,6 +51,8 @@ public:
         own(std::move(block));
         return added;
     }
+    // The same for one that exists.
+    void add(std::unique_ptr<Block> block) { own(std::move(block)); }
 
     // A circuit of `quanta` buffers of `samples` samples each, which begins at `source` and
     // comes back to it. Throws bad_argument.

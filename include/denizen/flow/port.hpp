@@ -85,6 +85,9 @@ class InputPort : public Port {
 public:
     // Samples read before those of the current quantum, or before view().
     uint64_t position() const { return position_; }
+    // In work(): whether there is a current quantum, and its memory, for views that keep it.
+    bool has_quantum() const { return current_ != nullptr; }
+    std::shared_ptr<void> memory() const { return current_->memory; }
 
     // The block keeps up to so many quanta at a time (1 if not said).
     void holds(uint32_t quanta) { holds_ = quanta; }
@@ -159,6 +162,10 @@ public:
 
     // The first `samples` of every buffer stay out of the window: room to grow into, to the left.
     void leave_margin(size_t samples) { margin_ = samples; }
+
+    // In work(): whether there is a current quantum, and its memory, for views that keep it.
+    bool has_quantum() const { return current_ != nullptr; }
+    std::shared_ptr<void> memory() const { return current_->memory; }
 
     // Samples sent or filled so far.
     uint64_t position() const { return first_ + (current_ != nullptr ? current_->size() : 0); }

@@ -133,14 +133,17 @@ struct Coroutine::promise_type {
     std::exception_ptr error;
 };
 
-// co_await Until(parking, settled): suspended until settled() is true. It is asked at once and after
-// each notification, by one thread at a time.
+// co_await Until(parking, settled): suspended until settled() is true. It is asked at once (unless
+// the caller has just `looked`) and after each notification, by one thread at a time.
 template <class Settled>
 class Until {
 public:
-    Until(Parking& parking, Settled settled) : parking_(parking), settled_(std::move(settled)) {}
+    Until(Parking& parking, Settled settled, bool looked = false)
+        : parking_(parking), settled_(std::move(settled)), looked_(looked)
+    {
+    }
 
-    bool await_ready() { return settled_(); }
+    bool await_ready() { return !looked_ && settled_(); }
     bool await_suspend(Coroutine::Handle handle)
     {
         parking_.scheduler_ = handle.promise().scheduler;
@@ -154,6 +157,7 @@ public:
 protected:
     Parking& parking_;
     Settled settled_;
+    bool looked_;
 };
 
 // co_await Yield(): the others of the thread's queue first.
