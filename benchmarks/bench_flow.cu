@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flow graphs as users run them. How long a quantum of 16 KiB is under way through three blocks, from
-// where it is filled to where it has been read, with one under way and with as many as keep all
-// busy; how much CPU a graph takes that waits; M million samples per second through chains of saxpy
-// blocks (the lab adds GNU Radio's); and a receiver's filter and demodulator on the resident runtime,
-// beside launches where there is a GPU.
+// Flow graphs as users run them. How long a quantum of 16 KiB is under way through three blocks,
+// from where it is filled to where it has been read, with one under way and with as many as keep
+// all busy; how much CPU a graph takes that waits; M million samples per second through chains of
+// saxpy blocks (the lab adds GNU Radio's); and a receiver's filter and demodulator on the resident
+// runtime, beside launches where there is a GPU.
 #include "flow_blocks.hpp"
 #include "flow_radio.hpp"
 #include "program.hpp"
@@ -111,8 +111,7 @@ void latency(How how, uint32_t under_way, bool quick)
         last = &block;
     }
     graph.connect(last->samples, sink.in);
-    auto& circuit =
-        graph.circuit("samples", source.out, under_way, quantum_bytes / sizeof(float));
+    auto& circuit = graph.circuit("samples", source.out, under_way, quantum_bytes / sizeof(float));
     graph.start(executors_for(how, graph));
     graph.wait(120s);
     Samples samples(quanta);
@@ -271,8 +270,8 @@ double receive(flow::Resident& resident, const RadioSignal& signal, uint32_t und
     Stamps stamps;
     flow::Flowgraph graph;
     auto& source = graph.add<FileSource>("source", signal, stamps, quanta);
-    auto& fir = graph.add<flow::ResidentFir<std::complex<float>>>("fir", resident, signal.taps,
-                                                                  radio_down);
+    auto& fir =
+        graph.add<flow::ResidentFir<std::complex<float>>>("fir", resident, signal.taps, radio_down);
     auto& fm = graph.add<flow::ResidentFm>("fm", resident, 1.0f);
     auto& sink = graph.add<ResultSink>("sink", signal, stamps);
     graph.circuit("iq", source.out, under_way, radio_quantum);

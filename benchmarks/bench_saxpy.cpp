@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // qsdr's experiments with one kernel, y = a y + b: by buffer size and by number of buffers on one
 // core; rings of 2 to N cores with N to 3 N buffers, also with the movement of samples removed; M
-// kernels on N cores. What a graph reaches is given as percent of what the kernel alone can do, which
-// is measured beside it in each round: "bound" says how much that is.
+// kernels on N cores. What a graph reaches is given as percent of what the kernel alone can do,
+// which is measured beside it in each round: "bound" says how much that is.
 //   compute   the kernel alone on one core: a ring's cores work side by side, each on every sample
 //   static    1 / ceil(M / N) of it: kernels are dealt out once
 //   dynamic   N / M of it: kernels go to whichever core is free
@@ -29,8 +29,8 @@ struct Arm {
 // Samples through the chain that take some `ms` milliseconds: enough that the start is nothing.
 uint64_t samples_for(const Arm& arm, double kernel_msps, double ms)
 {
-    const double share = std::ceil(static_cast<double>(arm.kernels) /
-                                   static_cast<double>(arm.cores));
+    const double share =
+        std::ceil(static_cast<double>(arm.kernels) / static_cast<double>(arm.cores));
     const auto wanted = static_cast<uint64_t>(kernel_msps * 1e3 * ms / share);
     return std::max<uint64_t>(wanted, 64 * arm.quantum);
 }
@@ -45,8 +45,8 @@ void measure(std::vector<Arm>& arms, uint32_t rounds, double ms)
         // One core: the same buffers by turns. Several: a core's best, the buffer in its cache.
         const size_t buffers = arm.cores == 1 ? arm.quanta : 1;
         const double alone = kernel_alone(buffers, arm.quantum, samples);
-        const ChainResult got = run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta,
-                                          arm.quantum, samples, arm.fake);
+        const ChainResult got =
+            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum, samples, arm.fake);
         arm.right &= got.right;
         if (!std::exchange(arm.warm, true)) return;
         const double n = static_cast<double>(arm.cores);
@@ -98,8 +98,8 @@ int main(int argc, char** argv)
         // One core.
         const std::vector<size_t> sizes =
             quick ? std::vector<size_t>{1 << 10, 1 << 14, 1 << 18}
-                  : std::vector<size_t>{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16,
-                                        1 << 19, 1 << 20, 1 << 21, 1 << 23};
+                  : std::vector<size_t>{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 15,
+                                        1 << 16, 1 << 19, 1 << 20, 1 << 21, 1 << 23};
         for (const size_t bytes : sizes) {
             for (const Kind kind : kinds) add("saxpy, one core", kind, 1, 1, 1, bytes, false);
         }

@@ -86,8 +86,8 @@ struct ChainResult {
 };
 
 // `kernels` saxpy blocks on `cores` cores: each core has its share of them, in their order, and the
-// first and the last core the source and the sink as well, so the quanta go round all cores. `fake`:
-// see SaxpyBlock. Stops after `samples`; all is checked.
+// first and the last core the source and the sink as well, so the quanta go round all cores.
+// `fake`: see SaxpyBlock. Stops after `samples`; all is checked.
 inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t quanta,
                              size_t quantum, uint64_t samples, bool fake)
 {
@@ -96,8 +96,7 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     auto& sink = graph.add<flow::NullSink<float>>("sink");
     std::vector<SaxpyBlock*> blocks;
     for (size_t k = 0; k < kernels; ++k) {
-        blocks.push_back(
-            &graph.add<SaxpyBlock>("saxpy " + std::to_string(k), fake ? quantum : 0));
+        blocks.push_back(&graph.add<SaxpyBlock>("saxpy " + std::to_string(k), fake ? quantum : 0));
     }
     auto& circuit = graph.circuit("samples", source.out, quanta, quantum);
     graph.connect(source.out, blocks[0]->samples);
@@ -141,8 +140,7 @@ inline double kernel_alone(size_t buffers, size_t quantum, uint64_t samples)
     for (size_t i = 0; i < buffers; ++i) memory.push_back(std::make_unique<float[]>(quantum));
     const uint64_t turns = samples / quantum;
     const uint64_t begin = now_ns();
-    for (uint64_t t = 0; t < turns; ++t)
-        saxpy_kernel(memory[t % buffers].get(), quantum, by, plus);
+    for (uint64_t t = 0; t < turns; ++t) saxpy_kernel(memory[t % buffers].get(), quantum, by, plus);
     return static_cast<double>(turns * quantum) / static_cast<double>(now_ns() - begin) * 1e3;
 }
 

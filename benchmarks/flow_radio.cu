@@ -23,7 +23,8 @@ RadioSignal radio_signal()
     RadioSignal signal;
     const size_t period = 16 * radio_quantum;
     for (size_t n = 0; n < period; ++n) { // its frequency stays inside of the filter, far from +-pi
-        const double t = 2 * std::numbers::pi * static_cast<double>(n) / static_cast<double>(period);
+        const double t =
+            2 * std::numbers::pi * static_cast<double>(n) / static_cast<double>(period);
         const double phase = 12 * std::sin(3 * t) + 5 * std::cos(17 * t);
         signal.iq.emplace_back(static_cast<float>(std::cos(phase)),
                                static_cast<float>(std::sin(phase)));
@@ -118,7 +119,8 @@ void submit(Lane& lane, const RadioSignal& signal, const float* taps, uint64_t n
     fm.a = 1;
     launch<flow::resident::DemodulateFm>
         <<<2, 128, 0, lane.stream>>>(fm, nullptr, low + fm_before, out, 0, made);
-    check(cudaMemcpyAsync(lane.out, out, made * sizeof(float), cudaMemcpyDeviceToHost, lane.stream));
+    check(
+        cudaMemcpyAsync(lane.out, out, made * sizeof(float), cudaMemcpyDeviceToHost, lane.stream));
     check(cudaEventRecord(lane.done, lane.stream));
     lane.number = number;
     lane.busy = true;

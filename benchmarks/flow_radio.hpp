@@ -34,8 +34,8 @@ struct RadioFigures {
     bool right = false;
 };
 
-// By a copy, a launch per block and a copy back for each quantum, on four streams. Nothing where the
-// program was not compiled by nvcc.
+// By a copy, a launch per block and a copy back for each quantum, on four streams. Nothing where
+// the program was not compiled by nvcc.
 RadioFigures radio_by_launches(const RadioSignal& signal, uint32_t in_flight, uint64_t quanta,
                                uint32_t rounds);
 

@@ -118,12 +118,12 @@ private:
 void PyPort::need_quantum()
 {
     if (!block().at_work()) {
-        throw Error(Errc::bad_argument, "port \"" + port().label() +
-                                            "\" has a quantum only within its block's work()");
+        throw Error(Errc::bad_argument,
+                    "port \"" + port().label() + "\" has a quantum only within its block's work()");
     }
     if (!loaded()) {
-        throw Error(Errc::bad_argument, "port \"" + port().label() +
-                                            "\" has no quantum: it was consumed or sent on");
+        throw Error(Errc::bad_argument,
+                    "port \"" + port().label() + "\" has no quantum: it was consumed or sent on");
     }
 }
 
@@ -135,8 +135,9 @@ nb::object view(std::shared_ptr<void> memory, const T* first, size_t count, bool
     const nb::capsule keeps(
         owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
     if (writable) {
-        return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(const_cast<T*>(first), {count}, keeps),
-                        nb::rv_policy::reference);
+        return nb::cast(
+            nb::ndarray<nb::numpy, T, nb::ndim<1>>(const_cast<T*>(first), {count}, keeps),
+            nb::rv_policy::reference);
     }
     return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(first, {count}, keeps),
                     nb::rv_policy::reference);
@@ -212,8 +213,8 @@ auto with_type(const std::string& dtype, Use&& use)
     if (dtype == "f8") return use(double{});
     if (dtype == "c8") return use(std::complex<float>{});
     if (dtype == "c16") return use(std::complex<double>{});
-    throw Error(Errc::bad_argument, "samples of dtype " + dtype +
-                                        "; give one of u1 i1 u2 i2 u4 i4 i8 f4 f8 c8 c16");
+    throw Error(Errc::bad_argument,
+                "samples of dtype " + dtype + "; give one of u1 i1 u2 i2 u4 i4 i8 f4 f8 c8 c16");
 }
 
 std::shared_ptr<PyPort> make_port(PyBlock& block, const std::string& kind, const std::string& name,
@@ -337,13 +338,21 @@ void connect(PyGraph& graph, PyPort& from, PyPort& to)
 void flows(nb::module_& m)
 {
     nb::class_<PyPort>(m, "FlowPort")
-        .def_prop_ro("label", [](PyPort& p) { p.block(); return p.port().label(); })
+        .def_prop_ro("label",
+                     [](PyPort& p) {
+                         p.block();
+                         return p.port().label();
+                     })
         .def_prop_ro("array",
                      [](PyPort& p) {
                          p.need_quantum();
                          return p.array();
                      })
-        .def_prop_ro("loaded", [](PyPort& p) { p.block(); return p.loaded(); })
+        .def_prop_ro("loaded",
+                     [](PyPort& p) {
+                         p.block();
+                         return p.loaded();
+                     })
         .def_prop_ro("position",
                      [](PyPort& p) {
                          p.block();
@@ -354,10 +363,15 @@ void flows(nb::module_& m)
                      [](PyPort& p) {
                          p.need_quantum();
                          std::vector<TagTuple> tags;
-                         for (Tag& tag : p.tags()) tags.emplace_back(tag.sample, tag.key, tag.value);
+                         for (Tag& tag : p.tags())
+                             tags.emplace_back(tag.sample, tag.key, tag.value);
                          return tags;
                      })
-        .def("needs", [](PyPort& p, size_t samples) { p.block(); p.port().needs(samples); })
+        .def("needs",
+             [](PyPort& p, size_t samples) {
+                 p.block();
+                 p.port().needs(samples);
+             })
         .def("consume",
              [](PyPort& p, size_t samples) {
                  p.need_quantum();
@@ -384,7 +398,10 @@ void flows(nb::module_& m)
                  p.source()->follow(need(input.input(), "an input to follow"), {out, in});
              })
         .def("leave_margin",
-             [](PyPort& p, size_t samples) { p.block(); p.source()->leave_margin(samples); })
+             [](PyPort& p, size_t samples) {
+                 p.block();
+                 p.source()->leave_margin(samples);
+             })
         .def("trim",
              [](PyPort& p, size_t left, size_t right) {
                  p.need_quantum();
@@ -408,9 +425,8 @@ void flows(nb::module_& m)
                  b.get().work_ = std::make_shared<PyCallable>(std::move(work));
              })
         .def("drop_work", [](const PyBlockHandle& b) { b.get().work_.reset(); })
-        .def("port",
-             [](const PyBlockHandle& b, const std::string& kind, const std::string& name,
-                const std::string& dtype) { return make_port(b.get(), kind, name, dtype); })
+        .def("port", [](const PyBlockHandle& b, const std::string& kind, const std::string& name,
+                        const std::string& dtype) { return make_port(b.get(), kind, name, dtype); })
         .def("messages",
              [](const PyBlockHandle& b, const std::string& name, nb::object handler) {
                  auto call = std::make_shared<PyCallable>(std::move(handler));

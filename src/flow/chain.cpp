@@ -109,8 +109,7 @@ void ResidentChain::plan_stages()
     for (size_t s = blocks_.size(); s-- > 0;) {
         Stage& stage = blocks_[s]->stage_;
         stage.in_bytes = static_cast<uint32_t>(port(static_cast<uint32_t>(s)).type().bytes);
-        stage.out_bytes =
-            static_cast<uint32_t>(port(static_cast<uint32_t>(s)).out_.type().bytes);
+        stage.out_bytes = static_cast<uint32_t>(port(static_cast<uint32_t>(s)).out_.type().bytes);
         stage.keeps = static_cast<uint32_t>(keeps);
         keeps = keeps * stage.down + blocks_[s]->before_;
         if (keeps * stage.in_bytes > std::numeric_limits<uint32_t>::max() / 4) {
@@ -123,8 +122,8 @@ void ResidentChain::plan_stages()
     past_.assign(before_, std::byte{0});
 }
 
-std::shared_ptr<ResidentChain::Memory>
-ResidentChain::pinned(const Circuit& circuit, Resident& resident, uint32_t lead)
+std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circuit,
+                                                             Resident& resident, uint32_t lead)
 {
     auto memory = std::make_shared<Memory>();
     // A worker reads whole 16 bytes: some in front and behind.
@@ -135,8 +134,7 @@ ResidentChain::pinned(const Circuit& circuit, Resident& resident, uint32_t lead)
                std::to_string(circuit.bytes()) + " bytes; for resident blocks, less than 4 GiB");
     }
     for (const auto& cell : circuit.cells_) {
-        auto buffer = std::make_shared<Buffer>(
-            resident.runtime_.buffer(bytes, BufferKind::pinned));
+        auto buffer = std::make_shared<Buffer>(resident.runtime_.buffer(bytes, BufferKind::pinned));
         auto* begin = static_cast<std::byte*>(buffer->cpu()) + memory->lead;
         memory->buffers[cell.get()] = buffer->ref();
         cell->memory = std::shared_ptr<std::byte>(std::move(buffer), begin);
@@ -170,7 +168,8 @@ void ResidentChain::start(const std::set<const Circuit*>& circuits)
         area = std::max(area, (stage.keeps + arrive) * stage.out_bytes);
         setup.stage[s] = stage;
         if (stage.out_bytes > stage.in_bytes * stage.down) {
-            refuse("block \"" + block.name() + "\" makes more bytes than it gets, and a quantum "
+            refuse("block \"" + block.name() +
+                   "\" makes more bytes than it gets, and a quantum "
                    "keeps its size");
         }
     }
@@ -208,8 +207,8 @@ void ResidentChain::set(uint32_t stage, const std::vector<float>& values)
         resident::Values message{};
         message.stage = stage;
         message.first = static_cast<uint32_t>(first);
-        message.count = static_cast<uint32_t>(
-            std::min<size_t>(resident::Values::most, values.size() - first));
+        message.count =
+            static_cast<uint32_t>(std::min<size_t>(resident::Values::most, values.size() - first));
         std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), message.count,
                     message.value);
         tell_all(of_values, message);
@@ -221,8 +220,8 @@ void ResidentChain::set(uint32_t stage, float a, float b)
     tell_all(of_scalars, resident::Scalars{stage, a, b});
 }
 
-// The head's current quantum goes to the crew. Its tags and its window are those of the results from
-// now on: how many there will be is known.
+// The head's current quantum goes to the crew. Its tags and its window are those of the results
+// from now on: how many there will be is known.
 void ResidentChain::submit()
 {
     detail::Cell* cell = port(0).detach();
@@ -283,8 +282,9 @@ void ResidentChain::submit()
 
 void ResidentChain::done(const resident::Done& message)
 {
-    flights_[message.ticket & flight_mask_].state.store(message.failed == 0 ? 1 : 2,
-                                                        std::memory_order_release); // partner: poll()
+    flights_[message.ticket & flight_mask_].state.store(
+        message.failed == 0 ? 1 : 2,
+        std::memory_order_release); // partner: poll()
 }
 
 bool ResidentChain::poll()
@@ -309,10 +309,10 @@ bool ResidentChain::poll()
         moved = true;
     }
     if (!moved && busy() &&
-        now_ns() - waits_since_ > static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
-        throw Error(Errc::timeout,
-                    "a quantum has been with the resident runtime for 5 s; " +
-                        resident_.runtime_.stuck(1s));
+        now_ns() - waits_since_ >
+            static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
+        throw Error(Errc::timeout, "a quantum has been with the resident runtime for 5 s; " +
+                                       resident_.runtime_.stuck(1s));
     }
     return moved;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resident blocks that follow each other in a graph, at run time: the host's half. The first block's
-// thread hands quanta to the crew and sends on what has come back; the others have nothing to do.
+// Resident blocks that follow each other in a graph, at run time: the host's half. The first
+// block's thread hands quanta to the crew and sends on what has come back; the others have nothing
+// to do.
 #pragma once
 
 #include "plan.hpp"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coroutines that wait for a thread, first in, first out: any number of threads at both ends
-// (D. Vyukov's bounded queue). First out first: last in first out would let two coroutines that wake
-// each other starve a third. Each coroutine is in one queue at most and there is a place for each,
-// so a push finds room, at the latest when a thread that took something has marked its place free.
+// (D. Vyukov's bounded queue). First out first: last in first out would let two coroutines that
+// wake each other starve a third. Each coroutine is in one queue at most and there is a place for
+// each, so a push finds room, at the latest when a thread that took something has marked its place
+// free.
 #pragma once
 
 #include <denizen/base/atomic.hpp>

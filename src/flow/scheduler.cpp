@@ -33,7 +33,8 @@ void Parking::schedule() { scheduler_->push(*this); }
 Scheduler::Scheduler(const std::vector<int>& cores, uint32_t most) : most_(most)
 {
     if (cores.empty()) {
-        throw Error(Errc::bad_argument, "a scheduler without threads: name a core, or -1, for each");
+        throw Error(Errc::bad_argument,
+                    "a scheduler without threads: name a core, or -1, for each");
     }
     for (const int core : cores) {
         refuse_core(core);

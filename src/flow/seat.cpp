@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t spins = 1024;
 constexpr uint32_t turns_at_once = 8; // of a block of a pool, before others have the thread
 
-// The clock of now_ns() to some milliseconds: a coroutine that is suspended after each quantum would
-// pay for more.
+// The clock of now_ns() to some milliseconds: a coroutine that is suspended after each quantum
+// would pay for more.
 uint64_t coarse_now_ns()
 {
     timespec t{};

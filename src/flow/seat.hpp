@@ -20,10 +20,7 @@ public:
     {
         thread_ = std::thread([this] { run(); });
     }
-    void start(Scheduler& pool)
-    {
-        pool.spawn(drive());
-    }
+    void start(Scheduler& pool) { pool.spawn(drive()); }
     void will_be_pooled() { bell_.pooled = true; } // before anybody rings
     bool pooled() const { return bell_.pooled; }
     void join()

@@ -109,7 +109,9 @@ def test_windows_are_trimmed_and_tags_with_them():
             self.samples.pass_on()
 
     test = flow.Alone(Middle())
-    test.feed(test.block.samples, np.arange(20, dtype="i4"), [(1, "one", 1), (0, "no", 0)], quantum=5)
+    test.feed(
+        test.block.samples, np.arange(20, dtype="i4"), [(1, "one", 1), (0, "no", 0)], quantum=5
+    )
     out = test.collect(test.block.samples)
     test.run(TIMEOUT)
     assert out.samples.tolist() == [1, 2, 6, 7, 11, 12, 16, 17]
@@ -204,11 +206,13 @@ def test_what_is_refused():
     graph = flow.Flowgraph()
     source = graph.add(Ones())
     sink = graph.add(flow.ArraySink("sink", "i2"))
-    with pytest.raises(denizen.ArgumentError, match="the first sends float, the second takes short"):
+    with pytest.raises(
+        denizen.ArgumentError, match="the first sends float, the second takes short"
+    ):
         graph.connect(source.out, sink.port)
     with pytest.raises(denizen.ArgumentError, match=r'port "ones\.out" has no circuit'):
         graph.validate()
-    with pytest.raises(denizen.ArgumentError, match="float16|f2"):
+    with pytest.raises(denizen.ArgumentError, match="samples of dtype f2"):
         sink.input("half", "f2")
     with pytest.raises(denizen.ArgumentError, match=r"only within its block's work\(\)"):
         source.out.array  # noqa: B018

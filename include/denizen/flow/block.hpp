@@ -45,9 +45,9 @@ protected:
     void work_on_any_input() { any_input_ = true; }
     bool has_quantum(const InputPort& port) const { return port.current_ != nullptr; }
 
-    // For a block that hands quanta to somebody outside the graph, a GPU for instance, and gets them
-    // back later. poll() is called before work(), and while busy() again and again: it sends on what
-    // is done, and tells whether that was anything. A busy block does not end.
+    // For a block that hands quanta to somebody outside the graph, a GPU for instance, and gets
+    // them back later. poll() is called before work(), and while busy() again and again: it sends
+    // on what is done, and tells whether that was anything. A busy block does not end.
     virtual bool poll() { return false; }
     virtual bool busy() const { return false; }
 

@@ -18,8 +18,8 @@ struct Sequence {
     int core = -1; // any
 };
 
-// Blocks that a few threads share: each is a coroutine that is suspended while it has nothing to do,
-// and runs on whichever thread is free (scheduler.hpp).
+// Blocks that a few threads share: each is a coroutine that is suspended while it has nothing to
+// do, and runs on whichever thread is free (scheduler.hpp).
 struct Pool {
     std::vector<std::reference_wrapper<Block>> blocks;
     std::vector<int> cores{-1}; // a thread for each, pinned to it; -1: to none
@@ -106,7 +106,7 @@ private:
     RunState run_;
     std::vector<std::unique_ptr<Seat>> seats_; // before the blocks, which ring the seats' bells
     std::vector<std::unique_ptr<Scheduler>> pools_;
-    std::deque<Circuit> circuits_;             // before the blocks, which may hold quanta
+    std::deque<Circuit> circuits_; // before the blocks, which may hold quanta
     std::vector<std::unique_ptr<Block>> blocks_;
     std::vector<std::unique_ptr<ResidentChain>> chains_;
     bool started_ = false;

@@ -308,8 +308,8 @@ public:
     }
 };
 
-// Takes quanta of T and sends them on as quanta of U, which lie where the samples of T did: from the
-// buffer's begin, and no more of them than fit.
+// Takes quanta of T and sends them on as quanta of U, which lie where the samples of T did: from
+// the buffer's begin, and no more of them than fit.
 template <class T, class U>
 class Transform : public InPlacePort {
 public:

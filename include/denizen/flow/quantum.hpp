@@ -26,7 +26,7 @@ namespace detail {
 // to several that only read it.
 struct Cell {
     std::shared_ptr<std::byte> memory; // aligned to 64 bytes
-    size_t capacity = 0; // samples of the port that it is at, as are begin and end
+    size_t capacity = 0;               // samples of the port that it is at, as are begin and end
     size_t begin = 0;
     size_t end = 0;
     std::vector<Tag> tags; // by sample, counted from `begin`

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of a graph that run on the resident runtime: on the GPU without a launch per buffer, or on
-// its CPU backend. They are added and connected as all blocks; their circuits' buffers lie in pinned
-// memory from the start on. Resident blocks that follow each other are one chain: a worker takes a
-// quantum through all of it, and the quanta of a stream go to the `crew` workers of a chain by turns
-// and leave in their order. Host only.
+// its CPU backend. They are added and connected as all blocks; their circuits' buffers lie in
+// pinned memory from the start on. Resident blocks that follow each other are one chain: a worker
+// takes a quantum through all of it, and the quanta of a stream go to the `crew` workers of a chain
+// by turns and leave in their order. Host only.
 //
 //   #include <denizen/flow/resident/program.hpp>         // in a .cu file for the GPU
 //   flow::Resident gpu(flow::resident::image());
@@ -134,14 +134,13 @@ uint32_t refuse_taps(const std::string& name, size_t taps, uint32_t down);
 } // namespace detail
 
 // y[m] = the sum over k of taps[k] x[m down - k]: (float, float), (complex, float) and
-// (complex, complex). 1 to 4096 taps, `down` from 1 on. New taps may be posted while it runs, as many
-// as at first or fewer.
+// (complex, complex). 1 to 4096 taps, `down` from 1 on. New taps may be posted while it runs, as
+// many as at first or fewer.
 template <class Sample, class Tap = float>
 class ResidentFir : public ResidentOf<Sample, Sample> {
 public:
-    Messages<std::vector<Tap>> taps{*this, "taps", [this](const std::vector<Tap>& t) {
-                                        this->set(detail::floats(t));
-                                    }};
+    Messages<std::vector<Tap>> taps{
+        *this, "taps", [this](const std::vector<Tap>& t) { this->set(detail::floats(t)); }};
 
     ResidentFir(std::string name, Resident& resident, const std::vector<Tap>& taps_,
                 uint32_t down = 1)
@@ -155,7 +154,8 @@ public:
     }
 };
 
-// y[n] = x[n] w[n modulo the length of w]: a mixer whose oscillator has a whole period, or a factor.
+// y[n] = x[n] w[n modulo the length of w]: a mixer whose oscillator has a whole period, or a
+// factor.
 class ResidentMultiply : public ResidentOf<std::complex<float>, std::complex<float>> {
 public:
     ResidentMultiply(const std::string& name, Resident& resident,

@@ -38,7 +38,7 @@ class Port:
 
     @property
     def loaded(self) -> bool:
-        """Whether it has a quantum: always when ``work()`` begins, but for ``work_on_any_input``."""
+        """Whether it has a quantum: if ``work_on_any_input()``, it may not."""
         return self._core.loaded
 
     @property
@@ -136,7 +136,7 @@ class Messages(Generic[T]):
         self._number = number
 
     def post(self, value: T) -> None:
-        """From any thread. Raises RingFullError when 64 wait, ClosedError when the block is done."""
+        """From any thread. RingFullError when 64 wait, ClosedError when the block has finished."""
         self._core.post(self._number, value)
 
 

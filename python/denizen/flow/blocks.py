@@ -43,7 +43,7 @@ class ArraySource(Block):
 
 
 class ArraySink(Block):
-    """Keeps what it reads: ``samples`` and ``tags``, once the graph has ended. Its port: ``port``."""
+    """Keeps what it reads at ``port``: ``samples`` and ``tags``, once the graph has ended."""
 
     def __init__(self, name: str, dtype: DTypeLike) -> None:
         super().__init__(name)

@@ -40,11 +40,11 @@ struct Piece {
     const Context& team;
     const Stage& stage;
     const float* values;
-    const void* from;    // the quantum's first sample; its predecessors lie in front of it
-    void* to;            // the quantum's first output
-    uint64_t first;      // the number of that output in its stream
-    uint32_t base;       // of output 0, in inputs: below `down`
-    int64_t begin;       // outputs begin ... end - 1; negative ones are of the quantum before
+    const void* from; // the quantum's first sample; its predecessors lie in front of it
+    void* to;         // the quantum's first output
+    uint64_t first;   // the number of that output in its stream
+    uint32_t base;    // of output 0, in inputs: below `down`
+    int64_t begin;    // outputs begin ... end - 1; negative ones are of the quantum before
     int64_t end;
 
     template <class T>

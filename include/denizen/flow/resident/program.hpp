@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident program of flow graphs. In a file compiled by nvcc it is compiled for the GPU and the
-// CPU, else for the CPU alone.
+// The resident program of flow graphs. In a file compiled by nvcc it is compiled for the GPU and
+// the CPU, else for the CPU alone.
 //
-//   denizen::flow::Resident gpu(denizen::flow::resident::image());            // the blocks of kinds.hpp
-//   denizen::flow::Resident more(denizen::flow::resident::image<Square>());   // and one's own kinds
+//   denizen::flow::Resident gpu(denizen::flow::resident::image());            // the blocks of
+//   kinds.hpp denizen::flow::Resident more(denizen::flow::resident::image<Square>());   // and
+//   one's own kinds
 #pragma once
 
 #include <denizen/flow/resident/worker.hpp>
@@ -17,8 +18,8 @@ using Crew = Worker<Saxpy, Fir<float, float>, Fir<Iq, float>, Fir<Iq, Iq>, Multi
 
 // The messages' order is what Resident knows their types by.
 template <class... More>
-using Program = denizen::Program<Actors<Crew<More...>>,
-                                 denizen::Messages<Setup, Values, Scalars, Job, Done>>;
+using Program =
+    denizen::Program<Actors<Crew<More...>>, denizen::Messages<Setup, Values, Scalars, Job, Done>>;
 
 // What Resident is made of.
 struct ProgramImage {

@@ -16,15 +16,15 @@ struct Stage {
     uint32_t in_bytes = 0; // of a sample
     uint32_t out_bytes = 0;
     uint32_t before = 0; // inputs that it needs before the quantum's first
-    uint32_t keeps = 0;  // outputs that it makes before the quantum's first: the next one's `before`
-    uint32_t down = 1;   // inputs per output
+    uint32_t keeps = 0; // outputs that it makes before the quantum's first: the next one's `before`
+    uint32_t down = 1;  // inputs per output
     uint32_t values_at = 0; // its taps: the first, and how many, of the worker's floats
     uint32_t values = 0;
     float a = 0;
     float b = 0;
 };
 
-struct Setup { // the chain that a worker is for
+struct Setup {        // the chain that a worker is for
     BufferRef memory; // its own: [values][one area][other area], each aligned to 16 bytes
     uint32_t chain;
     uint32_t stages;
