@@ -6,6 +6,7 @@
 // again and again.
 #include "common.hpp"
 
+#include <denizen/flow/async_channel.hpp>
 #include <denizen/flow/channel.hpp>
 
 #include <condition_variable>
@@ -23,6 +24,10 @@
 #if __has_include(<readerwriterqueue/readerwriterqueue.h>)
 #include <readerwriterqueue/readerwriterqueue.h>
 #define HAVE_READERWRITER 1
+#endif
+#if __has_include(<concurrentqueue/concurrentqueue.h>)
+#include <concurrentqueue/concurrentqueue.h>
+#define HAVE_CONCURRENT 1
 #endif
 
 namespace {
@@ -123,7 +128,27 @@ private:
 };
 #endif
 
+#if HAVE_CONCURRENT
+class Concurrent {
+public:
+    void send(const Item& item) { queue_.enqueue(item); }
+    void receive(Item& item)
+    {
+        until([&] { return queue_.try_dequeue(item); });
+    }
+
+private:
+    moodycamel::ConcurrentQueue<Item> queue_{depth};
+};
+#endif
+
 int cores[2] = {-1, -1};
+
+bool whole_item(const Item& item, uint64_t turn, uint64_t rounds)
+{
+    return item.word[0] == turn % depth && item.word[1] == rounds + turn / depth * 2 &&
+           item.word[2] == item.word[0] + item.word[1] && item.word[3] == ~item.word[0];
+}
 
 // `loops` of the first thread, in M/s. Item i carries i, how often it went round, and their sum,
 // which both threads keep true; whatever is lost, doubled, torn or overtaken shows.
@@ -133,14 +158,10 @@ double circulate(uint64_t loops, bool& right)
     const auto there = std::make_unique<Kind>();
     const auto back = std::make_unique<Kind>();
     for (uint64_t i = 0; i < depth; ++i) there->send({{i, 0, i, ~i}});
-    const auto whole = [](const Item& item, uint64_t turn, uint64_t rounds) {
-        return item.word[0] == turn % depth && item.word[1] == rounds + turn / depth * 2 &&
-               item.word[2] == item.word[0] + item.word[1] && item.word[3] == ~item.word[0];
-    };
     const auto pass = [&](Kind& from, Kind& to, uint64_t turn, uint64_t rounds) {
         Item item;
         from.receive(item);
-        const bool good = whole(item, turn, rounds);
+        const bool good = whole_item(item, turn, rounds);
         to.send({{item.word[0], item.word[1] + 1, item.word[2] + 1, item.word[3]}});
         return good;
     };
@@ -157,8 +178,44 @@ double circulate(uint64_t loops, bool& right)
     Item item;
     for (uint64_t i = 0; i < depth; ++i) { // all are there, and as often round as the loops tell
         there->receive(item);
-        right &= whole(item, loops + i, 0);
+        right &= whole_item(item, loops + i, 0);
     }
+    return static_cast<double>(loops) / ns * 1e3;
+}
+
+// The same with a coroutine on each of the two cores: where a thread would sleep it is suspended.
+using OursAsync = flow::AsyncChannel<Item>;
+
+flow::Coroutine pass_on(OursAsync& from, OursAsync& to, uint64_t loops, uint64_t rounds,
+                        bool& right)
+{
+    Item item{};
+    for (uint64_t turn = 0; turn < loops; ++turn) {
+        right &= co_await from.receive(item) && whole_item(item, turn, rounds);
+        to.send({{item.word[0], item.word[1] + 1, item.word[2] + 1, item.word[3]}});
+    }
+}
+
+double circulate_async(uint64_t loops, bool& right)
+{
+    OursAsync there(depth);
+    OursAsync back(depth);
+    for (uint64_t i = 0; i < depth; ++i) there.send({{i, 0, i, ~i}});
+    flow::Scheduler first({cores[0]});
+    flow::Scheduler second({cores[1]});
+    bool other_right = true;
+    bool this_right = true;
+    const uint64_t begin = now_ns();
+    second.spawn(pass_on(there, back, loops, 0, other_right));
+    first.spawn(pass_on(back, there, loops, 1, this_right));
+    first.wait();
+    const auto ns = static_cast<double>(now_ns() - begin);
+    second.wait();
+    Item item{};
+    for (uint64_t i = 0; i < depth; ++i) { // all are there
+        right &= there.try_receive(item) && whole_item(item, loops + i, 0);
+    }
+    right &= this_right && other_right;
     return static_cast<double>(loops) / ns * 1e3;
 }
 
@@ -207,9 +264,13 @@ int main(int argc, char** argv)
 #if HAVE_READERWRITER
     rival("moodycamel readerwriter", circulate<ReaderWriter>);
 #endif
+#if HAVE_CONCURRENT
+    rival("moodycamel concurrent", circulate<Concurrent>);
+#endif
     add("denizen channel", circulate<Ours>, rivals);
     add("denizen channel", circulate<Ours>, {}, "A/A");
     add("denizen channel of two senders", circulate<OursOfTwo>, rivals);
+    add("denizen channel, coroutines", circulate_async, rivals);
     for (Arm& arm : arms) arm.run(loops / 8, arm.right);
     interleaved(rounds, arms.size(),
                 [&](size_t i) { arms[i].samples.add(arms[i].run(loops, arms[i].right)); });

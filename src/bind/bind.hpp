@@ -48,6 +48,8 @@ void snapshots(nanobind::class_<AnyRuntime>& runtime);
 void topics(nanobind::class_<AnyRuntime>& runtime);
 // Signal processing and the FM receiver (dsp.cpp).
 void signals(nanobind::module_& m);
+// Flow graphs (flow.cpp).
+void flows(nanobind::module_& m);
 // Graphs and searches (graph.cpp).
 void graphs(nanobind::module_& m);
 // Groups of ranks (group.cpp).

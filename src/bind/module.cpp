@@ -348,6 +348,7 @@ NB_MODULE(_core, m)
     m.def("load_cubin", &load_cubin);
     bind_buffers(m);
     bind_radio(m);
+    bind::flows(m);
     bind::graphs(m);
     bind::groups(m);
     bind::waves(m);

@@ -78,6 +78,7 @@ bool Block::step()
             moved_ = true;
         }
     }
+    moved_ |= poll();
     for (InputPort* port : inputs_) {
         port->load();
     }
@@ -85,6 +86,9 @@ bool Block::step()
         port->load();
     }
     if (cannot_go_on()) {
+        if (busy()) {
+            return moved_;
+        }
         close();
         return true;
     }
@@ -118,7 +122,7 @@ bool Block::can_step()
     }
     return std::any_of(messages_.begin(), messages_.end(),
                        [](const MessagePort* port) { return port->pending(); }) ||
-           ready() || cannot_go_on();
+           ready() || busy() || cannot_go_on();
 }
 
 bool Block::over() const

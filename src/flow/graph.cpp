@@ -3,10 +3,10 @@
 
 #include <denizen/base/clock.hpp>
 
+#include "chain.hpp"
+#include "cores.hpp"
 #include "plan.hpp"
 #include "seat.hpp"
-
-#include <sched.h>
 
 namespace denizen::flow {
 namespace {
@@ -23,6 +23,7 @@ Flowgraph::~Flowgraph()
     for (const auto& seat : seats_) {
         seat->join();
     }
+    pools_.clear(); // waits for their coroutines
     blocks_.clear();
 }
 
@@ -80,36 +81,54 @@ void Flowgraph::connect(OutputPort& from, InputPort& to)
 
 void Flowgraph::validate() const { const Plan plan(circuits_, blocks_); }
 
-void Flowgraph::start()
+std::vector<std::reference_wrapper<Block>> Flowgraph::blocks() const
 {
-    std::vector<Sequence> sequences;
+    std::vector<std::reference_wrapper<Block>> all;
     for (const auto& block : blocks_) {
-        sequences.push_back({{*block}, -1});
+        all.emplace_back(*block);
     }
-    start(sequences);
+    return all;
 }
 
 void Flowgraph::start(const std::vector<Sequence>& sequences)
 {
+    const Executors executors{sequences, {}};
+    refuse_seats(executors, true);
+    run(executors);
+}
+
+void Flowgraph::start(const Executors& executors)
+{
+    refuse_seats(executors, false);
+    run(executors);
+}
+
+// `all`: every block must be named.
+void Flowgraph::refuse_seats(const Executors& executors, bool all) const
+{
     if (started_) {
         refuse("the graph has been started before: build a new one");
     }
-    const Plan plan(circuits_, blocks_);
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    sched_getaffinity(0, sizeof allowed, &allowed);
     std::map<const Block*, int> times;
-    for (const Sequence& sequence : sequences) {
+    for (const Sequence& sequence : executors.sequences) {
+        refuse_core(sequence.core);
         for (const Block& block : sequence.blocks) {
             times[&block] += 1;
         }
-        if (sequence.core >= CPU_SETSIZE ||
-            (sequence.core >= 0 && !CPU_ISSET(sequence.core, &allowed))) {
-            refuse("core " + std::to_string(sequence.core) + " is not one of this process");
+    }
+    for (const Pool& pool : executors.pools) {
+        if (pool.cores.empty()) {
+            refuse("a pool without threads: name a core, or -1, for each");
+        }
+        for (const int core : pool.cores) {
+            refuse_core(core);
+        }
+        for (const Block& block : pool.blocks) {
+            times[&block] += 1;
         }
     }
     for (const auto& block : blocks_) {
-        if (times[block.get()] != 1) {
+        if (times[block.get()] > 1 || (all && times[block.get()] == 0)) {
             refuse("block \"" + block->name() + "\" is in " + std::to_string(times[block.get()]) +
                    " sequences; it must be in one");
         }
@@ -117,7 +136,10 @@ void Flowgraph::start(const std::vector<Sequence>& sequences)
     if (times.size() != blocks_.size()) {
         refuse("a sequence has a block of another graph");
     }
+}
 
+void Flowgraph::make_lanes(const Plan& plan)
+{
     for (const auto& block : blocks_) {
         for (OutputPort* port : block->outputs_) {
             for (OutputPort::Reader& reader : port->readers_) {
@@ -132,15 +154,54 @@ void Flowgraph::start(const std::vector<Sequence>& sequences)
             }
         }
     }
-    for (const Sequence& sequence : sequences) {
+}
+
+void Flowgraph::run(const Executors& executors)
+{
+    const Plan plan(circuits_, blocks_);
+    chains_ = ResidentChain::build(blocks_, plan);
+    make_lanes(plan);
+
+    std::set<const Block*> seated;
+    const auto seat = [&](const std::vector<std::reference_wrapper<Block>>& named, int core) {
         std::vector<Block*> blocks;
-        for (Block& block : sequence.blocks) {
+        for (Block& block : named) {
             blocks.push_back(&block);
+            seated.insert(&block);
         }
-        Seat& seat =
-            *seats_.emplace_back(std::make_unique<Seat>(*this, std::move(blocks), sequence.core));
-        for (Block* block : seat.blocks()) {
-            block->bell_.store(&seat.bell(), std::memory_order_release); // partner: Block::ring()
+        seats_.push_back(std::make_unique<Seat>(*this, std::move(blocks), core));
+    };
+    for (const Sequence& sequence : executors.sequences) {
+        seat(sequence.blocks, sequence.core);
+    }
+    std::vector<std::pair<Seat*, Scheduler*>> pooled;
+    for (const Pool& pool : executors.pools) {
+        pools_.push_back(std::make_unique<Scheduler>(
+            pool.cores, static_cast<uint32_t>(std::max<size_t>(1, pool.blocks.size()))));
+        for (Block& block : pool.blocks) {
+            seat({block}, -1);
+            seats_.back()->will_be_pooled();
+            pooled.emplace_back(seats_.back().get(), pools_.back().get());
+        }
+    }
+    std::map<const Resident*, std::vector<std::reference_wrapper<Block>>> residents;
+    for (const auto& block : blocks_) {
+        if (seated.contains(block.get())) {
+            continue;
+        }
+        if (const auto* resident = dynamic_cast<const ResidentBlock*>(block.get())) {
+            residents[&resident->resident()].emplace_back(*block);
+        } else {
+            seat({*block}, -1);
+        }
+    }
+    for (const auto& [runtime, blocks] : residents) {
+        seat(blocks, -1);
+    }
+
+    for (const auto& one : seats_) {
+        for (Block* block : one->blocks()) {
+            block->bell_.store(&one->bell(), std::memory_order_release); // partner: Block::ring()
         }
     }
     for (Circuit& circuit : circuits_) {
@@ -148,8 +209,13 @@ void Flowgraph::start(const std::vector<Sequence>& sequences)
     }
     started_ = true;
     running_ = seats_.size();
-    for (const auto& seat : seats_) {
-        seat->start();
+    for (const auto& [one, pool] : pooled) {
+        one->start(*pool);
+    }
+    for (const auto& one : seats_) {
+        if (!one->pooled()) {
+            one->start();
+        }
     }
 }
 

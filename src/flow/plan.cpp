@@ -122,10 +122,10 @@ void Plan::refuse_small(const Circuit& circuit) const
     uint32_t quanta = 1;
     std::string keepers;
     for (const Port* port : ports_.at(&circuit)) {
-        if (circuit.samples() < port->needs_) {
+        if (const size_t room = circuit.bytes() / port->type().bytes; room < port->needs_) {
             refuse(quoted(*port) + " needs " + std::to_string(port->needs_) +
                    " samples at a time, circuit \"" + circuit.name() + "\" has buffers of " +
-                   std::to_string(circuit.samples()) + ": make them larger");
+                   std::to_string(room) + ": make them larger");
         }
         const auto* input = dynamic_cast<const InputPort*>(port);
         if (input != nullptr && input->holds_ > 1) {

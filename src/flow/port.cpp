@@ -176,6 +176,7 @@ bool SourcePort::load()
         return false;
     }
     current_->begin = current_->end = margin_;
+    current_->capacity = circuit_->samples(); // a Transform counts in other samples
     current_->tags.clear();
     return true;
 }
@@ -190,8 +191,8 @@ void SourcePort::finish()
 
 // --- in place ---
 
-InPlacePort::InPlacePort(Block& block, std::string name, SampleType type)
-    : InputPort(block, name, type, false), out_(block, name, type, this)
+InPlacePort::InPlacePort(Block& block, std::string name, SampleType type, SampleType becomes)
+    : InputPort(block, name, type, false), out_(block, name, becomes, this)
 {
 }
 
@@ -208,17 +209,41 @@ void InPlacePort::loaded()
 void InPlacePort::pass()
 {
     detail::Cell* cell = detach();
-    skip(arrived_);
+    cross(*cell, arrived_);
     moved();
+    leave_with(cell);
+}
+
+// The tags' way over the block, for a window of `arrived` samples that the block has changed.
+void InPlacePort::cross(detail::Cell& cell, size_t arrived)
+{
+    skip(arrived);
     if (!carry_.empty()) {
-        carry_.front().leave(sent_, cell->size(), cell->tags);
+        carry_.front().leave(sent_, cell.size(), cell.tags);
     }
-    sent_ += cell->size();
+    sent_ += cell.size();
+}
+
+void InPlacePort::leave_with(detail::Cell* cell)
+{
     if (cell->size() == 0) {
         give_back(cell);
     } else {
         out_.send(cell);
     }
+}
+
+void InPlacePort::become(size_t samples)
+{
+    detail::Cell& cell = *current();
+    cell.capacity = cell.circuit->bytes() / out_.type().bytes;
+    if (samples > cell.capacity) {
+        throw Error(Errc::bad_argument, "port \"" + label() + "\": " + std::to_string(samples) +
+                                            " samples in room for " +
+                                            std::to_string(cell.capacity));
+    }
+    cell.begin = 0;
+    cell.end = samples;
 }
 
 } // namespace denizen::flow

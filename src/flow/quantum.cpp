@@ -44,13 +44,16 @@ Circuit::Circuit(std::string name, SourcePort& source, uint32_t quanta, size_t s
     const size_t bytes = (samples * source.type().bytes + 63) / 64 * 64;
     for (uint32_t i = 0; i < quanta; ++i) {
         auto cell = std::make_unique<detail::Cell>();
-        cell->memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64})));
+        cell->memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64})),
+                           [](std::byte* p) { ::operator delete[](p, std::align_val_t{64}); });
         cell->capacity = samples;
         cell->circuit = this;
         idle_.push_back(cell.get());
         cells_.push_back(std::move(cell));
     }
 }
+
+size_t Circuit::bytes() const { return samples_ * source_->type().bytes; }
 
 uint32_t Circuit::at_home()
 {

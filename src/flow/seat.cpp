@@ -3,24 +3,30 @@
 
 #include <denizen/base/clock.hpp>
 
+#include "cores.hpp"
+
 #include <ctime>
-#include <sched.h>
 
 namespace denizen::flow {
 namespace {
 
 constexpr uint32_t spins = 1024;
+constexpr uint32_t turns_at_once = 8; // of a block of a pool, before others have the thread
+
+// The clock of now_ns() to some milliseconds: a coroutine that is suspended after each quantum
+// would pay for more.
+uint64_t coarse_now_ns()
+{
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
 
 } // namespace
 
 void Seat::run()
 {
-    if (core_ >= 0) { // start() has looked whether it may
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(core_, &one);
-        sched_setaffinity(0, sizeof one, &one);
-    }
+    pin_to(core_); // start() has looked whether it may
     try {
         uint32_t idle = 0;
         while (!over()) { // ends: by the end of the samples, by stop() or by abort()
@@ -36,13 +42,44 @@ void Seat::run()
             }
         }
     } catch (const std::exception& error) {
-        graph_.abort();
-        const std::lock_guard lock(graph_.mutex_);
-        if (graph_.failure_.empty()) {
-            graph_.failure_ = "block \"" + at_->name() + "\" failed: " + error.what();
-        }
+        failed(error);
     }
     graph_.seat_left();
+}
+
+Coroutine Seat::drive()
+{
+    try {
+        while (!over()) { // ends: as above
+            uint32_t turns = 0;
+            while (turns < turns_at_once && step()) { // ends: others want the thread too
+                ++turns;
+            }
+            if (turns == turns_at_once) {
+                co_await Yield();
+            } else if (!over()) {
+                if (tell_idle()) {
+                    co_await Nap();
+                } else {
+                    // Nothing since the last step, or the word of the parking has changed.
+                    co_await Until(bell_.parking, [this] { return can_step(); }, true);
+                }
+                woken();
+            }
+        }
+    } catch (const std::exception& error) {
+        failed(error);
+    }
+    graph_.seat_left();
+}
+
+void Seat::failed(const std::exception& error)
+{
+    graph_.abort();
+    const std::lock_guard lock(graph_.mutex_);
+    if (graph_.failure_.empty()) {
+        graph_.failure_ = "block \"" + at_->name() + "\" failed: " + error.what();
+    }
 }
 
 bool Seat::step()
@@ -72,37 +109,46 @@ bool Seat::over() const
     return true;
 }
 
-// Sleeps on the bell. A block that could work but moved nothing waits for something outside the
-// graph, which rings no bell: it is asked again soon.
-void Seat::rest()
+bool Seat::can_step() const
 {
-    const uint64_t now = now_ns();
+    for (Block* block : blocks_) {
+        if (block->can_step()) {
+            return true;
+        }
+    }
+    return over();
+}
+
+// Writes down since when, and for what, the blocks wait. True if one waits for something outside
+// the graph, which rings no bell, and must be asked again soon: it could work but moved nothing, or
+// has handed its quanta to somebody else.
+bool Seat::tell_idle()
+{
+    const uint64_t now = coarse_now_ns();
     bool outside = false;
     for (Block* block : blocks_) {
-        if (block->finished_) {
+        if (block->finished_ || block->passive_) {
             continue;
         }
-        outside |= block->ready();
-        block->starved_at_.store(block->waits_for(), std::memory_order_relaxed);
+        outside |= block->ready() || block->busy();
+        block->starved_at_.store(block->busy() ? nullptr : block->waits_for(),
+                                 std::memory_order_relaxed);
         if (block->idle_since_.load(std::memory_order_relaxed) == 0) {
             block->idle_since_.store(now, std::memory_order_relaxed);
         }
     }
-    if (outside) {
+    return outside;
+}
+
+void Seat::rest()
+{
+    if (tell_idle()) {
         const timespec nap{0, 50'000};
         nanosleep(&nap, nullptr);
-    } else {
-        const auto anything = [&] {
-            for (Block* block : blocks_) {
-                if (block->can_step()) {
-                    return true;
-                }
-            }
-            return over();
-        };
-        while (!anything()) { // ends: whoever gives it something to do rings the bell
-            bell_.sleep(1'000'000'000, anything);
-        }
+        return;
+    }
+    while (!can_step()) { // ends: whoever gives it something to do rings the bell
+        bell_.bell.sleep(1'000'000'000, [this] { return can_step(); });
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that runs a sequence of blocks until all are over.
+// What runs a sequence of blocks until all are over: a thread, or a coroutine of a pool.
 #pragma once
 
 #include <denizen/flow/graph.hpp>
+#include <denizen/flow/scheduler.hpp>
 
 namespace denizen::flow {
 
@@ -13,12 +14,15 @@ public:
     {
     }
 
-    Bell& bell() { return bell_; }
+    Doorbell& bell() { return bell_; }
     const std::vector<Block*>& blocks() const { return blocks_; }
     void start()
     {
         thread_ = std::thread([this] { run(); });
     }
+    void start(Scheduler& pool) { pool.spawn(drive()); }
+    void will_be_pooled() { bell_.pooled = true; } // before anybody rings
+    bool pooled() const { return bell_.pooled; }
     void join()
     {
         if (thread_.joinable()) {
@@ -28,15 +32,19 @@ public:
 
 private:
     void run();
+    Coroutine drive();
     bool step();
+    bool can_step() const;
     bool over() const;
+    bool tell_idle();
+    void failed(const std::exception& error);
     void rest();
     void woken();
 
     Flowgraph& graph_;
     std::vector<Block*> blocks_;
     int core_;
-    Bell bell_;
+    Doorbell bell_;
     std::thread thread_;
     const Block* at_ = nullptr; // whose step() runs
 };

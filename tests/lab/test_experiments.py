@@ -79,6 +79,29 @@ def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch):
     assert record.from_json(record.to_json(made)).rows[0].case == made.rows[0].case
 
 
+@pytest.mark.parametrize(
+    ("experiment", "cases"),
+    [
+        ("saxpy", {"saxpy, one core", "saxpy, one core, many buffers"}),
+        (
+            "flow",
+            {
+                "latency of a quantum",
+                "idle graph",
+                "chain of saxpy",
+                "filter and demodulate, one quantum",
+                "filter and demodulate, stream",
+            },
+        ),
+    ],
+)
+def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
+    monkeypatch.setenv("DENIZEN_GNURADIO_PYTHON", "/nowhere/python3")  # its arm takes long
+    made = bench.run(experiment, "cpu:2", quick=True)
+    assert made.verified
+    assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
+
+
 def one(case, value, unit="us", base=(), **params):
     return Measured(case, params, unit, np.array([value]), 1, True, base)
 

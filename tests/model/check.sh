@@ -77,6 +77,12 @@ finds park -DPLANTED_LOOK_ONCE
 finds park -DPLANTED_ONLY_LANES
 finds park -DPLANTED_STAY
 
+holds parking
+finds parking -DPLANTED_EVERY_NOTIFIER
+finds parking -DPLANTED_LATE_PUBLISH
+finds parking -DPLANTED_LOOK_FIRST
+finds parking -DPLANTED_STORE
+
 holds outbox
 finds outbox -DPLANTED_OWN_GATE
 finds outbox -DPLANTED_WAIT

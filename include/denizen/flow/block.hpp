@@ -45,6 +45,12 @@ protected:
     void work_on_any_input() { any_input_ = true; }
     bool has_quantum(const InputPort& port) const { return port.current_ != nullptr; }
 
+    // For a block that hands quanta to somebody outside the graph, a GPU for instance, and gets
+    // them back later. poll() is called before work(), and while busy() again and again: it sends
+    // on what is done, and tells whether that was anything. A busy block does not end.
+    virtual bool poll() { return false; }
+    virtual bool busy() const { return false; }
+
     // From work(): this was the last call. Half-filled quanta are sent, the readers told.
     void finish() { finishing_ = true; }
 
@@ -55,6 +61,7 @@ private:
     friend class OutputPort;
     friend class Plan;
     friend class Port;
+    friend class ResidentChain;
     friend class Seat;
     friend class SourcePort;
 
@@ -67,7 +74,7 @@ private:
     bool ready() const { return waits_for() == nullptr; }
     void ring()
     {
-        if (Bell* bell = bell_.load(std::memory_order_acquire)) { // partner: Flowgraph::start()
+        if (Doorbell* bell = bell_.load(std::memory_order_acquire)) { // partner: Flowgraph::start()
             bell->ring();
         }
     }
@@ -77,12 +84,13 @@ private:
     std::vector<OutputPort*> outputs_; // all, sources among them
     std::vector<SourcePort*> sources_;
     std::vector<MessagePort*> messages_;
-    std::atomic<Bell*> bell_{nullptr};
+    std::atomic<Doorbell*> bell_{nullptr};
     const RunState* run_ = nullptr;
     bool moved_ = false;
     bool any_input_ = false;
     bool finishing_ = false;
     bool finished_ = false;
+    bool passive_ = false; // another block does its work, resident.hpp
 
     // For Flowgraph::starved(), told before the thread sleeps: since when, and at which port (null:
     // it could work and moved nothing).

@@ -18,6 +18,23 @@ struct Sequence {
     int core = -1; // any
 };
 
+// Blocks that a few threads share: each is a coroutine that is suspended while it has nothing to
+// do, and runs on whichever thread is free (scheduler.hpp).
+struct Pool {
+    std::vector<std::reference_wrapper<Block>> blocks;
+    std::vector<int> cores{-1}; // a thread for each, pinned to it; -1: to none
+};
+
+// Who runs which block. One that is named nowhere has a thread of its own, resident ones
+// (resident.hpp) of one runtime have one together.
+struct Executors {
+    std::vector<Sequence> sequences;
+    std::vector<Pool> pools;
+};
+
+class Plan;
+class ResidentChain;
+class Scheduler;
 class Seat;
 
 class Flowgraph {
@@ -34,6 +51,8 @@ public:
         own(std::move(block));
         return added;
     }
+    // The same for one that exists.
+    void add(std::unique_ptr<Block> block) { own(std::move(block)); }
 
     // A circuit of `quanta` buffers of `samples` samples each, which begins at `source` and
     // comes back to it. Throws bad_argument.
@@ -52,10 +71,16 @@ public:
     void validate() const;
 
     // A thread per block.
-    void start();
+    void start() { start(Executors{}); }
     // A thread per sequence; every block in one of them. Throws bad_argument, also for a core that
     // this process may not use.
     void start(const std::vector<Sequence>& sequences);
+    // Threads, pinned sequences, pools and the resident runtime, for each block one. Throws
+    // bad_argument.
+    void start(const Executors& executors);
+
+    // All, in the order in which they were added.
+    std::vector<std::reference_wrapper<Block>> blocks() const;
 
     // Sources finish; what they have sent is processed. Returns at once.
     void stop();
@@ -72,13 +97,18 @@ public:
 private:
     void own(std::unique_ptr<Block> block);
     bool owns(const Block& block) const;
+    void refuse_seats(const Executors& executors, bool all) const;
+    void run(const Executors& executors);
+    void make_lanes(const Plan& plan);
     void seat_left();
     friend class Seat;
 
     RunState run_;
     std::vector<std::unique_ptr<Seat>> seats_; // before the blocks, which ring the seats' bells
-    std::deque<Circuit> circuits_;             // before the blocks, which may hold quanta
+    std::vector<std::unique_ptr<Scheduler>> pools_;
+    std::deque<Circuit> circuits_; // before the blocks, which may hold quanta
     std::vector<std::unique_ptr<Block>> blocks_;
+    std::vector<std::unique_ptr<ResidentChain>> chains_;
     bool started_ = false;
 
     std::mutex mutex_; // guards what follows

@@ -4,6 +4,7 @@
 //   Source<T>   begins a circuit: room() to fill, produce(n); a full quantum leaves by itself
 //   In<T>       by reference: view() to read, consume(n); a read quantum goes back by itself
 //   InPlace<T>  changes a quantum and passes it on
+//   Transform<T, U>  the same for a block that makes samples of another type in the same memory
 //   Sink<T>     takes quanta out of the circuit's way: take(); they go back when dropped, or on
 //   Output<T>   sends on what a Sink of the same block has taken
 // One output may feed several by-reference ports (broadcast: the last reader gives back), and
@@ -70,6 +71,7 @@ protected:
 private:
     friend class Flowgraph;
     friend class Plan;
+    friend class ResidentChain;
 
     Block& block_;
     std::string name_;
@@ -83,6 +85,9 @@ class InputPort : public Port {
 public:
     // Samples read before those of the current quantum, or before view().
     uint64_t position() const { return position_; }
+    // In work(): whether there is a current quantum, and its memory, for views that keep it.
+    bool has_quantum() const { return current_ != nullptr; }
+    std::shared_ptr<void> memory() const { return current_->memory; }
 
     // The block keeps up to so many quanta at a time (1 if not said).
     void holds(uint32_t quanta) { holds_ = quanta; }
@@ -101,6 +106,7 @@ private:
     friend class Flowgraph;
     friend class OutputPort;
     friend class Plan;
+    friend class ResidentChain;
     friend class SourcePort;
     template <class T>
     friend class Quantum;
@@ -136,6 +142,7 @@ private:
     friend class Flowgraph;
     friend class InPlacePort;
     friend class Plan;
+    friend class ResidentChain;
     struct Reader {
         InputPort* port;
         detail::CellLane* lane;
@@ -155,6 +162,10 @@ public:
 
     // The first `samples` of every buffer stay out of the window: room to grow into, to the left.
     void leave_margin(size_t samples) { margin_ = samples; }
+
+    // In work(): whether there is a current quantum, and its memory, for views that keep it.
+    bool has_quantum() const { return current_ != nullptr; }
+    std::shared_ptr<void> memory() const { return current_->memory; }
 
     // Samples sent or filled so far.
     uint64_t position() const { return first_ + (current_ != nullptr ? current_->size() : 0); }
@@ -200,11 +211,14 @@ public:
     void pass();
 
 protected:
-    InPlacePort(Block& block, std::string name, SampleType type);
+    InPlacePort(Block& block, std::string name, SampleType type, SampleType becomes);
+    // The window from now on, in samples of what the port sends.
+    void become(size_t samples);
 
 private:
     friend class Flowgraph;
     friend class Plan;
+    friend class ResidentChain;
     class Out : public OutputPort {
     public:
         Out(Block& block, const std::string& name, SampleType type, InputPort* from)
@@ -213,6 +227,8 @@ private:
         }
     };
     void loaded() override;
+    void cross(detail::Cell& cell, size_t arrived);
+    void leave_with(detail::Cell* cell);
 
     Out out_;
     std::deque<TagCarry> carry_; // none: tags stay where the block leaves them
@@ -281,7 +297,8 @@ private:
 template <class T>
 class InPlace : public InPlacePort {
 public:
-    InPlace(Block& block, std::string name) : InPlacePort(block, std::move(name), sample_type<T>())
+    InPlace(Block& block, std::string name)
+        : InPlacePort(block, std::move(name), sample_type<T>(), sample_type<T>())
     {
     }
     std::span<T> samples() const
@@ -289,6 +306,38 @@ public:
         const detail::Cell& c = *current();
         return detail::samples<T>(c, c.begin, c.size());
     }
+};
+
+// Takes quanta of T and sends them on as quanta of U, which lie where the samples of T did: from
+// the buffer's begin, and no more of them than fit.
+template <class T, class U>
+class Transform : public InPlacePort {
+public:
+    Transform(Block& block, std::string name)
+        : InPlacePort(block, std::move(name), sample_type<T>(), sample_type<U>())
+    {
+    }
+    std::span<const T> samples() const
+    {
+        const detail::Cell& c = *current();
+        return detail::samples<const T>(c, c.begin, c.size());
+    }
+    // Where to write them; the first may lie where samples() begins.
+    std::span<U> results() const
+    {
+        const detail::Cell& c = *current();
+        return {reinterpret_cast<U*>(c.memory.get()), c.circuit->bytes() / sizeof(U)};
+    }
+    // Sends on `count` of results(). Throws bad_argument for more than fit.
+    void pass(size_t count)
+    {
+        become(count);
+        InPlacePort::pass();
+    }
+
+private:
+    using InPlacePort::grow;
+    using InPlacePort::trim;
 };
 
 // An owned quantum. It goes back to its circuit when it is destroyed, unless it was sent on.

@@ -5,6 +5,7 @@
 
 #include <denizen/base/error.hpp>
 #include <denizen/flow/channel.hpp>
+#include <denizen/flow/parking.hpp>
 #include <denizen/flow/tag.hpp>
 
 #include <atomic>
@@ -21,15 +22,11 @@ class SourcePort;
 
 namespace detail {
 
-struct FreeAligned {
-    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
-};
-
 // What travels is a pointer to one of these. It belongs to one block at a time; after a broadcast
 // to several that only read it.
 struct Cell {
-    std::unique_ptr<std::byte[], FreeAligned> memory;
-    size_t capacity = 0; // samples, as are begin and end
+    std::shared_ptr<std::byte> memory; // aligned to 64 bytes
+    size_t capacity = 0;               // samples of the port that it is at, as are begin and end
     size_t begin = 0;
     size_t end = 0;
     std::vector<Tag> tags; // by sample, counted from `begin`
@@ -55,6 +52,7 @@ public:
     const std::string& name() const { return name_; }
     uint32_t quanta() const { return static_cast<uint32_t>(cells_.size()); }
     size_t samples() const { return samples_; }
+    size_t bytes() const; // of a buffer
     SourcePort& source() const { return *source_; }
 
     // How many quanta are back. After the graph has ended, and not before: all of them.
@@ -68,6 +66,7 @@ private:
     friend class Flowgraph;
     friend class InputPort;
     friend class Plan;
+    friend class ResidentChain;
     friend class SourcePort;
 
     std::string name_;
@@ -76,7 +75,7 @@ private:
     std::vector<std::unique_ptr<detail::Cell>> cells_;
     std::vector<detail::Cell*> idle_; // at the source, not yet filled
     Lanes<detail::Cell*> returned_;   // one lane per port that gives back
-    Bell* bell_ = nullptr;            // of the source's thread; lives longer than all blocks
+    Doorbell* bell_ = nullptr;        // of the source's thread; lives longer than all blocks
 };
 
 } // namespace denizen::flow

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import denizen
-from denizen.lab import adsb, driver, engines, machine, searches
+from denizen.lab import adsb, driver, engines, gnuradio, machine, searches
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
 
@@ -230,6 +230,7 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
+    "flow": (gnuradio.chains,),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),
@@ -255,4 +256,8 @@ def measure(
     return measured
 
 
-_SAME = {"ask from Python": "ask", "send_many from NumPy": "host to device"}
+_SAME = {
+    "ask from Python": "ask",
+    "chain of saxpy, GNU Radio": "chain of saxpy",
+    "send_many from NumPy": "host to device",
+}

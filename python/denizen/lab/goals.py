@@ -101,6 +101,35 @@ _GOALS: tuple[_Goal, ...] = (
         1.3, "x", _least_ratio, needs_gpu=False,
     ),
     _Goal(
+        "saxpy", "one core, 16 KiB quanta, of the kernel without a runtime", "saxpy, one core",
+        {"bytes": 16_384, "kind": "futex"}, ">=", 98, "%", _median, needs_gpu=False,
+    ),
+    *(
+        _Goal(
+            "saxpy", f"ring of all cores, movement removed, {kind}, of the compute bound",
+            "ring, movement removed", {"all cores": True, "bytes": 16_384, "kind": kind}, ">=",
+            bound, "%", _median, needs_gpu=False,
+        )
+        for kind, bound in (("futex", 96), ("coroutine", 94))
+    ),
+    *(
+        _Goal(
+            "flow", f"chain of {blocks} saxpy blocks, throughput / GNU Radio's",
+            "chain of saxpy, GNU Radio", {"blocks": blocks}, ">=", 3, "x",
+            _faster("chain of saxpy"), needs_gpu=False,
+        )
+        for blocks in (1, 4, 12)
+    ),
+    _Goal(
+        "flow", "filter and demodulate, 16 KiB quanta, file read to result, p50",
+        "filter and demodulate, one quantum", {}, "<=", 25, "us", _median,
+    ),
+    _Goal(
+        "flow", "filter and demodulate, throughput / a launch per block and buffer",
+        "filter and demodulate, stream", {}, ">=", 5, "x",
+        _ratio("filter and demodulate, stream, launches"),
+    ),
+    _Goal(
         "throughput", f"{_PAIR}, one at a time, seen by the host", "pair, one at a time",
         {"n": 50_000}, "<=", 4.5, "us", _median,
     ),

@@ -29,6 +29,8 @@ EXPERIMENTS = {
     "dispatch": "Dispatch: one acknowledged round trip",
     "ring": "Rings: messages that were received and summed",
     "channels": "Channels: receive and send between two pinned threads, 32 bytes, 64 deep",
+    "saxpy": "Saxpy: one kernel in graphs, percent of the kernel alone",
+    "flow": "Flow: latency of a quantum, idle graphs, chains, resident filter and demodulator",
     "throughput": "Throughput: dependent pairs and independent tasks",
     "sustained": "Sustained: echoes through resident actors",
     "start": "Start, park and wake; memory; power",

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// qsdr's experiments with one kernel, y = a y + b: by buffer size and by number of buffers on one
+// core; rings of 2 to N cores with N to 3 N buffers, also with the movement of samples removed; M
+// kernels on N cores. What a graph reaches is given as percent of what the kernel alone can do,
+// which is measured beside it in each round: "bound" says how much that is.
+//   compute   the kernel alone on one core: a ring's cores work side by side, each on every sample
+//   static    1 / ceil(M / N) of it: kernels are dealt out once
+//   dynamic   N / M of it: kernels go to whichever core is free
+#include "flow_blocks.hpp"
+#include "program.hpp"
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::bench;
+
+struct Arm {
+    Kind kind;
+    size_t cores, kernels;
+    uint32_t quanta;
+    size_t quantum; // samples
+    bool fake;
+    std::string name;
+    Samples of_static, of_dynamic;
+    bool right = true;
+    bool warm = false; // the first measurement does not count
+};
+
+// Samples through the chain that take some `ms` milliseconds: enough that the start is nothing.
+uint64_t samples_for(const Arm& arm, double kernel_msps, double ms)
+{
+    const double share =
+        std::ceil(static_cast<double>(arm.kernels) / static_cast<double>(arm.cores));
+    const auto wanted = static_cast<uint64_t>(kernel_msps * 1e3 * ms / share);
+    return std::max<uint64_t>(wanted, 64 * arm.quantum);
+}
+
+void measure(std::vector<Arm>& arms, uint32_t rounds, double ms)
+{
+    pin_to_core(core_of(0));
+    double guess = kernel_alone(1, 4096, 1 << 22);
+    interleaved(rounds + 1, arms.size(), [&](size_t i) {
+        Arm& arm = arms[i];
+        const uint64_t samples = samples_for(arm, guess, ms);
+        // One core: the same buffers by turns. Several: a core's best, the buffer in its cache.
+        const size_t buffers = arm.cores == 1 ? arm.quanta : 1;
+        const double alone = kernel_alone(buffers, arm.quantum, samples);
+        const ChainResult got =
+            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum, samples, arm.fake);
+        arm.right &= got.right;
+        if (!std::exchange(arm.warm, true)) return;
+        const double n = static_cast<double>(arm.cores);
+        const double m = static_cast<double>(arm.kernels);
+        arm.of_static.add(100 * got.msps / (alone / std::ceil(m / n)));
+        arm.of_dynamic.add(100 * got.msps / (alone * n / m));
+    });
+}
+
+void print(Arm& arm, bool dynamic, const char* second = "")
+{
+    const auto one = [&](const char* bound, const Samples& samples, const char* unit) {
+        Json params;
+        params.add("bytes", arm.quantum * sizeof(float)).add("buffers", arm.quanta);
+        if (arm.cores > 1) params.add("cores", arm.cores);
+        if (arm.cores > 1 && arm.cores == all_cores.size()) params.add("all cores", true);
+        if (arm.kernels != arm.cores) params.add("kernels", arm.kernels);
+        params.add("kind", to_string(arm.kind));
+        if (*bound != '\0') params.add("bound", bound);
+        Case row(arm.name, params, unit);
+        row.n = samples.size();
+        row.verified = arm.right;
+        row.arm = second;
+        row.print(samples);
+    };
+    if (!dynamic) {
+        one("compute", arm.of_static, "%");
+    } else {
+        one("static", arm.of_static, "%");
+        one("dynamic", arm.of_dynamic, "%");
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    return run_program(argc, argv, [](const Arguments& arguments) {
+        const bool quick = arguments.quick;
+        const size_t here = std::max<size_t>(all_cores.size(), 1);
+        print_environment(environment(arguments).add("cores_allowed", here));
+        std::vector<Arm> arms;
+        const auto add = [&](const char* name, Kind kind, size_t cores, size_t kernels,
+                             size_t quanta, size_t bytes, bool fake) {
+            arms.push_back({kind, cores, kernels, static_cast<uint32_t>(quanta),
+                            bytes / sizeof(float), fake, name, Samples(64), Samples(64)});
+        };
+        const auto kinds = {Kind::futex, Kind::coroutine};
+        // One core.
+        const std::vector<size_t> sizes =
+            quick ? std::vector<size_t>{1 << 10, 1 << 14, 1 << 18}
+                  : std::vector<size_t>{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 15,
+                                        1 << 16, 1 << 19, 1 << 20, 1 << 21, 1 << 23};
+        for (const size_t bytes : sizes) {
+            for (const Kind kind : kinds) add("saxpy, one core", kind, 1, 1, 1, bytes, false);
+        }
+        const size_t same = arms.size(); // A/A of the figure that is a goal
+        add("saxpy, one core", Kind::futex, 1, 1, 1, 1 << 14, false);
+        const std::vector<size_t> totals =
+            quick ? std::vector<size_t>{1 << 16}
+                  : std::vector<size_t>{1 << 12, 1 << 14, 1 << 15, 1 << 16};
+        for (const size_t total : totals) {
+            for (const size_t n : {2, 4, 8, 16}) {
+                for (const Kind kind : kinds) {
+                    add("saxpy, one core, many buffers", kind, 1, 1, n, total / n, false);
+                }
+            }
+        }
+        // Rings.
+        std::vector<size_t> ring_cores;
+        for (size_t n = 2; n <= here; n = n < 4 ? n + 1 : n * 2) ring_cores.push_back(n);
+        if (!ring_cores.empty() && ring_cores.back() != here) ring_cores.push_back(here);
+        for (const size_t n : ring_cores) {
+            const std::vector<size_t> buffers =
+                quick ? std::vector<size_t>{n + 1} : std::vector<size_t>{n, n + 1, 2 * n, 3 * n};
+            for (const size_t b : buffers) {
+                for (const size_t bytes : quick ? std::vector<size_t>{1 << 14}
+                                                : std::vector<size_t>{1 << 12, 1 << 14, 1 << 16}) {
+                    for (const bool fake : {false, true}) {
+                        for (const Kind kind : kinds) {
+                            add(fake ? "ring, movement removed" : "ring", kind, n, n, b, bytes,
+                                fake);
+                        }
+                    }
+                }
+            }
+        }
+        const size_t chains = arms.size();
+        // M kernels on N cores.
+        for (const size_t n : ring_cores) {
+            for (const size_t m : quick ? std::vector<size_t>{n + 1}
+                                        : std::vector<size_t>{n + 1, 2 * n, 2 * n + 1, 3 * n}) {
+                for (const Kind kind : {Kind::futex, Kind::coroutine, Kind::stealing}) {
+                    add("kernels on cores", kind, n, m, n + 1, 1 << 14, false);
+                }
+            }
+        }
+        const uint32_t rounds = quick ? 3 : 11;
+        measure(arms, rounds, quick ? 3 : 20);
+        for (size_t i = 0; i < arms.size(); ++i) {
+            print(arms[i], i >= chains, i == same ? "A/A" : "");
+        }
+    });
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks, kernels and graphs that the programs about flow share.
+#pragma once
+
+#include "common.hpp"
+
+#include <denizen/flow/blocks.hpp>
+#include <denizen/flow/graph.hpp>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+namespace denizen::bench {
+
+// y = a y + b, one multiply-add per sample, in vectors: qsdr's saxpy. The same code for the block
+// and for the loop without a runtime.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+__attribute__((noinline, target_clones("default", "avx2,fma", "avx512f")))
+#else
+__attribute__((noinline))
+#endif
+inline void saxpy_kernel(float* y, size_t count, float a, float b)
+{
+    for (size_t i = 0; i < count; ++i) y[i] = a * y[i] + b;
+}
+
+inline constexpr float by = 0.5f; // with plus = 1 every sample tends to 2 and stays finite
+inline constexpr float plus = 1.0f;
+
+struct SaxpyBlock : flow::Block {
+    flow::InPlace<float> samples{*this, "samples"};
+    // `own` > 0: works on a buffer of its own of so many samples, and the quantum's samples stay
+    // where they are: qsdr's "fake messages".
+    explicit SaxpyBlock(std::string name, size_t own = 0) : Block(std::move(name)), own_(own) {}
+    uint64_t done = 0; // samples
+    std::vector<float> own_;
+
+private:
+    void work() override
+    {
+        const auto window = samples.samples();
+        saxpy_kernel(own_.empty() ? window.data() : own_.data(), window.size(), by, plus);
+        done += window.size();
+        samples.pass();
+    }
+};
+
+// Sends whole quanta as they are, until it is stopped or `most` samples have left. Only a quantum's
+// first samples are ever written.
+struct Empties : flow::Block {
+    flow::Source<float> out{*this, "out"};
+    Empties(std::string name, uint64_t most = ~0ull) : Block(std::move(name)), most_(most) {}
+
+private:
+    void work() override
+    {
+        const auto room = out.room();
+        if (most_ < room.size()) {
+            finish();
+            return;
+        }
+        most_ -= room.size();
+        out.produce(room.size());
+    }
+    uint64_t most_;
+};
+
+// Those of this process, whatever its main thread is pinned to by now.
+inline const std::vector<int> all_cores = allowed_cores();
+
+// The core of a graph's thread number i, -1 where there are not so many.
+inline int core_of(size_t i) { return i < all_cores.size() ? all_cores[i] : -1; }
+
+// How the blocks of a graph are run.
+enum class Kind { futex, coroutine, stealing };
+inline const char* to_string(Kind kind)
+{
+    constexpr const char* names[] = {"futex", "coroutine", "stealing"};
+    return names[static_cast<int>(kind)];
+}
+
+struct ChainResult {
+    double msps = 0; // million samples per second that left the last block
+    bool right = false;
+};
+
+// `kernels` saxpy blocks on `cores` cores: each core has its share of them, in their order, and the
+// first and the last core the source and the sink as well, so the quanta go round all cores.
+// `fake`: see SaxpyBlock. Stops after `samples`; all is checked.
+inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t quanta,
+                             size_t quantum, uint64_t samples, bool fake)
+{
+    flow::Flowgraph graph;
+    auto& source = graph.add<Empties>("source", samples / quantum * quantum);
+    auto& sink = graph.add<flow::NullSink<float>>("sink");
+    std::vector<SaxpyBlock*> blocks;
+    for (size_t k = 0; k < kernels; ++k) {
+        blocks.push_back(&graph.add<SaxpyBlock>("saxpy " + std::to_string(k), fake ? quantum : 0));
+    }
+    auto& circuit = graph.circuit("samples", source.out, quanta, quantum);
+    graph.connect(source.out, blocks[0]->samples);
+    for (size_t k = 1; k < kernels; ++k) {
+        graph.connect(blocks[k - 1]->samples, blocks[k]->samples);
+    }
+    graph.connect(blocks.back()->samples, sink.in);
+
+    std::vector<std::vector<std::reference_wrapper<flow::Block>>> shares(cores);
+    shares[0].push_back(source);
+    for (size_t k = 0; k < kernels; ++k) shares[k * cores / kernels].push_back(*blocks[k]);
+    shares[cores - 1].push_back(sink);
+    flow::Executors executors;
+    if (kind == Kind::stealing) {
+        flow::Pool pool{graph.blocks(), {}};
+        for (size_t i = 0; i < cores; ++i) pool.cores.push_back(core_of(i));
+        executors.pools.push_back(pool);
+    } else {
+        for (size_t i = 0; i < cores; ++i) {
+            if (kind == Kind::futex) {
+                executors.sequences.push_back({shares[i], core_of(i)});
+            } else {
+                executors.pools.push_back({shares[i], {core_of(i)}});
+            }
+        }
+    }
+    const uint64_t begin = now_ns();
+    graph.start(executors);
+    graph.wait(std::chrono::seconds(60));
+    const auto ns = static_cast<double>(now_ns() - begin);
+    bool right = circuit.at_home() == quanta && sink.in.position() == samples / quantum * quantum;
+    for (const SaxpyBlock* block : blocks) right &= block->done == samples / quantum * quantum;
+    return {static_cast<double>(samples / quantum * quantum) / ns * 1e3, right};
+}
+
+// The kernel alone: one core, one buffer after the other.
+inline double kernel_alone(size_t buffers, size_t quantum, uint64_t samples)
+{
+    static std::vector<std::unique_ptr<float[]>> memory;
+    memory.clear();
+    for (size_t i = 0; i < buffers; ++i) memory.push_back(std::make_unique<float[]>(quantum));
+    const uint64_t turns = samples / quantum;
+    const uint64_t begin = now_ns();
+    for (uint64_t t = 0; t < turns; ++t) saxpy_kernel(memory[t % buffers].get(), quantum, by, plus);
+    return static_cast<double>(turns * quantum) / static_cast<double>(now_ns() - begin) * 1e3;
+}
+
+} // namespace denizen::bench

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of a graph that run on the resident runtime: on the GPU without a launch per buffer, or on
+// its CPU backend. They are added and connected as all blocks; their circuits' buffers lie in
+// pinned memory from the start on. Resident blocks that follow each other are one chain: a worker
+// takes a quantum through all of it, and the quanta of a stream go to the `crew` workers of a chain
+// by turns and leave in their order. Host only.
+//
+//   #include <denizen/flow/resident/program.hpp>         // in a .cu file for the GPU
+//   flow::Resident gpu(flow::resident::image());
+//   auto& channel = graph.add<flow::ResidentFir<Complex>>("channel", gpu, taps, 8);
+//   auto& audio = graph.add<flow::ResidentFm>("audio", gpu, 1.0f);
+//   graph.connect(source.out, channel.samples);          // a CPU block
+//   graph.connect(channel.samples, audio.samples);
+//   graph.connect(audio.samples, sink.in);
+#pragma once
+
+#include <denizen/any_runtime.hpp>
+#include <denizen/flow/graph.hpp>
+#include <denizen/flow/resident/stage.hpp>
+
+#include <complex>
+#include <map>
+
+namespace denizen::flow {
+
+namespace resident {
+struct ProgramImage; // resident/program.hpp
+} // namespace resident
+
+// The runtime that resident blocks share. It outlives their graphs.
+class Resident {
+public:
+    // `crew`: workers of each chain. Throws as the runtime's constructor, and bad_argument for 0.
+    template <class ProgramImage>
+    explicit Resident(ProgramImage program, Options options = {}, uint32_t crew = 4)
+        : Resident(std::move(program.image), std::move(program.kinds), options, crew)
+    {
+    }
+    Resident(Image image, std::vector<std::string> kinds, const Options& options, uint32_t crew);
+    ~Resident();
+
+    AnyRuntime& runtime() { return runtime_; }
+    uint32_t crew() const { return crew_; }
+    // The number of a kind of blocks. Throws bad_argument if the program does not have it.
+    uint32_t kind(const std::string& name) const;
+
+private:
+    friend class ResidentChain;
+
+    uint32_t enter(ResidentChain& chain);
+    void leave(uint32_t chain);
+    void collect();
+
+    std::vector<std::string> kinds_;
+    uint32_t crew_;
+    AnyRuntime runtime_;
+    std::mutex mutex_; // guards what follows
+    std::map<uint32_t, ResidentChain*> chains_;
+    uint32_t next_ = 0;
+};
+
+// What all of them are. `kind` names what the worker does (resident/kinds.hpp).
+class ResidentBlock : public Block {
+public:
+    Resident& resident() const { return resident_; }
+
+    // From any thread, while it runs: from some quantum boundary on, the same for all workers.
+    Messages<std::pair<float, float>> scalars{
+        *this, "scalars", [this](const std::pair<float, float>& ab) { set(ab.first, ab.second); }};
+
+protected:
+    // `before`: inputs that outputs need of the time before them; `down`: inputs per output.
+    ResidentBlock(std::string name, Resident& resident, const std::string& kind, uint32_t before,
+                  uint32_t down, std::vector<float> values = {}, float a = 0, float b = 0);
+    void attach(InPlacePort& port) { port_ = &port; } // by whoever has it, once
+
+    // Throws bad_argument for more than there were at first.
+    void set(std::vector<float> values);
+    void set(float a, float b);
+
+private:
+    friend class ResidentChain;
+
+    void work() final;
+    bool poll() final;
+    bool busy() const final;
+
+    Resident& resident_;
+    InPlacePort* port_ = nullptr;
+    resident::Stage stage_;
+    std::vector<float> values_;
+    ResidentChain* chain_ = nullptr;
+    uint32_t before_;    // inputs of the time before an output that it needs itself
+    uint32_t place_ = 0; // in the chain
+};
+
+template <class In, class Out>
+class ResidentOf : public ResidentBlock {
+public:
+    Transform<In, Out> samples{*this, "samples"};
+
+protected:
+    ResidentOf(std::string name, Resident& resident, const std::string& kind, uint32_t before,
+               uint32_t down, std::vector<float> values = {}, float a = 0, float b = 0)
+        : ResidentBlock(std::move(name), resident, kind, before, down, std::move(values), a, b)
+    {
+        attach(samples);
+        if (down != 1) {
+            samples.rate({1, down});
+        }
+    }
+};
+
+// y = a x + b; `scalars` changes them.
+class ResidentSaxpy : public ResidentOf<float, float> {
+public:
+    ResidentSaxpy(std::string name, Resident& resident, float a, float b)
+        : ResidentOf(std::move(name), resident, "saxpy", 0, 1, {}, a, b)
+    {
+    }
+};
+
+namespace detail {
+
+template <class T>
+std::vector<float> floats(const std::vector<T>& values)
+{
+    const auto* first = reinterpret_cast<const float*>(values.data());
+    return {first, first + values.size() * (sizeof(T) / sizeof(float))};
+}
+
+uint32_t refuse_taps(const std::string& name, size_t taps, uint32_t down);
+
+} // namespace detail
+
+// y[m] = the sum over k of taps[k] x[m down - k]: (float, float), (complex, float) and
+// (complex, complex). 1 to 4096 taps, `down` from 1 on. New taps may be posted while it runs, as
+// many as at first or fewer.
+template <class Sample, class Tap = float>
+class ResidentFir : public ResidentOf<Sample, Sample> {
+public:
+    Messages<std::vector<Tap>> taps{
+        *this, "taps", [this](const std::vector<Tap>& t) { this->set(detail::floats(t)); }};
+
+    ResidentFir(std::string name, Resident& resident, const std::vector<Tap>& taps_,
+                uint32_t down = 1)
+        : ResidentOf<Sample, Sample>(name, resident,
+                                     sizeof(Sample) == sizeof(float) ? "fir, real"
+                                     : sizeof(Tap) == sizeof(float)  ? "fir, complex"
+                                                                     : "fir, complex taps",
+                                     detail::refuse_taps(name, taps_.size(), down) - 1, down,
+                                     detail::floats(taps_))
+    {
+    }
+};
+
+// y[n] = x[n] w[n modulo the length of w]: a mixer whose oscillator has a whole period, or a
+// factor.
+class ResidentMultiply : public ResidentOf<std::complex<float>, std::complex<float>> {
+public:
+    ResidentMultiply(const std::string& name, Resident& resident,
+                     const std::vector<std::complex<float>>& w)
+        : ResidentOf(name, resident, "multiply", 0, (detail::refuse_taps(name, w.size(), 1), 1u),
+                     detail::floats(w))
+    {
+    }
+};
+
+// y = |x|^2
+class ResidentMagnitudeSquared : public ResidentOf<std::complex<float>, float> {
+public:
+    ResidentMagnitudeSquared(std::string name, Resident& resident)
+        : ResidentOf(std::move(name), resident, "magnitude squared", 0, 1)
+    {
+    }
+};
+
+// y[n] = gain arg(x[n] conj(x[n - 1])); the first of a stream is 0.
+class ResidentFm : public ResidentOf<std::complex<float>, float> {
+public:
+    ResidentFm(std::string name, Resident& resident, float gain)
+        : ResidentOf(std::move(name), resident, "demodulate fm", 1, 1, {}, gain)
+    {
+    }
+};
+
+} // namespace denizen::flow

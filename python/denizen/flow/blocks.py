@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks for the ends of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from denizen.errors import ArgumentError
+from denizen.flow.block import Block, Tag
+
+
+class ArraySource(Block):
+    """Sends the samples of an array of one dimension, with their tags, then finishes.
+
+    ``tags`` are counted from the first sample. Its port is ``out``.
+    """
+
+    def __init__(self, name: str, samples: NDArray[Any], tags: Iterable[Tag] = ()) -> None:
+        super().__init__(name)
+        if samples.ndim != 1:
+            raise ArgumentError(f"samples have the shape {samples.shape}; give one dimension")
+        self.out = self.source("out", samples.dtype)
+        self._samples = samples
+        self._tags = sorted((Tag(*tag) for tag in tags), key=lambda tag: tag.sample)
+        self._sent = 0
+
+    def work(self) -> None:
+        if self._sent == len(self._samples):
+            self.finish()
+            return
+        room = self.out.array
+        n = min(len(room), len(self._samples) - self._sent)
+        room[:n] = self._samples[self._sent : self._sent + n]
+        while self._tags and self._tags[0].sample < self._sent + n:
+            tag = self._tags.pop(0)
+            self.out.tag(tag.sample - self._sent, tag.key, tag.value)
+        self._sent += n
+        self.out.produce(n)
+
+
+class ArraySink(Block):
+    """Keeps what it reads at ``port``: ``samples`` and ``tags``, once the graph has ended."""
+
+    def __init__(self, name: str, dtype: DTypeLike) -> None:
+        super().__init__(name)
+        self.port = self.input("in", dtype)
+        self.tags: list[Tag] = []
+        self._parts: list[NDArray[Any]] = []
+
+    def work(self) -> None:
+        before = self.port.position
+        self.tags += [tag._replace(sample=tag.sample + before) for tag in self.port.tags]
+        self._parts.append(self.port.array.copy())
+        self.port.consume()
+
+    @property
+    def samples(self) -> NDArray[Any]:
+        """Everything it has read, in one array."""
+        return np.concatenate([np.empty(0, self.port.dtype), *self._parts])

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of blocks."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from denizen import _core
+from denizen.errors import DeadlineError, FailedError
+from denizen.flow.block import Block, InPlacePort, InputPort, SourcePort
+
+B = TypeVar("B", bound=Block)
+
+_SLICE = 0.1  # seconds between two looks at signals
+
+
+class Circuit:
+    """A number of buffers that begin at one source port and come back to it."""
+
+    def __init__(self, graph: _core.FlowGraph, address: int) -> None:
+        self._graph = graph
+        self._address = address
+
+    def at_home(self) -> int:
+        """How many are back. After the graph has ended, and not before: all of them."""
+        return self._graph.at_home(self._address)
+
+
+class Flowgraph:
+    """Blocks, the circuits between them, and the threads that run them; built and run once.
+
+    A ``with`` statement ends it as ``close()`` does. One that runs is kept alive until ``wait()``
+    has returned or it is closed.
+    """
+
+    def __init__(self) -> None:
+        self._core = _core.FlowGraph()
+        self._blocks: list[Block] = []
+        self._started = False
+
+    def __enter__(self) -> Flowgraph:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def add(self, block: B) -> B:
+        """The block, which belongs to this graph now. Its name must be the only one."""
+        self._core.add(block._core)
+        self._blocks.append(block)
+        return block
+
+    def circuit(self, name: str, source: SourcePort, quanta: int, samples: int) -> Circuit:
+        """``quanta`` buffers of ``samples`` samples each, which begin at ``source``."""
+        return Circuit(self._core, self._core.circuit(name, source._core, quanta, samples))
+
+    def connect(self, source: SourcePort | InPlacePort, to: InputPort | InPlacePort) -> None:
+        """Raises ArgumentError if the dtypes differ, or they are connected already."""
+        self._core.connect(source._core, to._core)
+
+    def validate(self) -> None:
+        """Raises ArgumentError with the port and the reason if the graph cannot work."""
+        self._core.validate()
+
+    def start(
+        self,
+        *,
+        sequences: Iterable[tuple[Sequence[Block], int]] = (),
+        pools: Iterable[tuple[Sequence[Block], Sequence[int]]] = (),
+    ) -> None:
+        """Runs it: a thread for each block that is not named here.
+
+        ``sequences``: blocks that one thread runs in turn, and the core it is pinned to (-1: any).
+        ``pools``: blocks that a few threads share, and the core of each thread (-1: any).
+        """
+        for block in self._blocks:
+            block._core.set_work(block.work)
+        try:
+            self._core.start(
+                [([block._core for block in blocks], core) for blocks, core in sequences],
+                [([block._core for block in blocks], list(cores)) for blocks, cores in pools],
+            )
+        except BaseException:
+            self._let_go()
+            raise
+        self._started = True
+        _running.add(self)
+
+    def run(self, timeout: float = float("inf")) -> None:
+        """``start()`` and ``wait()``."""
+        self.start()
+        self.wait(timeout)
+
+    def wait(self, timeout: float = float("inf")) -> None:
+        """Until all blocks have finished.
+
+        Raises DeadlineError, with the text of ``starved()``, after ``timeout`` seconds (the graph
+        goes on), and FailedError with the block's name if a ``work()`` has raised. Ctrl-C gets
+        through.
+        """
+        until = time.monotonic() + timeout
+        while True:  # ends: by the graph or by the clock
+            left = until - time.monotonic()
+            try:
+                self._core.wait(min(max(left, 0.0), _SLICE))
+            except DeadlineError:
+                if left <= _SLICE:
+                    raise
+                continue
+            except FailedError:
+                self._let_go()
+                raise
+            break
+        self._let_go()
+
+    def stop(self) -> None:
+        """Sources finish; what they have sent is processed. Returns at once."""
+        self._core.stop()
+
+    def abort(self) -> None:
+        """All blocks leave after the ``work()`` they are in; samples under way are lost."""
+        self._core.abort()
+
+    def starved(self) -> str:
+        """Which blocks wait, at which port, for how long, and where the quanta are."""
+        return self._core.starved()
+
+    def close(self) -> None:
+        """Ends it as ``abort()`` does, and waits for that. Harmless when called again."""
+        self._core.close()
+        _running.discard(self)
+
+    def _let_go(self) -> None:
+        for block in self._blocks:
+            block._core.drop_work()
+        _running.discard(self)
+
+
+# The threads of these refer to their blocks from C++, where the collector does not look.
+_running: set[Flowgraph] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """No thread of a graph may call into an interpreter that is going."""
+    for graph in list(_running):
+        graph.close()

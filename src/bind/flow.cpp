@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flow graphs for Python: a block whose work() is a Python function, ports that give NumPy views of
+// quanta, and the graph. python/denizen/flow is their face, and keeps alive what these refer to.
+#include "bind.hpp"
+
+#include <denizen/flow/graph.hpp>
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <complex>
+#include <thread>
+
+namespace nb = nanobind;
+
+namespace denizen::bind {
+namespace {
+
+using namespace flow;
+using TagTuple = std::tuple<uint64_t, std::string, Value>;
+
+class PyBlock;
+
+// A port of a Python block. Python may keep it for longer than the block lives.
+class PyPort {
+public:
+    virtual ~PyPort() = default;
+
+    virtual Port& port() = 0;
+    virtual InputPort* input() { return nullptr; }
+    virtual SourcePort* source() { return nullptr; }
+    virtual InPlacePort* in_place() { return nullptr; }
+    virtual nb::object array() = 0; // of the current quantum
+    virtual void consume(size_t samples) { (void)samples; }
+    virtual std::vector<Tag> tags() { return {}; }
+    virtual bool loaded() = 0;
+
+    // The block it belongs to; throws if that is gone with its graph.
+    PyBlock& block() const
+    {
+        if (block_ == nullptr) {
+            throw Error(Errc::closed, "the port's graph is gone");
+        }
+        return *block_;
+    }
+    // For what needs a quantum.
+    void need_quantum();
+
+    PyBlock* block_ = nullptr;
+};
+
+// What a Python callable is to a C++ thread.
+class PyCallable {
+public:
+    explicit PyCallable(nb::object object) : object_(std::move(object)) {}
+    ~PyCallable()
+    {
+        const nb::gil_scoped_acquire gil;
+        object_.reset();
+    }
+    PyCallable(const PyCallable&) = delete;
+    PyCallable& operator=(const PyCallable&) = delete;
+
+    template <class... Arguments>
+    void operator()(Arguments&&... arguments) const
+    {
+        const nb::gil_scoped_acquire gil;
+        try {
+            object_(std::forward<Arguments>(arguments)...);
+        } catch (nb::python_error& error) {
+            // Its text, without the frames: the exception itself must not leave the GIL.
+            throw std::runtime_error(nb::cast<std::string>(
+                nb::str("{}: {}").attr("format")(error.type().attr("__name__"), error.value())));
+        }
+    }
+    nb::object object_;
+};
+
+using Held = std::shared_ptr<PyCallable>; // also of any other object
+
+class PyBlock : public Block {
+public:
+    explicit PyBlock(const std::string& name) : Block(name) {}
+    ~PyBlock() override
+    {
+        for (const auto& port : ports_) {
+            port->block_ = nullptr;
+        }
+    }
+
+    // While it is at work: ports give arrays on its thread and to nobody else.
+    bool at_work() const { return worker_ == std::this_thread::get_id(); }
+    void any_input() { work_on_any_input(); }
+    void last() { finish(); }
+
+    Held work_;
+    std::vector<std::shared_ptr<PyPort>> ports_;
+    std::deque<flow::Messages<Held>> messages_;
+
+private:
+    void work() override
+    {
+        worker_ = std::this_thread::get_id();
+        struct Leave {
+            std::thread::id& id;
+            ~Leave() { id = {}; }
+        } const leave{worker_};
+        (*work_)();
+    }
+    std::thread::id worker_;
+};
+
+void PyPort::need_quantum()
+{
+    if (!block().at_work()) {
+        throw Error(Errc::bad_argument,
+                    "port \"" + port().label() + "\" has a quantum only within its block's work()");
+    }
+    if (!loaded()) {
+        throw Error(Errc::bad_argument,
+                    "port \"" + port().label() + "\" has no quantum: it was consumed or sent on");
+    }
+}
+
+// A view that keeps the memory, though not what is in it: that is somebody else's after work().
+template <class T>
+nb::object view(std::shared_ptr<void> memory, const T* first, size_t count, bool writable)
+{
+    auto* owner = new std::shared_ptr<void>(std::move(memory));
+    const nb::capsule keeps(
+        owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
+    if (writable) {
+        return nb::cast(
+            nb::ndarray<nb::numpy, T, nb::ndim<1>>(const_cast<T*>(first), {count}, keeps),
+            nb::rv_policy::reference);
+    }
+    return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(first, {count}, keeps),
+                    nb::rv_policy::reference);
+}
+
+template <class T>
+class PySource : public PyPort {
+public:
+    PySource(Block& block, const std::string& name) : port_(block, name) {}
+    Port& port() override { return port_; }
+    SourcePort* source() override { return &port_; }
+    bool loaded() override { return port_.has_quantum(); }
+    nb::object array() override
+    {
+        const auto room = port_.room();
+        return view(port_.memory(), room.data(), room.size(), true);
+    }
+
+private:
+    Source<T> port_;
+};
+
+template <class T>
+class PyIn : public PyPort {
+public:
+    PyIn(Block& block, const std::string& name) : port_(block, name) {}
+    Port& port() override { return port_; }
+    InputPort* input() override { return &port_; }
+    bool loaded() override { return port_.has_quantum(); }
+    nb::object array() override
+    {
+        const auto samples = port_.view();
+        return view(port_.memory(), samples.data(), samples.size(), false);
+    }
+    void consume(size_t samples) override { port_.consume(samples); }
+    std::vector<Tag> tags() override { return port_.tags(); }
+
+private:
+    In<T> port_;
+};
+
+template <class T>
+class PyInPlace : public PyPort {
+public:
+    PyInPlace(Block& block, const std::string& name) : port_(block, name) {}
+    Port& port() override { return port_; }
+    InputPort* input() override { return &port_; }
+    InPlacePort* in_place() override { return &port_; }
+    bool loaded() override { return port_.has_quantum(); }
+    nb::object array() override
+    {
+        const auto samples = port_.samples();
+        return view(port_.memory(), samples.data(), samples.size(), true);
+    }
+    std::vector<Tag> tags() override { return port_.tags(); }
+
+private:
+    InPlace<T> port_;
+};
+
+// Calls `use` with a T of the dtype's kind and size, as NumPy spells them.
+template <class Use>
+auto with_type(const std::string& dtype, Use&& use)
+{
+    if (dtype == "u1") return use(uint8_t{});
+    if (dtype == "i1") return use(int8_t{});
+    if (dtype == "u2") return use(uint16_t{});
+    if (dtype == "i2") return use(int16_t{});
+    if (dtype == "u4") return use(uint32_t{});
+    if (dtype == "i4") return use(int32_t{});
+    if (dtype == "i8") return use(int64_t{});
+    if (dtype == "f4") return use(float{});
+    if (dtype == "f8") return use(double{});
+    if (dtype == "c8") return use(std::complex<float>{});
+    if (dtype == "c16") return use(std::complex<double>{});
+    throw Error(Errc::bad_argument,
+                "samples of dtype " + dtype + "; give one of u1 i1 u2 i2 u4 i4 i8 f4 f8 c8 c16");
+}
+
+std::shared_ptr<PyPort> make_port(PyBlock& block, const std::string& kind, const std::string& name,
+                                  const std::string& dtype)
+{
+    auto port = with_type(dtype, [&](auto sample) -> std::shared_ptr<PyPort> {
+        using T = decltype(sample);
+        if (kind == "source") return std::make_shared<PySource<T>>(block, name);
+        if (kind == "in") return std::make_shared<PyIn<T>>(block, name);
+        return std::make_shared<PyInPlace<T>>(block, name);
+    });
+    port->block_ = &block;
+    block.ports_.push_back(port);
+    return port;
+}
+
+template <class P>
+P& need(P* port, const char* what)
+{
+    if (port == nullptr) {
+        throw Error(Errc::bad_argument, std::string("that is for ") + what);
+    }
+    return *port;
+}
+
+// A block before and after it has been added to a graph.
+struct PyBlockHandle {
+    explicit PyBlockHandle(const std::string& name)
+        : owned(std::make_unique<PyBlock>(name)), block(std::make_shared<PyBlock*>(owned.get()))
+    {
+    }
+    PyBlock& get() const
+    {
+        if (*block == nullptr) {
+            throw Error(Errc::closed, "the block's graph is gone");
+        }
+        return **block;
+    }
+    std::unique_ptr<PyBlock> owned;
+    std::shared_ptr<PyBlock*> block; // null when the graph is gone
+};
+
+class PyGraph {
+public:
+    PyGraph() : graph_(std::make_unique<Flowgraph>()) {}
+    ~PyGraph() { close(); }
+
+    void add(PyBlockHandle& handle)
+    {
+        if (!handle.owned) {
+            throw Error(Errc::bad_argument,
+                        "block \"" + handle.get().name() + "\" is in a graph already");
+        }
+        graph().add(std::unique_ptr<Block>(std::move(handle.owned)));
+        blocks_.push_back(handle.block);
+    }
+    // Blocks end after the work() they are in, which needs the GIL; they go while it is held, so
+    // that no other thread is at one of them.
+    void close()
+    {
+        if (graph_ == nullptr) {
+            return;
+        }
+        if (std::exchange(started_, false)) {
+            const Unlocked unlocked;
+            graph_->abort();
+            try {
+                graph_->wait(std::chrono::hours(24)); // ends: with the work() that are under way
+            } catch (const Error&) { // why it failed is told by wait(), for who asks
+            }
+        }
+        for (const auto& block : blocks_) {
+            *block = nullptr;
+        }
+        blocks_.clear();
+        graph_.reset();
+    }
+    void start(const Executors& executors)
+    {
+        const Unlocked unlocked;
+        graph().start(executors);
+        started_ = true;
+    }
+    Flowgraph& graph() const
+    {
+        if (graph_ == nullptr) {
+            throw Error(Errc::closed, "the graph is closed");
+        }
+        return *graph_;
+    }
+
+private:
+    std::unique_ptr<Flowgraph> graph_;
+    std::vector<std::shared_ptr<PyBlock*>> blocks_;
+    bool started_ = false;
+};
+
+using Named = std::vector<PyBlockHandle*>;
+
+std::vector<std::reference_wrapper<Block>> blocks_of(const Named& named)
+{
+    std::vector<std::reference_wrapper<Block>> blocks;
+    for (PyBlockHandle* handle : named) {
+        blocks.emplace_back(handle->get());
+    }
+    return blocks;
+}
+
+void connect(PyGraph& graph, PyPort& from, PyPort& to)
+{
+    InputPort& input = need(to.input(), "an input: a source sends");
+    if (InPlacePort* through = from.in_place()) {
+        graph.graph().connect(*through, input);
+    } else {
+        graph.graph().connect(need(from.source(), "a port that sends: an input reads"), input);
+    }
+}
+
+} // namespace
+
+void flows(nb::module_& m)
+{
+    nb::class_<PyPort>(m, "FlowPort")
+        .def_prop_ro("label",
+                     [](PyPort& p) {
+                         p.block();
+                         return p.port().label();
+                     })
+        .def_prop_ro("array",
+                     [](PyPort& p) {
+                         p.need_quantum();
+                         return p.array();
+                     })
+        .def_prop_ro("loaded",
+                     [](PyPort& p) {
+                         p.block();
+                         return p.loaded();
+                     })
+        .def_prop_ro("position",
+                     [](PyPort& p) {
+                         p.block();
+                         return p.input() != nullptr ? p.input()->position()
+                                                     : p.source()->position();
+                     })
+        .def_prop_ro("tags",
+                     [](PyPort& p) {
+                         p.need_quantum();
+                         std::vector<TagTuple> tags;
+                         for (Tag& tag : p.tags())
+                             tags.emplace_back(tag.sample, tag.key, tag.value);
+                         return tags;
+                     })
+        .def("needs",
+             [](PyPort& p, size_t samples) {
+                 p.block();
+                 p.port().needs(samples);
+             })
+        .def("consume",
+             [](PyPort& p, size_t samples) {
+                 p.need_quantum();
+                 p.consume(samples);
+             })
+        .def("produce",
+             [](PyPort& p, size_t samples) {
+                 p.need_quantum();
+                 p.source()->produce(samples);
+             })
+        .def("flush",
+             [](PyPort& p) {
+                 p.need_quantum();
+                 p.source()->flush();
+             })
+        .def("tag",
+             [](PyPort& p, uint64_t ahead, const std::string& key, const Value& value) {
+                 p.need_quantum();
+                 p.source()->tag(ahead, key, value);
+             })
+        .def("follow",
+             [](PyPort& p, PyPort& input, uint64_t out, uint64_t in) {
+                 p.block();
+                 p.source()->follow(need(input.input(), "an input to follow"), {out, in});
+             })
+        .def("leave_margin",
+             [](PyPort& p, size_t samples) {
+                 p.block();
+                 p.source()->leave_margin(samples);
+             })
+        .def("trim",
+             [](PyPort& p, size_t left, size_t right) {
+                 p.need_quantum();
+                 p.in_place()->trim(left, right);
+             })
+        .def("grow",
+             [](PyPort& p, size_t left, size_t right) {
+                 p.need_quantum();
+                 p.in_place()->grow(left, right);
+             })
+        .def("pass_on", [](PyPort& p) {
+            p.need_quantum();
+            p.in_place()->pass();
+        });
+
+    nb::class_<PyBlockHandle>(m, "FlowBlock")
+        .def(nb::init<std::string>())
+        .def_prop_ro("name", [](const PyBlockHandle& b) { return b.get().name(); })
+        .def("set_work",
+             [](const PyBlockHandle& b, nb::object work) {
+                 b.get().work_ = std::make_shared<PyCallable>(std::move(work));
+             })
+        .def("drop_work", [](const PyBlockHandle& b) { b.get().work_.reset(); })
+        .def("port", [](const PyBlockHandle& b, const std::string& kind, const std::string& name,
+                        const std::string& dtype) { return make_port(b.get(), kind, name, dtype); })
+        .def("messages",
+             [](const PyBlockHandle& b, const std::string& name, nb::object handler) {
+                 auto call = std::make_shared<PyCallable>(std::move(handler));
+                 auto& all = b.get().messages_;
+                 all.emplace_back(b.get(), name, [call](const Held& held) {
+                     const nb::gil_scoped_acquire gil;
+                     (*call)(held->object_);
+                 });
+                 return all.size() - 1;
+             })
+        .def("post",
+             [](const PyBlockHandle& b, size_t port, nb::object value) {
+                 b.get().messages_.at(port).post(std::make_shared<PyCallable>(std::move(value)));
+             })
+        .def("work_on_any_input", [](const PyBlockHandle& b) { b.get().any_input(); })
+        .def("finish", [](const PyBlockHandle& b) { b.get().last(); });
+
+    nb::class_<PyGraph>(m, "FlowGraph")
+        .def(nb::init<>())
+        .def("add", &PyGraph::add)
+        .def("close", &PyGraph::close)
+        .def("circuit",
+             [](PyGraph& g, const std::string& name, PyPort& source, uint32_t quanta,
+                size_t samples) {
+                 source.block();
+                 Circuit& c = g.graph().circuit(
+                     name, need(source.source(), "a source: other ports get quanta"), quanta,
+                     samples);
+                 return reinterpret_cast<uintptr_t>(&c);
+             })
+        .def("at_home",
+             [](PyGraph& g, uintptr_t circuit) {
+                 g.graph(); // it owns the circuit
+                 return reinterpret_cast<Circuit*>(circuit)->at_home();
+             })
+        .def("connect",
+             [](PyGraph& g, PyPort& from, PyPort& to) {
+                 from.block();
+                 to.block();
+                 connect(g, from, to);
+             })
+        .def("validate", [](PyGraph& g) { g.graph().validate(); })
+        .def("start",
+             [](PyGraph& g, const std::vector<std::pair<Named, int>>& sequences,
+                const std::vector<std::pair<Named, std::vector<int>>>& pools) {
+                 Executors executors;
+                 for (const auto& [named, core] : sequences) {
+                     executors.sequences.push_back({blocks_of(named), core});
+                 }
+                 for (const auto& [named, cores] : pools) {
+                     executors.pools.push_back({blocks_of(named), cores});
+                 }
+                 g.start(executors);
+             })
+        .def("wait",
+             [](PyGraph& g, double timeout) {
+                 const Unlocked unlocked;
+                 g.graph().wait(seconds(timeout));
+             })
+        .def("stop", [](PyGraph& g) { g.graph().stop(); })
+        .def("abort", [](PyGraph& g) { g.graph().abort(); })
+        .def("starved", [](PyGraph& g) { return g.graph().starved(); });
+}
+
+} // namespace denizen::bind

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chain.hpp"
+
+#include <denizen/base/clock.hpp>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+namespace denizen::flow {
+namespace {
+
+using resident::Stage;
+using namespace std::chrono_literals;
+
+constexpr auto patience = 5s; // for room in a worker's ring, and for a quantum to come back
+
+// Types of messages, resident/program.hpp.
+enum : uint32_t { of_setup, of_values, of_scalars, of_job, of_done };
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Errc::bad_argument, why); }
+
+uint64_t rounded(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
+
+} // namespace
+
+std::vector<std::unique_ptr<ResidentChain>>
+ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Plan& plan)
+{
+    std::vector<std::unique_ptr<ResidentChain>> chains;
+    const auto resident = [](const Port& port) {
+        return dynamic_cast<ResidentBlock*>(&port.block());
+    };
+    // The resident block of the same runtime that alone reads this one, and reads nothing else.
+    const auto next = [&](const ResidentBlock& block) -> ResidentBlock* {
+        const auto& readers = block.port_->out_.readers_;
+        ResidentBlock* reader = readers.size() == 1 ? resident(*readers[0].port) : nullptr;
+        return reader != nullptr && &reader->resident_ == &block.resident_ &&
+                       reader->port_->writers_.size() == 1
+                   ? reader
+                   : nullptr;
+    };
+    std::set<const ResidentBlock*> followers;
+    for (const auto& block : blocks) {
+        if (const auto* one = dynamic_cast<ResidentBlock*>(block.get())) {
+            followers.insert(next(*one));
+        }
+    }
+    std::map<const Circuit*, std::vector<ResidentChain*>> passing;
+    for (const auto& block : blocks) {
+        auto* one = dynamic_cast<ResidentBlock*>(block.get());
+        if (one == nullptr || followers.contains(one)) {
+            continue;
+        }
+        // A chain that is too long goes on as another one.
+        while (one != nullptr) {
+            std::vector<ResidentBlock*> chain;
+            for (; one != nullptr && chain.size() < resident::max_stages; one = next(*one)) {
+                chain.push_back(one);
+            }
+            chains.push_back(std::make_unique<ResidentChain>(std::move(chain)));
+            for (const Circuit* circuit : plan.at(chains.back()->port(0))) {
+                passing[circuit].push_back(chains.back().get());
+            }
+        }
+    }
+    for (const auto& [circuit, through] : passing) {
+        uint32_t lead = 0;
+        for (const ResidentChain* chain : through) {
+            lead = std::max(lead, chain->before_);
+            if (&chain->resident_ != &through[0]->resident_) {
+                refuse("circuit \"" + circuit->name() + "\" passes block \"" +
+                       through[0]->head().name() + "\" of one resident runtime and block \"" +
+                       chain->head().name() + "\" of another: give both the same");
+            }
+        }
+        const auto memory = pinned(*circuit, through[0]->resident_, lead);
+        for (ResidentChain* chain : through) {
+            chain->memory_[circuit] = memory;
+        }
+    }
+    for (const auto& chain : chains) {
+        chain->start(plan.at(chain->port(0)));
+    }
+    return chains;
+}
+
+ResidentChain::ResidentChain(std::vector<ResidentBlock*> blocks)
+    : resident_(blocks.front()->resident_), blocks_(std::move(blocks))
+{
+    plan_stages();
+}
+
+ResidentChain::~ResidentChain()
+{
+    resident_.leave(number_);
+    for (const Address worker : crew_) {
+        try {
+            resident_.runtime_.stop(worker, 1s);
+        } catch (const Error&) { // the runtime has ended already
+        }
+    }
+}
+
+// What each block must make of the time before a quantum, so that the next has what it needs.
+void ResidentChain::plan_stages()
+{
+    uint64_t keeps = 0;
+    for (size_t s = blocks_.size(); s-- > 0;) {
+        Stage& stage = blocks_[s]->stage_;
+        stage.in_bytes = static_cast<uint32_t>(port(static_cast<uint32_t>(s)).type().bytes);
+        stage.out_bytes = static_cast<uint32_t>(port(static_cast<uint32_t>(s)).out_.type().bytes);
+        stage.keeps = static_cast<uint32_t>(keeps);
+        keeps = keeps * stage.down + blocks_[s]->before_;
+        if (keeps * stage.in_bytes > std::numeric_limits<uint32_t>::max() / 4) {
+            refuse("block \"" + blocks_[s]->name() + "\" and those after it need " +
+                   std::to_string(keeps) + " samples of the past: that is too much");
+        }
+        stage.before = static_cast<uint32_t>(keeps);
+    }
+    before_ = static_cast<uint32_t>(keeps * blocks_[0]->stage_.in_bytes);
+    past_.assign(before_, std::byte{0});
+}
+
+std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circuit,
+                                                             Resident& resident, uint32_t lead)
+{
+    auto memory = std::make_shared<Memory>();
+    // A worker reads whole 16 bytes: some in front and behind.
+    memory->lead = static_cast<uint32_t>(rounded(lead + 16, 64));
+    const uint64_t bytes = memory->lead + rounded(circuit.bytes(), 64) + 64;
+    if (bytes > std::numeric_limits<uint32_t>::max()) {
+        refuse("circuit \"" + circuit.name() + "\" has buffers of " +
+               std::to_string(circuit.bytes()) + " bytes; for resident blocks, less than 4 GiB");
+    }
+    for (const auto& cell : circuit.cells_) {
+        auto buffer = std::make_shared<Buffer>(resident.runtime_.buffer(bytes, BufferKind::pinned));
+        auto* begin = static_cast<std::byte*>(buffer->cpu()) + memory->lead;
+        memory->buffers[cell.get()] = buffer->ref();
+        cell->memory = std::shared_ptr<std::byte>(std::move(buffer), begin);
+    }
+    return memory;
+}
+
+void ResidentChain::start(const std::set<const Circuit*>& circuits)
+{
+    uint64_t capacity = 0; // samples that arrive at once
+    uint32_t quanta = 0;
+    for (const Circuit* circuit : circuits) {
+        capacity = std::max<uint64_t>(capacity, circuit->bytes() / head().stage_.in_bytes);
+        quanta += circuit->quanta();
+    }
+    flight_mask_ = std::bit_ceil(quanta) - 1;
+    flights_ = std::make_unique<Flight[]>(flight_mask_ + 1);
+
+    resident::Setup setup{};
+    uint64_t values = 0; // floats
+    uint64_t area = 0;
+    uint64_t arrive = capacity;
+    for (size_t s = 0; s < blocks_.size(); ++s) {
+        ResidentBlock& block = *blocks_[s];
+        Stage& stage = block.stage_;
+        stage.values_at = static_cast<uint32_t>(values);
+        stage.values = static_cast<uint32_t>(block.values_.size());
+        values += rounded(stage.values, 4);
+        area = std::max(area, (stage.before + arrive) * stage.in_bytes);
+        arrive = arrive / stage.down + 1;
+        area = std::max(area, (stage.keeps + arrive) * stage.out_bytes);
+        setup.stage[s] = stage;
+        if (stage.out_bytes > stage.in_bytes * stage.down) {
+            refuse("block \"" + block.name() +
+                   "\" makes more bytes than it gets, and a quantum "
+                   "keeps its size");
+        }
+    }
+    setup.stages = static_cast<uint32_t>(blocks_.size());
+    setup.areas_at = static_cast<uint32_t>(rounded(values * sizeof(float), 16));
+    setup.area = static_cast<uint32_t>(rounded(area + 64, 16));
+    setup.chain = number_ = resident_.enter(*this);
+
+    AnyRuntime& runtime = resident_.runtime_;
+    crew_ = runtime.spawn(0, resident_.crew_, 10s);
+    for (const Address worker : crew_) {
+        areas_.push_back(runtime.buffer(setup.areas_at + 2 * uint64_t{setup.area}));
+        setup.memory = areas_.back().ref();
+        runtime.send(worker, of_setup, &setup, sizeof setup, patience);
+    }
+    for (size_t s = 0; s < blocks_.size(); ++s) {
+        blocks_[s]->chain_ = this;
+        blocks_[s]->place_ = static_cast<uint32_t>(s);
+        static_cast<Block&>(*blocks_[s]).passive_ = s > 0;
+        set(static_cast<uint32_t>(s), blocks_[s]->values_);
+    }
+}
+
+template <class M>
+void ResidentChain::tell_all(uint32_t type, const M& message)
+{
+    for (const Address worker : crew_) {
+        resident_.runtime_.send(worker, type, &message, sizeof message, patience);
+    }
+}
+
+void ResidentChain::set(uint32_t stage, const std::vector<float>& values)
+{
+    for (size_t first = 0; first < values.size(); first += resident::Values::most) {
+        resident::Values message{};
+        message.stage = stage;
+        message.first = static_cast<uint32_t>(first);
+        message.count =
+            static_cast<uint32_t>(std::min<size_t>(resident::Values::most, values.size() - first));
+        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), message.count,
+                    message.value);
+        tell_all(of_values, message);
+    }
+}
+
+void ResidentChain::set(uint32_t stage, float a, float b)
+{
+    tell_all(of_scalars, resident::Scalars{stage, a, b});
+}
+
+// The head's current quantum goes to the crew. Its tags and its window are those of the results
+// from now on: how many there will be is known.
+void ResidentChain::submit()
+{
+    detail::Cell* cell = port(0).detach();
+    port(0).moved();
+    const Memory& memory = *memory_.at(cell->circuit);
+    const uint32_t bytes_each = head().stage_.in_bytes;
+    size_t count = cell->size();
+    const size_t bytes = count * bytes_each;
+    std::byte* first = cell->memory.get() + cell->begin * bytes_each;
+
+    // Hazard: the past is read before the worker may write to the quantum.
+    std::memcpy(first - before_, past_.data(), before_);
+    if (bytes >= before_) {
+        std::memcpy(past_.data(), first + bytes - before_, before_);
+    } else {
+        std::memmove(past_.data(), past_.data() + bytes, before_ - bytes);
+        std::memcpy(past_.data() + before_ - bytes, first, bytes);
+    }
+
+    resident::Job job{};
+    job.quantum = memory.buffers.at(cell);
+    job.position = port(0).position();
+    job.offset = memory.lead + static_cast<uint32_t>(cell->begin * bytes_each);
+    job.results = memory.lead;
+    job.count = static_cast<uint32_t>(count);
+    job.ticket = sent_;
+
+    for (uint32_t s = 0; s < blocks_.size(); ++s) {
+        InPlacePort& at = port(s);
+        const Stage& stage = blocks_[s]->stage_;
+        if (s > 0) {
+            for (TagCarry* follower : at.followers_) {
+                follower->arrive(at.position_, cell->tags);
+            }
+            if (!at.carry_.empty()) {
+                cell->tags.clear();
+            }
+        }
+        const uint64_t position = at.position_;
+        const uint64_t made = resident::first_output(position + count, stage.down) -
+                              resident::first_output(position, stage.down);
+        cell->begin = 0;
+        cell->end = made;
+        cell->capacity = cell->circuit->bytes() / stage.out_bytes;
+        at.cross(*cell, count);
+        count = made;
+    }
+    Flight& flight = flights_[sent_ & flight_mask_];
+    flight.cell = cell;
+    flight.state.store(0, std::memory_order_relaxed);
+    if (!busy()) {
+        waits_since_ = now_ns();
+    }
+    const Address worker = crew_[sent_ % crew_.size()];
+    sent_ += 1;
+    resident_.runtime_.send(worker, of_job, &job, sizeof job, patience);
+}
+
+void ResidentChain::done(const resident::Done& message)
+{
+    flights_[message.ticket & flight_mask_].state.store(
+        message.failed == 0 ? 1 : 2,
+        std::memory_order_release); // partner: poll()
+}
+
+bool ResidentChain::poll()
+{
+    if (!busy()) {
+        return false;
+    }
+    resident_.collect();
+    bool moved = false;
+    while (busy()) { // ends: in order, up to one that is not done
+        Flight& flight = flights_[returned_ & flight_mask_];
+        const uint32_t state = flight.state.load(std::memory_order_acquire); // partner: done()
+        if (state == 0) {
+            break;
+        }
+        if (state == 2) {
+            throw Error(Errc::stale, "the resident worker did not find its memory");
+        }
+        returned_ += 1;
+        waits_since_ = now_ns();
+        blocks_.back()->port_->leave_with(flight.cell);
+        moved = true;
+    }
+    if (!moved && busy() &&
+        now_ns() - waits_since_ >
+            static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
+        throw Error(Errc::timeout, "a quantum has been with the resident runtime for 5 s; " +
+                                       resident_.runtime_.stuck(1s));
+    }
+    return moved;
+}
+
+} // namespace denizen::flow

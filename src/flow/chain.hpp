@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resident blocks that follow each other in a graph, at run time: the host's half. The first
+// block's thread hands quanta to the crew and sends on what has come back; the others have nothing
+// to do.
+#pragma once
+
+#include "plan.hpp"
+
+#include <denizen/flow/resident.hpp>
+
+#include <unordered_map>
+
+namespace denizen::flow {
+
+class ResidentChain {
+public:
+    // The chains of a graph; the circuits that pass them get pinned buffers. Throws bad_argument,
+    // naming the block, for what cannot run there.
+    static std::vector<std::unique_ptr<ResidentChain>>
+    build(const std::vector<std::unique_ptr<Block>>& blocks, const Plan& plan);
+
+    explicit ResidentChain(std::vector<ResidentBlock*> blocks);
+    ~ResidentChain();
+
+    void submit();
+    bool poll();
+    bool busy() const { return sent_ != returned_; }
+    void set(uint32_t stage, const std::vector<float>& values);
+    void set(uint32_t stage, float a, float b);
+
+    // By whoever collects for the runtime, on any thread.
+    void done(const resident::Done& message);
+
+private:
+    struct Memory { // of a circuit
+        std::map<const detail::Cell*, BufferRef> buffers;
+        uint32_t lead = 0; // bytes in front of a buffer
+    };
+    struct Flight {
+        detail::Cell* cell = nullptr;
+        std::atomic<uint32_t> state{0}; // 1: done, 2: failed
+    };
+
+    static std::shared_ptr<Memory> pinned(const Circuit& circuit, Resident& resident,
+                                          uint32_t lead);
+    void plan_stages();
+    void start(const std::set<const Circuit*>& circuits);
+    ResidentBlock& head() const { return *blocks_.front(); }
+    InPlacePort& port(uint32_t stage) const { return *blocks_[stage]->port_; }
+    template <class M>
+    void tell_all(uint32_t type, const M& message);
+
+    Resident& resident_;
+    std::vector<ResidentBlock*> blocks_;
+    uint32_t number_ = ~0u;
+    uint32_t before_ = 0; // bytes of its past that a quantum takes along
+    std::unordered_map<const Circuit*, std::shared_ptr<Memory>> memory_;
+    std::vector<Address> crew_;
+    std::vector<Buffer> areas_;
+    std::vector<std::byte> past_;
+    std::unique_ptr<Flight[]> flights_; // by ticket
+    uint32_t flight_mask_ = 0;
+    uint32_t sent_ = 0; // tickets
+    uint32_t returned_ = 0;
+    uint64_t waits_since_ = 0; // for the oldest
+};
+
+} // namespace denizen::flow

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resident blocks in graphs, on CPU threads always and on a GPU where there is one: the results are
+// those of the CPU's blocks, wherever quanta end and whoever of the crew has them.
+#include <denizen/dsp/fir.hpp>
+#include <denizen/dsp/sample.hpp>
+#include <denizen/flow/alone.hpp>
+#include <denizen/flow/resident.hpp>
+#include <denizen/flow/resident/program.hpp>
+
+#include <resident/places.hpp>
+
+#include <random>
+
+namespace denizen::flow::resident {
+
+struct Halved { // a kind of one's own: the mean of neighbours, at half of the rate
+    static constexpr const char* name = "halved";
+    template <class T>
+    static DENIZEN_HD void make(const Piece<T>& p)
+    {
+        const float* in = p.template in<float>() + p.base;
+        float* out = p.template out<float>();
+        p.each([&](int64_t j) { out[j] = (in[2 * j] + in[2 * j - 1]) / 2; });
+    }
+};
+
+} // namespace denizen::flow::resident
+
+namespace denizen::flow {
+namespace {
+
+using namespace denizen::test;
+using Complex = std::complex<float>;
+
+std::vector<Complex> noise(size_t n)
+{
+    std::minstd_rand engine(7);
+    std::uniform_real_distribution<float> level(-1, 1);
+    std::vector<Complex> samples(n);
+    for (Complex& x : samples) x = {level(engine), level(engine)};
+    return samples;
+}
+
+template <class T>
+void near_to(const std::vector<T>& got, const std::vector<T>& expected, float within)
+{
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_LE(std::abs(got[i] - expected[i]), within) << "sample " << i;
+    }
+}
+
+struct Halves : ResidentOf<float, float> {
+    Halves(std::string name, Resident& resident)
+        : ResidentOf(std::move(name), resident, "halved", 1, 2)
+    {
+    }
+};
+
+class flow_resident : public AtEveryPlace {
+protected:
+    static Options where()
+    {
+        Options o = options();
+        o.device = device();
+        return o;
+    }
+};
+DENIZEN_AT_EVERY_PLACE(flow_resident);
+
+struct Conjugate : Block { // on the CPU
+    InPlace<Complex> samples{*this, "samples"};
+    using Block::Block;
+    void work() override
+    {
+        for (Complex& x : samples.samples()) x = std::conj(x);
+        samples.pass();
+    }
+};
+
+TEST_P(flow_resident, filter_and_demodulate_between_cpu_blocks)
+{
+#if defined(__SANITIZE_THREAD__)
+    constexpr uint64_t length = 1'003;
+#else
+    constexpr uint64_t length = 5'003;
+#endif
+    constexpr uint64_t middle = length / 2;
+    const auto signal = noise(length);
+    std::vector<float> taps(33);
+    for (size_t k = 0; k < taps.size(); ++k) taps[k] = 1.0f / static_cast<float>(k + 2);
+    std::vector<Complex> low(signal.size());
+    dsp::Fir<Complex> fir(taps, 1, 5);
+    std::vector<Complex> conjugate = signal;
+    for (Complex& x : conjugate) x = std::conj(x);
+    low.resize(fir.feed(conjugate.data(), conjugate.size(), low.data()));
+    std::vector<float> expected(low.size());
+    dsp::FmDemodulator(2.0f).feed(low.data(), low.size(), expected.data());
+
+    for (const uint32_t crew : {1u, 3u}) {
+        Resident resident(resident::image(), where(), crew);
+        for (const size_t quantum : {7u, 100u, 1'024u}) { // shorter than the filter, and longer
+            Flowgraph g;
+            auto& source = g.add<VectorSource<Complex>>(
+                "source", signal, std::vector<Tag>{{0, "first", 1.0}, {middle, "at", 2.0}});
+            auto& cpu = g.add<Conjugate>("conjugate");
+            auto& channel = g.add<ResidentFir<Complex>>("channel", resident, taps, 5);
+            auto& fm = g.add<ResidentFm>("fm", resident, 2.0f);
+            auto& sink = g.add<VectorSink<float>>("sink");
+            Circuit& c = g.circuit("iq", source.out, 6, quantum);
+            g.connect(source.out, cpu.samples);
+            g.connect(cpu.samples, channel.samples);
+            g.connect(channel.samples, fm.samples);
+            g.connect(fm.samples, sink.in);
+            g.start();
+            g.wait(60s);
+            near_to(sink.samples, expected, 1e-3f);
+            ASSERT_EQ(sink.tags.size(), 2u);
+            EXPECT_EQ(sink.tags[0], (Tag{0, "first", 1.0}));
+            EXPECT_GE(sink.tags[1].sample, middle / 5); // at once, or with the next to leave
+            EXPECT_LE(sink.tags[1].sample, middle / 5 + 1);
+            EXPECT_EQ(c.at_home(), 6u);
+        }
+        EXPECT_EQ(resident.runtime().stats().errors, 0u);
+    }
+}
+
+TEST_P(flow_resident, every_kind_of_block)
+{
+    const auto signal = noise(1'000);
+    const std::vector<Complex> taps{{1, 2}, {-0.5f, 0.25f}, {0, 1}};
+    const std::vector<Complex> mixer{{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {0.5f, 0.5f}};
+    std::vector<Complex> filtered(signal.size());
+    dsp::Fir<Complex, Complex>(taps).feed(signal.data(), signal.size(), filtered.data());
+    std::vector<float> expected(signal.size());
+    std::vector<float> real(signal.size());
+    for (size_t i = 0; i < signal.size(); ++i) {
+        expected[i] = 0.5f * std::norm(filtered[i] * mixer[i % mixer.size()]) + 3;
+    }
+    const std::vector<float> smooth{0.25f, 0.5f, 0.25f};
+    dsp::Fir<float>(smooth).feed(expected.data(), expected.size(), real.data());
+
+    Resident resident(resident::image(), where(), 2);
+    Flowgraph g;
+    auto& source = g.add<VectorSource<Complex>>("source", signal);
+    auto& fir = g.add<ResidentFir<Complex, Complex>>("fir", resident, taps);
+    auto& mix = g.add<ResidentMultiply>("mix", resident, mixer);
+    auto& power = g.add<ResidentMagnitudeSquared>("power", resident);
+    auto& scale = g.add<ResidentSaxpy>("scale", resident, 0.5f, 3.0f);
+    auto& last = g.add<ResidentFir<float>>("last", resident, smooth);
+    auto& sink = g.add<VectorSink<float>>("sink");
+    g.circuit("iq", source.out, 3, 64);
+    g.connect(source.out, fir.samples);
+    g.connect(fir.samples, mix.samples);
+    g.connect(mix.samples, power.samples);
+    g.connect(power.samples, scale.samples);
+    g.connect(scale.samples, last.samples);
+    g.connect(last.samples, sink.in);
+    g.start();
+    g.wait(60s);
+    near_to(sink.samples, real, 1e-4f);
+}
+
+TEST_P(flow_resident, two_graphs_at_once_and_a_chain_that_is_too_long)
+{
+    Resident resident(resident::image(), where(), 2);
+    struct Long : Flowgraph {
+        VectorSink<float>& sink = add<VectorSink<float>>("sink");
+        explicit Long(Resident& on)
+        {
+            auto& source = add<VectorSource<float>>("source", std::vector<float>(500, 1.0f));
+            circuit("floats", source.out, 4, 32);
+            ResidentSaxpy* before = nullptr;
+            for (int i = 0; i < 11; ++i) { // max_stages is 8
+                auto& one = add<ResidentSaxpy>("block " + std::to_string(i), on, 2.0f, 1.0f);
+                if (before == nullptr) {
+                    connect(source.out, one.samples);
+                } else {
+                    connect(before->samples, one.samples);
+                }
+                before = &one;
+            }
+            connect(before->samples, sink.in);
+        }
+    };
+    Long a(resident);
+    Long b(resident);
+    a.start();
+    b.start();
+    for (Long* g : {&a, &b}) {
+        g->wait(60s);
+        EXPECT_EQ(g->sink.samples, std::vector<float>(500, 4095.0f));
+    }
+}
+
+TEST_P(flow_resident, a_kind_of_ones_own)
+{
+    Resident resident(resident::image<resident::Halved>(), where(), 2);
+    Alone<Halves> test("halves", resident);
+    std::vector<float> in(101);
+    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
+    test.feed(test.block.samples, in, {{10, "ten", 1.0}}, 9);
+    auto& out = test.collect<float>(test.block.samples);
+    test.run(60s);
+    ASSERT_EQ(out.samples.size(), 51u);
+    EXPECT_EQ(out.samples[0], 0.0f);
+    for (size_t m = 1; m < 51; ++m) EXPECT_EQ(out.samples[m], 2 * static_cast<float>(m) - 0.5f);
+    EXPECT_EQ(out.tags, (std::vector<Tag>{{5, "ten", 1.0}}));
+}
+
+struct Ones : Block { // until it is stopped
+    Source<float> out{*this, "out"};
+    using Block::Block;
+    void work() override
+    {
+        const auto room = out.room();
+        std::fill(room.begin(), room.end(), 1.0f);
+        out.produce(room.size());
+    }
+};
+
+TEST_P(flow_resident, retuned_while_it_runs)
+{
+    Resident resident(resident::image(), where(), 3);
+    Flowgraph g;
+    auto& source = g.add<Ones>("source");
+    auto& fir = g.add<ResidentFir<float>>("fir", resident, std::vector<float>{1, 1});
+    auto& scale = g.add<ResidentSaxpy>("scale", resident, 1.0f, 0.0f);
+    struct Until : Block { // ends when both have changed; first the one, then the other
+        In<float> in{*this, "in"};
+        std::vector<float> levels;
+        std::function<void()> then;
+        using Block::Block;
+        void work() override
+        {
+            for (const float x : in.view()) {
+                if (in.position() > 0 && (levels.empty() || levels.back() != x)) {
+                    levels.push_back(x);
+                    if (then && x == 5.0f) then();
+                }
+            }
+            in.consume(in.view().size());
+            if (!levels.empty() && levels.back() == 50.0f) finish();
+        }
+    };
+    auto& until = g.add<Until>("until");
+    until.then = [&] { scale.scalars.offer({10.0f, 0.0f}); };
+    g.circuit("floats", source.out, 8, 16);
+    g.connect(source.out, fir.samples);
+    g.connect(fir.samples, scale.samples);
+    g.connect(scale.samples, until.in);
+    g.start();
+    fir.taps.post({5});
+    g.wait(60s);
+    // Each change is at one boundary, for all of the crew; it may come before the first sample.
+    if (until.levels.front() == 2.0f) until.levels.erase(until.levels.begin());
+    EXPECT_EQ(until.levels, (std::vector<float>{5, 50}));
+    g.abort();
+}
+
+TEST_P(flow_resident, what_cannot_work_is_refused)
+{
+    Resident resident(resident::image(), where(), 1);
+    Resident other(resident::image(), where(), 1);
+    EXPECT_EQ(error_of([&] { resident.kind("halved"); }).code(), Errc::bad_argument);
+    EXPECT_EQ(error_of([&] { ResidentFir<float>("none", resident, std::vector<float>{}); }).code(),
+              Errc::bad_argument);
+    Flowgraph g;
+    auto& source = g.add<VectorSource<float>>("source", std::vector<float>(10));
+    auto& one = g.add<ResidentSaxpy>("one", resident, 1.0f, 0.0f);
+    auto& two = g.add<ResidentSaxpy>("two", other, 1.0f, 0.0f);
+    auto& sink = g.add<NullSink<float>>("sink");
+    g.circuit("floats", source.out, 2, 16);
+    g.connect(source.out, one.samples);
+    g.connect(one.samples, two.samples);
+    g.connect(two.samples, sink.in);
+    const Error error = error_of([&] { g.start(); });
+    EXPECT_STREQ(error.what(),
+                 "circuit \"floats\" passes block \"one\" of one resident runtime and block "
+                 "\"two\" of another: give both the same");
+}
+
+TEST_P(flow_resident, a_failed_retune_and_an_abort_leave_nothing_behind)
+{
+    Resident resident(resident::image(), where(), 2);
+    for (const bool fails : {true, false}) {
+        Flowgraph g;
+        auto& source = g.add<Ones>("source");
+        auto& fir = g.add<ResidentFir<float>>("fir", resident, std::vector<float>{1, 1});
+        auto& sink = g.add<NullSink<float>>("sink");
+        g.circuit("floats", source.out, 8, 16);
+        g.connect(source.out, fir.samples);
+        g.connect(fir.samples, sink.in);
+        g.start();
+        if (fails) {
+            fir.taps.post({1, 2, 3});
+            const Error error = error_of([&] { g.wait(60s); });
+            EXPECT_STREQ(error.what(), "block \"fir\" failed: block \"fir\": 3 values where there "
+                                       "were 2: make it with as many, the rest 0");
+        } else {
+            std::this_thread::sleep_for(5ms);
+            g.abort();
+            g.wait(60s);
+        }
+    }
+    resident.runtime().drain(20s);
+    EXPECT_EQ(resident.runtime().stats().errors, 0u);
+    EXPECT_TRUE(eventually([&] { return resident.runtime().buffers().open == 0; }));
+}
+
+} // namespace
+} // namespace denizen::flow

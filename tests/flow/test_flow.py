@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks in Python: NumPy views of quanta, tags, messages, failures, and one block alone."""
+
+import gc
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import denizen
+from denizen import flow
+
+TIMEOUT = 30
+
+
+class Gain(flow.Block):
+    def __init__(self, name, gain, dtype="f4"):
+        super().__init__(name)
+        self.samples = self.in_place("samples", dtype)
+        self.gain = gain
+        self.retune = self.messages("gain", self._set)
+
+    def _set(self, gain):
+        self.gain = gain
+
+    def work(self):
+        self.samples.array[:] *= self.gain
+        self.samples.pass_on()
+
+
+class Means(flow.Block):
+    """Of every four samples: reads one circuit, fills another."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.port = self.input("in", "f4")
+        self.out = self.source("out", "f4")
+        self.out.follow(self.port, out=1, into=4)
+        self.kept = []
+
+    def work(self):
+        self.kept.append(float(self.port.array[0]))
+        self.port.consume(1)
+        if len(self.kept) == 4:
+            self.out.array[0] = np.mean(self.kept)
+            self.out.produce(1)
+            self.kept = []
+
+
+class Ones(flow.Block):
+    def __init__(self, name="ones"):
+        super().__init__(name)
+        self.out = self.source("out", "f4")
+
+    def work(self):
+        self.out.array[:] = 1
+        self.out.produce()
+
+
+@pytest.mark.parametrize("how", ["threads", "sequence", "pool"])
+def test_a_graph_of_two_circuits(how):
+    samples = np.arange(10, 90, 10, dtype="f4")
+    with flow.Flowgraph() as graph:
+        tag = flow.Tag(5, "frequency", 1090e6)
+        source = graph.add(flow.ArraySource("source", samples, [tag]))
+        gain = graph.add(Gain("gain", 2))
+        means = graph.add(Means("means"))
+        sink = graph.add(flow.ArraySink("sink", "f4"))
+        raw = graph.circuit("raw", source.out, quanta=4, samples=3)
+        graph.circuit("means", means.out, quanta=2, samples=256)
+        graph.connect(source.out, gain.samples)
+        graph.connect(gain.samples, means.port)
+        graph.connect(means.out, sink.port)
+        blocks = [source, gain, means, sink]
+        graph.start(
+            sequences=[(blocks, -1)] if how == "sequence" else [],
+            pools=[(blocks, [-1, -1])] if how == "pool" else [],
+        )
+        graph.wait(TIMEOUT)
+        assert raw.at_home() == 4
+    assert sink.samples.tolist() == [50, 130]
+    assert sink.samples.dtype == np.float32
+    assert sink.tags == [flow.Tag(1, "frequency", 1090e6)]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f4", "f8", "c8", "c16"])
+def test_every_dtype_in_a_block_alone(dtype):
+    test = flow.Alone(Gain("gain", 2, dtype))
+    samples = np.arange(100).astype(dtype)
+    test.feed(test.block.samples, samples, [flow.Tag(70, "here", 1), flow.Tag(3, "b", "text")])
+    out = test.collect(test.block.samples)
+    test.run(TIMEOUT)
+    assert out.samples.dtype == np.dtype(dtype)
+    assert (out.samples == 2 * samples).all()
+    assert out.tags == [flow.Tag(3, "b", "text"), flow.Tag(70, "here", 1)]
+
+
+def test_windows_are_trimmed_and_tags_with_them():
+    class Middle(flow.Block):
+        def __init__(self):
+            super().__init__("middle")
+            self.samples = self.in_place("samples", "i4")
+
+        def work(self):
+            self.samples.trim(1, 2)
+            assert [tag.sample for tag in self.samples.tags] in ([0], [])
+            self.samples.pass_on()
+
+    test = flow.Alone(Middle())
+    test.feed(
+        test.block.samples, np.arange(20, dtype="i4"), [(1, "one", 1), (0, "no", 0)], quantum=5
+    )
+    out = test.collect(test.block.samples)
+    test.run(TIMEOUT)
+    assert out.samples.tolist() == [1, 2, 6, 7, 11, 12, 16, 17]
+    assert out.tags == [flow.Tag(0, "one", 1)]
+
+
+def test_views_are_the_quanta_and_keep_their_memory():
+    views = []
+
+    class Look(flow.Block):
+        def __init__(self):
+            super().__init__("look")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            view = self.port.array
+            assert not view.flags.writeable
+            assert view.ctypes.data % 64 == 0
+            assert not view.flags.owndata
+            views.append(view)
+            self.port.consume()
+
+    test = flow.Alone(Look())
+    test.feed(test.block.port, np.ones(100, "f4"), quantum=16)
+    test.run(TIMEOUT)
+    assert len({view.ctypes.data for view in views}) == 2  # the circuit's two buffers
+    del test
+    gc.collect()
+    assert all((view[:4] == 1).all() for view in views)
+
+
+def test_retuned_while_it_runs_and_stopped():
+    with flow.Flowgraph() as graph:
+        source, gain = graph.add(Ones()), graph.add(Gain("gain", 1))
+        changed = threading.Event()
+
+        class Watch(flow.Block):
+            def __init__(self):
+                super().__init__("watch")
+                self.port = self.input("in", "f4")
+
+            def work(self):
+                if self.port.array[0] == 5:
+                    changed.set()
+                self.port.consume()
+
+        watch = graph.add(Watch())
+        circuit = graph.circuit("samples", source.out, 3, 64)
+        graph.connect(source.out, gain.samples)
+        graph.connect(gain.samples, watch.port)
+        graph.start()
+        gain.retune.post(5)
+        assert changed.wait(TIMEOUT)
+        graph.stop()
+        graph.wait(TIMEOUT)
+        assert circuit.at_home() == 3
+        with pytest.raises(denizen.ClosedError, match=r"gain\.gain"):
+            gain.retune.post(6)
+
+
+def test_what_work_raises_comes_out_of_wait():
+    class Fails(flow.Block):
+        def __init__(self):
+            super().__init__("fails")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            raise ValueError("a bad sample")
+
+    test = flow.Alone(Fails())
+    test.feed(test.block.port, np.ones(10, "f4"))
+    with pytest.raises(denizen.FailedError, match='block "fails" failed: ValueError: a bad sample'):
+        test.run(TIMEOUT)
+
+
+def test_a_stalled_graph_names_the_starved_block():
+    class Never(flow.Block):
+        def __init__(self):
+            super().__init__("never")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            pass
+
+    test = flow.Alone(Never())
+    test.feed(test.block.port, np.ones(1000, "f4"))
+    with pytest.raises(denizen.DeadlineError, match='block "never" has moved nothing for'):
+        test.run(0.3)
+
+
+def test_what_is_refused():
+    graph = flow.Flowgraph()
+    source = graph.add(Ones())
+    sink = graph.add(flow.ArraySink("sink", "i2"))
+    with pytest.raises(
+        denizen.ArgumentError, match="the first sends float, the second takes short"
+    ):
+        graph.connect(source.out, sink.port)
+    with pytest.raises(denizen.ArgumentError, match=r'port "ones\.out" has no circuit'):
+        graph.validate()
+    with pytest.raises(denizen.ArgumentError, match="samples of dtype f2"):
+        sink.input("half", "f2")
+    with pytest.raises(denizen.ArgumentError, match=r"only within its block's work\(\)"):
+        source.out.array  # noqa: B018
+    with pytest.raises(denizen.ArgumentError, match="two blocks are called"):
+        graph.add(Ones())
+    with pytest.raises(denizen.ArgumentError, match="in a graph already"):
+        flow.Flowgraph().add(source)
+    with pytest.raises(denizen.ArgumentError, match="one dimension"):
+        flow.ArraySource("flat", np.ones((2, 2)))
+    graph.close()
+    with pytest.raises(denizen.ClosedError):
+        graph.validate()
+    with pytest.raises(denizen.ClosedError):
+        source.out.needs(3)
+
+
+def test_a_consumed_quantum_is_no_more():
+    class Twice(flow.Block):
+        def __init__(self):
+            super().__init__("twice")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            self.port.consume()
+            self.port.consume()
+
+    test = flow.Alone(Twice())
+    test.feed(test.block.port, np.ones(10, "f4"))
+    with pytest.raises(denizen.FailedError, match=r'"twice\.in" has no quantum'):
+        test.run(TIMEOUT)
+
+
+def test_a_running_graph_is_kept_and_closing_ends_it():
+    def running():
+        graph = flow.Flowgraph()
+        source, gain = graph.add(Ones()), graph.add(Gain("gain", 1))
+        sink = graph.add(flow.ArraySink("sink", "f4"))
+        graph.circuit("samples", source.out, 2, 16)
+        graph.connect(source.out, gain.samples)
+        graph.connect(gain.samples, sink.port)
+        graph.start()
+        return weakref.ref(graph), weakref.ref(gain)
+
+    graph, gain = running()
+    gc.collect()
+    time.sleep(0.02)
+    assert graph() is not None
+    graph().close()
+    gc.collect()
+    assert graph() is None
+    assert gain() is None
