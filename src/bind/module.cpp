@@ -351,6 +351,7 @@ NB_MODULE(_core, m)
     bind::graphs(m);
     bind::arenas(m);
     bind::signals(m);
+    bind::tasks(m);
 
     nb::class_<AnyRuntime> runtime(m, "Runtime");
     runtime

@@ -181,9 +181,9 @@ TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
         ++n;
     }
     EXPECT_EQ(expected, 4181u); // of 19
-    EXPECT_EQ(bridge.carried(), all.size());
     tasks.wait();
     bridge.close();
+    EXPECT_EQ(bridge.carried(), all.size());
 }
 
 // One worker that is held, one crate and two places: the actor is told, what was taken is run.
