@@ -17,7 +17,7 @@ public:
     virtual ~Engine() = default;
     // The method is not automatic.
     virtual Paths bfs(uint32_t source, Method method) = 0;
-    virtual Paths shortest_paths(uint32_t source) = 0;
+    virtual Paths shortest_paths(uint32_t source, Method method) = 0;
 
     std::string device;
     bool on_gpu = false;
@@ -33,6 +33,8 @@ constexpr uint32_t queue_slots = 4096; // of each half of narrow's queue
 constexpr uint32_t near_slots = 6144;  // and of near_far's
 constexpr uint32_t few_near = 128;     // near vertices that are too few for a block
 constexpr uint32_t many_near = 4 * few_near;
+constexpr uint32_t few_near_wide = 4096; // and too few for all blocks of a GPU
+constexpr uint32_t many_near_wide = 4 * few_near_wide;
 constexpr uint64_t limit_ns = 30'000'000'000; // a search that takes longer leaves
 
 // Larger graphs than narrow's records can number are searched by wide alone.

@@ -73,13 +73,13 @@ public:
         return paths;
     }
 
-    Paths shortest_paths(uint32_t source) override
+    Paths shortest_paths(uint32_t source, Method method) override
     {
         Paths paths;
         off_the_gpu([&] {
             const ContextScope scope(context_);
-            near_far(source);
-            paths = finish(Method::narrow);
+            near_far(source, method);
+            paths = finish(method);
         });
         return paths;
     }
@@ -115,7 +115,7 @@ private:
                   "the graph searches' cubin");
         }
         for (const char* name :
-             {"clear", "narrow", "spread", "wide", "near_far", "unpack", "level"}) {
+             {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "unpack", "level"}) {
             Function function = nullptr;
             if (code.cubin.empty()) {
                 function = static_cast<Function>(code.function(name));
@@ -250,8 +250,8 @@ private:
                      seen_,
                      {take<uint32_t>(words_), take<uint32_t>(words_)},
                      take<Tally>(3)};
-            meeting_ = take<Meeting>(1);
         }
+        if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
         set(wide_.tally, 0, 3 * sizeof(Tally));
         set(meeting_, 0, sizeof(Meeting));
         launch("wide", sms(), block, 0, true, view_, journal_, found_, wide_, progress_, meeting_,
@@ -280,7 +280,7 @@ private:
         }
     }
 
-    void near_far(uint32_t source)
+    void near_far(uint32_t source, Method method)
     {
         const size_t room = std::min<size_t>(size_t{graph_.vertices()} + graph_.arcs(), ~0u);
         if (weighted_ == nullptr) {
@@ -291,16 +291,27 @@ private:
                                   &near_far_.pile[1]}) {
                 *entries = take<Entry>(room);
             }
-            near_far_.slots = near_slots;
+            near_counters_ = take<uint32_t>(6);
             near_far_.room = static_cast<uint32_t>(room);
             near_far_.zero_weights = has_zero_weights(graph_);
             step_ = first_step(graph_);
         }
         clear(0, 0, source, false);
         set(near_far_.best, 0xff, sizeof(unsigned long long) * graph_.vertices());
-        launch("near_far", 1, block, 2 * near_slots * sizeof(Entry), false, view_,
-               static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, source, step_,
-               few_near, many_near, 0ull + limit_ns);
+        if (method == Method::wide) {
+            if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
+            set(meeting_, 0, sizeof(Meeting));
+            near_far_.slots = 0;
+            near_far_.counters = near_counters_;
+            launch("near_far_wide", sms(), block, 0, true, view_,
+                   static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, meeting_,
+                   source, step_, few_near_wide, many_near_wide, 0ull + limit_ns);
+        } else {
+            near_far_.slots = near_slots;
+            launch("near_far", 1, block, 2 * near_slots * sizeof(Entry), false, view_,
+                   static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, source,
+                   step_, few_near, many_near, 0ull + limit_ns);
+        }
         launch("unpack", 2 * sms(), 512, 0, false,
                static_cast<const unsigned long long*>(near_far_.best), found_, graph_.vertices(),
                progress_);
@@ -357,6 +368,7 @@ private:
     uint32_t launched_levels_ = 0;
     WeightedRecord* weighted_ = nullptr;
     NearFarMemory near_far_{};
+    uint32_t* near_counters_ = nullptr;
     uint32_t step_ = 1;
 };
 

@@ -38,6 +38,7 @@ struct Block {
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD void sync() {}
 #endif
+    DENIZEN_HD static bool late() { return false; }
 };
 
 // All threads of a kernel whose blocks all run at the same time, or `members` threads of the host.
