@@ -28,6 +28,7 @@ public:
     Paths bfs(uint32_t source, Method method) override
     {
         if (method == Method::serial) return alone(source, false);
+        if (method == Method::tasks) return visit(source);
         Paths paths = empty();
         const Found found{paths.distances.data(), paths.parents.data()};
         seen_.assign(words_, 0);
@@ -114,6 +115,29 @@ private:
         return finish(std::move(paths), progress, Method::serial);
     }
 
+    Paths visit(uint32_t source)
+    {
+        if (!visitors_) {
+            visitors_ = std::make_unique<Visitors>(graph_, Device::cpu(), threads_, nullptr);
+            for (auto& pile : piles_) pile.resize(graph_.vertices());
+        }
+        Paths paths = empty();
+        Progress progress{0, 0, 1, 0, 0, 0, now_ns(), 0};
+        best_.assign(graph_.vertices(), ~0ull);
+        best_[source] = source;
+        seen_.assign(words_, 0);
+        seen_[source / 32] = 1u << source % 32;
+        Visits search{view_, best_.data(), seen_.data(), {piles_[0].data(), piles_[1].data()},
+                      visit_window, 0, visit_window, 1, 1, 0, 0, 0};
+        visitors_->run(&search, source);
+        unpack(Block{}, best_.data(), {paths.distances.data(), paths.parents.data()},
+               graph_.vertices(), &progress);
+        check_visits(search);
+        progress.levels = levels_of(paths);
+        progress.rounds = search.windows;
+        return finish(std::move(paths), progress, Method::tasks);
+    }
+
     // Threads of the host that meet at a barrier.
     void each(const std::function<void(Grid&)>& member, uint64_t deadline)
     {
@@ -185,6 +209,8 @@ private:
     std::vector<Piece> pieces_[2];
     std::vector<unsigned long long> best_;
     std::vector<Entry> entries_[4];
+    std::vector<uint32_t> piles_[2];
+    std::unique_ptr<Visitors> visitors_;
 };
 
 } // namespace

@@ -4,8 +4,11 @@
 
 #include <denizen/graph/search.hpp>
 #include <denizen/graph/view.hpp>
+#include <denizen/graph/visits.hpp>
+#include <denizen/task/any.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +64,30 @@ inline uint32_t has_zero_weights(const Csr& graph)
 }
 
 std::vector<WeightedRecord> weighted_records_of(const Csr& graph);
+
+// The workers that visit vertices of a graph (visits.hpp), for many searches.
+class Visitors {
+public:
+    // `kernel`: a CUfunction in the current context; empty for the CPU.
+    Visitors(const Csr& graph, const Device& device, uint32_t threads,
+             std::function<void*()> kernel);
+
+    // Visits until the end; `search` is in the device's memory, with the source's bit set and
+    // pending. Returns seconds by the host's clock. Errc::timeout after 30 s.
+    double run(Visits* search, uint32_t source);
+
+private:
+    task::AnyRuntime runtime_;
+};
+
+// Throws if a visit was lost, which cannot be: an answer would not be complete.
+void check_visits(const Visits& search);
+
+inline uint32_t levels_of(const Paths& paths)
+{
+    return static_cast<uint32_t>(
+        1 + *std::max_element(paths.distances.begin(), paths.distances.end()));
+}
 
 // Throws what `progress` says went wrong.
 void check_progress(const Progress& progress);

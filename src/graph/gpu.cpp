@@ -49,6 +49,7 @@ public:
 
     ~GpuEngine() override
     {
+        visitors_.reset(); // they are resident, and use what is given back now
         try { // if a program is stuck, what we have stays taken: better than to wait for ever
             without_residents([this] { give_back(); });
         } catch (const Error&) { // a dead context: nothing is left to give back
@@ -57,6 +58,7 @@ public:
 
     Paths bfs(uint32_t source, Method method) override
     {
+        if (method == Method::tasks) return visit(source);
         Paths paths;
         off_the_gpu([&] {
             const ContextScope scope(context_);
@@ -115,7 +117,8 @@ private:
                   "the graph searches' cubin");
         }
         for (const char* name :
-             {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "unpack", "level"}) {
+             {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "tasks",
+              "unpack", "level"}) {
             Function function = nullptr;
             if (code.cubin.empty()) {
                 function = static_cast<Function>(code.function(name));
@@ -190,6 +193,14 @@ private:
               "cuMemcpyDtoHAsync");
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
         return value;
+    }
+
+    template <class T>
+    void write(T* to, const T& value)
+    {
+        check(driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), &value, sizeof(T), stream_),
+              "cuMemcpyHtoDAsync");
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
     }
 
     // Arguments must have exactly the kernel's types.
@@ -280,13 +291,62 @@ private:
         }
     }
 
+    // The workers come back to the GPU when it is ready, and leave it for the end.
+    Paths visit(uint32_t source)
+    {
+        if (!visitors_) {
+            visitors_ = std::make_unique<Visitors>(
+                graph_, denizen::Device::gpu(info_.ordinal), 0,
+                [this]() -> void* { return functions_.at("tasks"); });
+        }
+        Visits search{};
+        off_the_gpu([&] {
+            const ContextScope scope(context_);
+            const size_t n = graph_.vertices();
+            if (visits_ == nullptr) {
+                visits_ = take<Visits>(1);
+                take_best();
+                for (auto*& pile : piles_) pile = take<uint32_t>(n);
+            }
+            clear(0, 0, source, true); // the source's bit in `seen` says that it is queued
+            set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
+            search = {view_, near_far_.best, seen_, {piles_[0], piles_[1]}, visit_window, 0,
+                      visit_window, 1, 1, 0, 0, 0};
+            const unsigned long long nearest = source;
+            write(visits_, search);
+            write(near_far_.best + source, nearest);
+        });
+        const double seconds = visitors_->run(visits_, source);
+        Paths paths;
+        off_the_gpu([&] {
+            const ContextScope scope(context_);
+            launch("unpack", 2 * sms(), 512, 0, false,
+                   static_cast<const unsigned long long*>(near_far_.best), found_,
+                   graph_.vertices(), progress_);
+            search = read(visits_);
+            paths = finish(Method::tasks);
+        });
+        check_visits(search);
+        paths.seconds = seconds;
+        paths.levels = levels_of(paths);
+        paths.rounds = search.windows;
+        return paths;
+    }
+
+    void take_best()
+    {
+        if (near_far_.best == nullptr) {
+            near_far_.best = take<unsigned long long>(graph_.vertices());
+        }
+    }
+
     void near_far(uint32_t source, Method method)
     {
         const size_t room = std::min<size_t>(size_t{graph_.vertices()} + graph_.arcs(), ~0u);
         if (weighted_ == nullptr) {
             weighted_ = copy(weighted_records_of(graph_));
             view_.weights = copy(graph_.weights);
-            near_far_.best = take<unsigned long long>(graph_.vertices());
+            take_best();
             for (auto* entries : {&near_far_.spill[0], &near_far_.spill[1], &near_far_.pile[0],
                                   &near_far_.pile[1]}) {
                 *entries = take<Entry>(room);
@@ -369,6 +429,9 @@ private:
     WeightedRecord* weighted_ = nullptr;
     NearFarMemory near_far_{};
     uint32_t* near_counters_ = nullptr;
+    Visits* visits_ = nullptr;
+    std::array<uint32_t*, 2> piles_{};
+    std::unique_ptr<Visitors> visitors_;
     uint32_t step_ = 1;
 };
 

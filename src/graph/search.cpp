@@ -30,6 +30,7 @@ const char* to_string(Method method)
     case Method::wide: return "wide";
     case Method::launches: return "launches";
     case Method::serial: return "serial";
+    case Method::tasks: return "tasks";
     }
     return "unknown";
 }
@@ -104,8 +105,9 @@ Paths Search::shortest_paths(uint32_t source, Method method)
         throw Error(Errc::bad_argument, "the graph has no weights: use bfs(), or read a file that "
                                         "has them");
     }
-    if (method == Method::launches) {
-        throw Error(Errc::bad_argument, "shortest paths are not searched by launches");
+    if (method == Method::launches || method == Method::tasks) {
+        throw Error(Errc::bad_argument, std::string("shortest paths are not searched by ") +
+                                            to_string(method) + "; use narrow, wide or serial");
     }
     if (method == Method::automatic) {
         method = on_gpu() && has_hub(graph_) ? Method::wide : one_member();

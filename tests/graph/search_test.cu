@@ -41,7 +41,7 @@ protected:
 
     std::vector<Method> methods() const
     {
-        std::vector<Method> all{Method::automatic, Method::narrow, Method::wide};
+        std::vector<Method> all{Method::automatic, Method::narrow, Method::wide, Method::tasks};
         all.push_back(on_gpu() ? Method::launches : Method::serial);
         return all;
     }
@@ -79,7 +79,7 @@ protected:
         for (const uint32_t source : sources) {
             const auto expected = plain_shortest_paths(graph, source);
             for (const Method method : methods()) {
-                if (method == Method::launches) continue;
+                if (method == Method::launches || method == Method::tasks) continue;
                 SCOPED_TRACE(std::string(to_string(method)) + " from " + std::to_string(source));
                 const Paths paths = search.shortest_paths(source, method);
                 EXPECT_EQ(paths.distances, expected);
@@ -179,7 +179,7 @@ TEST_P(Searches, a_path_that_is_too_long)
     graph.weights.assign(graph.arcs(), 1u << 30);
     Search search(graph, device(), compiled_code(), GetParam().threads);
     for (const Method method : methods()) {
-        if (method == Method::launches) continue;
+        if (method == Method::launches || method == Method::tasks) continue;
         try {
             search.shortest_paths(0, method);
             ADD_FAILURE() << "a path of 9 * 2^30 was returned by " << to_string(method);
@@ -215,6 +215,12 @@ TEST_P(Searches, what_is_refused)
     };
     EXPECT_EQ(code([&] { search.bfs(10); }), Errc::bad_argument);
     EXPECT_EQ(code([&] { search.shortest_paths(0); }), Errc::bad_argument);
+    Csr roads = graph;
+    give_weights(roads, 3);
+    Search weighted(roads, device(), compiled_code(), GetParam().threads);
+    for (const Method method : {Method::launches, Method::tasks}) {
+        EXPECT_EQ(code([&] { weighted.shortest_paths(0, method); }), Errc::bad_argument);
+    }
     if (!on_gpu()) {
         EXPECT_EQ(code([&] { search.bfs(0, Method::launches); }), Errc::bad_argument);
     } else {

@@ -5,7 +5,9 @@
 
 #include <denizen/graph/narrow.hpp>
 #include <denizen/graph/near_far.hpp>
+#include <denizen/graph/visits.hpp>
 #include <denizen/graph/wide.hpp>
+#include <denizen/task/kernel.hpp>
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
@@ -138,6 +140,13 @@ DENIZEN_GRAPH_KERNEL denizen_graph_unpack(const unsigned long long* best,
     using namespace denizen::graph;
     unpack(Crowd{}, best, found, vertices, progress);
     stamp(progress);
+}
+
+// Resident: the workers of the visits.
+DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1)
+    denizen_graph_tasks(const __grid_constant__ denizen::task::Shared shared)
+{
+    denizen::task::run_block<denizen::graph::VisitProgram>(shared);
 }
 
 // One level of the textbook's search: a thread for each vertex of the frontier, a launch per level.

@@ -29,6 +29,7 @@ enum class Method {
     wide,      // one resident kernel, a barrier of the grid per level (wide.hpp)
     launches,  // a kernel launch per level: what the others are measured against; needs a GPU
     serial,    // one thread as textbooks have it; needs the CPU
+    tasks,     // asynchronous tasks with a priority by level (visits.hpp); bfs only
 };
 const char* to_string(Method method);
 
@@ -55,6 +56,7 @@ static inline void* graph_kernel(const std::string& name)
         {"wide", reinterpret_cast<const void*>(&denizen_graph_wide)},
         {"near_far", reinterpret_cast<const void*>(&denizen_graph_near_far)},
         {"near_far_wide", reinterpret_cast<const void*>(&denizen_graph_near_far_wide)},
+        {"tasks", reinterpret_cast<const void*>(&denizen_graph_tasks)},
         {"unpack", reinterpret_cast<const void*>(&denizen_graph_unpack)},
         {"level", reinterpret_cast<const void*>(&denizen_graph_level)},
     };

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Breadth-first search by asynchronous tasks (task/): each visit of a vertex lowers its neighbours'
+// distances and spawns their visits, in no order but that of priorities, and a vertex whose
+// distance falls again is visited again. A vertex's distance and parent are one word that only
+// falls, so the last visit of each is right whatever the order was.
+//
+// Priority by level. Deques run the newest first, which left alone walks a graph in depth and finds
+// every vertex many times over. So the search goes by windows of levels: a visit within the window
+// has the first, second or last priority as its level lies in the window's first, second or last
+// third; what lies behind the window is piled up, and the visit that ends the window, which a
+// counter of pending visits shows, opens the next one. Nobody waits at a barrier.
+//
+// What it is for: many workers on graphs where levels are neither so small that one block is enough
+// (narrow.hpp) nor so large that barriers cost nothing (wide.hpp). It pays some ten atomics for each
+// visit, so on most graphs one of those two is faster: it is never chosen by itself.
+#pragma once
+
+#include <denizen/graph/view.hpp>
+#include <denizen/task/program.hpp>
+
+#include <denizen/base/atomic.hpp>
+
+namespace denizen::graph {
+
+// What all visits of a search see, in the memory of its device.
+struct Visits {
+    View g;
+    unsigned long long* best; // by vertex: distance << 32 | parent
+    uint32_t* queued;         // a bit per vertex: a visit of it is on its way, so there is one at most
+    uint32_t* pile[2];        // vertices at the end of the window, a place for each, and of the last
+    uint32_t width;           // levels of a window
+    // These change between windows only.
+    uint32_t side; // of the pile that grows
+    uint32_t end;  // first level behind the window
+    uint32_t windows;
+    alignas(line) uint32_t pending; // visits of the window that have not ended
+    uint32_t opened;                // with that many vertices of the last pile
+    alignas(line) uint32_t piled;   // on the pile that grows
+    uint32_t lost;                  // a visit found no room: the answer is not complete
+};
+
+inline constexpr uint32_t visit_window = 24; // levels
+inline constexpr uint32_t visit_hub = 128;   // a vertex with more neighbours is visited by a warp
+
+namespace detail {
+
+// A pointer in two words: tasks of at most 12 bytes have the smallest slots.
+struct VisitsAt {
+    uint32_t low = 0;
+    uint32_t high = 0;
+
+    VisitsAt() = default;
+    DENIZEN_HD explicit VisitsAt(Visits* p)
+        : low(static_cast<uint32_t>(reinterpret_cast<uint64_t>(p))),
+          high(static_cast<uint32_t>(reinterpret_cast<uint64_t>(p) >> 32))
+    {
+    }
+    DENIZEN_HD Visits& operator*() const
+    {
+        return *reinterpret_cast<Visits*>(static_cast<uint64_t>(high) << 32 | low);
+    }
+};
+
+inline constexpr uint32_t resumed = 256; // vertices of the pile for a task
+
+} // namespace detail
+
+template <task::Priority P, task::Grain G>
+struct Visit {
+    static constexpr auto priority = P;
+    static constexpr auto grain = G;
+    detail::VisitsAt search;
+    uint32_t vertex;
+    DENIZEN_HD void run(auto& ctx) const;
+};
+
+// The vertices of the last pile from `first` on.
+struct Resume {
+    static constexpr auto priority = task::Priority::high;
+    detail::VisitsAt search;
+    uint32_t first;
+    DENIZEN_HD void run(auto& ctx) const;
+};
+
+namespace detail {
+
+template <task::Priority P>
+using OneVisit = Visit<P, task::Grain::thread>;
+
+// The calling lane's visit: its bit is set and it is pending.
+template <class Context>
+DENIZEN_HD inline void spawn_visit(Context& ctx, Visits& s, uint32_t w, uint32_t distance)
+{
+    using task::Priority;
+    const uint32_t place = distance + s.width - s.end; // in the window
+    Errc taken = Errc::ok;
+    if (3 * place < s.width) {
+        taken = ctx.spawn_by_lane(OneVisit<Priority::high>{VisitsAt(&s), w});
+    } else if (3 * place < 2 * s.width) {
+        taken = ctx.spawn_by_lane(OneVisit<Priority::normal>{VisitsAt(&s), w});
+    } else {
+        taken = ctx.spawn_by_lane(OneVisit<Priority::low>{VisitsAt(&s), w});
+    }
+    // Does not happen: there is one at most for each vertex, and room for as many.
+    if (taken != Errc::ok) store<Scope::gpu>(&s.lost, 1u);
+}
+
+// `n` of the pending visits have ended. One thread calls it.
+template <class Context>
+DENIZEN_HD inline void end_visits(Context& ctx, Visits& s, uint32_t n)
+{
+    // Release and acquire: who ends the window sees what all its visits have done.
+    if (n == 0 || fetch_add<Scope::gpu, Order::acq_rel>(&s.pending, ~n + 1) != n) return;
+    const uint32_t piled = load<Scope::gpu>(&s.piled);
+    if (piled == 0) return; // the end: nobody has anything to do any more
+    s.side ^= 1;
+    s.end += s.width;
+    ++s.windows;
+    s.opened = piled;
+    store<Scope::gpu>(&s.piled, 0u);
+    store<Scope::gpu>(&s.pending, piled);
+    for (uint32_t first = 0; first < piled; first += resumed) {
+        if (ctx.spawn_by_lane(Resume{VisitsAt(&s), first}) != Errc::ok) {
+            store<Scope::gpu>(&s.lost, 1u); // as above
+        }
+    }
+}
+
+// The arc from v, at `distance` - 1, to w.
+template <class Context>
+DENIZEN_HD inline void look_at(Context& ctx, Visits& s, uint32_t v, uint32_t w, uint32_t distance)
+{
+    if (load<Scope::gpu>(&s.best[w]) >> 32 <= distance) return;
+    const unsigned long long value = static_cast<unsigned long long>(distance) << 32 | v;
+    if (fetch_min<Scope::gpu>(&s.best[w], value) >> 32 <= distance) return;
+    if (distance >= s.end) { // it comes to this distance once: the pile has room
+        store<Scope::gpu>(&s.pile[s.side][fetch_add<Scope::gpu>(&s.piled, 1u)], w);
+        return;
+    }
+    const uint32_t bit = 1u << w % 32;
+    // Release: partner of the acquire in run(). Either the visit on its way sees the new distance,
+    // or its bit is off already and there is another visit.
+    if ((fetch_or<Scope::gpu, Order::acq_rel>(&s.queued[w / 32], bit) & bit) != 0) return;
+    fetch_add<Scope::gpu>(&s.pending, 1u);
+    spawn_visit(ctx, s, w, distance);
+}
+
+} // namespace detail
+
+template <task::Priority P, task::Grain G>
+DENIZEN_HD void Visit<P, G>::run(auto& ctx) const
+{
+    Visits& s = *search;
+    const uint32_t end = s.g.offsets[vertex + 1];
+    uint32_t c = s.g.offsets[vertex];
+    if constexpr (G == task::Grain::thread) {
+        if (end - c > visit_hub) {
+            if (ctx.spawn_by_lane(Visit<P, task::Grain::warp>{search, vertex}) != Errc::ok) {
+                store<Scope::gpu>(&s.lost, 1u);
+            }
+            return; // it is still pending
+        }
+    }
+    if (ctx.lane() == 0) {
+        fetch_and<Scope::gpu, Order::acq_rel>(&s.queued[vertex / 32], ~(1u << vertex % 32));
+    }
+    ctx.sync();
+    // If it falls after this, there will be another visit.
+    const auto distance = static_cast<uint32_t>(load<Scope::gpu>(&s.best[vertex]) >> 32) + 1;
+    for (c += ctx.lane(); c < end; c += ctx.lanes()) {
+        detail::look_at(ctx, s, vertex, s.g.neighbours[c], distance);
+    }
+    ctx.sync();
+    if (ctx.lane() == 0) detail::end_visits(ctx, s, 1);
+}
+
+DENIZEN_HD void Resume::run(auto& ctx) const
+{
+    Visits& s = *search;
+    const uint32_t* pile = s.pile[s.side ^ 1];
+    const uint32_t end = s.opened - first < detail::resumed ? s.opened : first + detail::resumed;
+    uint32_t stale = 0;
+    for (uint32_t i = first; i < end; ++i) {
+        const uint32_t w = load<Scope::gpu>(&pile[i]);
+        if (load<Scope::gpu>(&s.best[w]) >> 32 != s.end - s.width) {
+            ++stale; // it was found nearer before its window ended
+            continue;
+        }
+        fetch_or<Scope::gpu>(&s.queued[w / 32], 1u << w % 32);
+        detail::spawn_visit(ctx, s, w, s.end - s.width);
+    }
+    detail::end_visits(ctx, s, stale);
+}
+
+using VisitProgram =
+    task::Program<Visit<task::Priority::high, task::Grain::thread>,
+                  Visit<task::Priority::normal, task::Grain::thread>,
+                  Visit<task::Priority::low, task::Grain::thread>,
+                  Visit<task::Priority::high, task::Grain::warp>,
+                  Visit<task::Priority::normal, task::Grain::warp>,
+                  Visit<task::Priority::low, task::Grain::warp>, Resume>;
+
+} // namespace denizen::graph
