@@ -54,9 +54,8 @@ nb::tuple answer(Paths&& paths)
 
 Method method_of(const std::string& name)
 {
-    for (const Method method :
-         {Method::automatic, Method::narrow, Method::wide, Method::launches, Method::serial,
-          Method::tasks}) {
+    for (const Method method : {Method::automatic, Method::narrow, Method::wide, Method::launches,
+                                Method::serial, Method::tasks}) {
         if (name == to_string(method)) return method;
     }
     throw Error(Errc::bad_argument,

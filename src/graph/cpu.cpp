@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The searches on threads of the host: serial ones and narrow() by one, wide() by all, near_far() by
-// either.
+// The searches on threads of the host: serial ones and narrow() by one, wide() by all, near_far()
+// by either.
 #include "engine.hpp"
 #include "serial.hpp"
 
@@ -84,10 +84,12 @@ public:
         // One thread has no use for many at a time: it expands less twice.
         const uint32_t few = together ? 16 * threads_ : 1;
         if (together) {
-            each([&](Grid& grid) {
-                near_far<detail::OfAll>(grid, view_, weighted_.data(), memory, &progress, source,
-                                        first_step(graph_), few, 16 * few, deadline);
-            }, deadline);
+            each(
+                [&](Grid& grid) {
+                    near_far<detail::OfAll>(grid, view_, weighted_.data(), memory, &progress,
+                                            source, first_step(graph_), few, 16 * few, deadline);
+                },
+                deadline);
         } else {
             Block block;
             near_far<detail::OfBlock>(block, view_, weighted_.data(), memory, &progress, source,
@@ -127,8 +129,18 @@ private:
         best_[source] = source;
         seen_.assign(words_, 0);
         seen_[source / 32] = 1u << source % 32;
-        Visits search{view_, best_.data(), seen_.data(), {piles_[0].data(), piles_[1].data()},
-                      visit_window, 0, visit_window, 1, 1, 0, 0, 0};
+        Visits search{view_,
+                      best_.data(),
+                      seen_.data(),
+                      {piles_[0].data(), piles_[1].data()},
+                      visit_window,
+                      0,
+                      visit_window,
+                      1,
+                      1,
+                      0,
+                      0,
+                      0};
         visitors_->run(&search, source);
         unpack(Block{}, best_.data(), {paths.distances.data(), paths.parents.data()},
                graph_.vertices(), &progress);

@@ -85,8 +85,8 @@ void check_visits(const Visits& search);
 
 inline uint32_t levels_of(const Paths& paths)
 {
-    return static_cast<uint32_t>(
-        1 + *std::max_element(paths.distances.begin(), paths.distances.end()));
+    return static_cast<uint32_t>(1 +
+                                 *std::max_element(paths.distances.begin(), paths.distances.end()));
 }
 
 // Throws what `progress` says went wrong.

@@ -49,7 +49,6 @@ public:
 
     ~GpuEngine() override
     {
-        visitors_.reset(); // they are resident, and use what is given back now
         try { // if a program is stuck, what we have stays taken: better than to wait for ever
             without_residents([this] { give_back(); });
         } catch (const Error&) { // a dead context: nothing is left to give back
@@ -116,9 +115,8 @@ private:
             check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
                   "the graph searches' cubin");
         }
-        for (const char* name :
-             {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "tasks",
-              "unpack", "level"}) {
+        for (const char* name : {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide",
+                                 "tasks", "unpack", "level"}) {
             Function function = nullptr;
             if (code.cubin.empty()) {
                 function = static_cast<Function>(code.function(name));
@@ -198,8 +196,9 @@ private:
     template <class T>
     void write(T* to, const T& value)
     {
-        check(driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), &value, sizeof(T), stream_),
-              "cuMemcpyHtoDAsync");
+        check(
+            driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), &value, sizeof(T), stream_),
+            "cuMemcpyHtoDAsync");
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
     }
 
@@ -291,14 +290,9 @@ private:
         }
     }
 
-    // The workers come back to the GPU when it is ready, and leave it for the end.
+    // The workers come to the GPU when all is ready, and leave it for good before the end.
     Paths visit(uint32_t source)
     {
-        if (!visitors_) {
-            visitors_ = std::make_unique<Visitors>(
-                graph_, denizen::Device::gpu(info_.ordinal), 0,
-                [this]() -> void* { return functions_.at("tasks"); });
-        }
         Visits search{};
         off_the_gpu([&] {
             const ContextScope scope(context_);
@@ -310,13 +304,28 @@ private:
             }
             clear(0, 0, source, true); // the source's bit in `seen` says that it is queued
             set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
-            search = {view_, near_far_.best, seen_, {piles_[0], piles_[1]}, visit_window, 0,
-                      visit_window, 1, 1, 0, 0, 0};
+            search = {view_,
+                      near_far_.best,
+                      seen_,
+                      {piles_[0], piles_[1]},
+                      visit_window,
+                      0,
+                      visit_window,
+                      1,
+                      1,
+                      0,
+                      0,
+                      0};
             const unsigned long long nearest = source;
             write(visits_, search);
             write(near_far_.best + source, nearest);
         });
-        const double seconds = visitors_->run(visits_, source);
+        double seconds = 0;
+        {
+            Visitors visitors(graph_, denizen::Device::gpu(info_.ordinal), 0,
+                              [this]() -> void* { return functions_.at("tasks"); });
+            seconds = visitors.run(visits_, source);
+        }
         Paths paths;
         off_the_gpu([&] {
             const ContextScope scope(context_);
@@ -431,7 +440,6 @@ private:
     uint32_t* near_counters_ = nullptr;
     Visits* visits_ = nullptr;
     std::array<uint32_t*, 2> piles_{};
-    std::unique_ptr<Visitors> visitors_;
     uint32_t step_ = 1;
 };
 

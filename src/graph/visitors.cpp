@@ -12,7 +12,7 @@ task::Image image_of(std::function<void*()> kernel)
 {
     task::Image image;
     image.table = VisitProgram::table();
-    image.names = {"near visit",      "middle visit",      "far visit",   "near hub's visit",
+    image.names = {"near visit",         "middle visit",    "far visit",  "near hub's visit",
                    "middle hub's visit", "far hub's visit", "next window"};
     image.run_thread = [](const task::Shared& shared, uint32_t id) {
         task::run_thread<VisitProgram>(shared, id);
@@ -31,7 +31,8 @@ task::Options options_of(const Csr& graph, const Device& device, uint32_t thread
     options.ingress_slots = options.reply_slots = 2;
     // Room for all visits that there can be, in crates that are shipped with one task at worst: a
     // lane that finds its deque full opens one for each batch and class.
-    options.spill_tasks = std::max(task::crate_tasks * 4096, graph.vertices() + graph.vertices() / 2);
+    options.spill_tasks =
+        std::max(task::crate_tasks * 4096, graph.vertices() + graph.vertices() / 2);
     return options;
 }
 

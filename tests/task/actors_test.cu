@@ -65,10 +65,7 @@ struct Hold { // until the host says so
 };
 struct Mark {
     uint32_t* count;
-    DENIZEN_HD void run(auto&) const
-    {
-        denizen::fetch_add<denizen::Scope::system>(count, 1u);
-    }
+    DENIZEN_HD void run(auto&) const { denizen::fetch_add<denizen::Scope::system>(count, 1u); }
 };
 using Tasks = denizen::task::Program<Root, Fib, Sum, Tell, Hold, Mark>;
 using TasksRef = denizen::task::TasksRef<Tasks>;
@@ -126,8 +123,8 @@ struct Asker {
     }
     DENIZEN_HD void on(const Read&, auto& ctx) { ctx.reply(state); }
 };
-using Askers = denizen::Program<denizen::Actors<Asker>,
-                                denizen::Messages<Begin, Total, Flood, Read, State>>;
+using Askers =
+    denizen::Program<denizen::Actors<Asker>, denizen::Messages<Begin, Total, Flood, Read, State>>;
 
 } // namespace
 

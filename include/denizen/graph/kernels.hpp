@@ -121,11 +121,13 @@ DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1)
 }
 
 // Launched cooperatively.
-DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1) denizen_graph_near_far_wide(
-    denizen::graph::View g, const denizen::graph::WeightedRecord* records,
-    denizen::graph::NearFarMemory memory, denizen::graph::Progress* progress,
-    denizen::graph::Meeting* meeting, uint32_t source, uint32_t step, uint32_t few, uint32_t many,
-    unsigned long long limit_ns)
+DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1)
+    denizen_graph_near_far_wide(denizen::graph::View g,
+                                const denizen::graph::WeightedRecord* records,
+                                denizen::graph::NearFarMemory memory,
+                                denizen::graph::Progress* progress,
+                                denizen::graph::Meeting* meeting, uint32_t source, uint32_t step,
+                                uint32_t few, uint32_t many, unsigned long long limit_ns)
 {
     using namespace denizen::graph;
     Grid grid{meeting, blockIdx.x, gridDim.x, denizen::now_ns() + limit_ns};

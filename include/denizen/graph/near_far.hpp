@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shortest paths over arcs of integer weights by one block or by all: the near-far method (Davidson, Baxter,
-// Garland, Owens: Work-Efficient Parallel GPU Methods for Single-Source Shortest Paths, IPDPS
-// 2014). Vertices nearer than a threshold are expanded in rounds, in any order, and again when they
-// turn out to be nearer; the others wait in a pile until nothing near is left and the threshold
-// rises. How far it rises follows the number of vertices that it brings: enough for every thread of
-// the team, few enough that little is expanded twice. One block has the near ones and the counters
-// in its own memory; all blocks of a resident kernel, or threads of the host, have them in memory
-// that all reach, and the barrier is that of the grid.
+// Shortest paths over arcs of integer weights by one block or by all: the near-far method
+// (Davidson, Baxter, Garland, Owens: Work-Efficient Parallel GPU Methods for Single-Source Shortest
+// Paths, IPDPS 2014). Vertices nearer than a threshold are expanded in rounds, in any order, and
+// again when they turn out to be nearer; the others wait in a pile until nothing near is left and
+// the threshold rises. How far it rises follows the number of vertices that it brings: enough for
+// every thread of the team, few enough that little is expanded twice. One block has the near ones
+// and the counters in its own memory; all blocks of a resident kernel, or threads of the host, have
+// them in memory that all reach, and the barrier is that of the grid.
 //
 // A vertex's distance and parent are one word that only falls, so no lock is needed and whoever
 // lowers it expands it. An entry whose vertex has been lowered since is skipped.
@@ -27,11 +27,11 @@ struct NearFarMemory {
     unsigned long long* best; // by vertex: distance << 32 | parent
     Entry* queue;             // twice `slots`, in the block's own memory
     uint32_t slots;           // 0 for all blocks
-    Entry* spill[2];       // what does not fit into a queue: `room` entries each
-    Entry* pile[2];        // what is far, `room` entries each
-    uint32_t room;         // vertices + arcs or more
-    uint32_t zero_weights; // whether there are any
-    uint32_t* counters;    // 6, in the block's own memory or in memory that all reach
+    Entry* spill[2];          // what does not fit into a queue: `room` entries each
+    Entry* pile[2];           // what is far, `room` entries each
+    uint32_t room;            // vertices + arcs or more
+    uint32_t zero_weights;    // whether there are any
+    uint32_t* counters;       // 6, in the block's own memory or in memory that all reach
 };
 
 inline constexpr uint32_t unreached = ~0u; // a distance
@@ -187,8 +187,8 @@ struct NearFar {
 } // namespace detail
 
 // Searches from `source` until every path is as short as it can be, or `deadline` (now_ns()) has
-// passed. `best` must be all ones. `step`: how far the threshold rises at first. `Counters`: OfBlock
-// for a Block, OfAll for a Grid, which must have that deadline.
+// passed. `best` must be all ones. `step`: how far the threshold rises at first. `Counters`:
+// OfBlock for a Block, OfAll for a Grid, which must have that deadline.
 template <class Counters, class Team>
 DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* records,
                          const NearFarMemory& memory, Progress* progress, uint32_t source,

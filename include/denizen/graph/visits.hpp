@@ -10,9 +10,9 @@
 // third; what lies behind the window is piled up, and the visit that ends the window, which a
 // counter of pending visits shows, opens the next one. Nobody waits at a barrier.
 //
-// What it is for: many workers on graphs where levels are neither so small that one block is enough
-// (narrow.hpp) nor so large that barriers cost nothing (wide.hpp). It pays some ten atomics for each
-// visit, so on most graphs one of those two is faster: it is never chosen by itself.
+// It pays some ten atomics for each visit, and visits some vertices twice: a level must be too
+// large for one block (narrow.hpp) and so small that a barrier costs more than that (wide.hpp)
+// before it could win. It is never chosen by itself.
 #pragma once
 
 #include <denizen/graph/view.hpp>
@@ -26,9 +26,9 @@ namespace denizen::graph {
 struct Visits {
     View g;
     unsigned long long* best; // by vertex: distance << 32 | parent
-    uint32_t* queued;         // a bit per vertex: a visit of it is on its way, so there is one at most
-    uint32_t* pile[2];        // vertices at the end of the window, a place for each, and of the last
-    uint32_t width;           // levels of a window
+    uint32_t* queued;  // a bit per vertex: a visit of it is on its way, so there is one at most
+    uint32_t* pile[2]; // vertices at the end of the window, a place for each, and of the last
+    uint32_t width;    // levels of a window
     // These change between windows only.
     uint32_t side; // of the pile that grows
     uint32_t end;  // first level behind the window
@@ -39,8 +39,8 @@ struct Visits {
     uint32_t lost;                  // a visit found no room: the answer is not complete
 };
 
-inline constexpr uint32_t visit_window = 24; // levels
-inline constexpr uint32_t visit_hub = 128;   // a vertex with more neighbours is visited by a warp
+inline constexpr uint32_t visit_window = 6; // levels: two for each priority
+inline constexpr uint32_t visit_hub = 128;  // a vertex with more neighbours is visited by a warp
 
 namespace detail {
 
@@ -192,12 +192,11 @@ DENIZEN_HD void Resume::run(auto& ctx) const
     detail::end_visits(ctx, s, stale);
 }
 
-using VisitProgram =
-    task::Program<Visit<task::Priority::high, task::Grain::thread>,
-                  Visit<task::Priority::normal, task::Grain::thread>,
-                  Visit<task::Priority::low, task::Grain::thread>,
-                  Visit<task::Priority::high, task::Grain::warp>,
-                  Visit<task::Priority::normal, task::Grain::warp>,
-                  Visit<task::Priority::low, task::Grain::warp>, Resume>;
+using VisitProgram = task::Program<Visit<task::Priority::high, task::Grain::thread>,
+                                   Visit<task::Priority::normal, task::Grain::thread>,
+                                   Visit<task::Priority::low, task::Grain::thread>,
+                                   Visit<task::Priority::high, task::Grain::warp>,
+                                   Visit<task::Priority::normal, task::Grain::warp>,
+                                   Visit<task::Priority::low, task::Grain::warp>, Resume>;
 
 } // namespace denizen::graph

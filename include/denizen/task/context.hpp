@@ -163,8 +163,7 @@ public:
         uint32_t ticket = load<Scope::gpu>(&s_.board->reply_tail);
         do { // ends: a failure means that another task has replied
             // Acquire: partner of the host's release; it has read what was in this slot.
-            const uint32_t head =
-                load<Scope::system, Order::acquire>(&s_.control->reply_head);
+            const uint32_t head = load<Scope::system, Order::acquire>(&s_.control->reply_head);
             if (static_cast<int32_t>(ticket - head) > static_cast<int32_t>(s_.reply_mask)) {
                 return Errc::full;
             }

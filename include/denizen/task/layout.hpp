@@ -150,14 +150,14 @@ struct GroupReport {
 
 // Host memory that both sides reach; a line for each writer.
 struct Control {
-    alignas(line) uint32_t command = 0;   // host -> monitor
-    uint32_t heartbeat = 0;               // host -> monitor
-    uint32_t group_orders = 0;            // host -> monitor: changed `group`
-    alignas(line) uint32_t port_head = 0; // monitor -> host: letters of the port that are taken
-    uint32_t group_seen = 0;              // monitor -> host: orders carried out
-    uint32_t mode = 0;                    // Mode
-    uint32_t leave_host_lost = 0;         // it left because the heartbeat stopped
-    uint64_t rounds = 0;                  // of the monitor
+    alignas(line) uint32_t command = 0;    // host -> monitor
+    uint32_t heartbeat = 0;                // host -> monitor
+    uint32_t group_orders = 0;             // host -> monitor: changed `group`
+    alignas(line) uint32_t port_head = 0;  // monitor -> host: letters of the port that are taken
+    uint32_t group_seen = 0;               // monitor -> host: orders carried out
+    uint32_t mode = 0;                     // Mode
+    uint32_t leave_host_lost = 0;          // it left because the heartbeat stopped
+    uint64_t rounds = 0;                   // of the monitor
     alignas(line) uint32_t reply_head = 0; // host -> workers: replies that are taken
     alignas(line) HostGroup group[max_groups];
     alignas(line) GroupReport report[max_groups];
@@ -179,8 +179,8 @@ struct Board {
 // Where others than the host hand tasks in: device memory, many writers, the monitor reads. See
 // ref.hpp.
 struct Ingress {
-    alignas(line) uint32_t tail = 0; // writers: next ticket
-    alignas(line) uint32_t head = 0; // monitor -> writers: letters that are taken
+    alignas(line) uint32_t tail = 0;       // writers: next ticket
+    alignas(line) uint32_t head = 0;       // monitor -> writers: letters that are taken
     alignas(line) Letter* slots = nullptr; // [mask + 1]; these do not change
     Group* groups = nullptr;
     Board* board = nullptr;

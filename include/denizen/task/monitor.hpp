@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The monitor: one warp on the GPU, one thread on the CPU. It alone looks at host memory on the
-// tasks' behalf: it takes in what the host and actors spawn, tells the host when a group has come to an end,
-// cancels groups that are late, passes commands on, and leaves when the host has died.
+// tasks' behalf: it takes in what the host and actors spawn, tells the host when a group has come
+// to an end, cancels groups that are late, passes commands on, and leaves when the host has died.
 #pragma once
 
 #include <denizen/base/clock.hpp>
@@ -105,8 +105,8 @@ private:
     template <bool ingress>
     DENIZEN_HD bool read(uint32_t ticket, uint32_t* word) const
     {
-        const Letter& letter = ingress ? s_.ingress->slots[ticket & s_.ingress->mask]
-                                       : s_.port[ticket & s_.port_mask];
+        const Letter& letter =
+            ingress ? s_.ingress->slots[ticket & s_.ingress->mask] : s_.port[ticket & s_.port_mask];
         bool whole = true;
         for (uint32_t k = 0; k < 4; ++k) {
             const Packet p = load_packet<ingress ? Scope::gpu : Scope::system>(&letter.packet[k]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks from outside their program: handlers of actors and kernels of the user's hand them in
 // through a ring beside the workers, which the monitor empties; on a GPU the host has no part in
-// it. A TasksRef is a pointer and a number: it travels in a message and is kept in an actor's state.
+// it. A TasksRef is a pointer and a number: it travels in a message and is kept in an actor's
+// state.
 //
 //   struct Begin { denizen::task::TasksRef<Fibs> tasks; };       // a message from the host
 //   struct Asker {

@@ -213,9 +213,7 @@ class Runtime(_Spawner):
         options = {"workers": workers or where.threads or 0, "sms": sms or 0, **sizes}
         for name, value in options.items():
             if name not in ("workers", "sms", *_SIZES):
-                raise ArgumentError(
-                    f'no option is called "{name}"; sizes are {", ".join(_SIZES)}'
-                )
+                raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
             if not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
                 raise ArgumentError(f"{name} = {value!r}; use a whole number from 1 to 2**32 - 1")
         gpu = where.on_gpu
