@@ -121,7 +121,7 @@ private:
     {
         if (!visitors_) {
             visitors_ = std::make_unique<Visitors>(graph_, Device::cpu(), threads_, nullptr);
-            for (auto& pile : piles_) pile.resize(graph_.vertices());
+            for (auto& pile : piles_) pile.resize(size_t{2} * graph_.vertices());
         }
         Paths paths = empty();
         Progress progress{0, 0, 1, 0, 0, 0, now_ns(), 0};
@@ -139,12 +139,10 @@ private:
                       1,
                       1,
                       0,
-                      0,
                       0};
         visitors_->run(&search, source);
         unpack(Block{}, best_.data(), {paths.distances.data(), paths.parents.data()},
                graph_.vertices(), &progress);
-        check_visits(search);
         progress.levels = levels_of(paths);
         progress.rounds = search.windows;
         return finish(std::move(paths), progress, Method::tasks);

@@ -80,9 +80,6 @@ private:
     task::AnyRuntime runtime_;
 };
 
-// Throws if a visit was lost, which cannot be: an answer would not be complete.
-void check_visits(const Visits& search);
-
 inline uint32_t levels_of(const Paths& paths)
 {
     return static_cast<uint32_t>(1 +

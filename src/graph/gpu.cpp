@@ -300,7 +300,7 @@ private:
             if (visits_ == nullptr) {
                 visits_ = take<Visits>(1);
                 take_best();
-                for (auto*& pile : piles_) pile = take<uint32_t>(n);
+                for (auto*& pile : piles_) pile = take<uint32_t>(2 * n);
             }
             clear(0, 0, source, true); // the source's bit in `seen` says that it is queued
             set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
@@ -313,7 +313,6 @@ private:
                       visit_window,
                       1,
                       1,
-                      0,
                       0,
                       0};
             const unsigned long long nearest = source;
@@ -335,7 +334,6 @@ private:
             search = read(visits_);
             paths = finish(Method::tasks);
         });
-        check_visits(search);
         paths.seconds = seconds;
         paths.levels = levels_of(paths);
         paths.rounds = search.windows;

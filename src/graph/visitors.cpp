@@ -29,21 +29,12 @@ task::Options options_of(const Csr& graph, const Device& device, uint32_t thread
     options.counters = 1;
     options.futures = 1;
     options.ingress_slots = options.reply_slots = 2;
-    // Room for all visits that there can be, in crates that are shipped with one task at worst: a
-    // lane that finds its deque full opens one for each batch and class.
-    options.spill_tasks =
-        std::max(task::crate_tasks * 4096, graph.vertices() + graph.vertices() / 2);
+    // What finds no room waits for the next window: crates are shipped with one task at worst.
+    options.spill_tasks = std::max(1u << 17, graph.vertices());
     return options;
 }
 
 } // namespace
-
-void check_visits(const Visits& search)
-{
-    if (search.lost != 0) {
-        throw Error(Errc::exhausted, "the tasks of a search found no room; use another method");
-    }
-}
 
 Visitors::Visitors(const Csr& graph, const Device& device, uint32_t threads,
                    std::function<void*()> kernel)

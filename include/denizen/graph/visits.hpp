@@ -8,7 +8,8 @@
 // every vertex many times over. So the search goes by windows of levels: a visit within the window
 // has the first, second or last priority as its level lies in the window's first, second or last
 // third; what lies behind the window is piled up, and the visit that ends the window, which a
-// counter of pending visits shows, opens the next one. Nobody waits at a barrier.
+// counter of pending visits shows, opens the next one. Nobody waits at a barrier. A visit for which
+// the queues have no room waits for the next window, too.
 //
 // It pays some ten atomics for each visit, and visits some vertices twice: a level must be too
 // large for one block (narrow.hpp) and so small that a barrier costs more than that (wide.hpp)
@@ -27,16 +28,15 @@ struct Visits {
     View g;
     unsigned long long* best; // by vertex: distance << 32 | parent
     uint32_t* queued;  // a bit per vertex: a visit of it is on its way, so there is one at most
-    uint32_t* pile[2]; // vertices at the end of the window, a place for each, and of the last
+    uint32_t* pile[2]; // for the next window, and of the last: two places for each vertex
     uint32_t width;    // levels of a window
     // These change between windows only.
     uint32_t side; // of the pile that grows
     uint32_t end;  // first level behind the window
     uint32_t windows;
     alignas(line) uint32_t pending; // visits of the window that have not ended
-    uint32_t opened;                // with that many vertices of the last pile
+    uint32_t opened;                // with that many entries of the last pile
     alignas(line) uint32_t piled;   // on the pile that grows
-    uint32_t lost;                  // a visit found no room: the answer is not complete
 };
 
 inline constexpr uint32_t visit_window = 6; // levels: two for each priority
@@ -74,12 +74,13 @@ struct Visit {
     DENIZEN_HD void run(auto& ctx) const;
 };
 
-// The vertices of the last pile from `first` on.
+// The entries of the last pile from `first` on.
 struct Resume {
     static constexpr auto priority = task::Priority::high;
     detail::VisitsAt search;
     uint32_t first;
     DENIZEN_HD void run(auto& ctx) const;
+    DENIZEN_HD uint32_t visit(auto& ctx, Visits& s) const;
 };
 
 namespace detail {
@@ -87,12 +88,22 @@ namespace detail {
 template <task::Priority P>
 using OneVisit = Visit<P, task::Grain::thread>;
 
-// The calling lane's visit: its bit is set and it is pending.
+// An entry of a pile whose visit found no room, in whatever window; else it is at the window's end.
+inline constexpr uint32_t refused = 1u << 31;
+
+DENIZEN_HD inline void pile_up(Visits& s, uint32_t entry)
+{
+    store<Scope::gpu>(&s.pile[s.side][fetch_add<Scope::gpu>(&s.piled, 1u)], entry);
+}
+
+// The calling lane's visit: its bit is set and it is pending. False if it had to go on the pile,
+// and is not pending any more for the caller: who has a visit of its own that is.
 template <class Context>
-DENIZEN_HD inline void spawn_visit(Context& ctx, Visits& s, uint32_t w, uint32_t distance)
+DENIZEN_HD inline bool spawn_visit(Context& ctx, Visits& s, uint32_t w, uint32_t distance)
 {
     using task::Priority;
-    const uint32_t place = distance + s.width - s.end; // in the window
+    const uint32_t begin = s.end - s.width;
+    const uint32_t place = distance < begin ? 0 : distance - begin;
     Errc taken = Errc::ok;
     if (3 * place < s.width) {
         taken = ctx.spawn_by_lane(OneVisit<Priority::high>{VisitsAt(&s), w});
@@ -101,8 +112,8 @@ DENIZEN_HD inline void spawn_visit(Context& ctx, Visits& s, uint32_t w, uint32_t
     } else {
         taken = ctx.spawn_by_lane(OneVisit<Priority::low>{VisitsAt(&s), w});
     }
-    // Does not happen: there is one at most for each vertex, and room for as many.
-    if (taken != Errc::ok) store<Scope::gpu>(&s.lost, 1u);
+    if (taken != Errc::ok) pile_up(s, w | refused); // its bit stays: it is there once
+    return taken == Errc::ok;
 }
 
 // `n` of the pending visits have ended. One thread calls it.
@@ -110,18 +121,21 @@ template <class Context>
 DENIZEN_HD inline void end_visits(Context& ctx, Visits& s, uint32_t n)
 {
     // Release and acquire: who ends the window sees what all its visits have done.
-    if (n == 0 || fetch_add<Scope::gpu, Order::acq_rel>(&s.pending, ~n + 1) != n) return;
-    const uint32_t piled = load<Scope::gpu>(&s.piled);
-    if (piled == 0) return; // the end: nobody has anything to do any more
-    s.side ^= 1;
-    s.end += s.width;
-    ++s.windows;
-    s.opened = piled;
-    store<Scope::gpu>(&s.piled, 0u);
-    store<Scope::gpu>(&s.pending, piled);
-    for (uint32_t first = 0; first < piled; first += resumed) {
-        if (ctx.spawn_by_lane(Resume{VisitsAt(&s), first}) != Errc::ok) {
-            store<Scope::gpu>(&s.lost, 1u); // as above
+    while (n != 0 && fetch_add<Scope::gpu, Order::acq_rel>(&s.pending, ~n + 1) == n) {
+        n = 0;
+        const uint32_t piled = load<Scope::gpu>(&s.piled);
+        if (piled == 0) return; // the end: nobody has anything to do any more
+        s.side ^= 1;
+        s.end += s.width;
+        ++s.windows;
+        s.opened = piled;
+        store<Scope::gpu>(&s.piled, 0u);
+        // One more, that the window is still open when the last Resume has been spawned.
+        store<Scope::gpu>(&s.pending, piled + 1);
+        n = 1;
+        for (uint32_t first = 0; first < piled; first += resumed) {
+            const Resume part{VisitsAt(&s), first};
+            if (ctx.spawn_by_lane(part) != Errc::ok) n += part.visit(ctx, s);
         }
     }
 }
@@ -134,7 +148,7 @@ DENIZEN_HD inline void look_at(Context& ctx, Visits& s, uint32_t v, uint32_t w, 
     const unsigned long long value = static_cast<unsigned long long>(distance) << 32 | v;
     if (fetch_min<Scope::gpu>(&s.best[w], value) >> 32 <= distance) return;
     if (distance >= s.end) { // it comes to this distance once: the pile has room
-        store<Scope::gpu>(&s.pile[s.side][fetch_add<Scope::gpu>(&s.piled, 1u)], w);
+        pile_up(s, w);
         return;
     }
     const uint32_t bit = 1u << w % 32;
@@ -142,7 +156,7 @@ DENIZEN_HD inline void look_at(Context& ctx, Visits& s, uint32_t v, uint32_t w, 
     // or its bit is off already and there is another visit.
     if ((fetch_or<Scope::gpu, Order::acq_rel>(&s.queued[w / 32], bit) & bit) != 0) return;
     fetch_add<Scope::gpu>(&s.pending, 1u);
-    spawn_visit(ctx, s, w, distance);
+    if (!spawn_visit(ctx, s, w, distance)) fetch_add<Scope::gpu>(&s.pending, ~0u);
 }
 
 } // namespace detail
@@ -154,10 +168,8 @@ DENIZEN_HD void Visit<P, G>::run(auto& ctx) const
     const uint32_t end = s.g.offsets[vertex + 1];
     uint32_t c = s.g.offsets[vertex];
     if constexpr (G == task::Grain::thread) {
-        if (end - c > visit_hub) {
-            if (ctx.spawn_by_lane(Visit<P, task::Grain::warp>{search, vertex}) != Errc::ok) {
-                store<Scope::gpu>(&s.lost, 1u);
-            }
+        if (end - c > visit_hub &&
+            ctx.spawn_by_lane(Visit<P, task::Grain::warp>{search, vertex}) == Errc::ok) {
             return; // it is still pending
         }
     }
@@ -176,20 +188,32 @@ DENIZEN_HD void Visit<P, G>::run(auto& ctx) const
 
 DENIZEN_HD void Resume::run(auto& ctx) const
 {
-    Visits& s = *search;
+    detail::end_visits(ctx, *search, visit(ctx, *search));
+}
+
+// Of its entries, how many are not pending any more.
+DENIZEN_HD uint32_t Resume::visit(auto& ctx, Visits& s) const
+{
     const uint32_t* pile = s.pile[s.side ^ 1];
     const uint32_t end = s.opened - first < detail::resumed ? s.opened : first + detail::resumed;
-    uint32_t stale = 0;
+    const uint32_t begin = s.end - s.width;
+    uint32_t ended = 0;
     for (uint32_t i = first; i < end; ++i) {
-        const uint32_t w = load<Scope::gpu>(&pile[i]);
-        if (load<Scope::gpu>(&s.best[w]) >> 32 != s.end - s.width) {
-            ++stale; // it was found nearer before its window ended
-            continue;
+        const uint32_t entry = load<Scope::gpu>(&pile[i]);
+        const uint32_t w = entry & ~detail::refused;
+        const auto distance = static_cast<uint32_t>(load<Scope::gpu>(&s.best[w]) >> 32);
+        if (entry == w) {
+            // Found nearer before its window ended, or on its way by another entry.
+            const uint32_t bit = 1u << w % 32;
+            if (distance != begin ||
+                (fetch_or<Scope::gpu, Order::acq_rel>(&s.queued[w / 32], bit) & bit) != 0) {
+                ++ended;
+                continue;
+            }
         }
-        fetch_or<Scope::gpu>(&s.queued[w / 32], 1u << w % 32);
-        detail::spawn_visit(ctx, s, w, s.end - s.width);
+        ended += detail::spawn_visit(ctx, s, w, distance) ? 0 : 1;
     }
-    detail::end_visits(ctx, s, stale);
+    return ended;
 }
 
 using VisitProgram = task::Program<Visit<task::Priority::high, task::Grain::thread>,
