@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breadth-first search from vertex 0 (of Kronecker graphs: the first that has neighbours): what
-// denizen chooses, each of its methods, a launch per level, and a captured graph with a while node.
-// Searches by denizen and by the while node are timed by the device's clock, those by launches by
-// the host's, which has to wait for each level. All of them from clearing the results to having
-// them. Every answer's distances are compared with a plain search's, and the first and the last
-// answer of each case are held against Graph500's rules.
+// Breadth-first search, and shortest paths over random weights of 1 to 1,000, from vertex 0 (of
+// Kronecker graphs: the first that has neighbours): what denizen chooses, each of its methods, a
+// launch per level, and a captured graph with a while node. Searches by denizen and by the while
+// node are timed by the device's clock, those by launches by the host's, which has to wait for each
+// level, as are those by tasks. All of them from clearing the results to having them. Every
+// answer's distances are compared with a plain search's, and the first and the last answer of each
+// case are held against Graph500's rules.
 //
 // Road graphs are looked for in the folder that DENIZEN_GRAPHS names: <name>.gr, or <name>.gr.xz
 // where the program xz is installed.
@@ -74,6 +75,53 @@ struct Arm {
     Samples samples;
 };
 
+// Searches by all arms in turn; every answer is compared with `expected`.
+void race(const Arguments& arguments, const Csr& graph, uint32_t source, bool weighted,
+          const std::vector<int32_t>& expected, std::vector<Arm>& arms)
+{
+    const auto check = [&](Arm& arm, const Paths& paths, bool all) {
+        arm.result.verified &= paths.distances == expected;
+        if (all && !paths.parents.empty()) { // the plain queue notes none
+            arm.result.verified &= broken_rule(graph, source, paths, weighted).empty();
+        }
+    };
+    for (Arm& arm : arms) { // a warm-up
+        arm.result.verified = true;
+        check(arm, arm.search(), true);
+    }
+    const uint32_t repetitions = arguments.quick ? 3 : 11;
+    interleaved(repetitions, arms.size(), [&](size_t i) {
+        const Paths paths = arms[i].search();
+        arms[i].samples.add(paths.seconds * 1e3);
+        check(arms[i], paths, arms[i].samples.size() == repetitions);
+    });
+    for (Arm& arm : arms) {
+        arm.result.n = repetitions;
+        arm.result.print(arm.samples);
+    }
+}
+
+void measure_paths(const Arguments& arguments, const std::string& name, Csr graph)
+{
+    give_weights(graph, 1000);
+    uint32_t source = 0;
+    while (graph.degree(source) == 0) ++source; // ends: every input has edges
+    Json params;
+    params.add("graph", name);
+    const auto search =
+        std::make_shared<Search>(graph, arguments.device, compiled_code(), arguments.workers);
+    std::vector<Arm> arms;
+    const auto add = [&](const char* what, Method method) {
+        arms.push_back({Case(what, params, "ms"),
+                        [=] { return search->shortest_paths(source, method); }, Samples(64)});
+    };
+    add("shortest paths", Method::automatic);
+    arms.back().result.ratio_base = {"shortest paths, narrow", "shortest paths, wide"};
+    add("shortest paths, narrow", Method::narrow);
+    add("shortest paths, wide", Method::wide);
+    race(arguments, graph, source, true, plain_shortest_paths(graph, source), arms);
+}
+
 void measure_graph(const Arguments& arguments, const std::string& name, const Csr& graph)
 {
     uint32_t source = 0;
@@ -104,6 +152,7 @@ void measure_graph(const Arguments& arguments, const std::string& name, const Cs
         denizen("auto", on_gpu, Method::automatic).arm = "A/A";
         denizen("narrow", on_gpu, Method::narrow);
         denizen("wide", on_gpu, Method::wide);
+        denizen("tasks", on_gpu, Method::tasks);
         levels = std::make_shared<LevelBfs>(graph);
         looping = std::make_shared<WhileBfs>(graph);
         const auto copied = [](const BfsMemory& memory, double seconds) {
@@ -133,6 +182,7 @@ void measure_graph(const Arguments& arguments, const std::string& name, const Cs
         denizen("auto", on_cpu, Method::automatic).ratio_base = rivals;
         denizen("narrow", on_cpu, Method::narrow);
         denizen("wide", on_cpu, Method::wide);
+        denizen("tasks", on_cpu, Method::tasks);
         add("plain queue", [&] {
             Paths paths;
             const uint64_t begin = now_ns();
@@ -142,26 +192,7 @@ void measure_graph(const Arguments& arguments, const std::string& name, const Cs
         });
     }
 
-    const auto check = [&](Arm& arm, const Paths& paths, bool all) {
-        arm.result.verified &= paths.distances == expected;
-        if (all && !paths.parents.empty()) { // the plain queue notes none
-            arm.result.verified &= broken_rule(graph, source, paths, false).empty();
-        }
-    };
-    for (Arm& arm : arms) { // a warm-up
-        arm.result.verified = true;
-        check(arm, arm.search(), true);
-    }
-    const uint32_t repetitions = arguments.quick ? 3 : 11;
-    interleaved(repetitions, arms.size(), [&](size_t i) {
-        const Paths paths = arms[i].search();
-        arms[i].samples.add(paths.seconds * 1e3);
-        check(arms[i], paths, arms[i].samples.size() == repetitions);
-    });
-    for (Arm& arm : arms) {
-        arm.result.n = repetitions;
-        arm.result.print(arm.samples);
-    }
+    race(arguments, graph, source, false, expected, arms);
 }
 
 void measure(const Arguments& arguments)
@@ -181,6 +212,7 @@ void measure(const Arguments& arguments)
     for (const Input& input : inputs) {
         if (const std::optional<Csr> graph = input.load()) {
             measure_graph(arguments, input.name, *graph);
+            measure_paths(arguments, input.name, *graph);
         }
     }
 }

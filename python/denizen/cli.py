@@ -282,9 +282,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     bfs.add_argument(
         "--method",
-        choices=("auto", "narrow", "wide", "launches"),
+        choices=("auto", "narrow", "wide", "launches", "serial", "tasks"),
         default="auto",
-        help="of the breadth-first search; auto goes by the graph's shape",
+        help="of the search; auto goes by the graph's shape",
     )
     bfs.add_argument(
         "--undirected", action="store_true", help="each line of a list of edges is two arcs"

@@ -181,23 +181,7 @@ class Program:
 
         Raises CompileError with the compiler's messages.
         """
-        compiler, version = _host_compiler()
-        flags = (*_CPU_FLAGS, *self.flags)
-        path = _cached(self.text(), self.flags, ".so", (*compiler, version, *flags))
-        if _kept(path) is None:
-            with _folder_beside(path) as folder:
-                text = folder / "program.cpp"
-                text.write_text(self.text(), encoding="utf-8")
-                built = folder / "program.so"
-                result = subprocess.run(
-                    [*compiler, *flags, f"-I{get_include()}", str(text), "-o", str(built)],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                if result.returncode != 0:
-                    raise CompileError(f"{self.name} does not compile:\n{result.stderr.strip()}")
-                _keep(built.read_bytes(), path, folder)
+        path = library_of(self.text(), self.name, self.flags)
         return self._refer(_core.load_library(str(path), list(self.actors), list(self.messages)))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
@@ -214,6 +198,36 @@ class Program:
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
         return image
+
+
+def library_of(text: str, name: str, flags: Sequence[str] = ()) -> Path:
+    """A translation unit compiled by the host compiler (CXX, g++, clang++) into a shared library.
+
+    Args:
+        text: C++20 that may include denizen's headers.
+        name: stands for the text in messages.
+        flags: further options.
+
+    Returns where it is kept in the cache. Raises CompileError with the compiler's messages.
+    """
+    compiler, version = _host_compiler()
+    all_flags = (*_CPU_FLAGS, *flags)
+    path = _cached(text, flags, ".so", (*compiler, version, *all_flags))
+    if _kept(path) is None:
+        with _folder_beside(path) as folder:
+            source = folder / "program.cpp"
+            source.write_text(text, encoding="utf-8")
+            built = folder / "program.so"
+            result = subprocess.run(
+                [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if result.returncode != 0:
+                raise CompileError(f"{name} does not compile:\n{result.stderr.strip()}")
+            _keep(built.read_bytes(), path, folder)
+    return path
 
 
 def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ()) -> bytes:

@@ -44,6 +44,8 @@ void life(nanobind::class_<AnyRuntime>& runtime);
 void arenas(nanobind::module_& m);
 // Those about snapshots and migration (snapshot.cpp).
 void snapshots(nanobind::class_<AnyRuntime>& runtime);
+// Programs of tasks (tasks.cpp).
+void tasks(nanobind::module_& m);
 // Those about topics (topics.cpp).
 void topics(nanobind::class_<AnyRuntime>& runtime);
 // Signal processing and the FM receiver (dsp.cpp).

@@ -54,12 +54,12 @@ nb::tuple answer(Paths&& paths)
 
 Method method_of(const std::string& name)
 {
-    for (const Method method :
-         {Method::automatic, Method::narrow, Method::wide, Method::launches}) {
+    for (const Method method : {Method::automatic, Method::narrow, Method::wide, Method::launches,
+                                Method::serial, Method::tasks}) {
         if (name == to_string(method)) return method;
     }
     throw Error(Errc::bad_argument,
-                "method \"" + name + "\" is none of auto, narrow, wide, launches");
+                "method \"" + name + "\" is none of auto, narrow, wide, launches, serial, tasks");
 }
 
 Format format_of(const std::string& name)
@@ -153,11 +153,12 @@ void graphs(nb::module_& m)
                  }
                  return answer(std::move(paths));
              })
-        .def("shortest_paths", [](Search& search, uint32_t source) {
+        .def("shortest_paths", [](Search& search, uint32_t source, const std::string& method) {
             Paths paths;
             {
+                const Method chosen = method_of(method);
                 const Unlocked unlocked;
-                paths = search.shortest_paths(source);
+                paths = search.shortest_paths(source, chosen);
             }
             return answer(std::move(paths));
         });

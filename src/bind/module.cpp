@@ -355,6 +355,7 @@ NB_MODULE(_core, m)
     bind::arenas(m);
     bind::signals(m);
     bind::transaction_stages(m);
+    bind::tasks(m);
 
     nb::class_<AnyRuntime> runtime(m, "Runtime");
     runtime

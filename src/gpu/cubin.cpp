@@ -23,9 +23,8 @@ T read(const std::vector<char>& file, uint64_t offset)
     return value;
 }
 
-} // namespace
-
-ProgramTable table_of(const std::vector<char>& cubin)
+// Where in the file the initial value of a global lies that has `bytes`; 0: there is none.
+uint64_t find(const std::vector<char>& cubin, const std::string& wanted, uint64_t bytes)
 {
     const auto header = read<Elf64_Ehdr>(cubin, 0);
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -35,7 +34,6 @@ ProgramTable table_of(const std::vector<char>& cubin)
     const auto section = [&](uint64_t i) {
         return read<Elf64_Shdr>(cubin, header.e_shoff + i * sizeof(Elf64_Shdr));
     };
-    constexpr char wanted[] = "denizen_table";
     for (uint64_t i = 0; i < header.e_shnum; ++i) {
         const Elf64_Shdr symbols = section(i);
         if (symbols.sh_type != SHT_SYMTAB) {
@@ -45,22 +43,48 @@ ProgramTable table_of(const std::vector<char>& cubin)
         for (uint64_t s = 0; s < symbols.sh_size / sizeof(Elf64_Sym); ++s) {
             const auto symbol = read<Elf64_Sym>(cubin, symbols.sh_offset + s * sizeof(Elf64_Sym));
             const uint64_t name = names.sh_offset + symbol.st_name;
-            if (name + sizeof wanted > cubin.size() ||
-                std::memcmp(cubin.data() + name, wanted, sizeof wanted) != 0) {
+            if (name + wanted.size() + 1 > cubin.size() ||
+                std::memcmp(cubin.data() + name, wanted.c_str(), wanted.size() + 1) != 0) {
                 continue;
             }
-            const auto table =
-                read<ProgramTable>(cubin, section(symbol.st_shndx).sh_offset + symbol.st_value);
-            if (table.abi != layout_abi) {
-                throw Error(Errc::compile, "the cubin was compiled for layout " +
-                                               std::to_string(table.abi) + ", this runtime has " +
-                                               std::to_string(layout_abi) + "; compile it again");
+            if (symbol.st_size != bytes) {
+                throw Error(Errc::compile, wanted + " in the cubin has " +
+                                               std::to_string(symbol.st_size) +
+                                               " bytes, this runtime's " + std::to_string(bytes) +
+                                               "; compile it again");
             }
-            return table;
+            return section(symbol.st_shndx).sh_offset + symbol.st_value;
         }
     }
-    throw Error(Errc::compile, "the cubin holds no denizen program: its text must end with "
-                               "DENIZEN_PROGRAM(...)");
+    return 0;
+}
+
+} // namespace
+
+ProgramTable table_of(const std::vector<char>& cubin)
+{
+    const uint64_t at = find(cubin, "denizen_table", sizeof(ProgramTable));
+    if (at == 0) {
+        throw Error(Errc::compile, "the cubin holds no denizen program: its text must end with "
+                                   "DENIZEN_PROGRAM(...)");
+    }
+    const auto table = read<ProgramTable>(cubin, at);
+    if (table.abi != layout_abi) {
+        throw Error(Errc::compile, "the cubin was compiled for layout " +
+                                       std::to_string(table.abi) + ", this runtime has " +
+                                       std::to_string(layout_abi) + "; compile it again");
+    }
+    return table;
+}
+
+task::Table tasks_table_of(const std::vector<char>& cubin)
+{
+    const uint64_t at = find(cubin, "denizen_tasks_table", sizeof(task::Table));
+    if (at == 0) {
+        throw Error(Errc::compile, "the cubin holds no program of tasks: its text must end with "
+                                   "DENIZEN_TASKS(...)");
+    }
+    return read<task::Table>(cubin, at);
 }
 
 } // namespace denizen::gpu

@@ -4,8 +4,11 @@
 
 #include <denizen/graph/search.hpp>
 #include <denizen/graph/view.hpp>
+#include <denizen/graph/visits.hpp>
+#include <denizen/task/any.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +20,7 @@ public:
     virtual ~Engine() = default;
     // The method is not automatic.
     virtual Paths bfs(uint32_t source, Method method) = 0;
-    virtual Paths shortest_paths(uint32_t source) = 0;
+    virtual Paths shortest_paths(uint32_t source, Method method) = 0;
 
     std::string device;
     bool on_gpu = false;
@@ -33,6 +36,8 @@ constexpr uint32_t queue_slots = 4096; // of each half of narrow's queue
 constexpr uint32_t near_slots = 6144;  // and of near_far's
 constexpr uint32_t few_near = 128;     // near vertices that are too few for a block
 constexpr uint32_t many_near = 4 * few_near;
+constexpr uint32_t few_near_wide = 4096; // and too few for all blocks of a GPU
+constexpr uint32_t many_near_wide = 4 * few_near_wide;
 constexpr uint64_t limit_ns = 30'000'000'000; // a search that takes longer leaves
 
 // Larger graphs than narrow's records can number are searched by wide alone.
@@ -59,6 +64,27 @@ inline uint32_t has_zero_weights(const Csr& graph)
 }
 
 std::vector<WeightedRecord> weighted_records_of(const Csr& graph);
+
+// The workers that visit vertices of a graph (visits.hpp), for many searches.
+class Visitors {
+public:
+    // `kernel`: a CUfunction in the current context; empty for the CPU.
+    Visitors(const Csr& graph, const Device& device, uint32_t threads,
+             std::function<void*()> kernel);
+
+    // Visits until the end; `search` is in the device's memory, with the source's bit set and
+    // pending. Returns seconds by the host's clock. Errc::timeout after 30 s.
+    double run(Visits* search, uint32_t source);
+
+private:
+    task::AnyRuntime runtime_;
+};
+
+inline uint32_t levels_of(const Paths& paths)
+{
+    return static_cast<uint32_t>(1 +
+                                 *std::max_element(paths.distances.begin(), paths.distances.end()));
+}
 
 // Throws what `progress` says went wrong.
 void check_progress(const Progress& progress);

@@ -57,6 +57,7 @@ public:
 
     Paths bfs(uint32_t source, Method method) override
     {
+        if (method == Method::tasks) return visit(source);
         Paths paths;
         off_the_gpu([&] {
             const ContextScope scope(context_);
@@ -73,13 +74,13 @@ public:
         return paths;
     }
 
-    Paths shortest_paths(uint32_t source) override
+    Paths shortest_paths(uint32_t source, Method method) override
     {
         Paths paths;
         off_the_gpu([&] {
             const ContextScope scope(context_);
-            near_far(source);
-            paths = finish(Method::narrow);
+            near_far(source, method);
+            paths = finish(method);
         });
         return paths;
     }
@@ -114,8 +115,8 @@ private:
             check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
                   "the graph searches' cubin");
         }
-        for (const char* name :
-             {"clear", "narrow", "spread", "wide", "near_far", "unpack", "level"}) {
+        for (const char* name : {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide",
+                                 "tasks", "unpack", "level"}) {
             Function function = nullptr;
             if (code.cubin.empty()) {
                 function = static_cast<Function>(code.function(name));
@@ -192,6 +193,15 @@ private:
         return value;
     }
 
+    template <class T>
+    void write(T* to, const T& value)
+    {
+        check(
+            driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), &value, sizeof(T), stream_),
+            "cuMemcpyHtoDAsync");
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
     // Arguments must have exactly the kernel's types.
     template <class... Arguments>
     void launch(const char* name, unsigned blocks, unsigned threads, unsigned shared_bytes,
@@ -250,8 +260,8 @@ private:
                      seen_,
                      {take<uint32_t>(words_), take<uint32_t>(words_)},
                      take<Tally>(3)};
-            meeting_ = take<Meeting>(1);
         }
+        if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
         set(wide_.tally, 0, 3 * sizeof(Tally));
         set(meeting_, 0, sizeof(Meeting));
         launch("wide", sms(), block, 0, true, view_, journal_, found_, wide_, progress_, meeting_,
@@ -280,27 +290,95 @@ private:
         }
     }
 
-    void near_far(uint32_t source)
+    // The workers come to the GPU when all is ready, and leave it for good before the end.
+    Paths visit(uint32_t source)
+    {
+        Visits search{};
+        off_the_gpu([&] {
+            const ContextScope scope(context_);
+            const size_t n = graph_.vertices();
+            if (visits_ == nullptr) {
+                visits_ = take<Visits>(1);
+                take_best();
+                for (auto*& pile : piles_) pile = take<uint32_t>(2 * n);
+            }
+            clear(0, 0, source, true); // the source's bit in `seen` says that it is queued
+            set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
+            search = {view_,
+                      near_far_.best,
+                      seen_,
+                      {piles_[0], piles_[1]},
+                      visit_window,
+                      0,
+                      visit_window,
+                      1,
+                      1,
+                      0,
+                      0};
+            const unsigned long long nearest = source;
+            write(visits_, search);
+            write(near_far_.best + source, nearest);
+        });
+        double seconds = 0;
+        {
+            Visitors visitors(graph_, denizen::Device::gpu(info_.ordinal), 0,
+                              [this]() -> void* { return functions_.at("tasks"); });
+            seconds = visitors.run(visits_, source);
+        }
+        Paths paths;
+        off_the_gpu([&] {
+            const ContextScope scope(context_);
+            launch("unpack", 2 * sms(), 512, 0, false,
+                   static_cast<const unsigned long long*>(near_far_.best), found_,
+                   graph_.vertices(), progress_);
+            search = read(visits_);
+            paths = finish(Method::tasks);
+        });
+        paths.seconds = seconds;
+        paths.levels = levels_of(paths);
+        paths.rounds = search.windows;
+        return paths;
+    }
+
+    void take_best()
+    {
+        if (near_far_.best == nullptr) {
+            near_far_.best = take<unsigned long long>(graph_.vertices());
+        }
+    }
+
+    void near_far(uint32_t source, Method method)
     {
         const size_t room = std::min<size_t>(size_t{graph_.vertices()} + graph_.arcs(), ~0u);
         if (weighted_ == nullptr) {
             weighted_ = copy(weighted_records_of(graph_));
             view_.weights = copy(graph_.weights);
-            near_far_.best = take<unsigned long long>(graph_.vertices());
+            take_best();
             for (auto* entries : {&near_far_.spill[0], &near_far_.spill[1], &near_far_.pile[0],
                                   &near_far_.pile[1]}) {
                 *entries = take<Entry>(room);
             }
-            near_far_.slots = near_slots;
+            near_counters_ = take<uint32_t>(6);
             near_far_.room = static_cast<uint32_t>(room);
             near_far_.zero_weights = has_zero_weights(graph_);
             step_ = first_step(graph_);
         }
         clear(0, 0, source, false);
         set(near_far_.best, 0xff, sizeof(unsigned long long) * graph_.vertices());
-        launch("near_far", 1, block, 2 * near_slots * sizeof(Entry), false, view_,
-               static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, source, step_,
-               few_near, many_near, 0ull + limit_ns);
+        if (method == Method::wide) {
+            if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
+            set(meeting_, 0, sizeof(Meeting));
+            near_far_.slots = 0;
+            near_far_.counters = near_counters_;
+            launch("near_far_wide", sms(), block, 0, true, view_,
+                   static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, meeting_,
+                   source, step_, few_near_wide, many_near_wide, 0ull + limit_ns);
+        } else {
+            near_far_.slots = near_slots;
+            launch("near_far", 1, block, 2 * near_slots * sizeof(Entry), false, view_,
+                   static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, source,
+                   step_, few_near, many_near, 0ull + limit_ns);
+        }
         launch("unpack", 2 * sms(), 512, 0, false,
                static_cast<const unsigned long long*>(near_far_.best), found_, graph_.vertices(),
                progress_);
@@ -357,6 +435,9 @@ private:
     uint32_t launched_levels_ = 0;
     WeightedRecord* weighted_ = nullptr;
     NearFarMemory near_far_{};
+    uint32_t* near_counters_ = nullptr;
+    Visits* visits_ = nullptr;
+    std::array<uint32_t*, 2> piles_{};
     uint32_t step_ = 1;
 };
 

@@ -29,6 +29,8 @@ const char* to_string(Method method)
     case Method::narrow: return "narrow";
     case Method::wide: return "wide";
     case Method::launches: return "launches";
+    case Method::serial: return "serial";
+    case Method::tasks: return "tasks";
     }
     return "unknown";
 }
@@ -73,8 +75,9 @@ Paths Search::bfs(uint32_t source, Method method)
 {
     check_source(source);
     if (method == Method::automatic) {
-        method = has_hub(graph_) || !fits_records(graph_) ? Method::wide : Method::narrow;
+        method = has_hub(graph_) || !fits_records(graph_) ? Method::wide : one_member();
     }
+    check_device(method);
     if (method == Method::narrow && !fits_records(graph_)) {
         throw Error(Errc::oversize,
                     "narrow searches graphs of at most 2^29 vertices, this one has " +
@@ -83,14 +86,34 @@ Paths Search::bfs(uint32_t source, Method method)
     return engine_->bfs(source, method);
 }
 
-Paths Search::shortest_paths(uint32_t source)
+Method Search::one_member() const { return on_gpu() ? Method::narrow : Method::serial; }
+
+void Search::check_device(Method method) const
+{
+    if (method == Method::launches && !on_gpu()) {
+        throw Error(Errc::bad_argument, "a search by launches needs a GPU");
+    }
+    if (method == Method::serial && on_gpu()) {
+        throw Error(Errc::bad_argument, "a serial search needs the CPU");
+    }
+}
+
+Paths Search::shortest_paths(uint32_t source, Method method)
 {
     check_source(source);
     if (graph_.weights.empty() && graph_.arcs() != 0) {
         throw Error(Errc::bad_argument, "the graph has no weights: use bfs(), or read a file that "
                                         "has them");
     }
-    return engine_->shortest_paths(source);
+    if (method == Method::launches || method == Method::tasks) {
+        throw Error(Errc::bad_argument, std::string("shortest paths are not searched by ") +
+                                            to_string(method) + "; use narrow, wide or serial");
+    }
+    if (method == Method::automatic) {
+        method = on_gpu() && has_hub(graph_) ? Method::wide : one_member();
+    }
+    check_device(method);
+    return engine_->shortest_paths(source, method);
 }
 
 } // namespace denizen::graph

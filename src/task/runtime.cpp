@@ -10,6 +10,7 @@
 #include <denizen/wire/wait.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdio>
 #include <cstring>
@@ -74,6 +75,12 @@ struct AnyRuntime::Core {
         device.at(regions.device);
         lay_out(host, device); // where
         fill_free(shared.free_crates, 0, shared.crates);
+        Ingress ingress;
+        ingress.slots = ingress_slots;
+        ingress.groups = shared.groups;
+        ingress.board = shared.board;
+        ingress.mask = options.ingress_slots - 1;
+        backend->fill(shared.ingress, &ingress, sizeof ingress);
         fill_free(shared.free_joins, 1, shared.joins);
         free_groups.reserve(max_groups);
         for (uint32_t g = max_groups - 1; g > 0; --g) {
@@ -92,6 +99,8 @@ struct AnyRuntime::Core {
         require("counters", options.counters, 1, 1u << 24);
         require("futures", options.futures, 1, 1u << 20);
         require("port_slots", options.port_slots, 2, 1u << 20, true);
+        require("ingress_slots", options.ingress_slots, 2, 1u << 20, true);
+        require("reply_slots", options.reply_slots, 2, 1u << 20, true);
         require("workers", options.workers, 0, max_workers);
     }
 
@@ -112,6 +121,7 @@ struct AnyRuntime::Core {
         s.slot = image.table.slot;
         s.deque_mask = options.queue_slots - 1;
         s.port_mask = options.port_slots - 1;
+        s.reply_mask = options.reply_slots - 1;
         s.crates = (options.spill_tasks + crate_tasks - 1) / crate_tasks;
         // What workers keep comes on top, so that `counters` can be in use at once.
         s.join_cache = join_cache;
@@ -121,7 +131,10 @@ struct AnyRuntime::Core {
         s.control = host.take<Control>(1);
         s.answer = host.take<Answer>(s.answers);
         s.port = host.take<Letter>(options.port_slots);
+        s.reply = host.take<Letter>(options.reply_slots);
         s.board = device.take<Board>(1);
+        s.ingress = device.take<Ingress>(1);
+        ingress_slots = device.take<Letter>(options.ingress_slots);
         s.groups = device.take<Group>(max_groups);
         s.deques = device.take<Deques>(s.workers);
         s.mailboxes = device.take<Mailbox>(s.workers);
@@ -204,6 +217,9 @@ struct AnyRuntime::Core {
     Options options;
     std::unique_ptr<Backend> backend;
     Shared shared;
+    Letter* ingress_slots = nullptr;
+    uint32_t reply_head = 0;
+    std::atomic<bool> actors_spawn{false}; // or may
     bool on_gpu = false;
     bool closed = false;
 
@@ -291,6 +307,40 @@ void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, na
     }
 }
 
+Ingress* AnyRuntime::ingress() const
+{
+    core_->actors_spawn.store(true, std::memory_order_relaxed);
+    return core_->shared.ingress;
+}
+
+bool AnyRuntime::receive(void* to, uint32_t bytes, uint32_t& actor)
+{
+    Core& c = *core_;
+    const Shared& s = c.shared;
+    const Letter& letter = s.reply[c.reply_head & s.reply_mask];
+    uint32_t words[12];
+    for (uint32_t k = 0; k < 4; ++k) {
+        const Packet p = load_packet<Scope::system>(&letter.packet[k]);
+        if (p.sequence != c.reply_head + 1) {
+            if (k == 0) {
+                c.check_alive();
+            }
+            return false;
+        }
+        std::memcpy(words + 3 * k, p.word, 12);
+    }
+    // Release: partner of the acquire in Context::reply().
+    store<Scope::system, Order::release>(&s.control->reply_head, ++c.reply_head);
+    if (words[1] != bytes) {
+        throw Error(Errc::wrong_type, "a task has replied " + std::to_string(words[1]) +
+                                          " bytes; a message of " + std::to_string(bytes) +
+                                          " is carried");
+    }
+    actor = words[0];
+    std::memcpy(to, words + 2, bytes);
+    return true;
+}
+
 uint32_t AnyRuntime::open_group(nanoseconds lifetime)
 {
     Core& c = *core_;
@@ -331,13 +381,18 @@ Ended AnyRuntime::wait(uint32_t group, nanoseconds deadline)
         const std::lock_guard guard(c.port_lock);
         all = c.submitted[group];
     }
+    if (c.actors_spawn.load(std::memory_order_relaxed)) {
+        const std::lock_guard guard(c.groups_lock);
+        c.order(); // what they have handed in by now is in the report
+    }
     c.backend->wake_monitor();
     c.wait_until(
         ns(deadline),
         [&] {
             // Acquire: partner of the monitor's release.
             const uint64_t word = load<Scope::system, Order::acquire>(&report.word);
-            return static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - all) >= 0;
+            return static_cast<uint32_t>(word) == 0 &&
+                   static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - all) >= 0;
         },
         [&] {
             return (group == 0 ? std::string("tasks") : "tasks of group " + std::to_string(group)) +

@@ -41,8 +41,8 @@ protected:
 
     std::vector<Method> methods() const
     {
-        std::vector<Method> all{Method::automatic, Method::narrow, Method::wide};
-        if (on_gpu()) all.push_back(Method::launches);
+        std::vector<Method> all{Method::automatic, Method::narrow, Method::wide, Method::tasks};
+        all.push_back(on_gpu() ? Method::launches : Method::serial);
         return all;
     }
 
@@ -77,10 +77,17 @@ protected:
     {
         Search search(graph, device(), compiled_code(), GetParam().threads);
         for (const uint32_t source : sources) {
-            SCOPED_TRACE("from " + std::to_string(source));
-            const Paths paths = search.shortest_paths(source);
-            EXPECT_EQ(paths.distances, plain_shortest_paths(graph, source));
-            EXPECT_EQ(broken_rule(graph, source, paths, true), "");
+            const auto expected = plain_shortest_paths(graph, source);
+            for (const Method method : methods()) {
+                if (method == Method::launches || method == Method::tasks) continue;
+                SCOPED_TRACE(std::string(to_string(method)) + " from " + std::to_string(source));
+                const Paths paths = search.shortest_paths(source, method);
+                EXPECT_EQ(paths.distances, expected);
+                EXPECT_EQ(broken_rule(graph, source, paths, true), "");
+                if (method != Method::automatic) {
+                    EXPECT_EQ(paths.method, method);
+                }
+            }
         }
     }
 };
@@ -171,12 +178,27 @@ TEST_P(Searches, a_path_that_is_too_long)
     Csr graph = chain(10);
     graph.weights.assign(graph.arcs(), 1u << 30);
     Search search(graph, device(), compiled_code(), GetParam().threads);
-    try {
-        search.shortest_paths(0);
-        ADD_FAILURE() << "a path of 9 * 2^30 was returned";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Errc::oversize);
+    for (const Method method : methods()) {
+        if (method == Method::launches || method == Method::tasks) continue;
+        try {
+            search.shortest_paths(0, method);
+            ADD_FAILURE() << "a path of 9 * 2^30 was returned by " << to_string(method);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), Errc::oversize) << to_string(method);
+        }
     }
+}
+
+// A path that is too long does not matter where a shorter one comes.
+TEST_P(Searches, a_long_way_round)
+{
+    Edges edges;
+    edges.vertices = 4;
+    edges.from = {0, 1, 0, 2};
+    edges.to = {1, 3, 2, 3};
+    edges.weights = {3u << 29, 3u << 29, 1, 1};
+    const Csr graph = csr_of(edges, false);
+    check_paths(graph, {0});
 }
 
 TEST_P(Searches, what_is_refused)
@@ -193,8 +215,16 @@ TEST_P(Searches, what_is_refused)
     };
     EXPECT_EQ(code([&] { search.bfs(10); }), Errc::bad_argument);
     EXPECT_EQ(code([&] { search.shortest_paths(0); }), Errc::bad_argument);
+    Csr roads = graph;
+    give_weights(roads, 3);
+    Search weighted(roads, device(), compiled_code(), GetParam().threads);
+    for (const Method method : {Method::launches, Method::tasks}) {
+        EXPECT_EQ(code([&] { weighted.shortest_paths(0, method); }), Errc::bad_argument);
+    }
     if (!on_gpu()) {
         EXPECT_EQ(code([&] { search.bfs(0, Method::launches); }), Errc::bad_argument);
+    } else {
+        EXPECT_EQ(code([&] { search.bfs(0, Method::serial); }), Errc::bad_argument);
     }
     Csr broken = graph;
     broken.neighbours[3] = 10;

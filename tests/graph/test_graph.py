@@ -190,7 +190,7 @@ def test_the_kernels_compile_at_run_time(architecture):
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    for name in ("clear", "narrow", "spread", "wide", "near_far", "unpack", "level"):
+    for name in ("clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "tasks"):
         assert f"denizen_graph_{name}".encode() in cubin
 
 

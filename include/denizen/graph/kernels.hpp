@@ -5,7 +5,9 @@
 
 #include <denizen/graph/narrow.hpp>
 #include <denizen/graph/near_far.hpp>
+#include <denizen/graph/visits.hpp>
 #include <denizen/graph/wide.hpp>
+#include <denizen/task/kernel.hpp>
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
@@ -114,8 +116,23 @@ DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1)
     memory.queue = reinterpret_cast<Entry*>(block_memory);
     memory.counters = counters;
     Block block;
-    near_far(block, g, records, memory, progress, source, step, few, many,
-             denizen::now_ns() + limit_ns);
+    near_far<detail::OfBlock>(block, g, records, memory, progress, source, step, few, many,
+                              denizen::now_ns() + limit_ns);
+}
+
+// Launched cooperatively.
+DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1)
+    denizen_graph_near_far_wide(denizen::graph::View g,
+                                const denizen::graph::WeightedRecord* records,
+                                denizen::graph::NearFarMemory memory,
+                                denizen::graph::Progress* progress,
+                                denizen::graph::Meeting* meeting, uint32_t source, uint32_t step,
+                                uint32_t few, uint32_t many, unsigned long long limit_ns)
+{
+    using namespace denizen::graph;
+    Grid grid{meeting, blockIdx.x, gridDim.x, denizen::now_ns() + limit_ns};
+    near_far<detail::OfAll>(grid, g, records, memory, progress, source, step, few, many,
+                            grid.deadline);
 }
 
 DENIZEN_GRAPH_KERNEL denizen_graph_unpack(const unsigned long long* best,
@@ -125,6 +142,13 @@ DENIZEN_GRAPH_KERNEL denizen_graph_unpack(const unsigned long long* best,
     using namespace denizen::graph;
     unpack(Crowd{}, best, found, vertices, progress);
     stamp(progress);
+}
+
+// Resident: the workers of the visits.
+DENIZEN_GRAPH_KERNEL __launch_bounds__(1024, 1)
+    denizen_graph_tasks(const __grid_constant__ denizen::task::Shared shared)
+{
+    denizen::task::run_block<denizen::graph::VisitProgram>(shared);
 }
 
 // One level of the textbook's search: a thread for each vertex of the frontier, a launch per level.

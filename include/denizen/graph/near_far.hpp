@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shortest paths over arcs of integer weights by one block: the near-far method (Davidson, Baxter,
-// Garland, Owens: Work-Efficient Parallel GPU Methods for Single-Source Shortest Paths, IPDPS
-// 2014). Vertices nearer than a threshold are expanded in rounds, in any order, and again when they
-// turn out to be nearer; the others wait in a pile until nothing near is left and the threshold
-// rises. How far it rises follows the number of vertices that it brings: enough for every thread of
-// the block, few enough that little is expanded twice.
+// Shortest paths over arcs of integer weights by one block or by all: the near-far method
+// (Davidson, Baxter, Garland, Owens: Work-Efficient Parallel GPU Methods for Single-Source Shortest
+// Paths, IPDPS 2014). Vertices nearer than a threshold are expanded in rounds, in any order, and
+// again when they turn out to be nearer; the others wait in a pile until nothing near is left and
+// the threshold rises. How far it rises follows the number of vertices that it brings: enough for
+// every thread of the team, few enough that little is expanded twice. One block has the near ones
+// and the counters in its own memory; all blocks of a resident kernel, or threads of the host, have
+// them in memory that all reach, and the barrier is that of the grid.
 //
 // A vertex's distance and parent are one word that only falls, so no lock is needed and whoever
 // lowers it expands it. An entry whose vertex has been lowered since is skipped.
@@ -24,12 +26,12 @@ struct alignas(8) Entry {
 struct NearFarMemory {
     unsigned long long* best; // by vertex: distance << 32 | parent
     Entry* queue;             // twice `slots`, in the block's own memory
-    uint32_t slots;
-    Entry* spill[2];       // what does not fit into a queue: `room` entries each
-    Entry* pile[2];        // what is far, `room` entries each
-    uint32_t room;         // vertices + arcs or more
-    uint32_t zero_weights; // whether there are any
-    uint32_t* counters;    // 6 in the block's own memory
+    uint32_t slots;           // 0 for all blocks
+    Entry* spill[2];          // what does not fit into a queue: `room` entries each
+    Entry* pile[2];           // what is far, `room` entries each
+    uint32_t room;            // vertices + arcs or more
+    uint32_t zero_weights;    // whether there are any
+    uint32_t* counters;       // 6, in the block's own memory or in memory that all reach
 };
 
 inline constexpr uint32_t unreached = ~0u; // a distance
@@ -39,6 +41,25 @@ namespace detail {
 // The first three count what is pushed near, in turn.
 enum : uint32_t { far_count = 3, least_far, lost };
 
+// How counters are reached: in one block's own memory,
+struct OfBlock {
+    static DENIZEN_HD uint32_t add(uint32_t* p, uint32_t n) { return own::fetch_add(p, n); }
+    static DENIZEN_HD void lower(uint32_t* p, uint32_t value) { own::lower(p, value); }
+    static DENIZEN_HD uint32_t get(const uint32_t* p) { return *p; }
+    static DENIZEN_HD void set(uint32_t* p, uint32_t value) { *p = value; }
+};
+// or by all. Relaxed: barriers are between what is written and read.
+struct OfAll {
+    static DENIZEN_HD uint32_t add(uint32_t* p, uint32_t n) { return fetch_add<Scope::gpu>(p, n); }
+    static DENIZEN_HD void lower(uint32_t* p, uint32_t value)
+    {
+        if (load<Scope::gpu>(p) > value) fetch_min<Scope::gpu>(p, value);
+    }
+    static DENIZEN_HD uint32_t get(const uint32_t* p) { return load<Scope::gpu>(p); }
+    static DENIZEN_HD void set(uint32_t* p, uint32_t value) { store<Scope::gpu>(p, value); }
+};
+
+template <class Counters>
 struct NearFar {
     const View& g;
     const WeightedRecord* records;
@@ -69,7 +90,7 @@ struct NearFar {
         const uint32_t any = lanes::ballot(wanted);
         uint32_t at = 0;
         if (any != 0) {
-            if (lanes::id() == 0) at = own::fetch_add(&counters[which], lanes::popcount(any));
+            if (lanes::id() == 0) at = Counters::add(&counters[which], lanes::popcount(any));
             at = lanes::shuffle(at, 0);
         }
         return at + lanes::popcount(any & lanes::below());
@@ -94,9 +115,9 @@ struct NearFar {
             if (place < memory.room) {
                 (side != 0 ? memory.pile[1] : memory.pile[0])[place] = entry;
             } else {
-                counters[lost] = 1; // whoever writes it, it is 1
+                Counters::set(&counters[lost], 1); // whoever writes it, it is 1
             }
-            own::lower(&counters[least_far], entry.distance);
+            Counters::lower(&counters[least_far], entry.distance);
         }
     }
 
@@ -166,8 +187,9 @@ struct NearFar {
 } // namespace detail
 
 // Searches from `source` until every path is as short as it can be, or `deadline` (now_ns()) has
-// passed. `best` must be all ones. `step`: how far the threshold rises at first.
-template <class Team>
+// passed. `best` must be all ones. `step`: how far the threshold rises at first. `Counters`:
+// OfBlock for a Block, OfAll for a Grid, which must have that deadline.
+template <class Counters, class Team>
 DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* records,
                          const NearFarMemory& memory, Progress* progress, uint32_t source,
                          uint32_t step, uint32_t few, uint32_t many, uint64_t deadline)
@@ -176,11 +198,13 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
     uint32_t* const counters = memory.counters;
     if (team.rank() == 0) {
         memory.best[source] = source;
-        memory.queue[0] = {source, 0};
-        counters[0] = counters[1] = counters[2] = counters[far_count] = counters[lost] = 0;
-        counters[least_far] = unreached;
+        (memory.slots != 0 ? memory.queue : memory.spill[0])[0] = {source, 0};
+        for (const uint32_t zero : {0u, 1u, 2u, +far_count, +lost}) {
+            Counters::set(&counters[zero], 0);
+        }
+        Counters::set(&counters[least_far], unreached);
     }
-    NearFar search{g, records, memory, counters, step, 0, 0, 0, 0};
+    NearFar<Counters> search{g, records, memory, counters, step, 0, 0, 0, 0};
     team.sync();
     uint32_t count = 1;
     uint32_t rounds = 0;
@@ -188,26 +212,27 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
     for (;;) {
         // Expands the near ones, round by round.
         while (count != 0) {
-            constexpr uint32_t group = NearFar::group;
+            constexpr uint32_t group = NearFar<Counters>::group;
             for (uint32_t i = team.rank(); i - lanes::id() < count * group; i += team.size()) {
                 search.expand(i / group < count ? search.near(i / group) : Entry{no_vertex, 0});
             }
             // Was read by the last a barrier ago.
             if (team.rank() == 0) {
-                counters[(search.next + 1) % 3] = 0;
+                Counters::set(&counters[(search.next + 1) % 3], 0);
                 if (rounds % 64 == 0 && now_ns() > deadline) store<Scope::gpu>(&progress->late, 1u);
             }
             team.sync();
-            count = counters[search.next];
+            count = Counters::get(&counters[search.next]);
             search.next = (search.next + 1) % 3;
             search.parity ^= 1;
             ++rounds;
             if (rounds % 64 == 1) late = late || load<Scope::gpu>(&progress->late) != 0;
+            late = late || team.late();
             if (late) break;
         }
-        uint32_t far = counters[far_count];
-        const bool was_lost = counters[lost] != 0;
-        const uint32_t least = counters[least_far];
+        uint32_t far = Counters::get(&counters[far_count]);
+        const bool was_lost = Counters::get(&counters[lost]) != 0;
+        const uint32_t least = Counters::get(&counters[least_far]);
         if (far == 0 || late) break; // ends: the threshold rises past the least of the far ones
         // Splits the pile at the next threshold.
         const uint32_t base = least > search.threshold ? least : search.threshold;
@@ -215,8 +240,9 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
         search.threshold = unreached - base > step ? base + step : unreached;
         team.sync();
         if (team.rank() == 0) {
-            counters[far_count] = counters[lost] = 0;
-            counters[least_far] = unreached;
+            Counters::set(&counters[far_count], 0);
+            Counters::set(&counters[lost], 0);
+            Counters::set(&counters[least_far], unreached);
         }
         team.sync();
         const Entry* pile = search.side != 0 ? memory.pile[1] : memory.pile[0];
@@ -235,8 +261,8 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
             search.push(wanted, entry);
         }
         team.sync();
-        count = counters[search.next];
-        if (team.rank() == 0) counters[(search.next + 1) % 3] = 0;
+        count = Counters::get(&counters[search.next]);
+        if (team.rank() == 0) Counters::set(&counters[(search.next + 1) % 3], 0);
         team.sync();
         search.next = (search.next + 1) % 3;
         search.parity ^= 1;

@@ -23,10 +23,13 @@
 namespace denizen::graph {
 
 enum class Method {
-    automatic, // narrow for graphs without hubs (roads, meshes, chains), else wide
+    automatic, // wide for graphs with hubs; for others (roads, meshes, chains) narrow on a GPU,
+               // serial on the CPU
     narrow,    // one block, everything near; a wide frontier is handed over (narrow.hpp)
     wide,      // one resident kernel, a barrier of the grid per level (wide.hpp)
     launches,  // a kernel launch per level: what the others are measured against; needs a GPU
+    serial,    // one thread as textbooks have it; needs the CPU
+    tasks,     // asynchronous tasks with a priority by level (visits.hpp); bfs only
 };
 const char* to_string(Method method);
 
@@ -52,6 +55,8 @@ static inline void* graph_kernel(const std::string& name)
         {"spread", reinterpret_cast<const void*>(&denizen_graph_spread)},
         {"wide", reinterpret_cast<const void*>(&denizen_graph_wide)},
         {"near_far", reinterpret_cast<const void*>(&denizen_graph_near_far)},
+        {"near_far_wide", reinterpret_cast<const void*>(&denizen_graph_near_far_wide)},
+        {"tasks", reinterpret_cast<const void*>(&denizen_graph_tasks)},
         {"unpack", reinterpret_cast<const void*>(&denizen_graph_unpack)},
         {"level", reinterpret_cast<const void*>(&denizen_graph_level)},
     };
@@ -101,17 +106,20 @@ public:
     Search(const Search&) = delete;
     Search& operator=(const Search&) = delete;
 
-    // Errc::bad_argument for a source that is no vertex, or Method::launches without a GPU.
+    // Errc::bad_argument for a source that is no vertex, or a method that the device does not have.
     Paths bfs(uint32_t source, Method method = Method::automatic);
 
-    // Needs weights (Errc::bad_argument). Errc::oversize for a path longer than 2^31 - 1.
-    Paths shortest_paths(uint32_t source);
+    // Needs weights (Errc::bad_argument). Errc::oversize for a path longer than 2^31 - 1. Methods:
+    // narrow and wide are near-far by one block or all (near_far.hpp), serial is Dijkstra's.
+    Paths shortest_paths(uint32_t source, Method method = Method::automatic);
 
     bool on_gpu() const;
     const std::string& device() const; // its name
 
 private:
     void check_source(uint32_t source) const;
+    void check_device(Method method) const;
+    Method one_member() const; // for graphs of many small levels
 
     const Csr& graph_;
     std::unique_ptr<Engine> engine_;
@@ -123,10 +131,10 @@ inline Paths bfs(const Csr& graph, uint32_t source, Method method = Method::auto
 {
     return Search(graph, device, code).bfs(source, method);
 }
-inline Paths shortest_paths(const Csr& graph, uint32_t source, Device device = Device::automatic(),
-                            const Code& code = compiled_code())
+inline Paths shortest_paths(const Csr& graph, uint32_t source, Method method = Method::automatic,
+                            Device device = Device::automatic(), const Code& code = compiled_code())
 {
-    return Search(graph, device, code).shortest_paths(source);
+    return Search(graph, device, code).shortest_paths(source, method);
 }
 
 } // namespace denizen::graph

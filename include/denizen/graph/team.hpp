@@ -9,7 +9,7 @@
 #include <denizen/base/lanes.hpp>
 
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
-#include <sched.h>
+#include <denizen/wire/wait.hpp>
 #endif
 
 // A loop whose every turn has registers of its own.
@@ -25,6 +25,8 @@ namespace denizen::graph {
 struct alignas(line) Meeting {
     uint32_t arrived;
     alignas(line) uint32_t late; // the deadline has passed: everybody leaves
+    alignas(line) uint32_t bell; // CPU: for threads that sleep
+    uint32_t sleeping;
 };
 
 // Threads of one block. On the CPU: one thread, which is the whole team.
@@ -38,6 +40,7 @@ struct Block {
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD void sync() {}
 #endif
+    DENIZEN_HD static bool late() { return false; }
 };
 
 // All threads of a kernel whose blocks all run at the same time, or `members` threads of the host.
@@ -60,6 +63,12 @@ struct Grid {
     DENIZEN_HD static bool first_of_member() { return true; }
 #endif
 
+    // Whether everybody has come to this barrier.
+    DENIZEN_HD bool complete() const
+    {
+        return static_cast<int32_t>(load<Scope::gpu>(&meeting->arrived) - round * members) >= 0;
+    }
+
     DENIZEN_HD bool late() const { return load<Scope::gpu>(&meeting->late) != 0; }
 
     // What any thread wrote before is seen by every thread after.
@@ -69,17 +78,26 @@ struct Grid {
         sync_member();
         if (first_of_member()) {
             // Release: partner of the acquire below, in every other member.
-            fetch_add<Scope::gpu, Order::acq_rel>(&meeting->arrived, 1u);
+            const uint32_t before = fetch_add<Scope::gpu, Order::acq_rel>(&meeting->arrived, 1u);
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+            if (before + 1 == round * members && members > 1) {
+                ring_bell(&meeting->bell, &meeting->sleeping);
+            }
+#else
+            (void)before;
+#endif
             uint32_t looks = 0;
             // Ends with the last member's arrival, or at the deadline.
-            while (static_cast<int32_t>(load<Scope::gpu>(&meeting->arrived) - round * members) <
-                   0) {
+            while (!complete()) {
                 if (++looks % 1024 == 0 && now_ns() > deadline) {
                     store<Scope::gpu>(&meeting->late, 1u);
                     break;
                 }
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
-                if (looks % 64 == 0) sched_yield(); // there may be fewer cores than members
+                if (looks % 256 == 0) { // there may be fewer cores than members
+                    sleep_on_bell(&meeting->bell, &meeting->sleeping, 1'000'000,
+                                  [this] { return complete(); });
+                }
 #endif
             }
             (void)load<Scope::gpu, Order::acquire>(&meeting->arrived);

@@ -88,7 +88,7 @@ struct Progress {
     uint32_t done;
     uint32_t late;     // it stopped at its deadline
     uint32_t overflow; // a path is longer than 2^32 - 2
-    uint32_t rounds;   // barriers of the whole team
+    uint32_t rounds;   // barriers of the whole team, or windows
     // By the device's clock, in nanoseconds: the results began to be cleared, were complete.
     unsigned long long began;
     unsigned long long ended;

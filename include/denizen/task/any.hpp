@@ -26,6 +26,8 @@ struct Options {
     uint32_t counters = 1u << 18;    // at a time, at most 2^24
     uint32_t futures = 4096;         // unread at a time, at most 2^20
     uint32_t port_slots = 4096;      // the host's tasks on their way: a power of two
+    uint32_t ingress_slots = 4096;   // actors' tasks on their way: a power of two
+    uint32_t reply_slots = 4096;     // replies to actors on their way: a power of two
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
 };
 
@@ -63,6 +65,12 @@ public:
     // `count` tasks of `words` words (at most 12), the first of each its header. Errc::full if the
     // port has no room within the deadline: the text says how many were taken.
     void spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline);
+
+    // Where actors on the same device hand tasks in; see ref.hpp. Valid as long as this.
+    Ingress* ingress() const;
+    // The next of the tasks' replies, if there is one; at most `bytes` of it. One thread at a time.
+    // Errc::wrong_type if it has another size, and it is gone.
+    bool receive(void* to, uint32_t bytes, uint32_t& actor);
 
     // A group of tasks: what its tasks spawn belongs to it. Errc::exhausted if 63 are open.
     uint32_t open_group(nanoseconds lifetime);

@@ -47,3 +47,24 @@ __device__ inline void run_block(const Shared& s)
 #endif
 
 } // namespace denizen::task
+
+// Ends the text of a program of tasks that is compiled at run time: defines the symbols that are
+// looked up.
+#if defined(__CUDACC_RTC__)
+#define DENIZEN_TASKS(P)                                                                           \
+    extern "C" __device__ const denizen::task::Table denizen_tasks_table = P::table();             \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                          \
+        denizen_tasks(const __grid_constant__ denizen::task::Shared shared)                        \
+    {                                                                                              \
+        denizen::task::run_block<P>(shared);                                                       \
+    }
+#else
+#define DENIZEN_TASKS(P)                                                                           \
+    extern "C" __attribute__((visibility("default")))                                              \
+    const denizen::task::Table denizen_tasks_table = P::table();                                   \
+    extern "C" __attribute__((visibility("default"))) void denizen_tasks_run(                      \
+        const denizen::task::Shared& shared, uint32_t id)                                          \
+    {                                                                                              \
+        denizen::task::run_thread<P>(shared, id);                                                  \
+    }
+#endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The monitor: one warp on the GPU, one thread on the CPU. It alone looks at host memory on the
-// tasks' behalf: it takes in what the host spawns, tells the host when a group has come to an end,
-// cancels groups that are late, passes commands on, and leaves when the host has died.
+// tasks' behalf: it takes in what the host and actors spawn, tells the host when a group has come
+// to an end, cancels groups that are late, passes commands on, and leaves when the host has died.
 #pragma once
 
 #include <denizen/base/clock.hpp>
@@ -16,6 +16,7 @@ class Monitor {
 public:
     DENIZEN_HD explicit Monitor(const Shared& s)
         : s_(s), c_(*s.control), head_(load<Scope::system>(&s.control->port_head)),
+          ingress_head_(load<Scope::gpu>(&s.ingress->head)),
           beat_(load<Scope::system>(&s.control->heartbeat)), beat_at_(now_ns())
     {
         if (lanes::id() == 0) {
@@ -28,7 +29,7 @@ public:
     {
         uint32_t idle = 0;
         for (uint64_t round = 1;; ++round) { // ends as said above
-            const uint32_t taken = take_in();
+            const uint32_t taken = take_in<false>() + take_in<true>();
             const bool news = orders() | groups();
             idle = taken != 0 || news ? 0 : idle + 1;
             if (round % 8 == 0 || idle != 0) {
@@ -43,11 +44,14 @@ public:
     }
 
 private:
-    // Up to a crate of the host's tasks of one class, from the port to their shelf.
+    // Up to a crate of tasks of one class, from the host's port or the actors' ingress to their
+    // shelf.
+    template <bool ingress>
     DENIZEN_HD uint32_t take_in()
     {
+        uint32_t& head = ingress ? ingress_head_ : head_;
         uint32_t word[12];
-        const bool whole = read(head_ + lanes::id(), word);
+        const bool whole = read<ingress>(head + lanes::id(), word);
         const uint32_t c = lanes::shuffle(class_of(word[0]), 0);
         uint32_t n = lanes::first(~lanes::ballot(whole && class_of(word[0]) == c));
         n = n < lanes::size ? n : lanes::size;
@@ -60,10 +64,15 @@ private:
             found = index_queue::pop(s_.free_crates, index) ? 1 : 0;
         }
         if (lanes::shuffle(found, 0) == 0) {
-            return 0; // the tasks wait in the port until a crate is free
+            return 0; // the tasks wait where they are until a crate is free
         }
         index = lanes::shuffle(index, 0);
         unsigned char* crate = detail::crate_of(s_, index, s_.slot);
+#if DENIZEN_ON_DEVICE
+        if (ingress) {
+            __threadfence(); // partner: the fence in TasksRef::spawn()
+        }
+#endif
         if (lanes::id() < n) {
             auto* slot = reinterpret_cast<Packet*>(detail::in_crate(crate, lanes::id(), s_.slot));
             const uint32_t packets = s_.slot == 64 ? 3 : s_.slot / 16;
@@ -72,27 +81,35 @@ private:
                 store_packet<Scope::gpu>(slot + k, Packet{{w[0], w[1], w[2]}, w[3]});
             }
             // Token and count of what was handed in, in one step: a word without tokens says up to
-            // which task of the host's all is done.
-            fetch_add<Scope::gpu>(&s_.groups[group_of(word[0])].word, (uint64_t{1} << 32) + 1);
+            // which task of the host's all is done. An actor has added the token itself.
+            if (!ingress) {
+                fetch_add<Scope::gpu>(&s_.groups[group_of(word[0])].word, (uint64_t{1} << 32) + 1);
+            }
         }
         lanes::sync();
-        head_ += n;
+        head += n;
         if (lanes::id() == 0) {
             store<Scope::gpu>(&reinterpret_cast<CrateHead*>(crate)->count, n);
             index_queue::push(s_.shelf[c], index); // a release, behind the tokens
-            // Release: partner of the host's acquire, after which it writes there again.
-            store<Scope::system, Order::release>(&c_.port_head, head_);
+            // Release: partner of the writers' acquire, after which they write there again.
+            if (ingress) {
+                store<Scope::gpu, Order::release>(&s_.ingress->head, head);
+            } else {
+                store<Scope::system, Order::release>(&c_.port_head, head);
+            }
         }
         wake();
         return n;
     }
 
+    template <bool ingress>
     DENIZEN_HD bool read(uint32_t ticket, uint32_t* word) const
     {
-        const Letter& letter = s_.port[ticket & s_.port_mask];
+        const Letter& letter =
+            ingress ? s_.ingress->slots[ticket & s_.ingress->mask] : s_.port[ticket & s_.port_mask];
         bool whole = true;
         for (uint32_t k = 0; k < 4; ++k) {
-            const Packet p = load_packet<Scope::system>(&letter.packet[k]);
+            const Packet p = load_packet<ingress ? Scope::gpu : Scope::system>(&letter.packet[k]);
             whole &= p.sequence == ticket + 1;
             word[3 * k] = p.word[0];
             word[3 * k + 1] = p.word[1];
@@ -101,7 +118,7 @@ private:
         return whole;
     }
 
-    // The host has opened or cancelled groups.
+    // The host has opened or cancelled groups, or waits for tasks that an actor may have spawned.
     DENIZEN_HD bool orders()
     {
         // Acquire: partner of the host's release.
@@ -127,6 +144,17 @@ private:
             }
         }
         orders_ = latest;
+        // An actor's tasks are not in the host's count, so an old report does not say whether they
+        // have ended: wait() has this one made anew.
+        if (load<Scope::gpu>(&s_.ingress->tail) != 0) {
+            for (uint32_t g = lanes::id(); g < max_groups; g += lanes::size) {
+                const uint64_t word = load<Scope::gpu>(&s_.groups[g].word);
+                if (static_cast<uint32_t>(word) != 0) {
+                    s_.groups[g].told = word;
+                    store<Scope::system>(&c_.report[g].word, word);
+                }
+            }
+        }
         lanes::sync();
         if (lanes::id() == 0) {
             // Release: partner of the host's acquire; the group may be used.
@@ -237,7 +265,8 @@ private:
         // is for deadlines.
         sleep_on_bell(&s_.board->monitor_bell, &s_.board->monitor_sleeping, 2'000'000, [this] {
             uint32_t word[12];
-            bool some = read(head_, word) || load<Scope::system>(&c_.command) != 0 ||
+            bool some = read<false>(head_, word) || read<true>(ingress_head_, word) ||
+                        load<Scope::system>(&c_.command) != 0 ||
                         load<Scope::system>(&c_.group_orders) != orders_;
             for (uint32_t g = 0; g < max_groups; ++g) {
                 const uint64_t now = load<Scope::gpu>(&s_.groups[g].word);
@@ -251,6 +280,7 @@ private:
     const Shared& s_;
     Control& c_;
     uint32_t head_;
+    uint32_t ingress_head_;
     uint32_t orders_ = 0;
     uint32_t beat_;
     uint64_t beat_at_;

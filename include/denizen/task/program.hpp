@@ -194,7 +194,7 @@ struct Program {
         (run_if<T, G>(index++, words, ctx), ...);
     }
 
-    static Table table()
+    static constexpr Table table()
     {
         Table t;
         t.types = types;

@@ -15,6 +15,7 @@
 #include <denizen/base/type_name.hpp>
 #include <denizen/task/any.hpp>
 #include <denizen/task/kernel.hpp>
+#include <denizen/task/ref.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -148,6 +149,8 @@ public:
         {
             runtime_->spawn_many(tasks, count, number_, deadline);
         }
+        // For actors: what they spawn by it belongs to the group, as long as that is open.
+        TasksRef<P> ref() const { return {runtime_->runtime_.ingress(), number_}; }
         // Tasks of the group that have not begun are dropped; those that run can ask.
         void cancel() { runtime_->runtime_.cancel(number_); }
         Ended wait(nanoseconds deadline = 60s)
@@ -178,6 +181,18 @@ public:
     // A group; if its lifetime (0: none) passes before it has ended, it is cancelled.
     Group group(nanoseconds lifetime = 0s) { return Group(*this, lifetime); }
 
+    // For actors on the same device, and the user's kernels: they spawn by it. Valid until this is
+    // closed; what is handed in afterwards is never run.
+    TasksRef<P> ref() const { return {runtime_.ingress(), 0}; }
+    // The next message that a task has replied to an actor, for whoever carries it there; see
+    // Bridge. One thread at a time. Errc::wrong_type if it is no M.
+    template <class M>
+    bool receive(M& message, uint32_t& actor)
+    {
+        static_assert(sizeof(M) <= reply_payload && std::is_trivially_copyable_v<M>);
+        return runtime_.receive(&message, sizeof(M), actor);
+    }
+
     template <class T>
     Awaited<T> promise()
     {
@@ -187,7 +202,8 @@ public:
         return {promise, Future<T>(runtime_, promise)};
     }
 
-    // Until no task outside groups runs nor can run. Errc::timeout.
+    // Until no task outside groups runs nor can run. A task of an actor's counts if it was handed
+    // in before this call. Errc::timeout.
     void wait(nanoseconds deadline = 60s) { runtime_.wait(0, deadline); }
 
     Stats stats() { return runtime_.stats(); }

@@ -30,7 +30,7 @@ def run(
     read = graph.read(file, undirected=undirected)
     seconds = time.perf_counter() - begin
     search = graph.Search(read, device)
-    paths = search.shortest_paths(source) if weights else search.bfs(source, method)
+    paths = search.shortest_paths(source, method) if weights else search.bfs(source, method)
     broken = graph.validate(read, paths)
     if broken:
         terminal.error(f"not verified: {broken}")

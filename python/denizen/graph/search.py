@@ -31,7 +31,7 @@ class Paths:
         levels: of a breadth-first search, the largest distance + 1; else 0.
         seconds: by the clock of the device, from clearing the results to their being complete:
             without copies and compiling.
-        method: that was used: "narrow", "wide" or "launches".
+        method: that was used: "narrow", "wide", "launches", "serial" or "tasks".
         weighted: whether it is an answer of shortest_paths().
     """
 
@@ -85,18 +85,27 @@ class Search:
             source: a vertex.
             method: "narrow" (one block, for roads, meshes, chains; wide levels are handed over),
                 "wide" (one resident kernel with a barrier of the grid per level), "launches" (a
-                kernel launch per level; GPU only), or "auto": narrow for graphs without hubs.
+                kernel launch per level; GPU only), "serial" (the textbook's queue; CPU only),
+                "tasks" (asynchronous resident tasks with a priority by level), or "auto": wide for
+                graphs with hubs, for others narrow on a GPU and serial on the CPU.
 
         Raises ArgumentError for a source that is no vertex or a method the device does not have.
         """
         return self._paths(source, self._core.bfs(self._vertex(source), method), weighted=False)
 
-    def shortest_paths(self, source: int) -> Paths:
-        """Shortest paths over the graph's weights from ``source`` (near-far, Davidson et al. 2014).
+    def shortest_paths(self, source: int, method: str = "auto") -> Paths:
+        """Shortest paths over the graph's weights from ``source``.
 
-        Raises ArgumentError without weights, MessageError for a path longer than 2**31 - 1.
+        Args:
+            source: a vertex.
+            method: "narrow" or "wide" (near-far by one block, or by all of one resident kernel;
+                Davidson et al., IPDPS 2014), "serial" (Dijkstra's algorithm with a radix heap; CPU
+                only), or "auto": serial on the CPU, on a GPU narrow for graphs without hubs.
+
+        Raises ArgumentError without weights or for a method the device does not have, MessageError
+        for a path longer than 2**31 - 1.
         """
-        found = self._core.shortest_paths(self._vertex(source))
+        found = self._core.shortest_paths(self._vertex(source), method)
         return self._paths(source, found, weighted=True)
 
     def _vertex(self, source: int) -> int:
@@ -116,9 +125,11 @@ def bfs(graph: Graph, source: int, *, device: str = "auto", method: str = "auto"
     return Search(graph, device).bfs(source, method)
 
 
-def shortest_paths(graph: Graph, source: int, *, device: str = "auto") -> Paths:
+def shortest_paths(
+    graph: Graph, source: int, *, device: str = "auto", method: str = "auto"
+) -> Paths:
     """One search for shortest paths; see Search."""
-    return Search(graph, device).shortest_paths(source)
+    return Search(graph, device).shortest_paths(source, method)
 
 
 def validate(graph: Graph, paths: Paths) -> str:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breadth-first search by SciPy and NetworkX, beside the program ``bench_bfs``."""
+"""Breadth-first search and shortest paths by SciPy and NetworkX, beside ``bench_bfs``."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +48,43 @@ def _scipy(g: graph.Graph) -> Search:
     return search
 
 
+def _scipy_paths(g: graph.Graph) -> Search:
+    from scipy.sparse import csr_array  # noqa: PLC0415
+    from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415
+
+    assert g.weights is not None
+    parts = (
+        g.weights.astype(np.float64),
+        g.neighbours.astype(np.int32),
+        g.offsets.astype(np.int32),
+    )
+    matrix = csr_array(parts, (g.vertices, g.vertices))
+
+    def search(source: int) -> Callable[[], Distances]:
+        lengths, _ = dijkstra(matrix, indices=source, return_predecessors=True)
+        return lambda: np.where(np.isinf(lengths), -1, lengths).astype(np.int32)
+
+    return search
+
+
 def _networkx(g: graph.Graph) -> Search:
     import networkx  # noqa: PLC0415
 
     other = networkx.Graph()
     other.add_nodes_from(range(g.vertices))
-    rows = np.repeat(np.arange(g.vertices), np.diff(g.offsets))
-    other.add_edges_from(zip(rows.tolist(), g.neighbours.tolist(), strict=True))
+    rows = np.repeat(np.arange(g.vertices), np.diff(g.offsets)).tolist()
+    if g.weights is None:
+        other.add_edges_from(zip(rows, g.neighbours.tolist(), strict=True))
+    else:
+        other.add_weighted_edges_from(
+            zip(rows, g.neighbours.tolist(), g.weights.tolist(), strict=True)
+        )
 
     def search(source: int) -> Callable[[], Distances]:
-        lengths = networkx.single_source_shortest_path_length(other, source)
+        if g.weights is None:
+            lengths = networkx.single_source_shortest_path_length(other, source)
+        else:
+            lengths = networkx.single_source_dijkstra_path_length(other, source)
 
         def distances() -> Distances:
             found = np.full(g.vertices, -1, np.int32)
@@ -85,26 +112,46 @@ def _graphs(*, quick: bool) -> dict[str, graph.Graph]:
 def bfs(_device: str, *, quick: bool) -> list[Measured]:
     """Milliseconds of their searches by one thread of the CPU, whatever the device.
 
-    SciPy's finds order and parents, NetworkX's distances; both are compared with denizen's.
-    Nothing for what is not installed, or for road graphs that DENIZEN_GRAPHS does not hold.
+    SciPy's find parents (breadth-first: and the order, not distances), NetworkX's distances; both
+    are compared with denizen's. Shortest paths are over random weights of 1 to 1,000. Nothing for
+    what is not installed, or for road graphs that DENIZEN_GRAPHS does not hold.
     """
-    ways = {"SciPy": ("scipy", _scipy), "NetworkX": ("networkx", _networkx)}
     measured = []
     for name, g in _graphs(quick=quick).items():
         source = int(np.flatnonzero(np.diff(g.offsets))[0])
         expected = graph.bfs(g, source, device="cpu").distances
-        for what, (package, prepare) in ways.items():
-            if not importlib.util.find_spec(package):
-                continue
-            if package == "networkx" and g.arcs > _MOST_ARCS:
-                continue
-            search = prepare(g)
-            samples, right = [], True
-            for _ in range(3 if quick else 5):
-                begin = time.perf_counter()
-                found = search(source)
-                samples.append(1e3 * (time.perf_counter() - begin))
-                right &= bool((found() == expected).all())
-            params: dict[str, Scalar] = {"graph": name}
-            measured.append(Measured(what, params, "ms", np.array(samples), len(samples), right))
+        ways = {"SciPy": _scipy, "NetworkX": _networkx}
+        measured += _race(name, g, source, expected, ways, quick=quick)
+        weighted = graph.with_weights(g, 1000)
+        expected = graph.shortest_paths(weighted, source, device="cpu").distances
+        ways = {"shortest paths, SciPy": _scipy_paths, "shortest paths, NetworkX": _networkx}
+        measured += _race(name, weighted, source, expected, ways, quick=quick)
+    return measured
+
+
+def _race(
+    name: str,
+    g: graph.Graph,
+    source: int,
+    expected: Distances,
+    ways: Mapping[str, Callable[[graph.Graph], Search]],
+    *,
+    quick: bool,
+) -> list[Measured]:
+    measured = []
+    for what, prepare in ways.items():
+        package = "networkx" if prepare is _networkx else "scipy"
+        if not importlib.util.find_spec(package):
+            continue
+        if package == "networkx" and g.arcs > _MOST_ARCS:
+            continue
+        search = prepare(g)
+        samples, right = [], True
+        for _ in range(3 if quick else 5):
+            begin = time.perf_counter()
+            found = search(source)
+            samples.append(1e3 * (time.perf_counter() - begin))
+            right &= bool((found() == expected).all())
+        params: dict[str, Scalar] = {"graph": name}
+        measured.append(Measured(what, params, "ms", np.array(samples), len(samples), right))
     return measured

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks from outside their program: handlers of actors and kernels of the user's hand them in
+// through a ring beside the workers, which the monitor empties; on a GPU the host has no part in
+// it. A TasksRef is a pointer and a number: it travels in a message and is kept in an actor's
+// state.
+//
+//   struct Begin { denizen::task::TasksRef<Fibs> tasks; };       // a message from the host
+//   struct Asker {
+//       DENIZEN_HD void on(const Begin& m, auto& ctx)
+//       {
+//           if (m.tasks.spawn(Fib{30, ctx.self()}) != denizen::Errc::ok) ctx.reply(TryLater{});
+//       }
+//       DENIZEN_HD void on(const Answer& m, auto&);               // what the task has replied
+//   };
+//
+// The answer comes by task::Context::reply() and a Bridge (bridge.hpp).
+#pragma once
+
+#include <denizen/base/error.hpp>
+#include <denizen/task/program.hpp>
+#include <denizen/wire/wait.hpp>
+
+namespace denizen::task {
+
+template <class P>
+class TasksRef {
+public:
+    TasksRef() = default;
+    DENIZEN_HD TasksRef(Ingress* ingress, uint32_t group) : ingress_(ingress), group_(group) {}
+
+    // Hands a task in: ok, or full, and then the task was not taken. Never waits. Who runs it sees
+    // what this thread has written before. From then on it counts in its group.
+    template <class X>
+    DENIZEN_HD Errc spawn(const X& task) const
+    {
+        static_assert(P::template id<X>() < P::types, "not a task type of this program");
+        const typename P::Words words = P::encode(task, group_);
+        Ingress& in = *ingress_;
+        uint32_t ticket = load<Scope::gpu>(&in.tail);
+        do { // ends: a failure means that another thread has handed in a task
+            // Acquire: partner of the monitor's release; it has read what was in this slot. A
+            // ticket that others have overtaken may be behind the head: then the exchange fails.
+            const uint32_t head = load<Scope::gpu, Order::acquire>(&in.head);
+            if (static_cast<int32_t>(ticket - head) > static_cast<int32_t>(in.mask)) {
+                return Errc::full;
+            }
+        } while (!compare_exchange<Scope::gpu>(&in.tail, ticket, ticket + 1));
+        // Its token comes before the task, whose end takes it back.
+        fetch_add<Scope::gpu, Order::release>(&in.groups[group_].word, uint64_t{1});
+#if DENIZEN_ON_DEVICE
+        __threadfence(); // partner: the monitor's fence
+#endif
+        constexpr uint32_t used = 1 + (detail::bytes_of<X> + 3) / 4;
+        Letter& letter = in.slots[ticket & in.mask];
+        for (uint32_t k = 0; k < 4; ++k) {
+            Packet p{{0, 0, 0}, ticket + 1};
+            for (uint32_t i = 0; i < 3; ++i) {
+                p.word[i] = 3 * k + i < used ? words.word[3 * k + i] : 0;
+            }
+            store_packet<Scope::gpu>(&letter.packet[k], p);
+        }
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+        ring_bell(&in.board->monitor_bell, &in.board->monitor_sleeping);
+#endif
+        return Errc::ok;
+    }
+
+private:
+    Ingress* ingress_ = nullptr;
+    uint32_t group_ = 0;
+    uint32_t reserved_ = 0;
+};
+
+} // namespace denizen::task
