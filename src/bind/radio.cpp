@@ -165,6 +165,15 @@ void bind_radio(nb::module_& m)
                      r.feed(bytes.data(), bytes.size(), sink);
                  });
              })
+        .def("feed_complex",
+             [](radio::Receiver& r, nb::handle iq) {
+                 const bind::Bytes bytes(iq, false);
+                 return messages([&](const radio::Receiver::Sink& sink) {
+                     using Complex = std::complex<float>;
+                     r.feed(reinterpret_cast<const Complex*>(bytes.data()),
+                            bytes.size() / sizeof(Complex), sink);
+                 });
+             })
         .def("finish",
              [](radio::Receiver& r) {
                  return messages([&](const radio::Receiver::Sink& sink) { r.finish(sink); });

@@ -79,6 +79,21 @@ DENIZEN_LEVELS void magnitudes(const uint8_t* __restrict iq, uint16_t* __restric
     for (size_t k = 0; k < count; ++k) m[k] = magnitude(iq[2 * k], iq[2 * k + 1]);
 }
 
+DENIZEN_LEVELS void magnitudes(const float* __restrict iq, uint16_t* __restrict m, size_t count)
+{
+    constexpr float full = 127.5f * magnitude_scale;
+    const auto whole = [](float x) { // rounded to zero; not a number becomes the most negative one
+        const float y = x * full;
+        const float low = y > -full ? y : -full;
+        return static_cast<int32_t>(low < full ? low : full);
+    };
+    for (size_t k = 0; k < count; ++k) {
+        const int32_t x = whole(iq[2 * k]);
+        const int32_t y = whole(iq[2 * k + 1]);
+        m[k] = static_cast<uint16_t>(root(static_cast<uint32_t>(x * x + y * y)));
+    }
+}
+
 uint32_t floor(const uint16_t* m, size_t count, uint32_t* sums)
 {
     const size_t n = count / floor_samples;

@@ -196,9 +196,14 @@ struct Member {
     uint32_t number;
     uint32_t of;
     std::barrier<>* all;
-    uint32_t rank() const { return number; }
-    uint32_t size() const { return of; }
-    void sync() const { all->arrive_and_wait(); }
+    DENIZEN_HD uint32_t rank() const { return number; }
+    DENIZEN_HD uint32_t size() const { return of; }
+    DENIZEN_HD void sync() const
+    {
+#if !DENIZEN_ON_DEVICE
+        all->arrive_and_wait();
+#endif
+    }
 };
 
 TEST(Team, OfThreeThreadsComputesTheSame)

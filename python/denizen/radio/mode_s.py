@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from denizen import _core
 
 Message = dict[str, Any]
@@ -30,13 +32,16 @@ class Receiver:
     def feed(self, iq: Any) -> list[Message]:
         """The messages that ``iq``, the next piece of the stream, completes.
 
-        ``iq`` is anything with a contiguous buffer of unsigned bytes, I and Q in turn around 127.5.
+        ``iq`` is anything with a contiguous buffer of unsigned bytes, I and Q in turn around 127.5,
+        or a complex64 array, I and Q being clipped at -1 and 1: noise of 0.01 to 0.05 is best.
         It may have any length, even odd ones: the messages do not depend on how the stream is cut.
         They come at most 33 ms of signal after their end. Each has, besides its fields, ``time``
         (seconds since the start of the stream), ``sample`` (where its preamble begins), ``frame``
         (hexadecimal, after repair), ``level`` (dB of full scale) and ``repaired`` (how many bits
         were, 0 to 2).
         """
+        if isinstance(iq, np.ndarray) and iq.dtype == np.complex64:
+            return self._receiver.feed_complex(np.ascontiguousarray(iq))
         return self._receiver.feed(iq)
 
     def finish(self) -> list[Message]:
