@@ -82,10 +82,11 @@ DENIZEN_LEVELS void magnitudes(const uint8_t* __restrict iq, uint16_t* __restric
 DENIZEN_LEVELS void magnitudes(const float* __restrict iq, uint16_t* __restrict m, size_t count)
 {
     constexpr float full = 127.5f * magnitude_scale;
-    const auto whole = [](float x) { // rounded to zero; not a number becomes the most negative one
+    const auto whole = [](float x) { // what is not a number becomes the most negative one
         const float y = x * full;
         const float low = y > -full ? y : -full;
-        return static_cast<int32_t>(low < full ? low : full);
+        const float z = low < full ? low : full;
+        return static_cast<int32_t>(z + (z < 0 ? -0.5f : 0.5f));
     };
     for (size_t k = 0; k < count; ++k) {
         const int32_t x = whole(iq[2 * k]);
