@@ -97,6 +97,9 @@ def _adsb(apps: argparse._SubParsersAction[_Parser]) -> None:
         "--position", type=_degrees, metavar="LAT,LON", help="of the antenna, for traffic on ground"
     )
     adsb.add_argument(
+        "--device", metavar="DEVICE", help="resident workers: gpu, gpu:N, cpu, cpu:THREADS"
+    )
+    adsb.add_argument(
         "--generate", action="store_true", help="write a made signal to FILE instead of reading"
     )
     made = adsb.add_argument_group("with --generate")
@@ -375,6 +378,7 @@ def _run_adsb(given: argparse.Namespace) -> int:
             lines=given.json,
             page=given.map,
             position=given.position,
+            device=given.device,
         )
     except ArgumentError as error:
         terminal.error(str(error))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.apps.flights.load import DataError
+from denizen.errors import DataError
 
 __all__ = ["FORMATS", "DataError", "Format"]
 

@@ -23,15 +23,16 @@ def run(
     lines: bool = False,
     page: Path | None = None,
     position: tuple[float, float] | None = None,
+    device: str | None = None,
 ) -> int:
     """Decode the I/Q that ``name`` stands for (iq.open); the exit status.
 
     Ctrl-C ends a source that has no end. ``form``, ``rate``: of a source that does not say them.
     ``lines``: print each message as a line of JSON, nothing else. ``page``: write a map there.
-    ``position``: latitude and longitude of the antenna. Raises DataError for what is no I/Q; what
-    was decoded before it went wrong has been printed.
+    ``position``: latitude and longitude of the antenna. ``device``: see Receiver. Raises DataError
+    for what is no I/Q; what was decoded before it went wrong has been printed.
     """
-    receiver = Receiver(position)
+    receiver = Receiver(position, device)
     drawn = Map(position)
     begin = time.perf_counter()
     busy = 0.0
