@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "sync": "Sync: one barrier among blocks, by the device's clock",
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
     "adsb": "ADS-B: a recorded signal on one core, and frames found by level",
+    "dsp": "DSP: kernels on streams, one core and one stream for each SM",
     "bfs": "BFS: searches of graphs from one vertex",
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
