@@ -89,18 +89,26 @@ uint64_t processor_ns()
     return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// The CPU's streams, at their begin.
+struct Streams {
+    explicit Streams(const Given& given)
+        : filter(std::span(given.h, taps)), fewer(std::span(given.h, taps), 1, down),
+          bank(given.h, channels)
+    {
+    }
+    dsp::FmDemodulator demodulator{1};
+    dsp::Agc<Complex> level{1, 1e-3f, 100};
+    dsp::Fir<Complex> filter;
+    dsp::Fir<Complex> fewer;
+    dsp::Channelizer bank;
+    dsp::Fft transform{points};
+};
+
 // The CPU's loops over `pieces` times the same piece.
-void loops(Kernel kernel, const Given& given, uint32_t pieces, Taken& taken)
+void loops(Kernel kernel, Streams& s, const Given& given, uint32_t pieces, Taken& taken)
 {
     const auto* x = reinterpret_cast<const Complex*>(given.x);
     auto* out = reinterpret_cast<Complex*>(taken.out);
-    dsp::FmDemodulator demodulator(1);
-    dsp::Agc<Complex> level(1, 1e-3f, 100);
-    dsp::Fir<Complex> filter(std::span(given.h, taps));
-    dsp::Fir<Complex> fewer(std::span(given.h, taps), 1, down);
-    dsp::Channelizer bank(given.h, channels);
-    dsp::Fft transform(points);
-    std::fill(std::begin(taken.real), std::end(taken.real), 0.0f);
     for (uint32_t k = 0; k < pieces; ++k) {
         switch (kernel) {
         case saxpy:
@@ -108,12 +116,12 @@ void loops(Kernel kernel, const Given& given, uint32_t pieces, Taken& taken)
             break;
         case multiply: dsp::multiply(x, x, out, piece); break;
         case magnitude: dsp::magnitude_squared(x, taken.real, piece); break;
-        case demodulate: demodulator.feed(x, piece, taken.real); break;
-        case agc: level.feed(x, piece, out); break;
-        case fir: filter.feed(x, piece, out); break;
-        case decimator: fewer.feed(x, piece, out); break;
-        case channelizer: bank.feed(x, piece, out, piece / channels); break;
-        case fft: transform.forward(x, out, piece / points); break;
+        case demodulate: s.demodulator.feed(x, piece, taken.real); break;
+        case agc: s.level.feed(x, piece, out); break;
+        case fir: s.filter.feed(x, piece, out); break;
+        case decimator: s.fewer.feed(x, piece, out); break;
+        case channelizer: s.bank.feed(x, piece, out, piece / channels); break;
+        case fft: s.transform.forward(x, out, piece / points); break;
         case kernels: break;
         }
     }
@@ -302,8 +310,10 @@ int main(int argc, char** argv)
     std::vector<Samples> rates(kernels, Samples(rounds));
     interleaved(rounds, kernels, [&](size_t k) {
         const auto kernel = static_cast<Kernel>(k);
+        Streams fresh(*given);
+        std::fill(std::begin(expected[k].real), std::end(expected[k].real), 0.0f);
         const uint64_t begin = processor_ns();
-        loops(kernel, *given, pieces, expected[k]);
+        loops(kernel, fresh, *given, pieces, expected[k]);
         const auto ns = static_cast<double>(processor_ns() - begin);
         rates[k].add(static_cast<double>(samples_of(kernel)) * pieces / ns * 1e3);
     });
