@@ -74,13 +74,30 @@ def _positive(text: str) -> float:
     return value
 
 
+_SOURCES = "raw, SigMF or WAV, udp://, zmq://, soapy://; -: stdin"
+
+
+def _rate(text: str) -> int:
+    value = _positive(text)
+    if value != round(value):
+        raise argparse.ArgumentTypeError(f'"{text}" is no whole number of samples a second')
+    return round(value)
+
+
 def _adsb(apps: argparse._SubParsersAction[_Parser]) -> None:
     adsb = apps.add_parser("adsb", help="aircraft from a 1090 MHz signal (Mode S, ADS-B)")
-    adsb.add_argument("file", metavar="FILE", help="unsigned 8-bit I/Q at 2 Msps; -: stdin")
+    adsb.add_argument("file", metavar="FILE", help=f"I/Q at 2 Msps: {_SOURCES}")
+    adsb.add_argument("--rate", type=_rate, metavar="HZ", help="samples a second; 2e6 if not given")
+    adsb.add_argument(
+        "--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given"
+    )
     adsb.add_argument("--json", action="store_true", help="each message as a line of JSON")
     adsb.add_argument("--map", type=Path, metavar="HTML", help="write a map, a page by itself")
     adsb.add_argument(
         "--position", type=_degrees, metavar="LAT,LON", help="of the antenna, for traffic on ground"
+    )
+    adsb.add_argument(
+        "--device", metavar="DEVICE", help="resident workers: gpu, gpu:N, cpu, cpu:THREADS"
     )
     adsb.add_argument(
         "--generate", action="store_true", help="write a made signal to FILE instead of reading"
@@ -91,16 +108,9 @@ def _adsb(apps: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument("--snr", type=_range, default=(10.0, 30.0), metavar="LOW:HIGH", help="in dB")
 
 
-def _rate(text: str) -> int:
-    value = _positive(text)
-    if value != round(value):
-        raise argparse.ArgumentTypeError(f'"{text}" is no whole number of samples a second')
-    return round(value)
-
-
 def _fm(apps: argparse._SubParsersAction[_Parser]) -> None:
     fm = apps.add_parser("fm", help="audio of a broadcast FM station, in stereo")
-    fm.add_argument("file", metavar="FILE", help="raw I/Q, or one of SigMF's two files; -: stdin")
+    fm.add_argument("file", metavar="FILE", help=f"I/Q: {_SOURCES}")
     fm.add_argument("-o", "--out", type=Path, metavar="WAV", help="where the audio goes")
     fm.add_argument("--rate", type=_rate, metavar="HZ", help="samples a second, such as 2.4e6")
     fm.add_argument("--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given")
@@ -459,7 +469,7 @@ def _run_fm(given: argparse.Namespace) -> int:
     try:
         if given.generate:
             return fm.generate(
-                Path(given.file),
+                given.file,
                 rate=given.rate or 240_000,
                 form=given.format or "u8",
                 seconds=given.seconds,
@@ -475,17 +485,37 @@ def _run_fm(given: argparse.Namespace) -> int:
         return 2
 
 
+def _run_adsb(given: argparse.Namespace) -> int:
+    from denizen.apps.adsb import command as adsb  # noqa: PLC0415
+
+    try:
+        if given.generate:
+            return adsb.generate(
+                given.file,
+                seconds=given.seconds,
+                aircraft=given.aircraft,
+                snr=given.snr,
+                form=given.format or "u8",
+            )
+        return adsb.run(
+            given.file,
+            form=given.format,
+            rate=given.rate,
+            lines=given.json,
+            page=given.map,
+            position=given.position,
+            device=given.device,
+        )
+    except ArgumentError as error:
+        terminal.error(str(error))
+        return 2
+
+
 def _dispatch(given: argparse.Namespace) -> int:
     if given.command == "run" and given.app == "fm":
         return _run_fm(given)
     if given.command == "run" and given.app == "adsb":
-        from denizen.apps.adsb import command as adsb  # noqa: PLC0415
-
-        if given.generate:
-            return adsb.generate(
-                Path(given.file), seconds=given.seconds, aircraft=given.aircraft, snr=given.snr
-            )
-        return adsb.run(given.file, lines=given.json, page=given.map, position=given.position)
+        return _run_adsb(given)
     if given.command == "run" and given.app == "transactions":
         return _run_transactions(given)
     if given.command == "run" and given.app == "bfs":

@@ -24,8 +24,8 @@ from denizen import _core
 from denizen.errors import ArgumentError
 
 __all__ = [
-    "Agc", "Fir", "FmDemodulator", "low_pass", "magnitude_squared", "multiply", "resampler",
-    "saxpy",
+    "Agc", "Channelizer", "Fft", "Fir", "FmDemodulator", "low_pass", "magnitude_squared",
+    "multiply", "resampler", "saxpy",
 ]  # fmt: skip
 
 _REAL = np.dtype(np.float32)
@@ -125,6 +125,72 @@ def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np
     ``scipy.signal.firwin(n, 2 * cutoff, window=("kaiser", beta))``. Raises ArgumentError.
     """
     return np.array(_core.dsp_low_pass(cutoff, transition, attenuation), np.float32)
+
+
+class Channelizer:
+    """All channels of a band at once: a polyphase filter bank over a stream of complex64.
+
+    Channel k lies around k / ``channels`` of the sampling rate, the upper half below zero, as in
+    ``numpy.fft.fftfreq``, and has that part of its rate:
+
+    y[k, m] = the sum over i of taps[i] exp(2j pi k i / channels) x[m channels - i]
+
+    ``channels``: a power of two, 2 to 1024. ``taps``: of the low-pass filter of every channel,
+    real, (n,), at most 2**20, kept in single precision. Without them half of the level is left
+    where two channels meet, 0.35 of a channel's width beside its middle is passed unchanged, and
+    what is 0.65 away or more is 80 dB down. Raises ArgumentError for other values.
+    """
+
+    def __init__(self, channels: int, taps: Any = None) -> None:
+        if not 2 <= channels <= 1024:
+            raise ArgumentError(f"{channels} channels; give a power of two from 2 to 1024")
+        given = low_pass(0.5 / channels, 0.3 / channels, 80) if taps is None else np.asarray(taps)
+        if given.ndim != 1 or np.iscomplexobj(given):
+            raise ArgumentError(
+                f"taps are {given.dtype} of shape {given.shape}; give real ones in one dimension"
+            )
+        self.channels = channels
+        self._bank = _core.Channelizer(np.ascontiguousarray(given, _REAL), channels)
+
+    def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
+        """The outputs that ``x``, the next block, completes: (channels, outputs of each)."""
+        block = _samples(x, _COMPLEX)
+        out = np.empty((self.channels, self._bank.outputs(len(block))), _COMPLEX)
+        self._bank.feed(block, out)
+        return out
+
+
+class Fft:
+    """The discrete Fourier transform of ``points``, a power of two from 2 to 65536, row by row.
+
+    The transform that the channelizer and blocks in C++ use, and the twin of the one that a team
+    of GPU threads computes (team_fft.hpp); ``scipy.fft`` takes any length. Raises ArgumentError.
+    """
+
+    def __init__(self, points: int) -> None:
+        if not 2 <= points <= 65536:
+            raise ArgumentError(
+                f"a Fourier transform of {points} points; give a power of two from 2 to 65536"
+            )
+        self.points = points
+        self._fft = _core.Fft(points)
+
+    def _transform(self, x: NDArray[np.complex64], inverse: bool) -> NDArray[np.complex64]:
+        if not isinstance(x, np.ndarray) or x.dtype != _COMPLEX or x.shape[-1:] != (self.points,):
+            got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+            raise ArgumentError(f"x is {got}; give complex64 with rows of {self.points}")
+        rows = np.ascontiguousarray(x)
+        out = np.empty_like(rows)
+        self._fft.transform(rows, out, inverse)
+        return out
+
+    def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
+        """``scipy.fft.fft(x)`` along the last axis, complex64 of any shape (..., points)."""
+        return self._transform(x, False)
+
+    def inverse(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
+        """``scipy.fft.ifft(x)`` along the last axis."""
+        return self._transform(x, True)
 
 
 class Agc:

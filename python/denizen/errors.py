@@ -71,6 +71,10 @@ class SnapshotError(DenizenError, ValueError):
     """A snapshot that is truncated, altered, or of another program; the message says which."""
 
 
+class DataError(Exception):
+    """Data that cannot be used. The message is one line: file, row where there is one, reason."""
+
+
 # By denizen::Errc (include/denizen/base/error.hpp).
 _BY_CODE: dict[int, type[DenizenError]] = {
     1: RingFullError,

@@ -5,6 +5,8 @@
 
 #include <denizen/base/error.hpp>
 #include <denizen/dsp/agc.hpp>
+#include <denizen/dsp/channelizer.hpp>
+#include <denizen/dsp/fft.hpp>
 #include <denizen/dsp/fir.hpp>
 #include <denizen/dsp/sample.hpp>
 #include <denizen/radio/broadcast_fm.hpp>
@@ -97,6 +99,39 @@ void signals(nb::module_& m)
     fir<Complex, Complex>(m, "FirComplexTaps");
     agc<float>(m, "AgcReal");
     agc<Complex>(m, "AgcComplex");
+
+    nb::class_<dsp::Fft>(m, "Fft")
+        .def(nb::init<uint32_t>())
+        .def("transform", [](dsp::Fft& fft, nb::handle in, nb::handle out, bool inverse) {
+            const Bytes from(in, false);
+            const Bytes to(out, true);
+            need_room(to, from.size());
+            const size_t rows = count<Complex>(from) / fft.points();
+            const Unlocked unlocked;
+            if (inverse) {
+                fft.inverse(values<const Complex>(from), values<Complex>(to), rows);
+            } else {
+                fft.forward(values<const Complex>(from), values<Complex>(to), rows);
+            }
+        });
+    nb::class_<dsp::Channelizer>(m, "Channelizer")
+        .def("__init__",
+             [](dsp::Channelizer* self, nb::handle taps, uint32_t channels) {
+                 const Bytes bytes(taps, false);
+                 new (self) dsp::Channelizer(
+                     std::span<const float>(values<const float>(bytes), count<float>(bytes)),
+                     channels);
+             })
+        .def("outputs", &dsp::Channelizer::outputs)
+        .def("feed", [](dsp::Channelizer& bank, nb::handle in, nb::handle out) {
+            const Bytes from(in, false);
+            const Bytes to(out, true);
+            const size_t n = count<Complex>(from);
+            const size_t pitch = bank.outputs(n);
+            need_room(to, pitch * bank.channels() * sizeof(Complex));
+            const Unlocked unlocked;
+            return bank.feed(values<const Complex>(from), n, values<Complex>(to), pitch);
+        });
 
     m.def("dsp_low_pass", &dsp::low_pass);
     m.def("dsp_saxpy", [](float a, nb::handle x, nb::handle y) {

@@ -6,6 +6,7 @@
 #include <denizen/base/error.hpp>
 #include <denizen/radio/modulate.hpp>
 #include <denizen/radio/receiver.hpp>
+#include <denizen/radio/resident_receiver.hpp>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -65,7 +66,8 @@ nb::list messages(Work&& work)
     return out;
 }
 
-nb::list aircraft(const radio::Receiver& receiver)
+template <class Receiver>
+nb::list aircraft(const Receiver& receiver)
 {
     nb::list out;
     for (const radio::Aircraft& a : receiver.airspace().aircraft()) {
@@ -94,7 +96,8 @@ nb::list aircraft(const radio::Receiver& receiver)
     return out;
 }
 
-nb::dict counts(const radio::Receiver& receiver)
+template <class Receiver>
+nb::dict counts(const Receiver& receiver)
 {
     const radio::Counts& c = receiver.counts();
     nb::dict out;
@@ -136,6 +139,32 @@ Signal modulate(const std::vector<Burst>& given, size_t samples, double noise, u
     return Signal(out->data(), {out->size()}, owner);
 }
 
+std::optional<Position> position(const Degrees& at)
+{
+    if (!at) return {};
+    return Position{at->first, at->second};
+}
+
+// What both receivers have.
+template <class Receiver>
+nb::class_<Receiver> receiver(nb::module_& m, const char* name)
+{
+    return nb::class_<Receiver>(m, name)
+        .def("feed",
+             [](Receiver& r, nb::handle iq) {
+                 const bind::Bytes bytes(iq, false);
+                 return messages([&](const radio::Receiver::Sink& sink) {
+                     r.feed(bytes.data(), bytes.size(), sink);
+                 });
+             })
+        .def("finish",
+             [](Receiver& r) {
+                 return messages([&](const radio::Receiver::Sink& sink) { r.finish(sink); });
+             })
+        .def_prop_ro("aircraft", &aircraft<Receiver>)
+        .def_prop_ro("counts", &counts<Receiver>);
+}
+
 } // namespace
 
 void bind_radio(nb::module_& m)
@@ -149,26 +178,33 @@ void bind_radio(nb::module_& m)
         return std::pair(e.latitude, e.longitude);
     });
     m.def("radio_modulate", &modulate);
-    nb::class_<radio::Receiver>(m, "RadioReceiver")
+    receiver<radio::Receiver>(m, "RadioReceiver")
         .def(
             "__init__",
             [](radio::Receiver* self, const Degrees& at) {
-                std::optional<Position> position;
-                if (at) position = Position{at->first, at->second};
-                new (self) radio::Receiver(position);
+                new (self) radio::Receiver(position(at));
             },
             nb::arg("position").none())
-        .def("feed",
-             [](radio::Receiver& r, nb::handle iq) {
-                 const bind::Bytes bytes(iq, false);
-                 return messages([&](const radio::Receiver::Sink& sink) {
-                     r.feed(bytes.data(), bytes.size(), sink);
-                 });
-             })
-        .def("finish",
-             [](radio::Receiver& r) {
-                 return messages([&](const radio::Receiver::Sink& sink) { r.finish(sink); });
-             })
-        .def_prop_ro("aircraft", &aircraft)
-        .def_prop_ro("counts", &counts);
+        .def("feed_complex", [](radio::Receiver& r, nb::handle iq) {
+            const bind::Bytes bytes(iq, false);
+            return messages([&](const radio::Receiver::Sink& sink) {
+                using Complex = std::complex<float>;
+                r.feed(reinterpret_cast<const Complex*>(bytes.data()),
+                       bytes.size() / sizeof(Complex), sink);
+            });
+        });
+    receiver<radio::ResidentReceiver>(m, "ResidentReceiver")
+        .def(
+            "__init__",
+            [](radio::ResidentReceiver* self, const Degrees& at, bool on_gpu, int ordinal,
+               nb::bytes cubin, uint32_t threads) {
+                const std::vector<char> code(cubin.c_str(), cubin.c_str() + cubin.size());
+                const bind::Unlocked unlocked;
+                new (self) radio::ResidentReceiver(on_gpu ? radio::scan_on_gpu(ordinal, code)
+                                                          : radio::scan_on_cpu(threads),
+                                                   position(at));
+            },
+            nb::arg("position").none(), nb::arg("on_gpu"), nb::arg("ordinal"), nb::arg("cubin"),
+            nb::arg("threads"))
+        .def_prop_ro("device", &radio::ResidentReceiver::device);
 }

@@ -1,41 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <denizen/dsp/angle.hpp>
 #include <denizen/dsp/sample.hpp>
 
 #include "../levels.hpp"
 
-#include <cmath>
-#include <numbers>
-
 namespace denizen::dsp {
 namespace {
-
-// arctan on 0 to 1: t times a polynomial in t^2, fitted for the least greatest error, 6e-9 before
-// the coefficients were rounded to single precision and 8e-8 after.
-inline float arctan(float t)
-{
-    constexpr float c[] = {0.999999881f,  -0.333325982f,  0.199859068f,
-                           -0.141612291f, 0.104989454f,   -0.0723485649f,
-                           0.0397812091f, -0.0144013492f, 0.00245672232f};
-    const float u = t * t;
-    float p = c[8];
-    for (int k = 7; k >= 0; --k) p = p * u + c[k];
-    return p * t;
-}
-
-// Without branches. The angle of (0, 0) is 0.
-inline float angle(float re, float im)
-{
-    constexpr auto pi = std::numbers::pi_v<float>;
-    constexpr float tiny = 1e-37f; // keeps 0 / 0 away
-    const float a = std::fabs(re);
-    const float b = std::fabs(im);
-    const float low = a < b ? a : b;
-    const float high = (a < b ? b : a) + tiny;
-    float r = arctan(low / high);
-    r = a < b ? pi / 2 - r : r;
-    r = re < 0 ? pi - r : r;
-    return std::copysign(r, im);
-}
 
 // Complex numbers as pairs of floats, as the standard lays them out.
 inline const float* pairs(const Complex* x) { return reinterpret_cast<const float*>(x); }

@@ -13,27 +13,36 @@ Receiver::Receiver(std::optional<Position> receiver)
 {
 }
 
+// A sample is two values, I and Q.
+template <class Part>
+void Receiver::take(const Part* from, size_t samples, const Sink& sink)
+{
+    while (samples > 0) {
+        const size_t n = std::min(samples, m_.size() - filled_);
+        scan::magnitudes(from, m_.data() + filled_, n);
+        filled_ += n;
+        from += 2 * n;
+        samples -= n;
+        if (filled_ == m_.size()) block(block_samples, sink);
+    }
+}
+
+void Receiver::feed(const std::complex<float>* iq, size_t count, const Sink& sink)
+{
+    take(reinterpret_cast<const float*>(iq), count, sink);
+}
+
 void Receiver::feed(const uint8_t* iq, size_t bytes, const Sink& sink)
 {
-    const auto take = [&](const uint8_t* from, size_t samples) {
-        scan::magnitudes(from, m_.data() + filled_, samples);
-        filled_ += samples;
-        if (filled_ == m_.size()) block(block_samples, sink);
-    };
     if (bytes > 0 && odd_ >= 0) {
         const uint8_t sample[2] = {static_cast<uint8_t>(odd_), iq[0]};
         odd_ = -1;
         iq += 1;
         bytes -= 1;
-        take(sample, 1);
+        take(sample, 1, sink);
     }
-    while (bytes >= 2) {
-        const size_t samples = std::min(bytes / 2, m_.size() - filled_);
-        take(iq, samples);
-        iq += 2 * samples;
-        bytes -= 2 * samples;
-    }
-    if (bytes == 1) odd_ = iq[0];
+    take(iq, bytes / 2, sink);
+    if (bytes % 2 == 1) odd_ = iq[bytes - 1];
 }
 
 void Receiver::finish(const Sink& sink)

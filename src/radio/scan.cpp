@@ -12,10 +12,36 @@
 namespace denizen::radio::scan {
 namespace {
 
-DENIZEN_LEVELS void mark(const uint16_t* __restrict m, size_t count, Thresholds t,
-                         uint8_t* __restrict marks)
+// Positions are looked at in pieces whose sums stay in the first-level cache.
+constexpr size_t piece = 2048;
+constexpr size_t beyond = preamble_samples + 7 * 16; // samples after a position that its bits take
+
+// sums[k] = a quarter of the samples m[k] to m[k + 15]: they fit in 16 bits, and lose at most three
+// quarters of a unit each.
+DENIZEN_LEVELS void quarter_sums(const uint16_t* __restrict m, uint16_t* __restrict sums,
+                                 size_t count)
 {
-    for (size_t k = 0; k < count; ++k) marks[k] = preamble_at(m + k, t);
+    uint16_t four[piece + beyond + 16];
+    for (size_t k = 0; k < count + 12; ++k)
+        four[k] = static_cast<uint16_t>((m[k] >> 2) + (m[k + 1] >> 2) + (m[k + 2] >> 2) +
+                                        (m[k + 3] >> 2));
+    for (size_t k = 0; k < count; ++k)
+        sums[k] = static_cast<uint16_t>(four[k] + four[k + 4] + four[k + 8] + four[k + 12]);
+}
+
+// Marks where preamble_at() holds, and bits_at() too but for the rounding of the sums.
+DENIZEN_LEVELS void mark(const uint16_t* __restrict m, const uint16_t* __restrict sums,
+                         size_t count, Thresholds t, uint8_t* __restrict marks)
+{
+    const uint32_t exact = t.bits / 4 > 12 ? t.bits / 4 - 12 : 0;
+    const auto least = static_cast<uint16_t>(exact < 65535 ? exact : 65535);
+    for (size_t k = 0; k < count; ++k) {
+        const uint16_t* s = sums + k + preamble_samples;
+        const bool power = (s[0] >= least) & (s[16] >= least) & (s[32] >= least) &
+                           (s[48] >= least) & (s[64] >= least) & (s[80] >= least) &
+                           (s[96] >= least);
+        marks[k] = preamble_at(m + k, t) & power;
+    }
 }
 
 // The positions of the marks that are set. Eight of them at a time become bits by a multiplication
@@ -37,26 +63,7 @@ size_t collect(const uint8_t* marks, size_t count, uint32_t* found)
     return n;
 }
 
-// Keeps the positions where bits_at() may hold, by two of its conditions and without branches:
-// most positions fail, and no processor can guess which. Sums of quarters fit in 16 bits, and lose
-// at most three quarters of a unit each.
-DENIZEN_LEVELS size_t sieve(const uint16_t* m, Thresholds t, uint32_t* found, size_t count)
-{
-    const uint32_t least = t.bits / 4 > 12 ? t.bits / 4 - 12 : 0;
-    size_t kept = 0;
-    for (size_t i = 0; i < count; ++i) {
-        const uint16_t* s = m + found[i] + preamble_samples;
-        uint16_t middle = 0;
-        uint16_t end = 0;
-        for (size_t k = 0; k < 16; ++k) middle = static_cast<uint16_t>(middle + (s[48 + k] >> 2));
-        for (size_t k = 0; k < 16; ++k) end = static_cast<uint16_t>(end + (s[96 + k] >> 2));
-        found[kept] = found[i];
-        kept += (middle >= least) & (end >= least);
-    }
-    return kept;
-}
-
-// Keeps those where all hold.
+// Keeps the positions where bits_at() holds exactly.
 DENIZEN_LEVELS size_t confirm(const uint16_t* m, Thresholds t, uint32_t* found, size_t count)
 {
     const auto fails = [=](uint32_t k) { return !bits_at(m + k, t); };
@@ -79,6 +86,22 @@ DENIZEN_LEVELS void magnitudes(const uint8_t* __restrict iq, uint16_t* __restric
     for (size_t k = 0; k < count; ++k) m[k] = magnitude(iq[2 * k], iq[2 * k + 1]);
 }
 
+DENIZEN_LEVELS void magnitudes(const float* __restrict iq, uint16_t* __restrict m, size_t count)
+{
+    constexpr float full = 127.5f * magnitude_scale;
+    const auto whole = [](float x) { // what is not a number becomes the most negative one
+        const float y = x * full;
+        const float low = y > -full ? y : -full;
+        const float z = low < full ? low : full;
+        return static_cast<int32_t>(z + (z < 0 ? -0.5f : 0.5f));
+    };
+    for (size_t k = 0; k < count; ++k) {
+        const int32_t x = whole(iq[2 * k]);
+        const int32_t y = whole(iq[2 * k + 1]);
+        m[k] = static_cast<uint16_t>(root(static_cast<uint32_t>(x * x + y * y)));
+    }
+}
+
 uint32_t floor(const uint16_t* m, size_t count, uint32_t* sums)
 {
     const size_t n = count / floor_samples;
@@ -91,10 +114,15 @@ uint32_t floor(const uint16_t* m, size_t count, uint32_t* sums)
 size_t positions(const uint16_t* m, size_t count, const Thresholds& t, uint8_t* marks,
                  uint32_t* found)
 {
-    mark(m, count, t, marks);
+    uint16_t sums[piece + beyond];
+    for (size_t at = 0; at < count; at += piece) {
+        const size_t n = std::min(piece, count - at);
+        quarter_sums(m + at, sums, n + beyond - 15);
+        mark(m + at, sums, n, t, marks + at);
+    }
     const size_t whole = (count + 63) / 64 * 64;
     std::memset(marks + count, 0, whole - count);
-    return confirm(m, t, found, sieve(m, t, found, collect(marks, whole, found)));
+    return confirm(m, t, found, collect(marks, whole, found));
 }
 
 // Flattened, so that what they call is compiled for the same instructions.

@@ -8,8 +8,9 @@
 
 namespace denizen::radio::scan {
 
-// Magnitudes of `count` samples of interleaved I and Q.
+// Magnitudes of `count` samples of interleaved I and Q, as bytes or with a full scale of 1.
 void magnitudes(const uint8_t* iq, uint16_t* m, size_t count);
+void magnitudes(const float* iq, uint16_t* m, size_t count);
 
 // The floor of a block of `count` samples, at least floor_samples. `sums` has room for floor_means.
 uint32_t floor(const uint16_t* m, size_t count, uint32_t* sums);

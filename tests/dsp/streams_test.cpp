@@ -3,6 +3,8 @@
 // buffers. test_dsp.py compares with SciPy.
 #include <denizen/base/error.hpp>
 #include <denizen/dsp/agc.hpp>
+#include <denizen/dsp/channelizer.hpp>
+#include <denizen/dsp/fft.hpp>
 #include <denizen/dsp/fir.hpp>
 #include <denizen/dsp/sample.hpp>
 
@@ -78,6 +80,64 @@ TEST(Fir, RefusesWhatItCannotKeep)
     EXPECT_THROW(Fir<float>(one, 0, 1), Error);
     EXPECT_THROW(Fir<float>(one, 1, (1 << 20) + 1), Error);
     EXPECT_THROW(Fir<float>(one, 1 << 20, 1), Error);
+}
+
+TEST(Fft, IsTheSumOverTheSamples)
+{
+    for (const uint32_t n : {2u, 4u, 8u, 128u, 1024u}) {
+        const std::vector<Complex> x = noise<Complex>(3 * n, n);
+        std::vector<Complex> y(x.size());
+        Fft fft(n);
+        fft.forward(x.data(), y.data(), 3);
+        for (uint32_t k = 0; k < n; k += 1 + k / 3) {
+            std::complex<double> sum = 0;
+            for (uint32_t i = 0; i < n; ++i) {
+                const auto part = static_cast<double>(uint64_t{i} * k % n) / n;
+                sum +=
+                    std::complex<double>(x[n + i]) * std::polar(1.0, -2 * 3.14159265358979 * part);
+            }
+            ASSERT_LT(std::abs(std::complex<double>(y[n + k]) - sum), 1e-5 * n) << n << ", " << k;
+        }
+        fft.inverse(y.data(), y.data(), 3); // in place
+        for (size_t i = 0; i < x.size(); ++i) ASSERT_LT(std::abs(y[i] - x[i]), 1e-5f) << n;
+    }
+    EXPECT_THROW(Fft(1), Error);
+    EXPECT_THROW(Fft(12), Error);
+    EXPECT_THROW(Fft(1 << 17), Error);
+    EXPECT_THROW(Fft(2048).columns(), Error);
+}
+
+TEST(Channelizer, IsAFilterForEachChannel)
+{
+    const std::pair<uint32_t, size_t> banks[] = {{2, 1}, {2, 40}, {16, 16}, {16, 75}, {64, 700}};
+    for (const auto& [channels, taps] : banks) {
+        SCOPED_TRACE(testing::Message() << channels << " channels, " << taps << " taps");
+        const std::vector<float> h = noise<float>(taps, 1);
+        const std::vector<Complex> x = noise<Complex>(20'000, 2);
+        Channelizer bank(h, channels);
+        std::vector<std::vector<Complex>> y(channels);
+        cut(x, channels, [&](const std::vector<Complex>& piece) {
+            const size_t n = bank.outputs(piece.size());
+            std::vector<Complex> out(n * channels);
+            ASSERT_EQ(bank.feed(piece.data(), piece.size(), out.data(), n), n);
+            for (uint32_t k = 0; k < channels; ++k)
+                for (size_t m = 0; m < n; ++m) y[k].push_back(out[k * n + m]);
+        });
+        for (uint32_t k = 0; k < channels; k += 1 + k / 4) {
+            std::vector<Complex> turned;
+            for (size_t i = 0; i < taps; ++i) {
+                const double turn = 2 * 3.14159265358979 * static_cast<double>(i * k % channels);
+                turned.push_back(h[i] * Complex(std::polar(1.0, turn / channels)));
+            }
+            Fir<Complex, Complex> fir(turned, 1, channels);
+            std::vector<Complex> alone(fir.most(x.size()));
+            ASSERT_EQ(fir.feed(x.data(), x.size(), alone.data()), y[k].size());
+            for (size_t m = 0; m < y[k].size(); ++m)
+                ASSERT_LT(std::abs(alone[m] - y[k][m]), 2e-5f * static_cast<float>(taps + 10)) << m;
+        }
+    }
+    EXPECT_THROW(Channelizer(noise<float>(10, 1), 12), Error);
+    EXPECT_THROW(Channelizer({}, 8), Error);
 }
 
 TEST(Agc, SettlesAtTheReference)

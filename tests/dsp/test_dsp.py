@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import signal
+from scipy import fft, signal
 
 from denizen import ArgumentError, dsp
 
@@ -136,6 +136,50 @@ def test_agc(dtype):
     assert abs(steady[-1]) == pytest.approx(2.0, rel=1e-3)
 
 
+@pytest.mark.parametrize("points", [2, 4, 8, 32, 256, 2048, 65536])
+def test_fft_is_scipys(points):
+    x = noise(points * 6, np.complex64).reshape(2, 3, points)
+    wide = x.astype(np.complex128)
+    ours = dsp.Fft(points)
+    scale = np.sqrt(points)
+    np.testing.assert_allclose(ours(x) / scale, fft.fft(wide) / scale, atol=3e-6)
+    np.testing.assert_allclose(ours.inverse(x) * scale, fft.ifft(wide) * scale, atol=3e-6)
+    np.testing.assert_allclose(ours.inverse(ours(x)), x, atol=3e-6)
+
+
+@pytest.mark.parametrize(("channels", "count"), [(2, 9), (8, 8), (16, 333), (128, 4000)])
+def test_channelizer_is_upfirdn_of_each_channel(channels, count):
+    x, taps = noise(channels * 60 + 5, np.complex64), noise(count, np.float32, 1)
+    got = dsp.Channelizer(channels, taps)(x)
+    for k in range(channels):
+        turned = taps * np.exp(2j * np.pi * k * np.arange(count) / channels)
+        want = exact(turned, x, 1, channels)
+        assert got[k].shape == want.shape
+        assert np.abs(got[k] - want).max() < 2e-6 * np.abs(taps).sum() * 4
+
+
+@given(channels=st.sampled_from([2, 4, 32]), lengths=st.lists(st.integers(0, 9000), max_size=12))
+@settings(deadline=None, max_examples=20)
+def test_channelizer_does_not_depend_on_blocks(channels, lengths):
+    x = noise(30_000, np.complex64)
+    whole, cutting = dsp.Channelizer(channels)(x), dsp.Channelizer(channels)
+    pieces = [cutting(piece) for piece in cut(x, lengths)]
+    np.testing.assert_array_equal(np.concatenate(pieces, axis=1), whole)
+
+
+def test_channelizer_keeps_channels_apart():
+    rate, channels = 16_000, 16
+    t = np.arange(rate) / rate
+    x = np.exp(2j * np.pi * (3_000 + 200) * t) + 0.01 * np.exp(2j * np.pi * -2_100 * t)
+    y = dsp.Channelizer(channels)(x.astype(np.complex64))[:, 50:]
+    level = 20 * np.log10(np.sqrt(np.mean(np.abs(y) ** 2, axis=1)))
+    assert level[3] == pytest.approx(0, abs=0.01)
+    assert level[14] == pytest.approx(-40, abs=0.05)
+    assert np.delete(level, [3, 14]).max() < -78
+    frequency = np.angle(y[3, 1:] * y[3, :-1].conj()) / (2 * np.pi) * rate / channels
+    np.testing.assert_allclose(frequency, 200, atol=1)
+
+
 def test_fm_demodulator_is_the_angle():
     x = noise(100_000, np.complex64)
     x[10:13] = 0
@@ -190,6 +234,11 @@ def test_strided_input_is_read_right():
         (lambda: dsp.low_pass(0.2, float("nan"), 60), "transition is"),
         (lambda: dsp.Agc(rate=0), "AGC with"),
         (lambda: dsp.resampler(0, 48_000), "positive"),
+        (lambda: dsp.Fft(12), "12 points; give a power of two"),
+        (lambda: dsp.Fft(8)(np.zeros((2, 4), "c8")), r"shape \(2, 4\); give complex64 with rows"),
+        (lambda: dsp.Channelizer(10), "10 channels; give a power of two"),
+        (lambda: dsp.Channelizer(8, [1j]), "taps are complex128"),
+        (lambda: dsp.Channelizer(8, []), "0 taps"),
         (lambda: dsp.multiply(np.zeros(3, "c8"), np.zeros(2, "c8")), "a has 3 samples and b 2"),
         (lambda: dsp.saxpy(1, np.zeros(3, "f4"), np.zeros(2, "f4")), "y is float32 of shape"),
     ],

@@ -5,6 +5,7 @@
 
 #include <denizen/radio/airspace.hpp>
 
+#include <complex>
 #include <functional>
 
 namespace denizen::radio {
@@ -29,6 +30,10 @@ public:
     // block of samples) after its end.
     void feed(const uint8_t* iq, size_t bytes, const Sink& sink);
 
+    // The same from `count` complex samples, whose I and Q are clipped at -1 and 1, the full scale.
+    // They are rounded to a 64th of a byte's step first, so that every machine finds the same.
+    void feed(const std::complex<float>* iq, size_t count, const Sink& sink);
+
     // Gives what is still within the last block. The stream has ended; the next feed() begins where
     // it left off, after a gap.
     void finish(const Sink& sink);
@@ -37,6 +42,8 @@ public:
     const Airspace& airspace() const { return airspace_; }
 
 private:
+    template <class Part>
+    void take(const Part* from, size_t samples, const Sink& sink);
     void block(size_t count, const Sink& sink);
 
     Airspace airspace_;

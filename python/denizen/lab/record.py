@@ -38,6 +38,7 @@ EXPERIMENTS = {
     "sync": "Sync: one barrier among blocks, by the device's clock",
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
     "adsb": "ADS-B: a recorded signal on one core, and frames found by level",
+    "dsp": "DSP: kernels on streams, one core and one stream for each SM",
     "bfs": "BFS: searches of graphs from one vertex",
     "group": "Groups: all-reduce of float32, by the slowest rank",
     "arena": "Arena: blocks allocated and freed on the device",

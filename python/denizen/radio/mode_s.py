@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from denizen import _core
+from denizen.errors import ArgumentError
+from denizen.iq.format import FORMATS
+from denizen.program import cubin_of
+from denizen.runtime import _capability, _parse_device
+
+_KERNEL = "#include <denizen/radio/scan_ring.hpp>\n"
 
 Message = dict[str, Any]
 """What a frame says, only the fields that it has: ``df``, ``icao`` (six hexadecimal digits), and
@@ -22,21 +30,43 @@ class Receiver:
 
     ``position``: latitude and longitude of the antenna in degrees. It is needed only for the first
     position of an aircraft on the ground, which fits several places on earth.
+    ``device``: None for the loops of the calling thread; "gpu", "gpu:N", "cpu" or "cpu:THREADS" for
+    resident workers there, which give the same messages, a call or more later. They take bytes;
+    complex samples are rounded to them. Raises DeviceError, CompileError.
     """
 
-    def __init__(self, position: tuple[float, float] | None = None) -> None:
-        self._receiver = _core.RadioReceiver(position)
+    def __init__(
+        self, position: tuple[float, float] | None = None, device: str | None = None
+    ) -> None:
+        self._receiver: _core.RadioReceiver | _core.ResidentReceiver
+        if device is None:
+            self._receiver = _core.RadioReceiver(position)
+            return
+        where = _parse_device(device)
+        if where.nodes != 1:
+            raise ArgumentError(f'device "{device}"; a receiver uses one GPU or the CPU')
+        cubin = b""
+        if where.on_gpu:
+            cubin = cubin_of(_KERNEL, "the scan for Mode S", _capability(where))
+        self._receiver = _core.ResidentReceiver(
+            position, where.on_gpu, where.first, cubin, where.threads or 0
+        )
 
     def feed(self, iq: Any) -> list[Message]:
         """The messages that ``iq``, the next piece of the stream, completes.
 
-        ``iq`` is anything with a contiguous buffer of unsigned bytes, I and Q in turn around 127.5.
+        ``iq`` is anything with a contiguous buffer of unsigned bytes, I and Q in turn around 127.5,
+        or a complex64 array, I and Q being clipped at -1 and 1: noise of 0.01 to 0.05 is best.
         It may have any length, even odd ones: the messages do not depend on how the stream is cut.
         They come at most 33 ms of signal after their end. Each has, besides its fields, ``time``
         (seconds since the start of the stream), ``sample`` (where its preamble begins), ``frame``
         (hexadecimal, after repair), ``level`` (dB of full scale) and ``repaired`` (how many bits
         were, 0 to 2).
         """
+        if isinstance(iq, np.ndarray) and iq.dtype == np.complex64:
+            if isinstance(self._receiver, _core.RadioReceiver):
+                return self._receiver.feed_complex(np.ascontiguousarray(iq))
+            return self._receiver.feed(FORMATS["u8"].bytes(iq))
         return self._receiver.feed(iq)
 
     def finish(self) -> list[Message]:
@@ -52,7 +82,8 @@ class Receiver:
     @property
     def counts(self) -> dict[str, int]:
         """``samples`` looked at, ``preambles`` that fit, ``readings`` of a frame, ``messages``
-        believed, ``repaired`` ones among them."""
+        believed, ``repaired`` ones among them. Resident workers do not tell the second and third.
+        """
         return self._receiver.counts
 
 

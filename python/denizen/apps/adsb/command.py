@@ -8,30 +8,35 @@ import sys
 import time
 from pathlib import Path
 
-from denizen import terminal
+from denizen import iq, terminal
 from denizen.apps.adsb import load, show
 from denizen.apps.adsb.map import Map
+from denizen.iq.raw import PIECE
 from denizen.radio import SAMPLE_RATE, Receiver
 
 
 def run(
-    source: str,
+    name: str,
     *,
+    form: str | None = None,
+    rate: int | None = None,
     lines: bool = False,
     page: Path | None = None,
     position: tuple[float, float] | None = None,
+    device: str | None = None,
 ) -> int:
-    """Decode the I/Q in file ``source``, or from stdin for "-"; the exit status.
+    """Decode the I/Q that ``name`` stands for (iq.open); the exit status.
 
+    Ctrl-C ends a source that has no end. ``form``, ``rate``: of a source that does not say them.
     ``lines``: print each message as a line of JSON, nothing else. ``page``: write a map there.
-    ``position``: latitude and longitude of the antenna. Raises DataError for what is no I/Q; what
-    was decoded before it went wrong has been printed.
+    ``position``: latitude and longitude of the antenna. ``device``: see Receiver. Raises DataError
+    for what is no I/Q; what was decoded before it went wrong has been printed.
     """
-    receiver = Receiver(position)
+    receiver = Receiver(position, device)
     drawn = Map(position)
     begin = time.perf_counter()
     busy = 0.0
-    with show.live(not lines) as update:
+    with load.opened(name, form, rate) as source, show.live(not lines) as update:
 
         def take(messages: list[dict[str, object]]) -> None:
             for message in messages:
@@ -43,14 +48,17 @@ def run(
                 sys.stdout.flush()
             update(lambda: receiver.aircraft)
 
-        cut: load.DataError | None = None
+        cut: iq.DataError | None = None
         try:
-            for piece in load.pieces(source):
+            for piece in load.signal(source):
                 started = time.perf_counter()
                 messages = receiver.feed(piece)
                 busy += time.perf_counter() - started
                 take(messages)
-        except load.DataError as error:  # what came before it is shown all the same
+        except KeyboardInterrupt:
+            if not source.live:
+                raise
+        except iq.DataError as error:  # what came before it is shown all the same
             if receiver.counts["samples"] == 0:
                 raise
             cut = error
@@ -61,6 +69,8 @@ def run(
     if page is not None:
         drawn.write(page, receiver.aircraft)
         print(f"{page}: map of {drawn.placed} aircraft", file=sys.stderr)
+    if source.losses:
+        terminal.error(f"{source.name}: {source.losses}")
     if cut is not None:
         raise cut
     if lines:
@@ -76,8 +86,11 @@ def run(
     return 0
 
 
-def generate(path: Path, *, seconds: float, aircraft: int, snr: tuple[float, float]) -> int:
-    """Write a made signal of ``seconds`` with ``aircraft`` aircraft to ``path``; the exit status.
+def generate(
+    name: str, *, seconds: float, aircraft: int, snr: tuple[float, float], form: str = "u8"
+) -> int:
+    """Write a made signal of ``seconds`` with ``aircraft`` aircraft to ``name`` (iq.create); the
+    exit status.
 
     ``snr``: least and greatest level of an aircraft's pulses over the noise, in dB.
     """
@@ -85,6 +98,15 @@ def generate(path: Path, *, seconds: float, aircraft: int, snr: tuple[float, flo
 
     bursts = modulate.traffic(seconds, aircraft, snr)
     signal = modulate.modulate(bursts, round(seconds * SAMPLE_RATE))
-    signal.tofile(path)
-    print(f"{path}: {len(bursts):,} frames of {aircraft} aircraft in {seconds:g} s")
+    with iq.create(name, form=form, rate=round(SAMPLE_RATE)) as sink:
+        for at in range(0, len(signal), PIECE):
+            piece = signal[at : at + PIECE].tobytes()
+            if sink.form.key == "u8":
+                sink.write_bytes(piece)
+            else:
+                sink.write(iq.FORMATS["u8"].samples(piece))
+    print(
+        f"{sink.name}: {len(bursts):,} frames of {aircraft} aircraft in {seconds:g} s",
+        file=sys.stderr if name == "-" else sys.stdout,
+    )
     return 0

@@ -22,6 +22,10 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from denizen.errors import DataError
+
+__all__ = ["COLUMNS", "MISSING", "DataError", "Flights", "load", "package_file"]
+
 COLUMNS = (
     "year", "month", "day", "sched_dep_time", "dep_delay", "arr_delay", "tailnum", "origin",
     "dest", "air_time", "distance",
@@ -34,10 +38,6 @@ _EMPTY = frozenset({"", "NA"})  # pandas writes the one, R the other
 _DELAY_LIMIT = 100_000  # minutes; two months, more than any real delay
 _MINUTES_LIMIT = 100_000
 _MILES_LIMIT = 100_000
-
-
-class DataError(Exception):
-    """The data cannot be used. The message is one line: file, row where there is one, reason."""
 
 
 @dataclass(frozen=True, slots=True)

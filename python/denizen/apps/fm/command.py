@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 import wave
 from pathlib import Path
@@ -11,10 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen import terminal
-from denizen.apps import iq
-from denizen.apps.fm import sigmf
-from denizen.apps.iq import DataError
+from denizen import iq, terminal
 from denizen.errors import ArgumentError
 from denizen.radio import broadcast
 
@@ -28,24 +26,25 @@ def _sixteen_bits(audio: NDArray[np.float32]) -> bytes:
     return out
 
 
-def run(source: str, out: Path, *, rate: int | None, form: str | None, de_emphasis: float) -> int:
-    """Write the audio of the I/Q in ``source`` ("-": stdin) to ``out``; the exit status.
+def run(name: str, out: Path, *, rate: int | None, form: str | None, de_emphasis: float) -> int:
+    """Write the audio of the I/Q that ``name`` stands for (iq.open) to ``out``; the exit status.
+    Ctrl-C ends a source that has no end.
 
-    ``rate`` and ``form`` (a key of iq.FORMATS) are needed but for SigMF, which says them.
+    ``rate`` and ``form`` (a key of iq.FORMATS) are for a source that does not say them.
     ``de_emphasis``: seconds. Raises DataError for what is no such I/Q, and ArgumentError for a rate
     that does not do; what was decoded before the data went wrong is in ``out``.
     """
-    if Path(source).suffix in sigmf.SUFFIXES:
-        if rate is not None or form is not None:
-            raise ArgumentError(f"{source}: SigMF says rate and format: leave out --rate, --format")
-        source, form, rate = sigmf.described(Path(source))
-    if rate is None:
-        raise ArgumentError(f"{source}: raw I/Q does not say its rate: give --rate HZ")
-    chosen = iq.FORMATS[form or "u8"]
+    with iq.open(name, form=form, rate=rate, expected=f"I/Q (--format), {_RATE}") as source:
+        if source.rate is None:
+            raise ArgumentError(f"{name}: raw I/Q does not say its rate: give --rate HZ")
+        return _demodulated(source, source.rate, out, de_emphasis)
+
+
+def _demodulated(source: iq.Source, rate: int, out: Path, de_emphasis: float) -> int:
     receiver = broadcast.FmReceiver(rate, de_emphasis)
-    blocks = iq.blocks(source, chosen, f"raw {chosen.name} I/Q (--format), {_RATE}")
+    blocks = source.blocks()
     samples, busy = 0, 0.0
-    cut: DataError | None = None
+    cut: iq.DataError | None = None
     first = next(blocks)  # nothing is written for what is no signal at all
     try:
         with open(out, "wb") as raw, wave.open(raw, "wb") as file:
@@ -57,10 +56,15 @@ def run(source: str, out: Path, *, rate: int | None, form: str | None, de_emphas
                     busy += time.perf_counter() - started
                     samples += len(block)
                     file.writeframes(_sixteen_bits(audio))
-            except DataError as error:  # what came before it is written all the same
+            except KeyboardInterrupt:
+                if not source.live:
+                    raise
+            except iq.DataError as error:  # what came before it is written all the same
                 cut = error
     except OSError as error:
-        raise DataError(f"{out}: {error.strerror}") from error
+        raise iq.DataError(f"{out}: {error.strerror}") from error
+    if source.losses:
+        terminal.error(f"{source.name}: {source.losses}")
     if cut is not None:
         raise cut
     share = receiver.stereo_share
@@ -72,19 +76,22 @@ def run(source: str, out: Path, *, rate: int | None, form: str | None, de_emphas
     return 0
 
 
-def generate(path: Path, *, rate: int, form: str, seconds: float, emphasis: float) -> int:
-    """Write a made station to ``path``: 1 kHz on the left and 3 kHz on the right; the exit status.
+def generate(name: str, *, rate: int, form: str, seconds: float, emphasis: float) -> int:
+    """Write a made station to ``name`` (iq.create); the exit status.
 
-    Each has a third of full scale; the noise is 40 dB down. ``emphasis``: seconds.
+    1 kHz is on the left and 3 kHz on the right, each a third of full scale; the noise is 40 dB
+    down. ``emphasis``: seconds.
     """
     left, right = [broadcast.Tone(1000, 1 / 3)], [broadcast.Tone(3000, 1 / 3)]
-    chosen = iq.FORMATS[form]
-    with open(path, "wb") as file:
+    with iq.create(name, form=form, rate=rate) as sink:
         for second in range(int(np.ceil(seconds))):
             signal = broadcast.modulate(
                 left, right, rate, min(1.0, seconds - second),
                 emphasis=emphasis, snr=_MADE_SNR, start=second, seed=second,
             )  # fmt: skip
-            file.write(chosen.bytes(signal))
-    print(f"{path}: {seconds:g} s of a stereo station, {chosen.name} I/Q at {rate:,} Hz")
+            sink.write(signal)
+    print(
+        f"{sink.name}: {seconds:g} s of a stereo station, {sink.form.name} I/Q at {rate:,} Hz",
+        file=sys.stderr if name == "-" else sys.stdout,
+    )
     return 0

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <denizen/radio/resident_receiver.hpp>
+
+#include "scan.hpp"
+
+#include <denizen/base/error.hpp>
+#include <denizen/radio/candidates.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace denizen::radio {
+namespace {
+
+constexpr uint32_t slots = 256;                              // 8 s of signal
+constexpr uint64_t patience_ns = 30'000'000'000;             // for a block to be scanned
+constexpr size_t whole = 2 * (lead + block_samples + reach); // bytes that a block needs
+
+struct Alone {
+    uint32_t rank() const { return 0; }
+    uint32_t size() const { return 1; }
+    void sync() const {}
+    uint32_t count(bool member) const { return member; }
+    uint32_t take(uint32_t& counter) const { return counter++; }
+};
+
+class Threads final : public ScanWorkers {
+public:
+    explicit Threads(uint32_t count)
+        : count_(count != 0 ? count : std::max(1u, std::thread::hardware_concurrency())),
+          name_("cpu:" + std::to_string(count_))
+    {
+    }
+    ~Threads() override { join(); }
+
+    void* memory(size_t bytes) override
+    {
+        memory_.push_back(std::make_unique<Line[]>(bytes / sizeof(Line) + 1));
+        return memory_.back().get();
+    }
+
+    void launch(ScanRing ring, uint64_t from) override
+    {
+        tickets_ = {from, 0};
+        ring.tickets = &tickets_;
+        ring.limit = ~0ull; // a thread that naps costs nothing
+        for (uint32_t k = 0; k < count_; ++k)
+            threads_.emplace_back([ring] {
+                const auto scan = std::make_unique<ScanMemory>();
+                Alone team;
+                ScanTurn turn{};
+                scan_ring(team, ring, *scan, turn);
+            });
+    }
+
+    bool on() override { return true; }
+    void join() override { threads_.clear(); }
+    const std::string& device() const override { return name_; }
+
+private:
+    struct alignas(128) Line {
+        unsigned char bytes[128] = {};
+    };
+    uint32_t count_;
+    std::string name_;
+    ScanTickets tickets_{};
+    std::vector<std::unique_ptr<Line[]>> memory_;
+    std::vector<std::jthread> threads_;
+};
+
+} // namespace
+
+std::unique_ptr<ScanWorkers> scan_on_cpu(uint32_t threads)
+{
+    if (threads > 1024)
+        throw Error(Errc::bad_argument, std::to_string(threads) + " threads; give at most 1024");
+    return std::make_unique<Threads>(threads);
+}
+
+ResidentReceiver::ResidentReceiver(std::unique_ptr<ScanWorkers> workers,
+                                   std::optional<Position> receiver)
+    : workers_(std::move(workers)), iq_(whole), airspace_(receiver), begin_(slots)
+{
+    const auto take = [&](auto*& to, size_t count) {
+        using T = std::remove_cvref_t<decltype(*to)>;
+        to = static_cast<T*>(workers_->memory(count * sizeof(T)));
+    };
+    take(slots_, size_t{slots} * slot_bytes);
+    take(slot_, slots);
+    take(ring_.out, size_t{slots} * slot_room);
+    take(ring_.counts, slots);
+    take(ring_.published, 1);
+    take(ring_.stop, 1);
+    ring_.iq = slots_;
+    ring_.slot = slot_;
+    ring_.slots = slots;
+    workers_->launch(ring_, 0);
+}
+
+ResidentReceiver::~ResidentReceiver()
+{
+    store<Scope::system>(ring_.stop, 1u);
+    workers_->join();
+}
+
+void ResidentReceiver::feed(const uint8_t* iq, size_t bytes, const Sink& sink)
+{
+    while (bytes > 0) {
+        const size_t n = std::min(bytes, iq_.size() - filled_);
+        std::copy_n(iq, n, iq_.begin() + static_cast<ptrdiff_t>(filled_));
+        filled_ += n;
+        iq += n;
+        bytes -= n;
+        if (filled_ == iq_.size()) publish(block_samples, sink);
+    }
+    collect(0, sink);
+}
+
+void ResidentReceiver::finish(const Sink& sink)
+{
+    filled_ -= filled_ % 2; // an I without its Q
+    while (filled_ > 2 * lead) publish(std::min<size_t>(filled_ / 2 - lead, block_samples), sink);
+    collect(published_, sink);
+}
+
+// Hands over the first `count` samples of the block.
+void ResidentReceiver::publish(size_t count, const Sink& sink)
+{
+    if (published_ - collected_ == slots) collect(collected_ + 1, sink);
+    const auto at = static_cast<uint32_t>(published_ % slots);
+    std::copy_n(iq_.begin(), filled_, slots_ + size_t{at} * slot_bytes);
+    slot_[at] = {position_ == 0 ? 0 : lead, static_cast<uint32_t>(count),
+                 static_cast<uint32_t>(filled_ / 2 - lead), 0};
+    begin_[at] = position_;
+    store<Scope::system>(ring_.counts + at, 0u);
+    published_ += 1;
+    // Release: with the slot; its partner is the acquire in take_turn().
+    store<Scope::system, Order::release>(ring_.published, published_);
+    counts_.samples += count;
+    position_ += count;
+    std::copy(iq_.begin() + static_cast<ptrdiff_t>(2 * count),
+              iq_.begin() + static_cast<ptrdiff_t>(filled_), iq_.begin());
+    filled_ -= 2 * count;
+}
+
+// Takes what has been found, waiting for all blocks before `until`.
+void ResidentReceiver::collect(uint64_t until, const Sink& sink)
+{
+    for (; collected_ < published_; ++collected_) {
+        const auto at = static_cast<uint32_t>(collected_ % slots);
+        // Acquire: with the candidates; its partner is the release in scan_ring().
+        uint32_t found = load<Scope::system, Order::acquire>(ring_.counts + at);
+        if (found == 0) {
+            if (collected_ >= until) {
+                if (!workers_->on()) workers_->launch(ring_, collected_);
+                return;
+            }
+            wait_for(at);
+            found = load<Scope::system, Order::acquire>(ring_.counts + at);
+        }
+        std::vector<Candidate> here;
+        std::span<Candidate> candidates(ring_.out + size_t{at} * slot_room,
+                                        std::min(found - 1, slot_room));
+        if (found == ~0u || found - 1 > slot_room) {
+            here = scan_here(at);
+            candidates = here;
+        }
+        believe(candidates, begin_[at], airspace_, free_, [&](const Message& m) {
+            counts_.messages += 1;
+            counts_.repaired += m.repaired != 0;
+            sink(m);
+        });
+    }
+}
+
+void ResidentReceiver::wait_for(uint32_t slot)
+{
+    const uint64_t begin = now_ns();
+    // Ends when the block has been scanned, or after `patience_ns`.
+    while (load<Scope::system, Order::acquire>(ring_.counts + slot) == 0) {
+        if (!workers_->on()) workers_->launch(ring_, collected_); // they had nothing to do and left
+        if (now_ns() - begin > patience_ns)
+            throw Error(Errc::timeout, "the workers on " + device() +
+                                           " have not scanned a block of 65,536 samples in 30 s");
+        std::this_thread::yield();
+    }
+}
+
+// More positions than a team keeps, or candidates than a slot: the receiver's loops do what it
+// would have done.
+std::vector<Candidate> ResidentReceiver::scan_here(uint32_t slot)
+{
+    const ScanSlot& said = slot_[slot];
+    std::vector<uint16_t> all(lead + block_samples + reach);
+    const size_t first = said.before == 0 ? lead : 0;
+    scan::magnitudes(slots_ + size_t{slot} * slot_bytes + 2 * first, all.data() + first,
+                     lead + said.available - first);
+    std::vector<uint8_t> marks(block_samples);
+    std::vector<uint32_t> found(block_samples);
+    const uint16_t* m = all.data() + lead;
+    const uint32_t floor = scan::floor(m, said.count, found.data());
+    const size_t n = scan::positions(m, said.count, thresholds(floor), marks.data(), found.data());
+    std::vector<Candidate> out;
+    for (size_t i = 0; i < n; ++i) {
+        Candidate c;
+        const uint16_t* at = m + found[i];
+        if (!scan::first(at, floor, c.reading[0])) continue;
+        c.offset = found[i];
+        c.pulse = static_cast<uint16_t>(pulses_at(at) / 2);
+        c.readings = 1;
+        if (scan::again(at, floor, c.reading[0], c.reading[1])) c.readings = 2;
+        out.push_back(c);
+    }
+    return out;
+}
+
+} // namespace denizen::radio
