@@ -50,6 +50,8 @@ void topics(nanobind::class_<AnyRuntime>& runtime);
 void signals(nanobind::module_& m);
 // Graphs and searches (graph.cpp).
 void graphs(nanobind::module_& m);
+// Process mining (procmine.cpp).
+void process_mining(nanobind::module_& m);
 // Those about tracing (tracing.cpp).
 void tracing(nanobind::class_<AnyRuntime>& runtime);
 

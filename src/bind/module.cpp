@@ -349,6 +349,7 @@ NB_MODULE(_core, m)
     bind_buffers(m);
     bind_radio(m);
     bind::graphs(m);
+    bind::process_mining(m);
     bind::arenas(m);
     bind::signals(m);
 
