@@ -18,6 +18,7 @@ from typing import NoReturn
 from denizen import ArgumentError, CompileError, DenizenError, info, terminal
 from denizen.apps.flights import command
 from denizen.apps.flights.load import DataError
+from denizen.apps.procmine import options as procmine
 from denizen.graph import command as graphs
 from denizen.lab import bench, machine, record, show, table
 from denizen.lab.record import EXPERIMENTS, LabError
@@ -152,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     device(flights)
     _adsb(apps)
     _fm(apps)
+    device(procmine.add(apps))
     bfs = apps.add_parser("bfs", help="search a graph from one vertex")
     bfs.add_argument(
         "file", type=Path, metavar="FILE", help=".gr, .mtx or a list of edges; also .gz, .xz"
@@ -360,6 +362,8 @@ def _dispatch(given: argparse.Namespace) -> int:
                 Path(given.file), seconds=given.seconds, aircraft=given.aircraft, snr=given.snr
             )
         return adsb.run(given.file, lines=given.json, page=given.map, position=given.position)
+    if given.command == "run" and given.app == "procmine":
+        return procmine.run(given)
     if given.command == "run" and given.app == "bfs":
         return _bfs(given)
     if given.command == "run":

@@ -3,6 +3,7 @@
 #include "bind.hpp"
 #include "procmine_gpu.hpp"
 
+#include <denizen/procmine/generate.hpp>
 #include <denizen/procmine/mine.hpp>
 
 #include <nanobind/ndarray.h>
@@ -105,6 +106,15 @@ void process_mining(nb::module_& m)
               }
               return nb::make_tuple(to_dict(std::move(mined)), name);
           });
+    m.def("procmine_generate", [](uint64_t events, uint32_t activities, uint64_t seed) {
+        Columns made;
+        {
+            const Unlocked unlocked;
+            made = generate(events, activities, seed);
+        }
+        return nb::make_tuple(give(std::move(made.cases)), give(std::move(made.activities)),
+                              give(std::move(made.times)), made.case_count);
+    });
     m.def("procmine_path_hash", [](const Column<uint32_t>& path) {
         uint64_t hash = 0;
         for (size_t i = 0; i < path.size(); ++i) {

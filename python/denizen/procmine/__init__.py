@@ -18,6 +18,7 @@ from denizen.procmine.concurrency import (
 )
 from denizen.procmine.conformance import Conformance, Reference, check
 from denizen.procmine.files import read
+from denizen.procmine.generate import generate
 from denizen.procmine.log import Attribute, Log, LogError, from_columns
 from denizen.procmine.mine import Edge, Mined, Variant, mine
 from denizen.procmine.patterns import Pattern, Thresholds, find
@@ -41,6 +42,7 @@ __all__ = [
     "executions",
     "find",
     "from_columns",
+    "generate",
     "mine",
     "partial_order",
     "read",

@@ -135,5 +135,5 @@ def concurrency(log: Log) -> Concurrency:
         a, b = found.activity[begin:end][one], found.activity[begin:end][other]
         pairs.update(zip(np.minimum(a, b).tolist(), np.maximum(a, b).tolist(), strict=True))
     names = log.activities
-    told = [(*sorted((names[a], names[b])), n) for (a, b), n in pairs.items()]
+    told = [(min(names[a], names[b]), max(names[a], names[b]), n) for (a, b), n in pairs.items()]
     return Concurrency(found, width, sorted(told, key=lambda pair: (-pair[2], pair[:2])), left_out)

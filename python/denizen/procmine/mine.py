@@ -135,7 +135,7 @@ class Mined:
     @property
     def case_seconds(self) -> NDArray[np.float64]:
         """From its first event to its last, shape (cases,)."""
-        return (self.case_ends - self.case_begins) * 1e-6
+        return (self.case_ends - self.case_begins).astype(np.float64) * 1e-6
 
 
 def mine(log: Log, *, device: str = "cpu", quantiles: bool = True, variants: bool = True) -> Mined:

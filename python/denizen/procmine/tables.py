@@ -32,6 +32,7 @@ class _Columns:
         self,
         names: Sequence[str],
         builder: Builder,
+        *,
         case: str | None,
         activity: Sequence[str],
         time: str | None,
@@ -157,7 +158,7 @@ def read_csv(
             head = file.readline()
             delimiter = max(",;\t|", key=head.count)
             names = next(csv.reader([head], delimiter=delimiter), [])
-            columns = _Columns(names, builder, case, activity, time, start)
+            columns = _Columns(names, builder, case=case, activity=activity, time=time, start=start)
             reader = csv.reader(file, delimiter=delimiter, strict=True)
 
             def line_of() -> int:
@@ -202,7 +203,7 @@ def read_parquet(
     except arrow.ArrowException as error:
         raise LogError(f"{path}:1: not readable as Parquet: {error}") from error
     names = file.schema_arrow.names
-    columns = _Columns(names, builder, case, activity, time, start)
+    columns = _Columns(names, builder, case=case, activity=activity, time=time, start=start)
     line = 0
 
     def rows() -> Iterator[Sequence[_Cell]]:

@@ -25,6 +25,7 @@ class _Reader:
         self,
         builder: Builder,
         parse: Parse,
+        *,
         activity: Sequence[str],
         case: str,
         time: str,
@@ -153,7 +154,7 @@ def read(
     are keys of events, several for an activity are joined by "+". XML that is not well-formed and
     an archive that ends too early are problems "malformed": what lies behind them is not read.
     """
-    reader = _Reader(builder, parse, activity, case, time, start)
+    reader = _Reader(builder, parse, activity=activity, case=case, time=time, start=start)
     file: BinaryIO | gzip.GzipFile
     file = gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
     with file:
