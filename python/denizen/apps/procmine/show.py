@@ -161,7 +161,7 @@ def tables(
         )
     if agreement is not None and agreement.deviations:
         terminal.table(
-            "deviations from the reference",
+            "deviations",
             ("from", "to", "times"),
             [(a or "(start)", b or "(end)", f"{n:,}") for a, b, n in agreement.deviations[:20]],
             right=(2,),
