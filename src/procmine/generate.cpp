@@ -57,8 +57,8 @@ int64_t duration(uint32_t activity, Random& random)
     const uint64_t r = random.next();
     const uint64_t base = 30 * second << (path_term(activity, 0) % 12);
     const uint32_t tail = (r & 7) == 0 ? 3u : 0u;
-    return static_cast<int64_t>((base * (32 + (r >> 8 & 63)) / 64 + (r >> 16 & 1023) * 1000)
-                                << tail);
+    const uint64_t whole = base * (32 + (r >> 8 & 63)) / 64 + (r >> 16 & 1023) * 1000;
+    return static_cast<int64_t>((whole << tail) / 1000 * 1000);
 }
 
 } // namespace

@@ -115,7 +115,4 @@ private:
     std::vector<uint32_t> slots_;
 };
 
-// The order of Mined::variants: new_place[i] is where variant i goes.
-std::vector<uint32_t> put_in_order(std::vector<Variant>& variants, std::vector<uint32_t>& paths);
-
 } // namespace denizen::procmine

@@ -30,7 +30,8 @@ def test_width_is_that_of_dilworth(spans):
 
 def lifecycle_log():
     rows = [  # a from 0 to 10, b from 5 to 8 and again, open, from 9; c at 20, by itself
-        ("a", 0, 1), ("b", 5, 1), ("b", 8, 2), ("b", 9, 1), ("a", 10, 2), ("c", 20, 2), ("d", 20, 3),
+        ("a", 0, 1), ("b", 5, 1), ("b", 8, 2), ("b", 9, 1), ("a", 10, 2), ("c", 20, 2),
+        ("d", 20, 3),
     ]  # fmt: skip
     log = procmine.from_columns(["k"] * len(rows), [r[0] for r in rows], [r[1] for r in rows])
     stages = np.array([r[2] for r in rows], np.uint8)

@@ -2,6 +2,7 @@
 """Patterns and conformance, on logs whose answers are known."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -59,7 +60,7 @@ def test_every_repeated_block_is_there(path):
         assert block == min(turned)
         assert any(tuple(path[i : i + n]) == tuple(path[i + n : i + 2 * n]) in turned
                    for i in range(len(path)))  # fmt: skip
-    pairs = any(a == b for a, b in zip(path, path[1:], strict=False))
+    pairs = any(a == b for a, b in pairwise(path))
     assert pairs == any(len(block) == 1 for block in repeats(path, 4))
 
 

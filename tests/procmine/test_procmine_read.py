@@ -95,22 +95,27 @@ def test_several_keys_make_an_activity_and_local_time_has_a_zone(tmp_path):
 T = '<log>\n<trace>\n<string key="concept:name" value="t"/>\n{}\n</trace>\n</log>\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "line", "what", "left"),
-    [
-        (T.format("<event>\n</evnt>"), "malformed", 5, "mismatched tag", 0),
-        (T.format("")[:-8], "malformed", 5, "no element found", 0),
-        (T.format('<event><string key="concept:name" value="x"/></event>'), "no time", 4, "no time:timestamp", 0),
-        (T.format(EVENT.format("yesterday")), "no time", 4, '"yesterday" is no ISO 8601', 0),
-        (T.format(EVENT.format("2024-02-30T00:00:00Z")), "no time", 4, "day", 0),
-        (T.format(EVENT.format("2024-02-03T25:00:00Z")), "no time", 4, "time of a day", 0),
-        (T.format('<event><date key="time:timestamp" value="2024-01-01"/></event>'), "no activity", 4, "no concept:name", 0),
-        (f"<log>\n<trace>\n{EVENT.format('2024-01-01')}\n</trace></log>", "no case", 2, "no case", 0),
-        (f"<log>\n\n{EVENT.format('2024-01-01')}\n</log>", "no case", 3, "outside of a trace", 0),
-        (T.format(EVENT.format("2024-01-02") + "\n" + EVENT.format("2024-01-01")), "negative duration", 5, "86400 s earlier", 2),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_xes(tmp_path, text, kind, line, what, left):
+NAMELESS = '<event><date key="time:timestamp" value="2024-01-01"/></event>'
+TIMELESS = '<event><string key="concept:name" value="x"/></event>'
+DAY = EVENT.format("2024-01-01")
+BACK = EVENT.format("2024-01-02") + "\n" + DAY
+WRONG = {  # text: kind, line, words, events that stay
+    T.format("<event>\n</evnt>"): ("malformed", 5, "mismatched tag", 0),
+    T.format("")[:-8]: ("malformed", 5, "no element found", 0),
+    T.format(TIMELESS): ("no time", 4, "no time:timestamp", 0),
+    T.format(EVENT.format("yesterday")): ("no time", 4, '"yesterday" is no ISO 8601', 0),
+    T.format(EVENT.format("2024-02-30T00:00:00Z")): ("no time", 4, "day", 0),
+    T.format(EVENT.format("2024-02-03T25:00:00Z")): ("no time", 4, "time of a day", 0),
+    T.format(NAMELESS): ("no activity", 4, "no concept:name", 0),
+    f"<log>\n<trace>\n{DAY}\n</trace></log>": ("no case", 2, "no case", 0),
+    f"<log>\n\n{DAY}\n</log>": ("no case", 3, "outside of a trace", 0),
+    T.format(BACK): ("negative duration", 5, "86400 s earlier", 2),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), WRONG.items())
+def test_what_is_wrong_with_xes(tmp_path, text, told):
+    kind, line, what, left = told
     path = written(tmp_path, text)
     with pytest.raises(procmine.LogError, match=rf"small\.xes:{line}: .*({what})"):
         procmine.read(path, on_error="stop")

@@ -76,4 +76,8 @@ struct MineOptions {
 // Errc::bad_argument for columns of unequal lengths, and a case or an activity outside its range.
 Mined mine(const Events& events, const MineOptions& options = {});
 
+// Puts variants in the order of Mined::variants and their paths in that order too; the i-th element
+// of the answer is where variant i went. For device.cuh.
+std::vector<uint32_t> put_in_order(std::vector<Variant>& variants, std::vector<uint32_t>& paths);
+
 } // namespace denizen::procmine

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import denizen
-from denizen.lab import adsb, driver, machine, searches
+from denizen.lab import adsb, driver, logs, machine, searches
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
 
@@ -233,6 +233,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),
+    "procmine": (logs.streamed, logs.rivals),
 }
 
 

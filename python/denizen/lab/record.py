@@ -37,6 +37,7 @@ EXPERIMENTS = {
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
     "adsb": "ADS-B: a recorded signal on one core, and frames found by level",
     "bfs": "BFS: searches of graphs from one vertex",
+    "procmine": "Process mining: the graph of a log, with frequencies and durations",
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
     "tasks": "Tasks: independent, fork-join and chained, seen by the host",

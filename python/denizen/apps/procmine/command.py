@@ -71,7 +71,9 @@ def run(
         print()
         return status
     read = f"{seconds:.2f} s ({len(log) / max(seconds, 1e-9):,.0f} events/s)"
-    show.tables(mined, patterns, together, agreement, variants, everything, read)
+    show.tables(
+        mined, patterns, together, agreement, variants=variants, everything=everything, read=read
+    )
     return status
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 WIDTH, HEIGHT = 190.0, 44.0  # of a node
 _GAP, _LAYER_GAP, _BEND, _BOW = 22.0, 66.0, 8.0, 90.0
@@ -177,7 +178,7 @@ def lay_out(
         chain.append(bottom)
         chains.append(chain if top == a else chain[::-1])
         if bends and layer[top] != layer[bottom]:
-            links.update(zip(chain, chain[1:], strict=False))
+            links.update(pairwise(chain))
     rows = _ordered(rows, links)
     x = _across(rows, links, width)
     left = min(x[node] - width[node] / 2 for node in x) - _GAP

@@ -82,7 +82,8 @@ def evidence(pattern: Pattern) -> str:
     elif pattern.kind == "long-running":
         told = f"longer than {span_of(f['fence'])}; longest {span_of(f['longest'])}"
     else:
-        told = f"{f['share']:.1%} of cases; {f['repetitions']:,.0f} times again, at most {f['most']:.0f}"
+        again = f"{f['repetitions']:,.0f} times again, at most {f['most']:.0f}"
+        told = f"{f['share']:.1%} of cases; {again}"
     names = ", ".join(pattern.evidence[:_MOST_NAMES])
     return f"{told}; {names}{', …' if pattern.cases > _MOST_NAMES else ''}"
 
@@ -92,11 +93,16 @@ def tables(
     patterns: list[Pattern],
     together: Concurrency,
     agreement: Conformance | None,
+    *,
     variants: int,
     everything: int,
     read: str,
 ) -> None:
-    """Print all tables. ``everything``: the cases before filters; ``read``: how long reading took."""
+    """Print all tables.
+
+    ``variants``: how many of them; ``everything``: the cases before filters; ``read``: how long
+    reading took.
+    """
     log = mined.log
     cases = int((mined.case_events > 0).sum())
     figures = [
