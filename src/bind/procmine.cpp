@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core's process mining; python/denizen/procmine is its face.
+#include "../procmine/gpu.hpp"
 #include "bind.hpp"
-#include "procmine_gpu.hpp"
 
 #include <denizen/procmine/generate.hpp>
 #include <denizen/procmine/mine.hpp>
@@ -91,7 +91,7 @@ void process_mining(nb::module_& m)
               }
               return to_dict(std::move(mined));
           });
-    m.attr("procmine_has_gpu") = procmine_gpu::compiled;
+    m.attr("procmine_has_gpu") = gpu_compiled;
     m.def("procmine_mine_gpu",
           [](const Column<uint32_t>& cases, const Column<uint32_t>& activities,
              const Column<int64_t>& times, uint32_t case_count, uint32_t activity_count,
@@ -102,7 +102,9 @@ void process_mining(nb::module_& m)
               Mined mined;
               {
                   const Unlocked unlocked;
-                  mined = procmine_gpu::mine(events, ordinal, {0, quantiles, variants}, name);
+                  GpuLog log(events, ordinal);
+                  name = log.device();
+                  mined = log.mine({0, quantiles, variants});
               }
               return nb::make_tuple(to_dict(std::move(mined)), name);
           });

@@ -144,10 +144,10 @@ public:
         const auto time_bits = static_cast<uint32_t>(std::bit_width(range / unit));
         const auto case_bits = static_cast<uint32_t>(std::bit_width(log_.case_count - 1));
         if (time_bits + case_bits <= 64 && time_bits < 64) {
-            return with(sorted_packed(found, unit, time_bits, case_bits), time_bits, unit, options,
+            return find(sorted_packed(found, unit, time_bits, case_bits), time_bits, unit, options,
                         watch);
         }
-        return with(sorted_plain(case_bits), time_bits, unit, options, watch);
+        return find(sorted_plain(case_bits), time_bits, unit, options, watch);
     }
 
 private:
@@ -196,9 +196,8 @@ private:
 
     static void launched(const char* kernel) { device::check(cudaGetLastError(), kernel); }
 
-    template <class Key, class Value>
-    void sort(cub::DoubleBuffer<Key>& keys, cub::DoubleBuffer<Value>& values, uint32_t count,
-              uint32_t begin_bit, uint32_t end_bit)
+    void sort(cub::DoubleBuffer<uint64_t>& keys, cub::DoubleBuffer<uint32_t>& values,
+              uint32_t count, uint32_t begin_bit, uint32_t end_bit)
     {
         if (begin_bit == end_bit) return;
         cub_call([&](void* temp, size_t& bytes) {
@@ -223,7 +222,7 @@ private:
         return found;
     }
 
-    device::PackedEvents sorted_packed(const device::Survey& found, uint64_t unit,
+    device::SortedEvents sorted_packed(const device::Survey& found, uint64_t unit,
                                        uint32_t time_bits, uint32_t case_bits)
     {
         const uint32_t n = log_.count;
@@ -234,67 +233,62 @@ private:
         cub::DoubleBuffer<uint32_t> values(values_[0].get(), values_[1].get(n));
         // The sort is stable: where the log is in order of time, cases alone have to be sorted.
         sort(keys, values, n, found.not_in_order != 0 ? 0 : time_bits, time_bits + case_bits);
-        return {keys.Current(), values.Current(), time_bits, unit, found.least};
+        return {keys.Current(), values.Current(), nullptr, time_bits, unit, found.least, log_};
     }
 
-    device::PlainEvents sorted_plain(uint32_t case_bits)
+    device::SortedEvents sorted_plain(uint32_t case_bits)
     {
         const uint32_t n = log_.count;
         device::number<block><<<grid_, block>>>(log_, keys_[0].get(n), values_[0].get(n));
         launched("number");
-        cub::DoubleBuffer<uint64_t> times(keys_[0].get(), keys_[1].get(n));
+        cub::DoubleBuffer<uint64_t> keys(keys_[0].get(), keys_[1].get(n));
         cub::DoubleBuffer<uint32_t> order(values_[0].get(), values_[1].get(n));
-        sort(times, order, n, 0, 64);
-        device::cases_in_order<block>
-            <<<grid_, block>>>(log_, order.Current(), sorted_cases_[0].get(n));
+        sort(keys, order, n, 0, 64);
+        device::cases_in_order<block><<<grid_, block>>>(log_, order.Current(), keys.Current());
         launched("cases_in_order");
-        cub::DoubleBuffer<uint32_t> cases(sorted_cases_[0].get(), sorted_cases_[1].get(n));
-        sort(cases, order, n, 0, case_bits);
-        return {cases.Current(), order.Current(), log_};
+        sort(keys, order, n, 0, case_bits);
+        return {keys.Current(), nullptr, order.Current(), 0, 1, 0, log_};
     }
 
-    template <class EventView>
-    Mined with(const EventView& events, uint32_t time_bits, uint64_t unit,
-               const MineOptions& options, const Stopwatch& watch)
+    void sort_steps(device::Steps& steps, uint32_t edge_bits)
     {
-        const uint64_t activities = log_.activity_count;
-        const auto edge_bits = static_cast<uint32_t>(std::bit_width(activities * activities));
-        if (edge_bits + time_bits <= 64 && time_bits < 64) {
-            return find(events, device::PackedSteps{step_keys_[0].get(log_.count), time_bits, unit},
-                        edge_bits, options, watch);
+        const uint32_t n = log_.count;
+        if (steps.durations == nullptr) {
+            cub::DoubleBuffer<uint64_t> keys(steps.keys, step_keys_[1].get(n));
+            cub_call([&](void* temp, size_t& bytes) {
+                return cub::DeviceRadixSort::SortKeys(
+                    temp, bytes, keys, n, 0, static_cast<int>(edge_bits + steps.duration_bits));
+            });
+            steps.keys = keys.Current();
+            return;
         }
-        return find(
-            events,
-            device::PlainSteps{step_keys_[0].get(log_.count), durations_[0].get(log_.count)},
-            edge_bits, options, watch);
-    }
-
-    void sort_steps(device::PackedSteps& steps, uint32_t edge_bits)
-    {
-        cub::DoubleBuffer<uint64_t> keys(steps.keys, step_keys_[1].get(log_.count));
-        cub_call([&](void* temp, size_t& bytes) {
-            return cub::DeviceRadixSort::SortKeys(
-                temp, bytes, keys, log_.count, 0,
-                static_cast<int>(edge_bits + steps.duration_bits));
-        });
+        // By duration, in a copy: the durations themselves stay where they are.
+        cub::DoubleBuffer<uint64_t> keys(durations_[1].get(n), step_keys_[1].get(n));
+        cub::DoubleBuffer<uint32_t> order(steps.order, step_order_[1].get(n));
+        device::check(cudaMemcpyAsync(keys.Current(), steps.durations, n * sizeof(uint64_t),
+                                      cudaMemcpyDeviceToDevice),
+                      "cudaMemcpyAsync");
+        sort(keys, order, n, 0, 64);
+        device::edges_in_order<block>
+            <<<grid_, block>>>(steps.keys, order.Current(), n, keys.Current());
+        launched("edges_in_order");
+        sort(keys, order, n, 0, edge_bits);
         steps.keys = keys.Current();
+        steps.order = order.Current();
     }
 
-    void sort_steps(device::PlainSteps& steps, uint32_t edge_bits)
-    {
-        cub::DoubleBuffer<uint64_t> edges(steps.edges, step_keys_[1].get(log_.count));
-        cub::DoubleBuffer<uint64_t> durations(steps.durations, durations_[1].get(log_.count));
-        sort(durations, edges, log_.count, 0, 64);
-        sort(edges, durations, log_.count, 0, edge_bits);
-        steps = {edges.Current(), durations.Current()};
-    }
-
-    template <class EventView, class Steps>
-    Mined find(const EventView& events, Steps steps, uint32_t edge_bits, const MineOptions& options,
-               const Stopwatch& watch)
+    Mined find(const device::SortedEvents& events, uint32_t time_bits, uint64_t unit,
+               const MineOptions& options, const Stopwatch& watch)
     {
         const uint32_t n = log_.count;
         const uint32_t activities = log_.activity_count;
+        const auto edge_bits =
+            static_cast<uint32_t>(std::bit_width(uint64_t{activities} * activities));
+        const bool packed = edge_bits + time_bits <= 64 && time_bits < 64;
+        device::Steps steps{step_keys_[0].get(n), nullptr, nullptr, time_bits, unit};
+        if (!packed) {
+            steps = {step_keys_[0].get(n), durations_[0].get(n), step_order_[0].get(n), 0, 1};
+        }
         const size_t cases = log_.case_count;
         const device::CaseFigures figures{first_.get(cases), last_.get(cases), begins_.get(cases),
                                           ends_.get(cases)};
@@ -320,15 +314,17 @@ private:
         uint64_t* offsets = edge_offsets_.get(most);
         uint32_t* runs = run_count_.get(1);
         cub_call([&](void* temp, size_t& bytes) {
-            return cub::DeviceReduce::ReduceByKey(
-                temp, bytes, device::each(device::EdgeOf<Steps>{steps}), names,
-                device::each(device::TallyOf<Steps>{steps}), tallies, runs, device::Together{}, n);
+            return cub::DeviceReduce::ReduceByKey(temp, bytes, device::each(device::EdgeOf{steps}),
+                                                  names, device::each(device::TallyOf{steps}),
+                                                  tallies, runs, device::Together{}, n);
         });
         const uint32_t edges = device::to_host(runs, 1)[0] - 1; // every log has a first event
-        cub_call([&](void* temp, size_t& bytes) {
-            return cub::DeviceScan::ExclusiveSum(
-                temp, bytes, device::each(device::CountOf{tallies}), offsets, edges);
-        });
+        const auto edge_tallies = device::to_host(tallies, edges);
+        std::vector<uint64_t> begins(edges);
+        for (uint32_t e = 1; e < edges; ++e) begins[e] = begins[e - 1] + edge_tallies[e - 1].count;
+        device::check(
+            cudaMemcpy(offsets, begins.data(), edges * sizeof(uint64_t), cudaMemcpyHostToDevice),
+            "cudaMemcpy");
         device::Places* places = places_.get(edges);
         if (edges != 0) {
             device::look_up<block><<<std::min(grid_, edges / block + 1), block>>>(
@@ -337,11 +333,10 @@ private:
         }
         Mined out;
         bool exact = true;
-        if (options.variants) exact = find_variants(events, figures, out);
+        if (options.variants) exact = find_variants(events, figures);
         out.seconds = watch.seconds();
 
         const auto edge_names = device::to_host(names, edges);
-        const auto edge_tallies = device::to_host(tallies, edges);
         const auto edge_places = device::to_host(places, edges);
         const auto ends = device::to_host(counts, size_t{2} * activities);
         out.starts.assign(ends.begin(), ends.begin() + activities);
@@ -374,18 +369,16 @@ private:
     }
 
     // False if two paths have one hash. What it finds stays on the device until give_variants().
-    template <class EventView>
-    bool find_variants(const EventView& events, const device::CaseFigures& figures, Mined&)
+    bool find_variants(const device::SortedEvents& events, const device::CaseFigures& figures)
     {
         const uint32_t n = log_.count;
         const size_t cases = log_.case_count;
         uint32_t* runs = run_count_.get(1);
         cub_call([&](void* temp, size_t& bytes) {
             return cub::DeviceReduce::ReduceByKey(
-                temp, bytes, device::each(device::CaseOf<EventView>{events}),
-                numbers_[0].get(cases),
-                device::each(device::TermOf<EventView>{events, figures.first}),
-                hashes_[0].get(cases), runs, cuda::std::plus<>{}, n);
+                temp, bytes, device::each(device::CaseOf{events}), numbers_[0].get(cases),
+                device::each(device::TermOf{events, figures.first}), hashes_[0].get(cases), runs,
+                cuda::std::plus<>{}, n);
         });
         const uint32_t there = device::to_host(runs, 1)[0]; // cases that have events
         cub::DoubleBuffer<uint64_t> hashes(hashes_[0].get(), hashes_[1].get(cases));
@@ -410,12 +403,16 @@ private:
         device::compare<block><<<grid_, block>>>(events, n, figures, of_case, variants_, runs);
         launched("compare");
         uint64_t* offsets = variant_offsets_.get(variant_count_);
-        cub_call([&](void* temp, size_t& bytes) {
-            return cub::DeviceScan::ExclusiveScan(temp, bytes, variants_.length, offsets,
-                                                  cuda::std::plus<>{}, uint64_t{0}, variant_count_);
-        });
-        const uint64_t steps = device::to_host(offsets + variant_count_ - 1, 1)[0] +
-                               device::to_host(variants_.length + variant_count_ - 1, 1)[0];
+        const auto lengths = device::to_host(variants_.length, variant_count_);
+        std::vector<uint64_t> begins(variant_count_);
+        uint64_t steps = 0;
+        for (uint32_t v = 0; v < variant_count_; ++v) {
+            begins[v] = steps;
+            steps += lengths[v];
+        }
+        device::check(cudaMemcpy(offsets, begins.data(), variant_count_ * sizeof(uint64_t),
+                                 cudaMemcpyHostToDevice),
+                      "cudaMemcpy");
         path_size_ = steps;
         device::copy_paths<block><<<grid_, block>>>(events, figures, variants_, offsets,
                                                     variant_count_, paths_.get(steps));
@@ -458,7 +455,7 @@ private:
     device::Array<device::Survey> survey_;
     // Sorting events and steps: a pair of each.
     device::Array<uint64_t> keys_[2], step_keys_[2], durations_[2];
-    device::Array<uint32_t> values_[2], sorted_cases_[2];
+    device::Array<uint32_t> values_[2], step_order_[2];
     device::Array<uint32_t> first_, last_;
     device::Array<int64_t> begins_, ends_;
     device::Array<unsigned long long> counts_;

@@ -74,24 +74,32 @@ __global__ void survey(Columns log, Survey* out)
     if (not_seconds != 0) atomicOr(&out->not_seconds, 1u);
 }
 
-// Events sorted by case and time, of `unit` microseconds since `first`.
-struct PackedEvents {
+// Events sorted by case and time. Packed: the keys hold the case and the time, in `unit`
+// microseconds since `first`. Plain, where both do not fit: the keys are the cases, and order[i] is
+// the number of the i-th event in the log.
+struct SortedEvents {
     const uint64_t* keys;
-    const uint32_t* activities;
-    uint32_t time_bits;
+    const uint32_t* activities; // in order; nullptr if plain
+    const uint32_t* order;
+    uint32_t time_bits; // 0 if plain
     uint64_t unit;
     int64_t first;
+    Columns log;
 
-    __device__ uint32_t case_of(uint32_t i) const
+    __device__ uint32_t case_of(uint64_t i) const
     {
         return static_cast<uint32_t>(keys[i] >> time_bits);
     }
-    __device__ int64_t time(uint32_t i) const
+    __device__ int64_t time(uint64_t i) const
     {
+        if (activities == nullptr) return log.times[order[i]];
         const uint64_t ticks = keys[i] & ((uint64_t{1} << time_bits) - 1);
         return static_cast<int64_t>(static_cast<uint64_t>(first) + ticks * unit);
     }
-    __device__ uint32_t activity(uint32_t i) const { return activities[i]; }
+    __device__ uint32_t activity(uint64_t i) const
+    {
+        return activities == nullptr ? log.activities[order[i]] : activities[i];
+    }
 };
 
 template <uint32_t Threads>
@@ -106,17 +114,6 @@ __global__ void pack(Columns log, uint32_t time_bits, uint64_t unit, int64_t fir
     }
 }
 
-// The same by way of the order of the events: order[i] is the number of the i-th.
-struct PlainEvents {
-    const uint32_t* cases; // sorted
-    const uint32_t* order;
-    Columns log;
-
-    __device__ uint32_t case_of(uint32_t i) const { return cases[i]; }
-    __device__ int64_t time(uint32_t i) const { return log.times[order[i]]; }
-    __device__ uint32_t activity(uint32_t i) const { return log.activities[order[i]]; }
-};
-
 // Times as words that sort alike, beside the numbers of the events.
 template <uint32_t Threads>
 __global__ void number(Columns log, uint64_t* times, uint32_t* order)
@@ -129,7 +126,7 @@ __global__ void number(Columns log, uint64_t* times, uint32_t* order)
 }
 
 template <uint32_t Threads>
-__global__ void cases_in_order(Columns log, const uint32_t* order, uint32_t* cases)
+__global__ void cases_in_order(Columns log, const uint32_t* order, uint64_t* cases)
 {
     const uint64_t stride = uint64_t{gridDim.x} * Threads;
     for (uint64_t i = uint64_t{blockIdx.x} * Threads + threadIdx.x; i < log.count; i += stride) {
@@ -138,35 +135,42 @@ __global__ void cases_in_order(Columns log, const uint32_t* order, uint32_t* cas
 }
 
 // Steps: an edge is from * activity_count + to; activity_count squared, the last of all, stands for
-// the first event of a case, which is no step.
-struct PackedSteps {
+// the first event of a case, which is no step. Packed: the keys hold edge and duration, in `unit`
+// microseconds. Plain: the keys are the edges, and of durations the order[i]-th is the i-th step's.
+struct Steps {
     uint64_t* keys;
-    uint32_t duration_bits;
+    uint64_t* durations;    // nullptr if packed
+    uint32_t* order;        // nullptr before they are sorted
+    uint32_t duration_bits; // 0 if plain
     uint64_t unit;
 
-    __device__ void put(uint32_t i, uint64_t edge, uint64_t duration) const
+    __device__ void put(uint64_t i, uint64_t edge, uint64_t duration) const
     {
-        keys[i] = edge << duration_bits | duration / unit;
+        if (durations == nullptr) {
+            keys[i] = edge << duration_bits | duration / unit;
+        } else {
+            keys[i] = edge;
+            durations[i] = duration;
+            order[i] = static_cast<uint32_t>(i);
+        }
     }
     __device__ uint64_t edge(uint64_t i) const { return keys[i] >> duration_bits; }
     __device__ uint64_t duration(uint64_t i) const
     {
+        if (durations != nullptr) return durations[order[i]];
         return (keys[i] & ((uint64_t{1} << duration_bits) - 1)) * unit;
     }
 };
 
-struct PlainSteps {
-    uint64_t* edges;
-    uint64_t* durations;
-
-    __device__ void put(uint32_t i, uint64_t edge, uint64_t duration) const
-    {
-        edges[i] = edge;
-        durations[i] = duration;
+template <uint32_t Threads>
+__global__ void edges_in_order(const uint64_t* edges, const uint32_t* order, uint32_t count,
+                               uint64_t* sorted)
+{
+    const uint64_t stride = uint64_t{gridDim.x} * Threads;
+    for (uint64_t i = uint64_t{blockIdx.x} * Threads + threadIdx.x; i < count; i += stride) {
+        sorted[i] = edges[order[i]];
     }
-    __device__ uint64_t edge(uint64_t i) const { return edges[i]; }
-    __device__ uint64_t duration(uint64_t i) const { return durations[i]; }
-};
+}
 
 // By case: the place of its first and last event, `none` without any, and their times.
 struct CaseFigures {
@@ -177,8 +181,8 @@ struct CaseFigures {
 };
 
 // Each event finds its step; the first and the last of a case note where it begins and ends.
-template <uint32_t Threads, class Events, class Steps>
-__global__ void walk(Events events, Columns log, Steps steps, CaseFigures cases,
+template <uint32_t Threads>
+__global__ void walk(SortedEvents events, Columns log, Steps steps, CaseFigures cases,
                      unsigned long long* starts, unsigned long long* ends)
 {
     extern __shared__ uint32_t counted[];
@@ -241,12 +245,10 @@ struct Together {
         return both;
     }
 };
-template <class Steps>
 struct EdgeOf {
     Steps steps;
     __device__ uint64_t operator()(uint64_t i) const { return steps.edge(i); }
 };
-template <class Steps>
 struct TallyOf {
     Steps steps;
     __device__ Tally operator()(uint64_t i) const
@@ -257,16 +259,11 @@ struct TallyOf {
         return tally;
     }
 };
-struct CountOf {
-    const Tally* tallies;
-    __device__ uint64_t operator()(uint64_t i) const { return tallies[i].count; }
-};
-
 // The order statistics of an edge: its shortest and longest step, and the two at each quantile.
 struct Places {
     uint64_t least, most, median[2], p95[2];
 };
-template <uint32_t Threads, class Steps>
+template <uint32_t Threads>
 __global__ void look_up(Steps steps, const Tally* tallies, const uint64_t* offsets, uint32_t edges,
                         Places* out)
 {
@@ -284,17 +281,12 @@ __global__ void look_up(Steps steps, const Tally* tallies, const uint64_t* offse
 }
 
 // Terms of the paths' hashes, for a reduction by case.
-template <class Events>
 struct CaseOf {
-    Events events;
-    __device__ uint32_t operator()(uint64_t i) const
-    {
-        return events.case_of(static_cast<uint32_t>(i));
-    }
+    SortedEvents events;
+    __device__ uint32_t operator()(uint64_t i) const { return events.case_of(i); }
 };
-template <class Events>
 struct TermOf {
-    Events events;
+    SortedEvents events;
     const uint32_t* first; // by case
     __device__ uint64_t operator()(uint64_t at) const
     {
@@ -341,8 +333,8 @@ __global__ void name_variants(const uint64_t* hashes, const uint32_t* cases, con
 }
 
 // Counts the events that differ from what the example of their variant did: two paths of one hash.
-template <uint32_t Threads, class Events>
-__global__ void compare(Events events, uint32_t count, CaseFigures figures,
+template <uint32_t Threads>
+__global__ void compare(SortedEvents events, uint32_t count, CaseFigures figures,
                         const uint32_t* case_variants, VariantFigures variants, uint32_t* wrong)
 {
     uint32_t differ = 0;
@@ -363,8 +355,8 @@ __global__ void compare(Events events, uint32_t count, CaseFigures figures,
 }
 
 // A block copies the path of one variant after the other.
-template <uint32_t Threads, class Events>
-__global__ void copy_paths(Events events, CaseFigures figures, VariantFigures variants,
+template <uint32_t Threads>
+__global__ void copy_paths(SortedEvents events, CaseFigures figures, VariantFigures variants,
                            const uint64_t* offsets, uint32_t count, uint32_t* paths)
 {
     for (uint32_t v = blockIdx.x; v < count; v += gridDim.x) {

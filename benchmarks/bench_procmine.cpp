@@ -10,9 +10,7 @@
 
 #include "../tests/procmine/plain.hpp"
 
-#if defined(__CUDACC__)
-#include <denizen/procmine/device.cuh>
-#endif
+#include "../src/procmine/gpu.hpp"
 
 #include <functional>
 #include <memory>
@@ -54,17 +52,14 @@ void measure(const Arguments& arguments)
     const auto on_cpu = [&](const MineOptions& options) { return mine(log.events(), options); };
     const uint32_t threads = arguments.workers;
     std::vector<std::string> rivals{"graph, one thread"};
-#if defined(__CUDACC__)
-    std::shared_ptr<DeviceLog> there;
     if (arguments.gpu()) {
-        there = std::make_shared<DeviceLog>(log.events());
+        const auto there = std::make_shared<GpuLog>(log.events(), arguments.device.ordinal);
         const auto on_gpu = [there](const MineOptions& options) { return there->mine(options); };
         rivals.push_back("graph, threads");
         add("graph", {0, true, false}, on_gpu).ratio_base = rivals;
         add("graph", {0, true, false}, on_gpu).arm = "A/A";
         add("graph and variants", {0, true, true}, on_gpu);
     }
-#endif
     Case& all = add("graph, threads", {threads, true, false}, on_cpu);
     if (!arguments.gpu()) all.ratio_base = rivals;
     add("graph, one thread", {1, true, false}, on_cpu);
@@ -81,7 +76,8 @@ void measure(const Arguments& arguments)
     const auto check = [&](Arm& arm, const Mined& found) {
         const Mined& expected = arm.options.variants ? with_variants : without;
         const std::string wrong = difference(found, expected);
-        if (!wrong.empty()) std::fprintf(stderr, "%s: %s\n", arm.result.name.c_str(), wrong.c_str());
+        if (!wrong.empty())
+            std::fprintf(stderr, "%s: %s\n", arm.result.name.c_str(), wrong.c_str());
         arm.result.verified = arm.result.verified && wrong.empty();
     };
     for (Arm& arm : arms) { // a warm-up

@@ -6,10 +6,8 @@
 
 #include "../src/procmine/quantile.hpp"
 
-#if defined(__CUDACC__)
 #include "../src/gpu/driver.hpp"
-#include <denizen/procmine/device.cuh>
-#endif
+#include "../src/procmine/gpu.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,9 +26,7 @@ struct Place {
 std::vector<Place> places()
 {
     std::vector<Place> all{{"cpu1", 1}, {"cpu3", 3}};
-#if defined(__CUDACC__)
-    if (gpu::driver_present()) all.push_back({"gpu", 0});
-#endif
+    if (gpu_compiled && gpu::driver_present()) all.push_back({"gpu", 0});
     return all;
 }
 
@@ -39,9 +35,7 @@ protected:
     Mined mined(const Columns& log, bool quantiles = true, bool variants = true) const
     {
         const MineOptions options{GetParam().threads, quantiles, variants};
-#if defined(__CUDACC__)
-        if (GetParam().threads == 0) return DeviceLog(log.events()).mine(options);
-#endif
+        if (GetParam().threads == 0) return GpuLog(log.events(), 0).mine(options);
         return mine(log.events(), options);
     }
 
