@@ -37,6 +37,33 @@ def graph_broken_rule(
     weighted: bool,
 ) -> str: ...
 
+procmine_has_gpu: bool
+
+def procmine_mine(
+    cases: NDArray[np.uint32],
+    activities: NDArray[np.uint32],
+    times: NDArray[np.int64],
+    case_count: int,
+    activity_count: int,
+    threads: int,
+    quantiles: bool,
+    variants: bool,
+) -> dict[str, Any]: ...
+def procmine_mine_gpu(
+    cases: NDArray[np.uint32],
+    activities: NDArray[np.uint32],
+    times: NDArray[np.int64],
+    case_count: int,
+    activity_count: int,
+    ordinal: int,
+    quantiles: bool,
+    variants: bool,
+) -> tuple[dict[str, Any], str]: ...
+def procmine_generate(
+    events: int, activities: int, seed: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64], int]: ...
+def procmine_path_hash(path: NDArray[np.uint32]) -> int: ...
+
 class Graph:
     def __init__(
         self,

@@ -18,6 +18,7 @@ from typing import NoReturn
 from denizen import ArgumentError, CompileError, DenizenError, info, terminal
 from denizen.apps.flights import command
 from denizen.apps.flights.load import DataError
+from denizen.apps.procmine import options as procmine
 from denizen.graph import command as graphs
 from denizen.lab import bench, machine, record, show, table
 from denizen.lab.record import EXPERIMENTS, LabError
@@ -281,6 +282,7 @@ def _parser() -> argparse.ArgumentParser:
     device(flights)
     _adsb(apps)
     _fm(apps)
+    device(procmine.add(apps))
     device(_transactions(apps))
     bfs = apps.add_parser("bfs", help="search a graph from one vertex")
     bfs.add_argument(
@@ -516,6 +518,8 @@ def _dispatch(given: argparse.Namespace) -> int:
         return _run_fm(given)
     if given.command == "run" and given.app == "adsb":
         return _run_adsb(given)
+    if given.command == "run" and given.app == "procmine":
+        return procmine.run(given)
     if given.command == "run" and given.app == "transactions":
         return _run_transactions(given)
     if given.command == "run" and given.app == "bfs":

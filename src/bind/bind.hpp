@@ -56,6 +56,8 @@ void flows(nanobind::module_& m);
 void graphs(nanobind::module_& m);
 // Groups of ranks (group.cpp).
 void groups(nanobind::module_& m);
+// Process mining (procmine.cpp).
+void process_mining(nanobind::module_& m);
 // Those about tracing (tracing.cpp).
 void tracing(nanobind::class_<AnyRuntime>& runtime);
 // Monitoring of transactions (transactions.cpp).

@@ -352,6 +352,7 @@ NB_MODULE(_core, m)
     bind::graphs(m);
     bind::groups(m);
     bind::waves(m);
+    bind::process_mining(m);
     bind::arenas(m);
     bind::signals(m);
     bind::transaction_stages(m);

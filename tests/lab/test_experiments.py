@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen.lab import bench, goals, record
+from denizen.lab import bench, goals, logs, record
 from denizen.lab.record import EXPERIMENTS, Measured
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +44,10 @@ def test_experiments_and_programs_are_the_same():
             },
         ),
         (
+            "procmine",
+            {"graph, threads", "graph, one thread", "graph and variants, threads", "streamed"},
+        ),
+        (
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),
@@ -72,6 +76,7 @@ def test_experiments_and_programs_are_the_same():
 def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch):
     for variable in ("DENIZEN_DATA", "DENIZEN_DUMP1090"):  # they add cases to adsb
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(logs, "RIVALS", {})
     made = bench.run(experiment, "cpu:2", quick=True)
     assert made.verified
     assert {row.case for row in made.rows} == cases

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import denizen
-from denizen.lab import adsb, driver, engines, filters, gnuradio, machine, searches
+from denizen.lab import adsb, driver, engines, filters, gnuradio, logs, machine, searches
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
 
@@ -235,6 +235,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "start": (start, power),
     "adsb": (adsb.detection,),
     "dsp": (filters.streams,),
+    "procmine": (logs.streamed, logs.rivals),
 }
 
 

@@ -220,6 +220,16 @@ _GOALS: tuple[_Goal, ...] = (
         "actors", "supervised, 1 % of handlers failing / none", "supervised, 1 % failing", {}, ">=",
         0.8, "x", _ratio("supervised, none failing"),
     ),
+    _Goal(
+        "procmine", "graph with frequencies and durations, 10^8 events", "graph",
+        {"events": 100_000_000}, ">=", 2000, "M/s", _median,
+    ),
+    _Goal(
+        "procmine", "graph with frequencies and durations, one core", "graph, one thread",
+        {"events": 10_000_000}, ">=",
+        20, "M/s", _median, needs_gpu=False,
+    ),
+    _Goal("procmine", "streamed through case actors", "streamed", {}, ">=", 50, "M/s", _median),
     *(
         _Goal("tasks", what, case, {}, sign, bound, unit, _median)
         for what, case, sign, bound, unit in (

@@ -41,6 +41,7 @@ EXPERIMENTS = {
     "dsp": "DSP: kernels on streams, one core and one stream for each SM",
     "bfs": "BFS: searches of graphs from one vertex",
     "group": "Groups: all-reduce of float32, by the slowest rank",
+    "procmine": "Process mining: the graph of a log, with frequencies and durations",
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
     "tasks": "Tasks: independent, fork-join and chained, seen by the host",

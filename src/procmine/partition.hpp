@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events brought together by ranges of cases, each range small enough for a core's cache, so that
+// what follows never leaves it. Stable: events keep their order.
+#pragma once
+
+#include <denizen/procmine/mine.hpp>
+
+#include <exception>
+#include <memory>
+#include <thread>
+
+namespace denizen::procmine {
+
+struct Stamp {
+    int64_t time;
+    uint32_t activity;
+    uint32_t of_case;
+};
+
+struct Partitions {
+    std::unique_ptr<Stamp[]> stamps;
+    std::vector<uint64_t> begins; // by partition, and the end
+    uint32_t shift = 0;           // case >> shift is its partition
+
+    uint32_t count() const { return static_cast<uint32_t>(begins.size() - 1); }
+};
+
+Partitions partition(const Events& events, uint32_t threads);
+
+// Runs body(0) to body(n - 1), each on a thread of its own; throws what the first of them threw.
+template <class Body>
+void on_threads(uint32_t n, Body&& body)
+{
+    std::vector<std::exception_ptr> errors(n);
+    const auto guarded = [&](uint32_t i) {
+        try {
+            body(i);
+        } catch (...) {
+            errors[i] = std::current_exception();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (uint32_t i = 1; i < n; ++i) threads.emplace_back(guarded, i);
+    guarded(0);
+    for (std::thread& thread : threads) thread.join();
+    for (const std::exception_ptr& error : errors) {
+        if (error) std::rethrow_exception(error);
+    }
+}
+
+} // namespace denizen::procmine

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns and conformance, on logs whose answers are known."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import denizen
+from denizen import procmine
+from denizen.procmine.patterns import repeats, wilson
+
+
+def of_kind(mined, kind, **limits):
+    return [p for p in procmine.find(mined, procmine.Thresholds(**limits)) if p.kind == kind]
+
+
+def test_rework(mined):
+    b, c = of_kind(mined, "rework", rework=0)
+    assert (b.activities, b.cases, b.evidence) == (("b",), 2, ["c4", "c5"])
+    assert b.figures == {"share": pytest.approx(2 / 6), "repetitions": 2, "most": 1}
+    assert (c.activities, c.cases, c.evidence) == (("c",), 1, ["c5"])
+    assert b.confidence == pytest.approx(0.0967715)  # R: binom::binom.wilson(2, 6)
+    assert [p.activities for p in of_kind(mined, "rework", rework=0.3)] == [("b",)]
+
+
+def test_loops(mined):
+    found = {p.activities: (p.cases, p.figures["repetitions"]) for p in of_kind(mined, "loop")}
+    assert found == {("b",): (1, 1), ("b", "c"): (1, 1)}
+    assert {p.activities for p in of_kind(mined, "loop", loop_length=1)} == {("b",)}
+    assert of_kind(mined, "loop", loop=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("abab", {"ab": 1}),
+        ("baba", {"ab": 1}),
+        ("ababab", {"ab": 2}),
+        ("aaaa", {"a": 3}),
+        ("aabaab", {"a": 2, "aab": 1}),
+        ("abcabcabcd", {"abc": 2}),
+        ("abcba", {}),
+        ("", {}),
+    ],
+)
+def test_blocks_that_follow_themselves(path, expected):
+    found = repeats([ord(c) for c in path], 5)
+    assert {"".join(map(chr, block)): times for block, times in found.items()} == expected
+
+
+@given(st.lists(st.integers(0, 2), max_size=24))
+def test_every_repeated_block_is_there(path):
+    for block, times in repeats(path, 4).items():
+        n = len(block)
+        assert times >= 1
+        turned = [block[k:] + block[:k] for k in range(n)]
+        assert block == min(turned)
+        assert any(tuple(path[i : i + n]) == tuple(path[i + n : i + 2 * n]) in turned
+                   for i in range(len(path)))  # fmt: skip
+    pairs = any(a == b for a, b in pairwise(path))
+    assert pairs == any(len(block) == 1 for block in repeats(path, 4))
+
+
+def test_bottlenecks(mined):
+    (found,) = of_kind(mined, "bottleneck", bottleneck=0.5, slow=0)
+    assert found.activities == ("c", "d")
+    assert found.cases == 4 and found.evidence == ["c1", "c2", "c4", "c5"]
+    assert found.figures["share"] == found.confidence == pytest.approx(585 / 780)
+    assert found.figures["median"] == 600_000_000
+    assert of_kind(mined, "bottleneck", bottleneck=0.5, slow=1.5) == []
+
+
+def test_long_running(mined):
+    (found,) = of_kind(mined, "long-running")
+    assert found.evidence == ["c5"] and found.cases == 1
+    # Durations 0 0 30 45 45 60 600 minutes: quartiles 15 and 52.5.
+    assert found.figures["fence"] == (52.5 + 1.5 * 37.5) * 60e6
+    assert found.confidence == pytest.approx(1 - 108.75 / 600)
+    assert of_kind(mined, "long-running", long_running=100) == []
+
+
+def test_confidence_is_a_share(make):
+    log = make({f"c{i}": "a0 b1 a2 a3 b4 a5 b90" for i in range(30)} | {"x": "a0 b900000"})
+    for pattern in procmine.find(procmine.mine(log), procmine.Thresholds(rework=0, loop=0)):
+        assert 0 <= pattern.confidence <= 1
+        assert len(pattern.evidence) <= 10 and pattern.cases >= len(pattern.evidence)
+    assert wilson(0, 0) == wilson(0, 9) == 0
+    assert wilson(10**9, 10**9) == pytest.approx(1)
+    for limits in ({"rework": 2}, {"loop_length": 0}, {"slow": -1}):
+        with pytest.raises(denizen.ArgumentError):
+            procmine.Thresholds(**limits)
+
+
+def test_a_log_fits_its_own_graph(mined):
+    found = procmine.check(mined, procmine.Reference.of_mined(mined))
+    assert (found.fitness, found.fitting_cases, found.deviations) == (1, 1, [])
+    assert 0 < found.precision < 1
+    assert (found.case_fitness == 1).all()
+
+
+def test_conformance_by_hand(make):
+    mined = procmine.mine(make({"1": "a0 b1 c2", "2": "a0 b1 c2", "3": "a0 c1", "4": "b0 c1"}))
+    reference = procmine.Reference.of(
+        [("a", "b"), ("b", "c"), ("b", "d"), ("c", "b")], ["a"], ["c", "e"]
+    )
+    found = procmine.check(mined, reference)
+    # Steps 4 + 4 + 3 + 3; a -> c and the beginning with b are not allowed.
+    assert found.fitness == pytest.approx(12 / 14)
+    assert found.fitting_cases == 0.5
+    assert found.deviations == [("", "b", 1), ("a", "c", 1)]
+    assert found.case_fitness.tolist() == pytest.approx([1, 1, 2 / 3, 2 / 3])
+    # Prefixes: none 4 x {a}; a 3 x {b}; ab 2 x {c, d}, d escapes; abc 2 x {b, end}, b escapes.
+    assert found.precision == pytest.approx(1 - (2 + 2) / (4 + 3 + 4 + 4))
+    tight = procmine.Reference.of([("a", "b"), ("b", "c")], ["a"], ["c"])
+    assert procmine.check(mined, tight).precision == 1
+    nothing = procmine.check(mined, procmine.Reference.of([], [], []))
+    assert (nothing.fitness, nothing.precision) == (0, 0)
+
+
+def test_references_as_files(tmp_path, mined):
+    reference = procmine.Reference.of_mined(mined, least=2)
+    assert ("a", "c") not in reference.edges
+    path = tmp_path / "graph.json"
+    reference.write(path)
+    assert procmine.Reference.read(path) == reference
+    path.write_text(json.dumps({"edges": [["a"]], "starts": [], "ends": []}))
+    with pytest.raises(denizen.ArgumentError, match=r"graph\.json: no reference graph"):
+        procmine.Reference.read(path)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mining as a stream: the end equals the log mined at once, for any order within the bound."""
+
+import numpy as np
+import pytest
+
+import denizen
+from denizen import _core, procmine
+from denizen.procmine import stream
+
+GPU = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
+DEVICES = ["cpu:1", "cpu:3", pytest.param("gpu", marks=GPU)]
+
+
+def reordered(log, bound, seed):
+    """The log in an order of arrival in which no event is more than ``bound`` late."""
+    delay = np.random.default_rng(seed).integers(0, bound, len(log))
+    order = np.argsort(log.time + delay, kind="stable")
+    return procmine.Log(
+        "x", log.cases, log.activities, log.case[order], log.activity[order], log.time[order]
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_end_equals_the_log_mined_at_once(device):
+    log = procmine.generate(30_000, activities=8, seed=2)
+    # No two events of a case at one time: in another order they would be another path.
+    found = stream.replay(log, device=device)
+    assert found.differences(procmine.mine(log)) == []
+    assert (found.events, found.late) == (len(log), 0)
+    assert found.glances > 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_events_out_of_order_within_the_bound(device):
+    log = procmine.generate(12_000, activities=8, seed=5)
+    bound = 3_600_000_000
+    other = reordered(log, bound, seed=1)
+    assert (np.diff(other.time) < 0).any()
+    mined = procmine.mine(other)
+    found = stream.replay(other, late=bound, waiting=64, device=device)
+    assert found.differences(mined) == []
+    assert found.late == 0
+    # Without patience some come too late; they are counted and left out, and that is told.
+    hasty = stream.replay(other, device=device)
+    assert hasty.late > 0 and hasty.events == len(log) - hasty.late
+    assert hasty.differences(mined) != []
+
+
+def test_the_graph_while_it_grows():
+    with stream.Stream(3, 4, late=10, device="cpu:2") as s:
+        s.feed(np.array([0, 1], np.uint32), np.array([0, 0], np.uint32), np.array([100, 101]))
+        s.flush()
+        assert s.edges().starts.sum() == 0  # both may still be preceded
+        s.feed(np.array([0, 0], np.uint32), np.array([2, 1], np.uint32), np.array([130, 125]))
+        s.flush()
+        assert s.edges().starts.tolist() == [1, 0, 0]  # of case 0; nothing woke case 1
+        assert s.cases()["waiting"].tolist() == [2, 1, 0, 0]
+        s.finish()
+        now = s.edges()
+        assert now.count.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+        assert (now.mean[0, 1], now.mean[1, 2]) == (25, 5)
+        assert (now.starts.tolist(), now.ends.tolist()) == ([2, 0, 0], [1, 0, 1])
+        assert s.quantile([(0, 1), (2, 2)], 0.5) == pytest.approx([25, np.nan], nan_ok=True)
+
+
+def test_more_events_wait_than_there_is_room():
+    case, activity = np.zeros(6, np.uint32), np.arange(6, dtype=np.uint32)
+    with stream.Stream(6, 1, late=1000, waiting=2, device="cpu:1") as s:
+        s.feed(case, activity, np.array([10, 20, 30, 40, 5, 50]))
+        s.finish()
+        (told,) = s.cases()
+        assert (told["events"], told["late"], told["pushed_out"]) == (5, 1, 3)
+
+
+def test_what_is_refused():
+    for arguments in ((129, 1), (0, 1)):
+        with pytest.raises(denizen.ArgumentError, match="activities"):
+            stream.Stream(*arguments, device="cpu")
+    with pytest.raises(denizen.ArgumentError, match="waiting = 0"):
+        stream.Stream(2, 2, waiting=0, device="cpu")
+    with stream.Stream(2, 2, device="cpu:1") as s:
+        one = np.zeros(1, np.uint32)
+        with pytest.raises(denizen.ArgumentError, match="out of range"):
+            s.feed(one + 2, one, np.zeros(1, np.int64))
+        with pytest.raises(denizen.ArgumentError, match="length"):
+            s.feed(one, one, np.zeros(2, np.int64))
