@@ -68,6 +68,9 @@ struct GpuRank {
         check_cuda(cudaMalloc(&wrong, 16), "cudaMalloc");
         failed = reinterpret_cast<uint32_t*>(wrong + 1);
         check_cuda(cudaMemset(wrong, 0, 16), "cudaMemset");
+        preload(sums_inside); // not while another GPU's kernel waits for this one's
+        preload(fill_ranks);
+        preload(count_wrong);
     }
     ~GpuRank()
     {

@@ -142,6 +142,8 @@ public:
         const ContextScope scope(chip_->context);
         check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
               "cuStreamCreateWithPriority");
+        check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, 0),
+              "cuStreamCreateWithPriority");
         check(driver_.mem_alloc(&result_, sizeof(uint32_t)), "cuMemAlloc", device);
         load_code(code);
     }
@@ -154,7 +156,9 @@ public:
                 if (stream_ != nullptr) driver_.stream_synchronize(stream_);
                 if (result_ != 0) driver_.mem_free(result_);
                 if (module_ != nullptr) driver_.module_unload(module_);
-                if (stream_ != nullptr) driver_.stream_destroy(stream_);
+                for (const Stream s : {stream_, copies_}) {
+                    if (s != nullptr) driver_.stream_destroy(s);
+                }
                 memory_.clear();
             });
         } catch (const Error&) { // a dead context: nothing is left to give back
@@ -187,9 +191,9 @@ public:
     void read(void* to, const void* from, size_t bytes) const override
     {
         const ContextScope scope(chip_->context);
-        check(driver_.memcpy_dtoh_async(to, reinterpret_cast<DevicePtr>(from), bytes, stream_),
+        check(driver_.memcpy_dtoh_async(to, reinterpret_cast<DevicePtr>(from), bytes, copies_),
               "cuMemcpyDtoHAsync", device);
-        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
+        check(driver_.stream_synchronize(copies_), "cuStreamSynchronize", device);
     }
 
     void begin_check() override
@@ -200,9 +204,9 @@ public:
 
     void end_check() override
     {
+        wait(nullptr); // throws if a rank did not come
         uint32_t bad = 0;
         read(&bad, reinterpret_cast<const void*>(result_), sizeof bad);
-        if (bad == poisoned) wait(nullptr);
         for (GroupLink& link : links) {
             if ((bad >> link.peer & 1) != 0) {
                 throw Error(Errc::failed,
@@ -361,6 +365,7 @@ private:
     std::shared_ptr<Chip> chip_;
     const Driver& driver_;
     Stream stream_ = nullptr;
+    Stream copies_ = nullptr; // not behind a resident group's kernel
     Module module_ = nullptr;
     DevicePtr result_ = 0;
     std::map<std::string, Function> functions_;

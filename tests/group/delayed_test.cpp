@@ -27,13 +27,17 @@ public:
 
     void store(void* to, const void* value, uint32_t bytes, bool packet)
     {
-        Pending p{static_cast<unsigned char*>(to), bytes, packet, {}};
-        std::memcpy(p.value, value, bytes);
-        pending_.push_back(p);
+        keep(to, value, bytes, packet);
         while (pending_.size() > 64 || random_() % 4 == 0) { // ends: one arrives in each turn
             if (pending_.empty()) break;
             arrive(random_() % pending_.size());
         }
+    }
+    void keep(void* to, const void* value, uint32_t bytes, bool packet)
+    {
+        Pending p{static_cast<unsigned char*>(to), bytes, packet, {}};
+        std::memcpy(p.value, value, bytes);
+        pending_.push_back(p);
     }
     void arrive_some()
     {
@@ -104,9 +108,17 @@ struct Delayed {
     }
 };
 
-// Without the fences of meet(): what the test must find.
+// Without the fences of meet(), and with headers that are as fast as data are slow: what the test
+// must find. The rank that is done first has read what the other had not sent yet.
 struct Unfenced : Delayed {
+    static void store(Packet* p, const Packet& value) { store_packet<Scope::system>(p, value); }
+    template <class V>
+    void write(V* to, const V& value) const
+    {
+        late->keep(to, &value, sizeof value, false);
+    }
     void fence() const {}
+    void idle(uint32_t looks) const { Direct::idle(looks); }
 };
 
 struct Outcome {
@@ -200,15 +212,9 @@ TEST(MissingFences, AreFound)
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "a race on purpose";
 #endif
-    uint32_t wrong = 0;
-    for (uint32_t seed = 1; seed <= 20 && wrong == 0; ++seed) {
-        std::vector<Call> calls(10, Call{});
-        for (Call& call : calls) {
-            call.kind = Kind::all_reduce;
-            call.algorithm = Algorithm::pull;
-            call.count = 200;
-        }
-        wrong += run<Unfenced>(2, calls, seed).wrong;
-    }
-    EXPECT_GT(wrong, 0u);
+    Call call;
+    call.kind = Kind::all_reduce;
+    call.algorithm = Algorithm::pull;
+    call.count = 100; // one round
+    EXPECT_GT(run<Unfenced>(2, {call}, 1).wrong, 0u);
 }

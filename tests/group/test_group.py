@@ -154,14 +154,14 @@ def test_the_same_error_on_all_ranks():
     def body(g):
         g.all_reduce(np.zeros(10 + g.rank, np.float32))
 
-    errors = on_ranks(group.local(3, "cpu", timeout=5), body)
+    errors = on_ranks(group.local(3, "cpu", timeout=30), body)
     assert all(isinstance(error, ArgumentError) for error in errors)
     assert len({str(error) for error in errors}) == 1
 
 
 def test_who_does_not_come():
-    first, second = group.local(2, "cpu", timeout=0.2)
-    with pytest.raises(DeadError, match=r"rank 0 waited 0\.2 s for rank 1 in barrier"):
+    first, second = group.local(2, "cpu", timeout=1)
+    with pytest.raises(DeadError, match=r"rank 0 waited 1 s for rank 1 in barrier"):
         first.barrier()
     with pytest.raises(DeadError, match="for rank 1"):
         second.check()

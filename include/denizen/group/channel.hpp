@@ -79,13 +79,8 @@ public:
     // Until peer `from` has written the packet of this turn. False if the group is poisoned.
     DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got)
     {
-        uint32_t looks = 0;
-        while (got.sequence != turn_) { // ends: gave_up() by the deadline at the latest
-            if (++looks % 64 == 0 && gave_up(from)) return false;
-            memory_.idle(looks);
-            got = memory_.load(p);
-        }
-        return true;
+        if (got.sequence != turn_) got = wait_for(p, from);
+        return got.sequence == turn_;
     }
 
     // The first accusation is the error of all ranks.
@@ -94,6 +89,7 @@ public:
         uint32_t word = 0;
         const uint32_t mine = Verdict{code, culprit, rank()}.word();
         if (compare_exchange<Scope::system>(&group_.control(0)->verdict, word, mine)) word = mine;
+        DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks(); ++r) {
             store<Scope::system>(&group_.control(r)->poison, word);
         }
@@ -104,6 +100,7 @@ private:
     {
         Packet header = signature_;
         header.sequence = turn_;
+        DENIZEN_ROLLED
         for (uint32_t r = Team::rank(); r < ranks(); r += Team::size()) {
             if (r != rank()) memory_.store(group_.header(r, index_, turn_, rank()), header);
         }
@@ -112,6 +109,7 @@ private:
     // Any two that differ make every rank find one that differs from its own: nobody goes on.
     DENIZEN_HD bool take_headers()
     {
+        DENIZEN_ROLLED
         for (uint32_t r = Team::rank(); r < ranks(); r += Team::size()) {
             if (r == rank()) continue;
             const Packet* const p = group_.header(rank(), index_, turn_, r);
@@ -131,9 +129,22 @@ private:
         return false;
     }
 
+    DENIZEN_HD DENIZEN_APART Packet wait_for(const Packet* p, uint32_t from)
+    {
+        Packet got = memory_.load(p);
+        uint32_t looks = 0;
+        while (got.sequence != turn_) { // ends: gave_up() by the deadline at the latest
+            if (++looks % 64 == 0 && gave_up(from)) break;
+            memory_.idle(looks);
+            got = memory_.load(p);
+        }
+        return got;
+    }
+
     DENIZEN_COLD bool gave_up(uint32_t from)
     {
         if (load<Scope::system>(&group_.control(rank())->poison) != 0) return true;
+        DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks(); ++r) { // data may not come because the call is another
             const Packet got = memory_.load(group_.header(rank(), index_, turn_, r));
             if (r != rank() && got.sequence == turn_ && !agrees(got, r)) return true;

@@ -120,28 +120,25 @@ struct Narrow<Half> {
     }
 };
 
+// Selects instead of branches: an operation that is known only at run time must not make a loop of
+// its own for each.
 DENIZEN_HD inline float combine(Op op, float a, float b)
 {
-    switch (op) {
-    case Op::min: return a < b || a != a ? a : b;
-    case Op::max: return a > b || a != a ? a : b;
-    default: return a + b;
-    }
+    const bool first = (op == Op::min ? a < b : a > b) || a != a;
+    return op == Op::min || op == Op::max ? (first ? a : b) : a + b;
 }
 
 DENIZEN_HD inline int32_t combine(Op op, int32_t a, int32_t b)
 {
-    switch (op) {
-    case Op::min: return a < b ? a : b;
-    case Op::max: return a > b ? a : b;
-    default: return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
-    }
+    const bool first = op == Op::min ? a < b : a > b;
+    const auto sum = static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+    return op == Op::min || op == Op::max ? (first ? a : b) : sum;
 }
 
-// After all ranks: the mean of integers is cut towards zero.
+// After all ranks: avg is the sum times 1 / ranks; that of integers is cut towards zero.
 DENIZEN_HD inline float conclude(Op op, float sum, uint32_t ranks)
 {
-    return op == Op::avg ? sum / static_cast<float>(ranks) : sum;
+    return sum * (op == Op::avg ? 1.0f / static_cast<float>(ranks) : 1.0f);
 }
 DENIZEN_HD inline int32_t conclude(Op op, int32_t sum, uint32_t ranks)
 {

@@ -14,58 +14,73 @@ namespace denizen::group {
 template <class T>
 inline constexpr uint32_t per_packet = sizeof(Packet::word) / sizeof(T);
 
-// Elements from `from` on, at most `left`; the rest is 0. Any alignment that elements may have.
+// The last packet of some data, and data that are not aligned to words: element by element.
 template <class T>
-DENIZEN_HD inline Packet pick(const unsigned char* from, uint64_t left)
+DENIZEN_HD DENIZEN_APART inline Packet pick_elements(const unsigned char* from, uint64_t left)
 {
-    Packet p{};
-    if (left >= per_packet<T>) {
-#if DENIZEN_ON_DEVICE
-        if (reinterpret_cast<uint64_t>(from) % 4 == 0) {
-            const auto* const words = reinterpret_cast<const uint32_t*>(from);
-            return {{words[0], words[1], words[2]}, 0};
-        }
-        const auto* const halves = reinterpret_cast<const uint16_t*>(from);
-        DENIZEN_EACH
-        for (uint32_t i = 0; i < 3; ++i) {
-            p.word[i] = halves[2 * i] | static_cast<uint32_t>(halves[2 * i + 1]) << 16;
-        }
-#else
-        copy_bytes(p.word, from, sizeof p.word);
-#endif
-        return p;
-    }
     T some[per_packet<T>] = {};
-    for (uint32_t i = 0; i < left; ++i) copy_bytes(&some[i], from + i * sizeof(T), sizeof(T));
+    DENIZEN_EACH
+    for (uint32_t i = 0; i < per_packet<T>; ++i) {
+#if DENIZEN_ON_DEVICE
+        if (i < left) some[i] = reinterpret_cast<const T*>(from)[i];
+#else
+        if (i < left) copy_bytes(&some[i], from + i * sizeof(T), sizeof(T));
+#endif
+    }
+    Packet p{};
     copy_bytes(p.word, some, sizeof p.word);
     return p;
 }
 
 template <class T>
+DENIZEN_HD DENIZEN_APART inline void place_elements(unsigned char* to, const Packet p,
+                                                    uint64_t left)
+{
+    T some[per_packet<T>];
+    copy_bytes(some, p.word, sizeof p.word);
+    DENIZEN_EACH
+    for (uint32_t i = 0; i < per_packet<T>; ++i) {
+#if DENIZEN_ON_DEVICE
+        if (i < left) reinterpret_cast<T*>(to)[i] = some[i];
+#else
+        if (i < left) copy_bytes(to + i * sizeof(T), &some[i], sizeof(T));
+#endif
+    }
+}
+
+// Elements from `from` on, at most `left`; the rest is 0. Aligned as elements are.
+template <class T>
+DENIZEN_HD inline Packet pick(const unsigned char* from, uint64_t left)
+{
+    if (left >= per_packet<T> &&
+        (!DENIZEN_ON_DEVICE || reinterpret_cast<uintptr_t>(from) % 4 == 0)) {
+        Packet p{};
+#if DENIZEN_ON_DEVICE
+        const auto* const words = reinterpret_cast<const uint32_t*>(from);
+        DENIZEN_EACH
+        for (uint32_t i = 0; i < 3; ++i) p.word[i] = words[i];
+#else
+        copy_bytes(p.word, from, sizeof p.word);
+#endif
+        return p;
+    }
+    return pick_elements<T>(from, left);
+}
+
+template <class T>
 DENIZEN_HD inline void place(unsigned char* to, const Packet& p, uint64_t left)
 {
-    if (left >= per_packet<T>) {
+    if (left >= per_packet<T> && (!DENIZEN_ON_DEVICE || reinterpret_cast<uintptr_t>(to) % 4 == 0)) {
 #if DENIZEN_ON_DEVICE
-        if (reinterpret_cast<uint64_t>(to) % 4 == 0) {
-            auto* const words = reinterpret_cast<uint32_t*>(to);
-            DENIZEN_EACH
-            for (uint32_t i = 0; i < 3; ++i) words[i] = p.word[i];
-            return;
-        }
-        auto* const halves = reinterpret_cast<uint16_t*>(to);
+        auto* const words = reinterpret_cast<uint32_t*>(to);
         DENIZEN_EACH
-        for (uint32_t i = 0; i < 3; ++i) {
-            halves[2 * i] = static_cast<uint16_t>(p.word[i]);
-            halves[2 * i + 1] = static_cast<uint16_t>(p.word[i] >> 16);
-        }
+        for (uint32_t i = 0; i < 3; ++i) words[i] = p.word[i];
 #else
         copy_bytes(to, p.word, sizeof p.word);
 #endif
         return;
     }
-    T some[per_packet<T>];
-    copy_bytes(some, p.word, sizeof p.word);
-    for (uint32_t i = 0; i < left; ++i) copy_bytes(to + i * sizeof(T), &some[i], sizeof(T));
+    place_elements<T>(to, p, left);
 }
 
 // Adds up packets of all ranks in the order of the ranks, so that all get the same bits.
@@ -161,8 +176,10 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
                            call.count - element);
         };
         channel.open_turn();
+        DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); sends && i < end; i += Team::size()) {
             Packet p = source(i, 0);
+            DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = me + step < ranks ? me + step : me + step - ranks;
                 if (scatters(call.kind)) p = source(i, peer);
@@ -172,6 +189,7 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
             }
         }
         bool good = true;
+        DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
             const uint64_t element = at + uint64_t{i} * each;
             Packet got[max_ranks] = {};
@@ -230,13 +248,16 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
                 g.inbox(peer, channel.index(), channel.turn(), phase, me) + (i - begin), p);
         };
         channel.open_turn();
+        DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); i < end; i += Team::size()) {
+            DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = me + step < ranks ? me + step : me + step - ranks;
                 if (exists(i, peer)) send(source(i, peer), peer, 0, i);
             }
         }
         bool good = true;
+        DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end && exists(i, me);
              i += Team::size()) {
             Packet got[max_ranks] = {};
@@ -247,12 +268,15 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
             good = collect(channel, 0, i - begin, max_ranks, got);
             if (!good) break;
             const Packet sum = reduced<T>(call, got, ranks);
+            DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 send(sum, me + step < ranks ? me + step : me + step - ranks, 1, i);
             }
             place<T>(out + element(i, me) * sizeof(T), sum, call.count - element(i, me));
         }
+        DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
+            DENIZEN_ROLLED
             for (uint32_t r = 0; good && r < ranks; ++r) {
                 if (r == me || !exists(i, r)) continue;
                 const Packet* const p =

@@ -16,12 +16,6 @@
 #include <denizen/group/packets.hpp>
 #include <denizen/group/pull.hpp>
 
-#if DENIZEN_ON_DEVICE
-#define DENIZEN_APART __noinline__
-#else
-#define DENIZEN_APART
-#endif
-
 namespace denizen::group {
 
 template <class T, class Memory>

@@ -48,8 +48,8 @@ DENIZEN_HD inline Vector vector_at(const unsigned char* from, uint64_t i)
 
 // By the whole team; `to` is read by peers after the next meet(), or is the user's.
 template <class T, class Memory>
-DENIZEN_HD inline void copy_elements(Channel<Memory>& channel, unsigned char* to,
-                                     const unsigned char* from, uint64_t count)
+DENIZEN_HD DENIZEN_APART inline void copy_elements(Channel<Memory>& channel, unsigned char* to,
+                                                   const unsigned char* from, uint64_t count)
 {
     constexpr uint32_t unroll = 4;
     uint64_t done = 0;
@@ -57,6 +57,7 @@ DENIZEN_HD inline void copy_elements(Channel<Memory>& channel, unsigned char* to
         const uint64_t vectors = count / per_vector<T>;
         auto* const target = reinterpret_cast<Vector*>(to);
         uint64_t i = Team::rank();
+        DENIZEN_ROLLED
         for (; i + (unroll - 1) * Team::size() < vectors; i += unroll * Team::size()) {
             Vector some[unroll];
             DENIZEN_EACH
@@ -66,10 +67,12 @@ DENIZEN_HD inline void copy_elements(Channel<Memory>& channel, unsigned char* to
                 channel.memory().write(target + i + u * Team::size(), some[u]);
             }
         }
+        DENIZEN_ROLLED
         for (; i < vectors; i += Team::size())
             channel.memory().write(target + i, vector_at(from, i));
         done = vectors * per_vector<T>;
     }
+    DENIZEN_ROLLED
     for (uint64_t i = done + Team::rank(); i < count; i += Team::size()) {
         channel.memory().write(reinterpret_cast<T*>(to + i * sizeof(T)), element_at<T>(from, i));
     }
@@ -85,10 +88,13 @@ DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned
     constexpr uint32_t unroll = DENIZEN_ON_DEVICE ? 4 : 1;
     const uint32_t ranks = channel.ranks();
     bool vectors_fit = aligned(to) && aligned(too);
+    DENIZEN_ROLLED
     for (uint32_t r = 0; r < ranks; ++r) vectors_fit = vectors_fit && aligned(source(r));
     const uint64_t vectors = vectors_fit ? count / per_vector<T> : 0;
+    DENIZEN_ROLLED
     for (uint64_t i = Team::rank(); i < vectors; i += unroll * Team::size()) {
         Wide sum[unroll][per_vector<T>] = {};
+        DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks; ++r) {
             const unsigned char* const from = source(r);
             Vector some[unroll] = {};
@@ -122,8 +128,10 @@ DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned
             if (too != nullptr) channel.memory().write(reinterpret_cast<Vector*>(too) + at, result);
         }
     }
+    DENIZEN_ROLLED
     for (uint64_t i = vectors * per_vector<T> + Team::rank(); i < count; i += Team::size()) {
         Wide sum{};
+        DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks; ++r) {
             const Wide value = widen(element_at<T>(source(r), i));
             sum = r == 0 ? value : combine(op, sum, value);
@@ -170,6 +178,7 @@ DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
         const uint64_t count = mine.end - at < room ? mine.end - at : room;
         if (!direct && (!broadcast || me == call.root)) {
             unsigned char* const stage = g.stage(me, channel.index(), channel.turn() + 1);
+            DENIZEN_ROLLED
             for (uint32_t p = 0; p < parts; ++p) {
                 copy_elements<T>(channel, stage + p * room * sizeof(T),
                                  in + (p * call.count + at) * sizeof(T), count);
@@ -185,6 +194,7 @@ DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
         if (reduces(call.kind)) {
             reduce_elements<T>(channel, call.op, out + at * sizeof(T), nullptr, count, source);
         } else {
+            DENIZEN_ROLLED
             for (uint32_t step = 0; step < ranks; ++step) { // not all from the same one at a time
                 const uint32_t r = me + step < ranks ? me + step : me + step - ranks;
                 if (broadcast && r != call.root) continue;
@@ -223,6 +233,7 @@ DENIZEN_HD inline bool pull_twice(Channel<Memory>& channel, const Call& call)
         };
         if (!direct) {
             unsigned char* const stage = g.stage(me, channel.index(), channel.turn() + 1);
+            DENIZEN_ROLLED
             for (uint32_t p = 0; p < ranks; ++p) {
                 if (p == me) continue; // nobody else reads it
                 copy_elements<T>(channel, stage + p * room * sizeof(T),
@@ -240,6 +251,7 @@ DENIZEN_HD inline bool pull_twice(Channel<Memory>& channel, const Call& call)
                                                    me * room * sizeof(T);
                            });
         if (!channel.meet()) return false;
+        DENIZEN_ROLLED
         for (uint32_t step = 1; step < ranks; ++step) { // not all from the same one at a time
             const uint32_t r = me + step < ranks ? me + step : me + step - ranks;
             const uint64_t offset = (r * part + at) * sizeof(T);

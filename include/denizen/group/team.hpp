@@ -18,6 +18,13 @@
 #define DENIZEN_EACH
 #endif
 
+// Compiled once on the device, for all who call it.
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_APART __noinline__
+#else
+#define DENIZEN_APART
+#endif
+
 namespace denizen::group {
 
 struct Team {
