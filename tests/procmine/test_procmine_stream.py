@@ -85,3 +85,14 @@ def test_what_is_refused():
             s.feed(one + 2, one, np.zeros(1, np.int64))
         with pytest.raises(denizen.ArgumentError, match="length"):
             s.feed(one, one, np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_the_actors_compile_for_a_gpu(architecture):
+    try:
+        image = stream.program(8, 16).compile_gpu(architecture)
+    except denizen.CompileError as error:
+        if "libnvrtc" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    assert len(image.state_sizes) == 2
