@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import denizen
@@ -11,6 +11,7 @@ from denizen import procmine
 from denizen.procmine.log import Attribute
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=14))
 def test_width_is_that_of_dilworth(spans):
     csgraph = pytest.importorskip("scipy.sparse.csgraph")

@@ -5,7 +5,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import denizen
@@ -51,6 +51,7 @@ def test_blocks_that_follow_themselves(path, expected):
     assert {"".join(map(chr, block)): times for block, times in found.items()} == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=24))
 def test_every_repeated_block_is_there(path):
     for block, times in repeats(path, 4).items():

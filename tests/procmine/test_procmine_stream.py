@@ -38,7 +38,7 @@ def test_events_out_of_order_within_the_bound(device):
     other = reordered(log, bound, seed=1)
     assert (np.diff(other.time) < 0).any()
     mined = procmine.mine(other)
-    found = stream.replay(other, late=bound, waiting=64, device=device)
+    found = stream.replay(other, late=bound, device=device)
     assert found.differences(mined) == []
     assert found.late == 0
     # Without patience some come too late; they are counted and left out, and that is told.
@@ -48,19 +48,20 @@ def test_events_out_of_order_within_the_bound(device):
 
 
 def test_the_graph_while_it_grows():
-    with stream.Stream(3, 4, late=10, device="cpu:2") as s:
+    with stream.Stream(8, 4, late=10, device="cpu:2") as s:
         s.feed(np.array([0, 1], np.uint32), np.array([0, 0], np.uint32), np.array([100, 101]))
         s.flush()
         assert s.edges().starts.sum() == 0  # both may still be preceded
         s.feed(np.array([0, 0], np.uint32), np.array([2, 1], np.uint32), np.array([130, 125]))
         s.flush()
-        assert s.edges().starts.tolist() == [1, 0, 0]  # of case 0; nothing woke case 1
+        assert s.edges().starts.tolist()[:3] == [1, 0, 0]  # of case 0; nothing woke case 1
         assert s.cases()["waiting"].tolist() == [2, 1, 0, 0]
         s.finish()
         now = s.edges()
-        assert now.count.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+        assert [tuple(edge) for edge in np.argwhere(now.count)] == [(0, 1), (1, 2)]
         assert (now.mean[0, 1], now.mean[1, 2]) == (25, 5)
-        assert (now.starts.tolist(), now.ends.tolist()) == ([2, 0, 0], [1, 0, 1])
+        assert now.starts.tolist()[:3] == [2, 0, 0]
+        assert now.ends.tolist()[:3] == [1, 0, 1]
         assert s.quantile([(0, 1), (2, 2)], 0.5) == pytest.approx([25, np.nan], nan_ok=True)
 
 
@@ -79,9 +80,19 @@ def test_what_is_refused():
             stream.Stream(*arguments, device="cpu")
     with pytest.raises(denizen.ArgumentError, match="waiting = 0"):
         stream.Stream(2, 2, waiting=0, device="cpu")
-    with stream.Stream(2, 2, device="cpu:1") as s:
+    with stream.Stream(8, 2, device="cpu:1") as s:
         one = np.zeros(1, np.uint32)
         with pytest.raises(denizen.ArgumentError, match="out of range"):
             s.feed(one + 2, one, np.zeros(1, np.int64))
         with pytest.raises(denizen.ArgumentError, match="length"):
             s.feed(one, one, np.zeros(2, np.int64))
+
+
+def test_the_actors_compile_for_a_gpu():
+    try:
+        image = stream.program(8, 16).compile_gpu(90)
+    except denizen.CompileError as error:
+        if "libnvrtc" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    assert len(image.state_sizes) == 2
