@@ -32,6 +32,10 @@ def test_experiments_and_programs_are_the_same():
         ("driver", {"store", "trapped store", "decode"}),
         ("adsb", {"receive", "detection"}),
         (
+            "transactions",
+            {"streamed", "threads with barriers", "reference, one thread", "alert latency"},
+        ),
+        (
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),

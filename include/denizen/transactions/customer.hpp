@@ -75,10 +75,19 @@ struct Customer {
 
     DENIZEN_HD bool remembers(uint64_t id) const
     {
+        // In whatever order: places up to `count` are in use, the ring turns only when it is full.
+        uint16_t all[history];
+        copy_bytes(all, prints, sizeof all);
         const uint16_t wanted = print(id);
-        for (uint32_t k = 0; k < count; ++k) {
-            if (prints[place(k)] == wanted && ids[place(k)] == id) {
-                return true;
+        bool any = false;
+        for (uint32_t k = 0; k < history; ++k) {
+            any |= all[k] == wanted;
+        }
+        if (any) { // the same id, or one of 65,536
+            for (uint32_t k = 0; k < count; ++k) {
+                if (ids[k] == id) {
+                    return true;
+                }
             }
         }
         return false;

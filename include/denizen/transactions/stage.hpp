@@ -23,7 +23,7 @@ namespace denizen::transactions {
 struct StageOptions {
     uint32_t shards = 0;          // 0: one for each worker
     uint32_t customers = 1 << 16; // places, a power of two; seven eighths of them can be taken
-    uint32_t batch = 1 << 16;     // most records of one batch
+    uint32_t batch = 0;           // most records of one batch; 0: 65,536 on a GPU, 8,192 on the CPU
     uint32_t depth = 3;           // batches under way, at most 8
     uint32_t horizon = 1 << 20;   // records back to which round trips are followed
     Rules rules{};
