@@ -93,7 +93,7 @@ Options options_of(const Arguments& arguments, const StageOptions& stage, uint32
 double stream(const Arguments& arguments, const Input& in, StageOptions options, uint32_t warps,
               bool resident, bool& right)
 {
-    options.copy_records = !resident;
+    if (resident) options.copy_records = tx::CopyRecords::never;
     Rt rt(arguments.device, options_of(arguments, options, warps));
     Stage stage(rt.untyped(), options);
     stage.put(in.made.profiles.data(), in.made.profiles.size());
