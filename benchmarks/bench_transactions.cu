@@ -44,9 +44,12 @@ Input input(const Arguments& arguments)
 {
     Input in;
     in.count = arguments.quick ? 500'000 : arguments.gpu() ? 16'000'000 : 2'000'000;
-    in.made = tx::make(in.count);
+    tx::MakeOptions made;
+    made.share = 0.01; // records of a case: some 0.6 % have an alert
+    in.made = tx::make(in.count, made);
     while (in.options.customers / 2 < in.made.profiles.size()) in.options.customers *= 2; // ends
     in.options.horizon = 1 << 20;
+    in.options.batch = 1 << 13; // what suits the CPU's caches
     tx::Reference reference{tx::Rules{}};
     for (const auto& p : in.made.profiles) reference.put(p);
     const uint64_t begin = now_ns();
@@ -77,6 +80,7 @@ Options options_of(const Arguments& arguments, const StageOptions& stage, uint32
     Options o = arguments.options();
     if (arguments.gpu()) {
         o.workers = warps;
+        o.sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
         o.egress_slots = 1 << 18;
         o.pool_bytes = 256u << 20;
         o.pool_bytes += uint64_t{stage.customers} * 2 * sizeof(tx::Customer);
@@ -89,7 +93,7 @@ Options options_of(const Arguments& arguments, const StageOptions& stage, uint32
 double stream(const Arguments& arguments, const Input& in, StageOptions options, uint32_t warps,
               bool resident, bool& right)
 {
-    options.copy_records = !resident;
+    if (resident) options.copy_records = tx::CopyRecords::never;
     Rt rt(arguments.device, options_of(arguments, options, warps));
     Stage stage(rt.untyped(), options);
     stage.put(in.made.profiles.data(), in.made.profiles.size());
@@ -211,7 +215,7 @@ void measure(const Arguments& arguments)
         for (const uint32_t warps : {264u, 528u, 1056u}) {
             for (const bool resident : {false, true}) {
                 StageOptions options = in.options;
-                options.batch = 1 << 18;
+                options.batch = resident ? 1 << 20 : 1 << 18;
                 options.shards = warps;
                 Case& one =
                     add(resident ? "resident in device memory" : "streamed",
@@ -228,7 +232,7 @@ void measure(const Arguments& arguments)
                 Json().add("warps", 1056), [&, resident](bool& right) {
                     const auto from = resident ? in.device : in.host;
                     return rival(run_launches(from.get(), in.count, !resident, in.made.profiles,
-                                              geometry(1056, 1 << 18), room),
+                                              geometry(1056, resident ? 1 << 20 : 1 << 18), room),
                                  right);
                 });
         }
@@ -244,7 +248,7 @@ void measure(const Arguments& arguments)
     }
     add("threads with barriers", Json().add("threads", threads), [&](bool& right) {
         return rival(run_threads(in.host.get(), in.count, in.made.profiles,
-                                 geometry(threads, 1 << 16), room),
+                                 geometry(threads, in.options.batch), room),
                      right);
     });
     print_environment(told);

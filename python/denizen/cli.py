@@ -161,7 +161,7 @@ def _transactions(apps: argparse._SubParsersAction[_Parser]) -> _Parser:
     )
     tx.add_argument("--shards", type=int, help="actors; one for each worker if not given")
     tx.add_argument("--customers", type=int, default=1 << 16, help="room for so many, a power of 2")
-    tx.add_argument("--batch", type=int, default=1 << 16, help="records looked at together")
+    tx.add_argument("--batch", type=int, default=0, help="records looked at together")
     tx.add_argument("--check", action="store_true", help="compare with the sequential reference")
     tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
     tx.add_argument("--metrics", type=_port, metavar="PORT", help="serve Prometheus metrics")

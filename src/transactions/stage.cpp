@@ -128,7 +128,8 @@ Stage::Stage(AnyRuntime& rt, const StageOptions& o, const Snapshot* restore)
     }
     const uint32_t shards = o.shards != 0 ? o.shards : std::min(there.workers, max_shards);
     within("shards", shards, 1, max_shards);
-    within("batch", o.batch, 1, max_batch);
+    const uint32_t batch = o.batch != 0 ? o.batch : there.on_gpu ? 1u << 16 : 1u << 13;
+    within("batch", batch, 1, max_batch);
     within("depth", o.depth, 1, max_depth);
     within("horizon", o.horizon, 1, 1u << 28);
     power_of_two("customers", o.customers);
@@ -137,15 +138,11 @@ Stage::Stage(AnyRuntime& rt, const StageOptions& o, const Snapshot* restore)
                                             std::to_string(restore->horizon) + ", not " +
                                             std::to_string(o.horizon));
     }
+    const bool copied = o.copy_records == CopyRecords::always ||
+                        (o.copy_records == CopyRecords::across_the_bus && there.on_gpu);
     uint32_t edges = 16;
-    while (edges <= o.horizon + uint64_t{o.depth} * o.batch) edges *= 2; // ends: within 2^30
-    geometry_ = {shards,
-                 o.customers,
-                 edges,
-                 o.batch,
-                 o.depth,
-                 o.horizon,
-                 there.on_gpu && o.copy_records ? 1u : 0u};
+    while (edges <= o.horizon + uint64_t{o.depth} * batch) edges *= 2; // ends: within 2^30
+    geometry_ = {shards, o.customers, edges, batch, o.depth, o.horizon, copied ? 1u : 0u};
     open(restore);
 }
 
@@ -238,6 +235,10 @@ void Stage::feed(const Buffer& records, uint32_t first, uint32_t count)
 {
     within("count", count, 1, geometry_.batch);
     within("first + count", uint64_t{first} + count, 1, records.bytes() / sizeof(Transaction));
+    if (reinterpret_cast<uintptr_t>(records.data()) % 16 != 0) {
+        throw Error(Errc::bad_argument, "the buffer of records begins at an address that is no "
+                                        "multiple of 16; align it");
+    }
     room();
     launch(records.ref(), first, count);
 }

@@ -48,6 +48,10 @@ def test_experiments_and_programs_are_the_same():
             {"graph, threads", "graph, one thread", "graph and variants, threads", "streamed"},
         ),
         (
+            "transactions",
+            {"streamed", "threads with barriers", "reference, one thread", "alert latency"},
+        ),
+        (
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),

@@ -98,6 +98,7 @@ TEST_P(transactions_stage, alerts_are_the_references_for_any_shards_and_cuts)
         StageOptions o = small();
         o.shards = shards;
         o.depth = 1 + shards % 3;
+        o.copy_records = shards % 2 == 0 ? CopyRecords::always : CopyRecords::never;
         Stage stage(rt.untyped(), o);
         stage.put(made.profiles.data(), made.profiles.size());
         std::vector<Alert> found;

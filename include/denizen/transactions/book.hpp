@@ -43,9 +43,14 @@ struct Edge {
     uint64_t latest; // event time of the payer's edges up to this one, the greatest
 };
 
+// Memory is copied by these.
+struct alignas(16) Unit {
+    uint64_t word[2];
+};
+
 // What lies of a record in the book: the half that anything looks at.
-struct alignas(16) Staged {
-    uint64_t word[8];
+struct Staged {
+    Unit unit[4];
 };
 
 enum class Pass : uint32_t { split = 0, judge, search };

@@ -54,12 +54,12 @@ struct Customer {
     uint32_t count; // remembered
     uint32_t head;  // place of the oldest of them
     uint32_t reserved;
-    uint16_t prints[history]; // of the ids: most that differ are told apart by these
-    uint64_t ts[history];     // a ring, in order of event time
+    uint64_t prints[history / 4]; // 16 bits of each id's hash: most ids that differ differ in them
+    uint64_t ts[history];         // a ring, in order of event time
     uint64_t ids[history];
 
     DENIZEN_HD uint32_t place(uint32_t k) const { return (head + k) % history; }
-    DENIZEN_HD static uint16_t print(uint64_t id) { return static_cast<uint16_t>(mix(id) >> 48); }
+    DENIZEN_HD static uint64_t print(uint64_t id) { return mix(id) >> 48; }
 
     DENIZEN_HD void set(const Profile& p)
     {
@@ -73,12 +73,31 @@ struct Customer {
         known = 1;
     }
 
+    DENIZEN_HD void set_print(uint32_t at, uint64_t value)
+    {
+        const uint32_t shift = at % 4 * 16;
+        prints[at / 4] = (prints[at / 4] & ~(0xffffull << shift)) | value << shift;
+    }
+    DENIZEN_HD uint64_t print_at(uint32_t at) const
+    {
+        return prints[at / 4] >> (at % 4 * 16) & 0xffff;
+    }
+
     DENIZEN_HD bool remembers(uint64_t id) const
     {
-        const uint16_t wanted = print(id);
-        for (uint32_t k = 0; k < count; ++k) {
-            if (prints[place(k)] == wanted && ids[place(k)] == id) {
-                return true;
+        constexpr uint64_t ones = 0x0001'0001'0001'0001ull;
+        const uint64_t wanted = ones * print(id);
+        uint64_t any = 0; // four prints at a time: one that is the same leaves a zero behind
+        for (const uint64_t word : prints) {
+            const uint64_t x = word ^ wanted;
+            any |= (x - ones) & ~x & (ones << 15);
+        }
+        if (any != 0) { // the same id, or one of 65,536
+            // In whatever order: the ring turns only when it is full.
+            for (uint32_t k = 0; k < count; ++k) {
+                if (ids[k] == id) {
+                    return true;
+                }
             }
         }
         return false;
@@ -98,12 +117,12 @@ struct Customer {
             const uint32_t to = place(k);
             ts[to] = ts[from];
             ids[to] = ids[from];
-            prints[to] = prints[from];
+            set_print(to, print_at(from));
             --k;
         }
         ts[place(k)] = t.ts;
         ids[place(k)] = t.id;
-        prints[place(k)] = print(t.id);
+        set_print(place(k), print(t.id));
         ++count;
         v.velocity = 1;
         while (v.velocity <= k && ts[place(k - v.velocity)] + window > t.ts) {

@@ -226,10 +226,6 @@ public:
     DENIZEN_HD bool search(Book& book, uint32_t batch, uint32_t part, auto& ctx);
 
 private:
-    struct alignas(16) Unit {
-        uint64_t word[2];
-    };
-
     DENIZEN_HD static void clear(unsigned char* from, uint64_t begin, uint64_t end, auto& ctx)
     {
         auto* units = reinterpret_cast<Unit*>(from);
@@ -238,11 +234,19 @@ private:
         }
     }
 
-    // The half of a record that is looked at; the rest is not set.
+    // The half of a record that is looked at; the rest is not set. On a GPU by words of 16 bytes.
     DENIZEN_HD static Transaction read(const void* from)
     {
         Transaction t;
+#if DENIZEN_ON_DEVICE
+        Unit units[4];
+        for (uint32_t k = 0; k < 4; ++k) {
+            units[k] = static_cast<const Unit*>(from)[k];
+        }
+        copy_bytes(&t, units, sizeof units);
+#else
         copy_bytes(&t, from, sizeof(Staged));
+#endif
         return t;
     }
     DENIZEN_HD static Transaction record(Book& book, uint32_t batch, uint32_t i)
@@ -413,13 +417,20 @@ DENIZEN_HD inline bool Shard::split(Book& book, const Feed& m, const Transaction
         runs[s] = 0;
     }
     ctx.sync();
-    for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
-        Staged staged;
-        copy_bytes(&staged, &records[i], sizeof staged);
-        if (book.geometry.staged != 0) {
-            book.staged(m.batch)[i] = staged;
+    const bool staged = book.geometry.staged != 0;
+    Staged* const copies = book.staged(m.batch);
+    if (staged) { // side by side, so that whole lines cross the bus
+        const auto* from = reinterpret_cast<const Unit*>(records);
+        for (uint64_t u = 4ull * begin + ctx.lane(); u < 4ull * end; u += ctx.lanes()) {
+            copies[u / 4].unit[u % 4] = from[u / 4 * 8 + u % 4];
         }
-        fetch_add<Scope::block>(&runs[book.shard_of(read(&staged).customer)], 1u);
+        ctx.sync();
+    }
+    const auto shard_of = [&](uint32_t i) {
+        return book.shard_of(staged ? copies[i].unit[0].word[1] : records[i].customer);
+    };
+    for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
+        fetch_add<Scope::block>(&runs[shard_of(i)], 1u);
     }
     ctx.sync();
     uint32_t before = begin; // counts become begins
@@ -439,12 +450,7 @@ DENIZEN_HD inline bool Shard::split(Book& book, const Feed& m, const Transaction
             return false;
         }
         const uint32_t i = i0 + ctx.lane();
-        const uint32_t s =
-            i < end ? book.shard_of(read(book.geometry.staged != 0
-                                             ? static_cast<const void*>(&book.staged(m.batch)[i])
-                                             : &records[i])
-                                        .customer)
-                    : ~0u;
+        const uint32_t s = i < end ? shard_of(i) : ~0u;
         const uint32_t alike = lanes::match(s);
         const uint32_t rank = lanes::popcount(alike & lanes::below());
         const uint32_t at = i < end ? runs[s] + rank : 0;

@@ -20,16 +20,18 @@
 
 namespace denizen::transactions {
 
+// Whether `split` copies the half of each record that is looked at into the book, so that it
+// crosses the bus once: not worth it for buffers that lie in the GPU's memory, nor on the CPU.
+enum class CopyRecords { across_the_bus, always, never }; // the first: always on a GPU
+
 struct StageOptions {
     uint32_t shards = 0;          // 0: one for each worker
     uint32_t customers = 1 << 16; // places, a power of two; seven eighths of them can be taken
-    uint32_t batch = 1 << 16;     // most records of one batch
+    uint32_t batch = 0;           // most records of one batch; 0: 65,536 on a GPU, 8,192 on the CPU
     uint32_t depth = 3;           // batches under way, at most 8
     uint32_t horizon = 1 << 20;   // records back to which round trips are followed
     Rules rules{};
-    // GPU: records are copied into the book as they are split, so that each crosses the bus once.
-    // Not worth it for buffers that lie in the GPU's memory already.
-    bool copy_records = true;
+    CopyRecords copy_records = CopyRecords::across_the_bus;
 };
 
 // Records by what became of them. Each is one of the last five.

@@ -30,6 +30,8 @@ from denizen.apps.transactions.stage import PASSES, Reference, Stage
 from denizen.errors import ArgumentError
 from denizen.lab import machine
 
+_PIECE = 1 << 16  # records fed at once
+
 
 @dataclass(frozen=True)
 class Options:
@@ -50,7 +52,7 @@ class Options:
     device: str = "auto"
     shards: int | None = None
     customers: int = 1 << 16
-    batch: int = 1 << 16
+    batch: int = 0
     check: bool = False
     drill: int | None = None
     """Seed of failures on purpose."""
@@ -61,6 +63,7 @@ class Options:
 
 def _streams(o: Options) -> tuple[Iterator[Records], Records]:
     """The stream, piece by piece, and the profiles."""
+    size = o.batch or _PIECE
     known = load.profiles(o.profiles) if o.profiles is not None else np.zeros(0, PROFILE)
     if o.count is not None:
         records, made = generate(o.count, seed=o.seed)
@@ -70,11 +73,11 @@ def _streams(o: Options) -> tuple[Iterator[Records], Records]:
         if o.write_profiles is not None:
             load.write(o.write_profiles, made)
             print(f"{o.write_profiles}: {len(made):,} profiles", file=sys.stderr)
-        whole = (records[at : at + o.batch] for at in range(0, len(records), o.batch))
+        whole = (records[at : at + size] for at in range(0, len(records), size))
         return whole, known if o.profiles is not None else made
     if o.file is None:
         raise ArgumentError("give a FILE, or --generate N")
-    return load.pieces(o.file, o.form, o.batch), known
+    return load.pieces(o.file, o.form, size), known
 
 
 def _cut(
@@ -165,7 +168,7 @@ def run(o: Options) -> int:
                 stage.drill(
                     choose.randrange(stage.shards),
                     choose.choice(PASSES),
-                    choose.randrange(1 + len(piece) // stage.shards),
+                    choose.randrange(1 + min(len(piece), 4096) // stage.shards),
                 )
             if reference is not None:
                 expected = np.concatenate([expected, reference.feed(piece)])

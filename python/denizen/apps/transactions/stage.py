@@ -110,7 +110,8 @@ class Stage:
         device: as of denizen.Runtime; one node.
         shards: actors that own the customers; None: one for each worker.
         customers: places in the table of customers, a power of two; seven eighths can be taken.
-        batch: most records that are looked at together. Smaller ones come back sooner.
+        batch: most records that are looked at together; smaller ones come back sooner. 0: 65,536 on
+            a GPU, 8,192 on the CPU.
         depth: batches under way, 1 to 8.
         horizon: records of the stream back to which round trips are followed.
         rules: to begin with.
@@ -126,7 +127,7 @@ class Stage:
         *,
         shards: int | None = None,
         customers: int = 1 << 16,
-        batch: int = 1 << 16,
+        batch: int = 0,
         depth: int = 3,
         horizon: int = HORIZON,
         rules: Rules | None = None,
