@@ -56,18 +56,17 @@ struct Arm {
 };
 
 // Million elements per second of a[i] = b[i] + s a[i] by as many threads: 12 bytes for each.
-double update_rate(std::vector<float>& a, const std::vector<float>& b, uint32_t threads,
-                   uint32_t rounds)
+double update_rate(float* a, const float* b, size_t n, uint32_t threads, uint32_t rounds)
 {
     const uint64_t begin = now_ns();
     test::on_threads(threads, [&](uint32_t id) {
-        const size_t low = a.size() * id / threads;
-        const size_t high = a.size() * (id + 1) / threads;
+        const size_t low = n * id / threads;
+        const size_t high = n * (id + 1) / threads;
         for (uint32_t i = 0; i < rounds; ++i) {
-            stream(a.data() + low, b.data() + low, 0.5f, high - low);
+            stream(a + low, b + low, 0.5f, high - low);
         }
     });
-    return static_cast<double>(a.size()) * rounds / static_cast<double>(now_ns() - begin) * 1e3;
+    return static_cast<double>(n) * rounds / static_cast<double>(now_ns() - begin) * 1e3;
 }
 
 void measure_room(const Arguments& arguments, uint32_t cells)
@@ -120,9 +119,13 @@ void measure_room(const Arguments& arguments, uint32_t cells)
         static_cast<uint32_t>(std::clamp((arguments.quick ? 5e7 : 2.5e8) / count, 2.0, 1000.0));
     simulated("CPU threads", on_cpu, cpu, Method::threads, cpu_steps).ratio_base = {
         "update of two arrays"};
-    const auto a = std::make_shared<std::vector<float>>(static_cast<size_t>(count), 1.f);
-    const auto b = std::make_shared<std::vector<float>>(static_cast<size_t>(count), 2.f);
-    add("update of two arrays", on_cpu, [=] { return update_rate(*a, *b, threads, cpu_steps); });
+    const auto elements = static_cast<size_t>(count);
+    const auto a = on_huge_pages(elements * sizeof(float));
+    const auto b = on_huge_pages(elements * sizeof(float));
+    add("update of two arrays", on_cpu, [=] {
+        return update_rate(static_cast<float*>(a.get()), static_cast<const float*>(b.get()),
+                           elements, threads, cpu_steps);
+    });
 #if defined(__CUDACC__)
     std::vector<std::shared_ptr<DeviceBuffer<float>>> arrays;
     std::shared_ptr<OwnStream> stream;

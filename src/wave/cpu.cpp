@@ -120,21 +120,12 @@ public:
     }
 
 private:
-    struct Free {
-        void operator()(T* p) const { std::free(p); }
-    };
-    using Memory = std::unique_ptr<T, Free>;
+    using Memory = std::shared_ptr<T>;
 
     Memory make_field() const
     {
-        const size_t bytes = (layout_.elements() * sizeof(T) + 63) / 64 * 64;
-        auto* memory = static_cast<T*>(std::aligned_alloc(64, bytes));
-        if (memory == nullptr) {
-            throw Error(Errc::exhausted, "no " + std::to_string(bytes >> 20) +
-                                             " MiB left for a field of the simulation");
-        }
-        std::fill_n(memory, layout_.elements(), T{0});
-        return Memory(memory);
+        const auto memory = on_huge_pages(layout_.elements() * sizeof(T));
+        return {memory, static_cast<T*>(memory.get())};
     }
 
     void ghosts_of_row(T* row) const

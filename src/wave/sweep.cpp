@@ -4,48 +4,117 @@
 #include "sweep.hpp"
 #include "../levels.hpp"
 
+#include <denizen/base/error.hpp>
+
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/mman.h>
 
 namespace denizen::wave {
 namespace {
 
+// Rows of which a cell is computed.
 template <class T>
-[[gnu::always_inline]] inline void sweep_slab(const Slab<T>& s, uint32_t first, uint32_t last)
+struct Around {
+    const T* here;
+    const T* south;
+    const T* north;
+    const T* below;
+    const T* above;
+
+    [[gnu::always_inline]] T sum(uint32_t x) const
+    {
+        return ((below[x] + above[x]) + (south[x] + north[x])) +
+               (here[static_cast<int64_t>(x) - 1] + here[x + 1]);
+    }
+};
+
+// Cells of one class.
+template <class T>
+[[gnu::always_inline]] inline void alike(const Around<T>& r, const Coefficients<T>& c,
+                                         uint32_t begin, uint32_t end, T* __restrict out)
+{
+    for (uint32_t x = begin; x < end; ++x) out[x] = next(c, r.here[x], r.sum(x), out[x]);
+}
+
+// A segment of several: all are computed as the one in the middle, as vectors, and those that are
+// not like it once more. In a room without furniture these are the ends of the row.
+template <class T>
+[[gnu::always_inline]] inline void several(const Around<T>& r, const Coefficients<T>* table,
+                                           const uint8_t* kinds, uint32_t begin, uint32_t end,
+                                           T* __restrict out)
+{
+    T before[segment];
+    std::memcpy(before, out + begin, (end - begin) * sizeof(T));
+    const uint8_t usual = kinds[begin + (end - begin) / 2];
+    alike(r, table[usual], begin, end, out);
+    const uint64_t eight = usual * 0x0101010101010101;
+    for (uint32_t x = begin; x < end;) {
+        uint64_t word;
+        if (x + 8 <= end) {
+            std::memcpy(&word, kinds + x, 8);
+            if (word == eight) {
+                x += 8;
+                continue;
+            }
+        }
+        const uint32_t stop = std::min(x + 8, end);
+        for (; x < stop; ++x) {
+            if (kinds[x] == usual) continue;
+            out[x] = next(table[kinds[x]], r.here[x], r.sum(x), before[x - begin]);
+        }
+    }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void sweep_row(const Slab<T>& s, int32_t y, int32_t z)
 {
     const uint32_t n = s.layout.n[0];
     const uint32_t per_row = segments_in(n);
-    for (uint32_t z = first; z < last; ++z) {
-        for (uint32_t y = 0; y < s.layout.n[1]; ++y) {
-            const auto row = static_cast<int32_t>(y);
-            const auto plane = static_cast<int32_t>(z);
-            const T* const here = s.row(row, plane);
-            const T* const south = s.row(row - 1, plane);
-            const T* const north = s.row(row + 1, plane);
-            const T* const below = s.row(row, plane - 1);
-            const T* const above = s.row(row, plane + 1);
-            T* __restrict const out = s.before + s.layout.row(y, z);
-            const uint64_t number = uint64_t{z} * s.layout.n[1] + y;
-            const uint8_t* const kinds = s.kinds + number * n;
-            const auto sum = [&](uint32_t x) {
-                return ((below[x] + above[x]) + (south[x] + north[x])) +
-                       (here[static_cast<int64_t>(x) - 1] + here[x + 1]);
-            };
-            for (uint32_t k = 0; k < per_row;) {
-                const uint8_t kind = s.segments[number * per_row + k];
-                uint32_t end = k + 1;
-                while (end < per_row && s.segments[number * per_row + end] == kind) ++end;
-                const uint32_t stop = std::min(n, end * segment);
-                if (kind == mixed) {
-                    for (uint32_t x = k * segment; x < stop; ++x) {
-                        out[x] = next(s.table[kinds[x]], here[x], sum(x), out[x]);
-                    }
-                } else {
-                    const Coefficients<T> c = s.table[kind];
-                    for (uint32_t x = k * segment; x < stop; ++x) {
-                        out[x] = next(c, here[x], sum(x), out[x]);
-                    }
+    const Around<T> around{s.row(y, z), s.row(y - 1, z), s.row(y + 1, z), s.row(y, z - 1),
+                           s.row(y, z + 1)};
+    const auto row = static_cast<uint32_t>(y);
+    const auto plane = static_cast<uint32_t>(z);
+    T* const out = s.before + s.layout.row(row, plane);
+    // The processor's own prefetching does not follow rows of so many planes at a time.
+    const size_t ahead = 2 * size_t{s.layout.pitch};
+    for (uint32_t x = 0; x < n; x += 64 / sizeof(T)) {
+        __builtin_prefetch(out + ahead + x, 1, 2);
+        __builtin_prefetch(around.above + ahead + x, 0, 2);
+    }
+    const uint64_t number = uint64_t{plane} * s.layout.n[1] + row;
+    const uint8_t* const kinds = s.kinds + number * n;
+    const uint8_t* const segments = s.segments + number * per_row;
+    for (uint32_t k = 0; k < per_row;) {
+        uint32_t end = k + 1;
+        if (segments[k] == mixed) {
+            several(around, s.table, kinds, k * segment, std::min(n, end * segment), out);
+        } else {
+            while (end < per_row && segments[end] == segments[k]) ++end;
+            alike(around, s.table[segments[k]], k * segment, std::min(n, end * segment), out);
+        }
+        k = end;
+    }
+}
+
+// A few planes at a time, so that a row is still in L1 when the rows over and under it are made,
+// and a block of their rows, so that the planes between two turns stay in L2.
+template <class T>
+[[gnu::always_inline]] inline void sweep_slab(const Slab<T>& s, uint32_t first, uint32_t last)
+{
+    constexpr uint32_t together = 4;
+    constexpr size_t near_bytes = size_t{512} << 10;
+    const size_t row_bytes = (2 * together + 2) * s.layout.pitch * sizeof(T);
+    const auto rows = static_cast<uint32_t>(std::max<size_t>(8, near_bytes / row_bytes));
+    for (uint32_t block = 0; block < s.layout.n[1]; block += rows) {
+        const uint32_t end = std::min(block + rows, s.layout.n[1]);
+        for (uint32_t z = first; z < last; z += together) {
+            for (uint32_t y = block; y < end; ++y) {
+                for (uint32_t k = z; k < std::min(z + together, last); ++k) {
+                    sweep_row(s, static_cast<int32_t>(y), static_cast<int32_t>(k));
                 }
-                k = end;
             }
         }
     }
@@ -79,5 +148,20 @@ void sweep(const Slab<double>& slab, uint32_t first, uint32_t last)
 }
 
 void stream(float* a, const float* b, float s, size_t n) { stream_single(a, b, s, n); }
+
+std::shared_ptr<void> on_huge_pages(size_t bytes)
+{
+    constexpr size_t page = size_t{2} << 20;
+    const size_t unit = bytes < page ? 64 : page;
+    const size_t whole = (bytes + unit - 1) / unit * unit;
+    std::shared_ptr<void> memory(std::aligned_alloc(unit, whole), std::free);
+    if (!memory) {
+        throw Error(Errc::exhausted,
+                    "no " + std::to_string(bytes >> 20) + " MiB left for a field of cells");
+    }
+    if (unit == page) madvise(memory.get(), whole, MADV_HUGEPAGE); // a wish
+    std::memset(memory.get(), 0, whole);
+    return memory;
+}
 
 } // namespace denizen::wave

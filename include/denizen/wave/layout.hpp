@@ -22,14 +22,16 @@ struct Layout {
     }
     DENIZEN_HD uint64_t index(uint32_t x, uint32_t y, uint32_t z) const { return row(y, z) + x; }
     DENIZEN_HD uint64_t plane() const { return uint64_t{n[1]} * pitch; }
-    DENIZEN_HD uint64_t elements() const { return uint64_t{n[2]} * plane(); }
+    // The ghost at the end of a row may be the first element in front of the next: there is a front
+    // after the last row, too.
+    DENIZEN_HD uint64_t elements() const { return uint64_t{n[2]} * plane() + lead; }
 };
 
 template <class T>
 DENIZEN_HD inline Layout layout_of(const Geometry& geometry)
 {
     constexpr uint32_t unit = 64 / sizeof(T);
-    const uint32_t pitch = (unit + geometry.n[0] + 1 + unit - 1) / unit * unit;
+    const uint32_t pitch = (unit + geometry.n[0] + unit - 1) / unit * unit;
     return {{geometry.n[0], geometry.n[1], geometry.n[2]}, unit, pitch};
 }
 
