@@ -233,12 +233,14 @@ void ResidentChain::submit()
     std::byte* first = cell->memory.get() + cell->begin * bytes_each;
 
     // Hazard: the past is read before the worker may write to the quantum.
-    std::memcpy(first - before_, past_.data(), before_);
-    if (bytes >= before_) {
-        std::memcpy(past_.data(), first + bytes - before_, before_);
-    } else {
-        std::memmove(past_.data(), past_.data() + bytes, before_ - bytes);
-        std::memcpy(past_.data() + before_ - bytes, first, bytes);
+    if (before_ != 0) {
+        std::memcpy(first - before_, past_.data(), before_);
+        if (bytes >= before_) {
+            std::memcpy(past_.data(), first + bytes - before_, before_);
+        } else {
+            std::memmove(past_.data(), past_.data() + bytes, before_ - bytes);
+            std::memcpy(past_.data() + before_ - bytes, first, bytes);
+        }
     }
 
     resident::Job job{};
