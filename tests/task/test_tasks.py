@@ -161,6 +161,11 @@ def test_futures_are_given_back():
         del kept
 
 
+def test_the_example_runs(capsys):
+    exec(tasks.__doc__.split("\n", 1)[1], {})
+    assert capsys.readouterr().out == "6765\n"
+
+
 def test_what_is_refused():
     for bad in (
         lambda: tasks.task("3", []),
