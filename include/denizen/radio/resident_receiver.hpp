@@ -16,6 +16,8 @@ namespace denizen::radio {
 class ScanWorkers {
 public:
     virtual ~ScanWorkers() = default;
+    // How many blocks can be scanned at a time.
+    virtual uint32_t size() const = 0;
     // Zero-filled memory that the host and the workers reach at the same address, for as long as
     // this lives.
     virtual void* memory(size_t bytes) = 0;
