@@ -134,10 +134,13 @@ void ResidentReceiver::publish(size_t count, const Sink& sink)
     if (published_ - collected_ == ring_.slots) collect(collected_ + 1, sink);
     const auto at = static_cast<uint32_t>(published_ % ring_.slots);
     std::copy_n(iq_.begin(), filled_, slots_ + size_t{at} * slot_bytes);
-    slot_[at] = {position_ == 0 ? 0 : lead, static_cast<uint32_t>(count),
-                 static_cast<uint32_t>(filled_ / 2 - lead), 0};
+    slot_[at].before = position_ == 0 ? 0 : lead;
+    slot_[at].count = static_cast<uint32_t>(count);
+    slot_[at].available = static_cast<uint32_t>(filled_ / 2 - lead);
+    store<Scope::system>(&slot_[at].block, static_cast<uint32_t>(published_));
     begin_[at] = position_;
-    store<Scope::system>(ring_.counts + at, 0u);
+    // Release: with the block's number; its partner is the acquire in to_scan().
+    store<Scope::system, Order::release>(ring_.counts + at, 0u);
     published_ += 1;
     // Release: with the slot; its partner is the acquire in take_turn().
     store<Scope::system, Order::release>(ring_.published, published_);

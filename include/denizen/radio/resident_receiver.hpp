@@ -31,7 +31,7 @@ public:
     virtual const std::string& device() const = 0;
 };
 
-// `threads` of the CPU, 0: all that the process may use.
+// `threads` of the CPU, 0: as many as it has cores.
 std::unique_ptr<ScanWorkers> scan_on_cpu(uint32_t threads);
 // One block on each SM of the GPU, of the kernel denizen_radio_scan_ring in `cubin`. Throws
 // Errc::no_device.
