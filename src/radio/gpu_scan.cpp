@@ -45,6 +45,8 @@ public:
         }
     }
 
+    uint32_t size() const override { return static_cast<uint32_t>(info_.sm_count); }
+
     void* memory(size_t bytes) override
     {
         void* p = nullptr;

@@ -13,7 +13,6 @@
 namespace denizen::radio {
 namespace {
 
-constexpr uint32_t slots = 256;                              // 8 s of signal
 constexpr uint64_t patience_ns = 30'000'000'000;             // for a block to be scanned
 constexpr size_t whole = 2 * (lead + block_samples + reach); // bytes that a block needs
 
@@ -33,6 +32,8 @@ public:
     {
     }
     ~Threads() override { join(); }
+
+    uint32_t size() const override { return count_; }
 
     void* memory(size_t bytes) override
     {
@@ -80,8 +81,11 @@ std::unique_ptr<ScanWorkers> scan_on_cpu(uint32_t threads)
 
 ResidentReceiver::ResidentReceiver(std::unique_ptr<ScanWorkers> workers,
                                    std::optional<Position> receiver)
-    : workers_(std::move(workers)), iq_(whole), airspace_(receiver), begin_(slots)
+    : workers_(std::move(workers)), iq_(whole), airspace_(receiver)
 {
+    // A few for each team, so that none waits for the host; 256 are 8 s of signal and 50 MB.
+    const uint32_t slots = std::clamp(4 * workers_->size(), 16u, 256u);
+    begin_.resize(slots);
     const auto take = [&](auto*& to, size_t count) {
         using T = std::remove_cvref_t<decltype(*to)>;
         to = static_cast<T*>(workers_->memory(count * sizeof(T)));
@@ -127,13 +131,16 @@ void ResidentReceiver::finish(const Sink& sink)
 // Hands over the first `count` samples of the block.
 void ResidentReceiver::publish(size_t count, const Sink& sink)
 {
-    if (published_ - collected_ == slots) collect(collected_ + 1, sink);
-    const auto at = static_cast<uint32_t>(published_ % slots);
+    if (published_ - collected_ == ring_.slots) collect(collected_ + 1, sink);
+    const auto at = static_cast<uint32_t>(published_ % ring_.slots);
     std::copy_n(iq_.begin(), filled_, slots_ + size_t{at} * slot_bytes);
-    slot_[at] = {position_ == 0 ? 0 : lead, static_cast<uint32_t>(count),
-                 static_cast<uint32_t>(filled_ / 2 - lead), 0};
+    slot_[at].before = position_ == 0 ? 0 : lead;
+    slot_[at].count = static_cast<uint32_t>(count);
+    slot_[at].available = static_cast<uint32_t>(filled_ / 2 - lead);
+    store<Scope::system>(&slot_[at].block, static_cast<uint32_t>(published_));
     begin_[at] = position_;
-    store<Scope::system>(ring_.counts + at, 0u);
+    // Release: with the block's number; its partner is the acquire in to_scan().
+    store<Scope::system, Order::release>(ring_.counts + at, 0u);
     published_ += 1;
     // Release: with the slot; its partner is the acquire in take_turn().
     store<Scope::system, Order::release>(ring_.published, published_);
@@ -148,7 +155,7 @@ void ResidentReceiver::publish(size_t count, const Sink& sink)
 void ResidentReceiver::collect(uint64_t until, const Sink& sink)
 {
     for (; collected_ < published_; ++collected_) {
-        const auto at = static_cast<uint32_t>(collected_ % slots);
+        const auto at = static_cast<uint32_t>(collected_ % ring_.slots);
         // Acquire: with the candidates; its partner is the release in scan_ring().
         uint32_t found = load<Scope::system, Order::acquire>(ring_.counts + at);
         if (found == 0) {

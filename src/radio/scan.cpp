@@ -79,6 +79,20 @@ DENIZEN_LEVELS void sum(const uint16_t* __restrict m, size_t count, uint32_t* __
     }
 }
 
+// The largest value that at most a sixteenth of the sums are below, bit by bit: counting twenty
+// times in vectors is several times quicker than partitioning.
+DENIZEN_LEVELS uint32_t quantile(const uint32_t* sums, size_t count)
+{
+    uint32_t found = 0;
+    for (uint32_t bit = 1u << 19; bit != 0; bit >>= 1) { // 64 magnitudes are less than 2^20
+        const uint32_t tried = found | bit;
+        uint32_t below = 0;
+        for (size_t k = 0; k < count; ++k) below += sums[k] < tried;
+        if (below <= count / 16) found = tried;
+    }
+    return found;
+}
+
 } // namespace
 
 DENIZEN_LEVELS void magnitudes(const uint8_t* __restrict iq, uint16_t* __restrict m, size_t count)
@@ -106,9 +120,7 @@ uint32_t floor(const uint16_t* m, size_t count, uint32_t* sums)
 {
     const size_t n = count / floor_samples;
     sum(m, n, sums);
-    uint32_t* quantile = sums + n / 16;
-    std::nth_element(sums, quantile, sums + n);
-    return floor_of_quantile(*quantile);
+    return floor_of_quantile(quantile(sums, n));
 }
 
 size_t positions(const uint16_t* m, size_t count, const Thresholds& t, uint8_t* marks,

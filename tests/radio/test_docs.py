@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/radio.md run as they stand there."""
+"""The examples of docs/radio.md, docs/iq.md and docs/dsp.md run as they stand there."""
 
 import re
 import subprocess
@@ -8,23 +8,31 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "radio.md"
-PRINTED = [
-    r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
-    r"\(48000, 2\) True 0\.1\n",
-]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PRINTED = {
+    "radio.md": [
+        r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
+        r"\(48000, 2\) True 0\.1\n",
+    ],
+    "iq.md": [r"48000 signed 16-bit 5000\n"],
+    "dsp.md": [r"\(16, 4000\) 1\n3203\.125\n"],
+}
 
 
-@pytest.mark.parametrize("number", range(len(PRINTED)))
-def test_the_example_runs(number):
-    codes = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    assert len(codes) == len(PRINTED)
+@pytest.mark.parametrize(
+    ("page", "number"), [(page, k) for page in PRINTED for k in range(len(PRINTED[page]))]
+)
+def test_the_example_runs(page, number, tmp_path):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    codes = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert len(codes) == len(PRINTED[page])
     done = subprocess.run(
         [sys.executable, "-c", codes[number]],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(PRINTED[number], done.stdout)
+    assert re.fullmatch(PRINTED[page][number], done.stdout)

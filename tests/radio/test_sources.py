@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``denizen run adsb`` and ``fm`` from every kind of source: the same messages, the same audio."""
 
+import contextlib
 import itertools
 import json
+import select
+import signal as signal_numbers
 import socket
+import struct
 import subprocess
 import sys
 
@@ -134,6 +138,31 @@ def test_adsb_over_a_network(tmp_path, scheme):
     assert take.returncode == 0, told
     messages = [json.loads(line) for line in first.splitlines()]
     assert len({message["icao"] for message in messages}) == 6
+
+
+def test_ctrl_c_ends_a_live_source_and_writes_the_map(tmp_path, signal):
+    port = free_port(socket.SOCK_DGRAM)
+    page = tmp_path / "map.html"
+    name = f"udp://127.0.0.1:{port}"
+    take = denizen("adsb", name, "--json", "--map", page)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.connect(("127.0.0.1", port))
+            numbers = itertools.count()
+            while not select.select([take.stdout], [], [], 0.02)[0]:
+                assert take.poll() is None
+                for at in range(0, 400_000, 40_000):  # enough for two blocks, again and again
+                    part = signal[at : at + 40_000].tobytes()
+                    with contextlib.suppress(ConnectionRefusedError):
+                        sock.send(struct.pack("<Q", next(numbers)) + part)
+        take.send_signal(signal_numbers.SIGINT)
+        out, err = take.communicate(timeout=60)
+    finally:
+        take.kill()
+    assert take.returncode == 0, err
+    assert b"map.html: map of" in err
+    assert b"icao" in out
+    assert page.exists()
 
 
 def test_fm_from_wav_and_sigmf_is_the_same(tmp_path):

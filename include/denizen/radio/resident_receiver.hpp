@@ -16,6 +16,8 @@ namespace denizen::radio {
 class ScanWorkers {
 public:
     virtual ~ScanWorkers() = default;
+    // How many blocks can be scanned at a time.
+    virtual uint32_t size() const = 0;
     // Zero-filled memory that the host and the workers reach at the same address, for as long as
     // this lives.
     virtual void* memory(size_t bytes) = 0;
@@ -29,7 +31,7 @@ public:
     virtual const std::string& device() const = 0;
 };
 
-// `threads` of the CPU, 0: all that the process may use.
+// `threads` of the CPU, 0: as many as it has cores.
 std::unique_ptr<ScanWorkers> scan_on_cpu(uint32_t threads);
 // One block on each SM of the GPU, of the kernel denizen_radio_scan_ring in `cubin`. Throws
 // Errc::no_device.

@@ -22,7 +22,7 @@ struct ScanSlot {
     uint32_t before;
     uint32_t count;
     uint32_t available;
-    uint32_t unused;
+    uint32_t block; // its number's low half
 };
 
 // Bytes of a slot: `lead` samples before the block, the block, and `reach` after it.
@@ -51,12 +51,25 @@ struct ScanRing {
 
 // Which block a team scans, shared by its members.
 struct ScanTurn {
+    enum Go : uint32_t { leave, skip, scan };
     uint64_t block;
-    uint32_t go;
+    Go go;
 };
 
-// Takes the next number and waits for its block. False: leave.
-DENIZEN_HD inline bool take_turn(const ScanRing& ring, ScanTurn& turn)
+// Whether published block number `block` is still to be scanned. It is not if it was before the
+// workers left and came back: then the host may be reading what was found, or have filled the slot
+// with a later block.
+DENIZEN_HD inline bool to_scan(const ScanRing& ring, uint64_t block)
+{
+    const auto at = static_cast<uint32_t>(block % ring.slots);
+    // Acquire: a 0 comes with the number of the block it stands for; its partner is the release in
+    // ResidentReceiver::publish().
+    return load<Scope::system, Order::acquire>(ring.counts + at) == 0 &&
+           load<Scope::system>(&ring.slot[at].block) == static_cast<uint32_t>(block);
+}
+
+// Takes the next number and waits for its block.
+DENIZEN_HD inline ScanTurn::Go take_turn(const ScanRing& ring, ScanTurn& turn)
 {
     turn.block = fetch_add<Scope::gpu>(&ring.tickets->next, uint64_t{1});
     uint64_t since = now_ns();
@@ -65,16 +78,17 @@ DENIZEN_HD inline bool take_turn(const ScanRing& ring, ScanTurn& turn)
         // Acquire: with the slot's contents; its partner is the release in
         // ResidentReceiver::publish().
         const uint64_t published = load<Scope::system, Order::acquire>(ring.published);
-        if (load<Scope::gpu>(&ring.tickets->closed) != 0) return false;
-        if (published > turn.block) return true;
-        if (load<Scope::system>(ring.stop) != 0) return false;
+        if (load<Scope::gpu>(&ring.tickets->closed) != 0) return ScanTurn::leave;
+        if (published > turn.block)
+            return to_scan(ring, turn.block) ? ScanTurn::scan : ScanTurn::skip;
+        if (load<Scope::system>(ring.stop) != 0) return ScanTurn::leave;
         if (published != seen) {
             seen = published;
             since = now_ns();
         }
         if (now_ns() - since > ring.limit) {
             store<Scope::gpu>(&ring.tickets->closed, 1u);
-            return false;
+            return ScanTurn::leave;
         }
 #if DENIZEN_ON_DEVICE
         __nanosleep(500);
@@ -93,13 +107,12 @@ DENIZEN_HD void scan_ring(Team& team, const ScanRing& ring, ScanMemory& memory, 
     while (true) { // ends by take_turn()
         if (team.rank() == 0) turn.go = take_turn(ring, turn);
         team.sync();
-        if (turn.go == 0) return;
-        const auto at = static_cast<uint32_t>(turn.block % ring.slots);
-        // Scanned before the workers left and came back: the host may be reading it.
-        if (load<Scope::system>(ring.counts + at) != 0) {
+        if (turn.go == ScanTurn::leave) return;
+        if (turn.go == ScanTurn::skip) {
             team.sync(); // all have read `turn`
             continue;
         }
+        const auto at = static_cast<uint32_t>(turn.block % ring.slots);
         const ScanSlot slot = ring.slot[at];
         const uint32_t found = scan_block(team, ring.iq + uint64_t{at} * slot_bytes + 2 * lead,
                                           slot.before, slot.count, slot.available, memory,
