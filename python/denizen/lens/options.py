@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of ``denizen lens``, which must not touch those of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from denizen.arguments import Parser
+
+_VIEWS = ("show", "report", "diff")
+
+
+def run(words: Sequence[str]) -> int:
+    """The command ``denizen lens``: options up to ``--``, then a program; or a view of captures."""
+    from denizen.lens import command as lens  # noqa: PLC0415
+
+    if words and words[0] in _VIEWS:
+        parser = Parser(prog=f"denizen lens {words[0]}")
+        if words[0] == "diff":
+            parser.add_argument("a", type=Path, metavar="A")
+            parser.add_argument("b", type=Path, metavar="B")
+            given = parser.parse_args(words[1:])
+            return lens.diff(given.a, given.b)
+        parser.add_argument("file", type=Path, metavar="FILE")
+        if words[0] == "show":
+            return lens.show(parser.parse_args(words[1:]).file)
+        parser.add_argument("-o", dest="out", type=Path, metavar="HTML", help="the page")
+        given = parser.parse_args(words[1:])
+        return lens.report(given.file, given.out)
+    at = words.index("--") if "--" in words else len(words)
+    parser = Parser(
+        prog="denizen lens",
+        usage="denizen lens [options] -- PROGRAM ...\n"
+        "       denizen lens show FILE | report FILE [-o HTML] | diff A B",
+        description="Record what a program makes the CUDA driver submit to the GPU.",
+    )
+    parser.add_argument(
+        "--mode", choices=("count", "full"), default="count", help="full: with the contents"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="one line per submission")
+    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="for ui.perfetto.dev")
+    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="keep the log")
+    parser.add_argument(
+        "--cupti",
+        action="store_true",
+        help="name and count calls by CUPTI too, for which the driver submits more",
+    )
+    parser.add_argument("--live", action="store_true", help="a table while it runs")
+    parser.add_argument("--force", action="store_true", help="with a driver that is not known too")
+    given = parser.parse_args(words[:at])
+    return lens.run(
+        words[at + 1 :],
+        mode=given.mode,
+        force=given.force,
+        cupti=given.cupti,
+        live=given.live,
+        out=given.out,
+        json=given.json,
+        trace=given.perfetto,
+    )
