@@ -15,12 +15,12 @@ from denizen import ArgumentError, CompileError, DenizenError, info, terminal
 from denizen.ab import options as ab
 from denizen.apps.adsb import options as adsb
 from denizen.apps.flights import options as flights
-from denizen.apps.flights.load import DataError
 from denizen.apps.fm import options as fm
 from denizen.apps.procmine import options as procmine
 from denizen.apps.transactions import options as transactions
 from denizen.apps.wave import options as wave
 from denizen.arguments import Parser, add_device
+from denizen.errors import DataError
 from denizen.graph import options as graph
 from denizen.group import options as group
 from denizen.lab import options as lab

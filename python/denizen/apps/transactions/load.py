@@ -16,7 +16,6 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
-from denizen.apps.iq import DataError
 from denizen.apps.transactions.records import (
     ENHANCED,
     EXPOSED,
@@ -26,7 +25,7 @@ from denizen.apps.transactions.records import (
     Records,
     Rules,
 )
-from denizen.errors import ArgumentError, MissingPackageError
+from denizen.errors import ArgumentError, DataError, MissingPackageError
 
 __all__ = ["FORMATS", "DataError", "pieces", "profiles", "rules", "write"]
 
