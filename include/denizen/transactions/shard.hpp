@@ -326,7 +326,7 @@ private:
     }
 
     DENIZEN_COLD static void tell(Book& book, uint32_t batch, uint32_t i, uint32_t fired,
-                                const Round& round, auto& ctx)
+                                  const Round& round, auto& ctx)
     {
         const Transaction t = record(book, batch, i);
         const Verdict v = book.verdicts(batch)[i];
