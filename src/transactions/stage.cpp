@@ -16,7 +16,7 @@ namespace {
 
 constexpr nanoseconds patience = 30s; // with nothing done at all
 constexpr uint32_t spins = 4000;
-constexpr uint32_t few_spins = 20; // where the workers want the same cores
+constexpr uint32_t few_spins = 20;    // where the workers want the same cores
 constexpr uint64_t piece = 16u << 20; // bytes that are copied to or from the book at once
 
 template <class T>
