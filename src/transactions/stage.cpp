@@ -16,6 +16,7 @@ namespace {
 
 constexpr nanoseconds patience = 30s; // with nothing done at all
 constexpr uint32_t spins = 4000;
+constexpr uint32_t few_spins = 20;    // where the workers want the same cores
 constexpr uint64_t piece = 16u << 20; // bytes that are copied to or from the book at once
 
 template <class T>
@@ -260,7 +261,7 @@ void Stage::settle()
 
 void Stage::wait_for(uint64_t& idle_since)
 {
-    for (uint32_t k = 0; k < spins; ++k) {
+    for (uint32_t k = 0; k < (rt_.description().on_gpu ? spins : few_spins); ++k) {
         if (pump()) {
             idle_since = 0;
             return;

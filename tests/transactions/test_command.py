@@ -140,6 +140,27 @@ def test_a_file_with_profiles_gives_the_references_alerts(made, expected, tmp_pa
     assert state.is_file()
 
 
+def test_a_second_process_goes_on_where_the_first_stopped(made, expected, tmp_path):
+    first, rest, state = (tmp_path / name for name in ("a.raw", "b.raw", "state.npz"))
+    load.write(str(first), made[0][:1700])
+    load.write(str(rest), made[0][1700:])
+    load.write(str(tmp_path / "p.raw"), made[1])
+    begun = run(first, "--profiles", tmp_path / "p.raw", "--device", "cpu:2", "--save", state)
+    assert begun.returncode == 0, begun.stderr
+    assert b"snapshot before record 1,700" in begun.stderr
+    for rules, wanted in (
+        (None, expected[expected["sequence"] >= 1700]),
+        ({"enabled": []}, expected[:0]),  # instead of the snapshot's
+    ):
+        words = [rest, "--restore", state, "--device", "cpu:1", "--shards", 3, "--alerts", "-"]
+        if rules is not None:
+            (tmp_path / "none.json").write_text(json.dumps(rules))
+            words += ["--rules", tmp_path / "none.json"]
+        done = run(*words)
+        assert done.returncode == 0, done.stderr
+        assert [json.loads(line) for line in done.stdout.splitlines()] == output.objects(wanted)
+
+
 def test_rules_change_at_a_place_of_the_stream(made, tmp_path):
     pa = pytest.importorskip("pyarrow")
     rules = tmp_path / "rules.json"

@@ -325,8 +325,8 @@ private:
         }
     }
 
-    DENIZEN_HD static void tell(Book& book, uint32_t batch, uint32_t i, uint32_t fired,
-                                const Round& round, auto& ctx)
+    DENIZEN_COLD static void tell(Book& book, uint32_t batch, uint32_t i, uint32_t fired,
+                                  const Round& round, auto& ctx)
     {
         const Transaction t = record(book, batch, i);
         const Verdict v = book.verdicts(batch)[i];
@@ -386,7 +386,7 @@ private:
         return lanes::shuffle(last, 0) != 0;
     }
 
-    DENIZEN_HD static void start(Book& book, Pass pass, uint32_t batch, auto& ctx)
+    DENIZEN_COLD static void start(Book& book, Pass pass, uint32_t batch, auto& ctx)
     {
         for (uint32_t part = 0; part < book.geometry.shards; ++part) {
             ctx.send(Address{book.address[part]}, Step{reinterpret_cast<uint64_t>(&book), batch,

@@ -139,6 +139,8 @@ def run(o: Options) -> int:
             url = stage.runtime.serve_metrics(o.metrics, also=[seen])
             print(f"metrics at {url}", file=sys.stderr)
         stage.put(known)
+        if o.restore is not None and o.rules is not None:
+            stage.change(rules)
         if reference is not None:
             reference.put(known)
 

@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
     tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
     tx.add_argument("--metrics", type=port, metavar="PORT", help="serve Prometheus metrics")
     tx.add_argument("--save", metavar="FILE", help="write a snapshot at the end")
-    tx.add_argument("--restore", metavar="FILE", help="go on from a snapshot")
+    tx.add_argument("--restore", metavar="FILE", help="go on from a snapshot, its rules too")
     made = tx.add_argument_group("a made stream, with every case in it")
     made.add_argument("--generate", dest="count", type=int, metavar="N", help="instead of FILE")
     made.add_argument("--seed", type=int, default=1)
