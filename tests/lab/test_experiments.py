@@ -32,6 +32,16 @@ def test_experiments_and_programs_are_the_same():
         ("driver", {"store", "trapped store", "decode"}),
         ("adsb", {"receive", "detection"}),
         (
+            "wave",
+            {
+                "CPU threads",
+                "CPU tiles",
+                "update of two arrays",
+                "steering",
+                "two steps and 5 us",
+            },
+        ),
+        (
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),

@@ -51,7 +51,16 @@ def test_a_recording_is_played_and_recorded(tmp_path, capsys):
         assert read.rate == 3430
         np.testing.assert_allclose(read.values, signal, atol=1.5 / full)
     # The rate of the steps: each adds one sample.
-    arguments = ["--dt", str(1 / 3430), "--spacing", "0.2", "--steps", "200", "--source", f"wav:{played}@4,6,8"]
+    arguments = [
+        "--dt",
+        str(1 / 3430),
+        "--spacing",
+        "0.2",
+        "--steps",
+        "200",
+        "--source",
+        f"wav:{played}@4,6,8",
+    ]
     assert cli.main([*SMALL, *arguments, "--receiver", "4,6,8", "-o", str(out)]) == 0
     assert "full scale" in capsys.readouterr().out
     with riff.open(str(out), "rb") as file:
