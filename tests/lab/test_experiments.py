@@ -82,6 +82,16 @@ def test_experiments_and_programs_are_the_same():
             },
         ),
         (
+            "wave",
+            {
+                "CPU threads",
+                "CPU tiles",
+                "update of two arrays",
+                "steering",
+                "two steps and 5 us",
+            },
+        ),
+        (
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),

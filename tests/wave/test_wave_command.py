@@ -226,8 +226,8 @@ def test_the_page_draws_in_a_browser(page):
     if browser is None:
         pytest.skip("no chromium")
     done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom",
-         page.url],
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000",
+         "--dump-dom", page.url],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert 'data-step="' in done.stdout and 'width="16" height="12"' in done.stdout

@@ -121,27 +121,33 @@ __device__ inline void tile(const TileRun<T>& run, const Leading& leading)
     }
 // clang-format on
 
-DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f32(denizen::wave::Sweep<float> s)
-{
-    denizen::wave::sweep(s);
-}
-DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f64(denizen::wave::Sweep<double> s)
-{
-    denizen::wave::sweep(s);
-}
 // The last node of a captured graph of `steps` launches.
 DENIZEN_WAVE_KERNEL denizen_wave_tick(unsigned long long* clock, uint32_t steps)
 {
     *clock += steps;
 }
 
+// Who compiles at run time needs one precision, and waits half as long.
+#if !defined(DENIZEN_WAVE_TWOFOLD)
+DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f32(denizen::wave::Sweep<float> s)
+{
+    denizen::wave::sweep(s);
+}
 DENIZEN_WAVE_TILE(small_f32, float, SmallTile)
 DENIZEN_WAVE_TILE(medium_f32, float, MediumTile)
 DENIZEN_WAVE_TILE(large_f32, float, LargeTile)
 DENIZEN_WAVE_TILE(small_deep_f32, float, SmallDeepTile)
 DENIZEN_WAVE_TILE(medium_deep_f32, float, MediumDeepTile)
+#endif
+
+#if !defined(DENIZEN_WAVE_SINGLE)
+DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f64(denizen::wave::Sweep<double> s)
+{
+    denizen::wave::sweep(s);
+}
 DENIZEN_WAVE_TILE(small_f64, double, SmallTile)
 DENIZEN_WAVE_TILE(medium_f64, double, MediumTile)
 DENIZEN_WAVE_TILE(small_deep_f64, double, SmallDeepTile)
+#endif
 
 #endif

@@ -18,7 +18,11 @@ from denizen.program import cubin_of
 from denizen.runtime import _capability, _parse_device
 from denizen.wave.sources import Samples, Source, words_of
 
-_KERNELS = "#include <denizen/wave/kernels.hpp>\n"
+_INCLUDE = "#include <denizen/wave/kernels.hpp>\n"
+_KERNELS = {
+    "float32": "#define DENIZEN_WAVE_SINGLE\n" + _INCLUDE,
+    "float64": "#define DENIZEN_WAVE_TWOFOLD\n" + _INCLUDE,
+}
 _BOUNDARIES = ("reflecting", "absorbing", "periodic")
 _KINDS = ("normal", "absorber", "reflector", "obstacle")
 _ACTS = {"source": 0, "cells": 1, "damping": 2, "read": 3, "pause": 4, "resume": 5, "end": 6}
@@ -117,7 +121,7 @@ class Simulation:
             kinds = np.ascontiguousarray(given, np.uint8).ravel()
         cubin = b""
         if where.on_gpu:
-            cubin = cubin_of(_KERNELS, "the wave", _capability(where))
+            cubin = cubin_of(_KERNELS[self._dtype.name], "the wave", _capability(where))
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._core = _core.WaveSimulation(
             self._shape[::-1], spacing, speed, dt or 0.0, damping, absorber,
