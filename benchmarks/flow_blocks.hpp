@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <thread>
 
 namespace denizen::bench {
@@ -155,12 +156,17 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     return {ns > 0 ? static_cast<double>(total - sink.first_samples) / ns * 1e3 : 0, right};
 }
 
-// The kernel alone: one core, one buffer after the other.
+// The kernel alone: one core, one buffer after the other, on cache lines' boundaries as quanta are.
 inline double kernel_alone(size_t buffers, size_t quantum, uint64_t samples)
 {
-    static std::vector<std::unique_ptr<float[]>> memory;
-    memory.clear();
-    for (size_t i = 0; i < buffers; ++i) memory.push_back(std::make_unique<float[]>(quantum));
+    const auto free = [](float* p) { ::operator delete[](p, std::align_val_t{64}); };
+    std::vector<std::unique_ptr<float[], decltype(free)>> memory;
+    for (size_t i = 0; i < buffers; ++i) {
+        auto* p =
+            static_cast<float*>(::operator new[](quantum * sizeof(float), std::align_val_t{64}));
+        std::fill_n(p, quantum, plus);
+        memory.emplace_back(p, free);
+    }
     const uint64_t turns = samples / quantum;
     const uint64_t begin = now_ns();
     for (uint64_t t = 0; t < turns; ++t) saxpy_kernel(memory[t % buffers].get(), quantum, by, plus);

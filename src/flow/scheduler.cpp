@@ -180,7 +180,9 @@ void Scheduler::work(uint32_t me, int core)
         if (!found) {
             searching_.fetch_add(1, std::memory_order_relaxed);
             bool napping = wake_napping();
-            for (uint32_t i = 0; i < spins && !found; ++i) {
+            // Whoever naps would keep a spinning thread busy for good.
+            const uint32_t tries = napping ? spins / 32 : spins;
+            for (uint32_t i = 0; i < tries && !found; ++i) {
                 relax();
                 found = take(me, next);
             }
