@@ -16,10 +16,10 @@
 // before it could win. It is never chosen by itself.
 #pragma once
 
+#include <denizen/base/atomic.hpp>
+#include <denizen/base/error.hpp>
 #include <denizen/graph/view.hpp>
 #include <denizen/task/program.hpp>
-
-#include <denizen/base/atomic.hpp>
 
 namespace denizen::graph {
 
