@@ -18,6 +18,7 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace denizen::task {
 
