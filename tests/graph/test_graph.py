@@ -190,7 +190,8 @@ def test_the_kernels_compile_at_run_time(architecture):
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    for name in ("clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "tasks"):
+    names = "clear narrow spread wide near_far near_far_wide tasks unpack level"
+    for name in names.split():
         assert f"denizen_graph_{name}".encode() in cubin
 
 
