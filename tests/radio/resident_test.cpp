@@ -86,7 +86,7 @@ void check(const std::vector<uint8_t>& iq, uint32_t threads, size_t least)
     EXPECT_EQ(resident.counts().repaired, receiver.counts().repaired);
     EXPECT_EQ(resident.airspace().aircraft().size(), receiver.airspace().aircraft().size());
     // A gap in the stream, and on.
-    const std::vector<uint8_t> more(iq.begin(), iq.begin() + 400'000);
+    const std::vector<uint8_t> more(iq.begin(), iq.begin() + 200'000);
     EXPECT_EQ(all_of(resident, more, 3), all_of(receiver, more, 4));
 }
 
