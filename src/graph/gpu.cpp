@@ -6,13 +6,13 @@
 
 #include "../backend.hpp"
 #include "../gpu/driver.hpp"
+#include "../gpu/functions.hpp"
 
 #include <denizen/graph/near_far.hpp>
 #include <denizen/graph/wide.hpp>
 
 #include <array>
 #include <functional>
-#include <map>
 
 namespace denizen::graph {
 namespace {
@@ -111,22 +111,10 @@ private:
 
     void load_code(const Code& code)
     {
-        if (!code.cubin.empty()) {
-            check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
-                  "the graph searches' cubin");
-        }
-        for (const char* name : {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide",
-                                 "tasks", "unpack", "level"}) {
-            Function function = nullptr;
-            if (code.cubin.empty()) {
-                function = static_cast<Function>(code.function(name));
-            } else {
-                const std::string symbol = std::string("denizen_graph_") + name;
-                check(driver_.module_get_function(&function, module_, symbol.c_str()),
-                      "cuModuleGetFunction", symbol);
-            }
-            functions_[name] = function;
-        }
+        functions_ = load_functions(code, module_, "denizen_graph_",
+                                    {"clear", "narrow", "spread", "wide", "near_far",
+                                     "near_far_wide", "tasks", "unpack", "level"},
+                                    "the graph searches'");
         most_shared_ = static_cast<unsigned>(info_.shared_bytes) - shared_reserve;
         for (const char* name : {"narrow", "near_far"}) {
             check(driver_.func_set_attribute(functions_[name], func_max_dynamic_shared,
@@ -416,7 +404,7 @@ private:
     Context context_ = nullptr;
     Stream stream_ = nullptr;
     Module module_ = nullptr;
-    std::map<std::string, Function> functions_;
+    Functions functions_;
     unsigned most_shared_ = 0;
     std::vector<DevicePtr> memory_;
 

@@ -8,6 +8,7 @@
 
 #include "../backend.hpp"
 #include "../gpu/driver.hpp"
+#include "../gpu/functions.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/group/links.hpp>
@@ -16,7 +17,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <unistd.h>
 
 namespace denizen::group {
@@ -305,24 +305,12 @@ private:
 
     void load_code(const Code& code)
     {
-        if (!code.cubin.empty()) {
-            check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
-                  "the groups' cubin");
-        } else if (code.function == nullptr) {
+        if (!code.runs_on_gpu()) {
             throw Error(Errc::bad_argument, "a group on GPUs needs its kernels: compile the file "
                                             "that makes it with nvcc, or give a cubin");
         }
-        for (const char* name : {"call", "check", "serve"}) {
-            Function function = nullptr;
-            if (code.cubin.empty()) {
-                function = static_cast<Function>(code.function(name));
-            } else {
-                const std::string symbol = std::string("denizen_group_") + name;
-                check(driver_.module_get_function(&function, module_, symbol.c_str()),
-                      "cuModuleGetFunction", symbol);
-            }
-            functions_[name] = function;
-        }
+        functions_ = load_functions(code, module_, "denizen_group_", {"call", "check", "serve"},
+                                    "the groups'");
     }
 
     // Arguments must have exactly the kernel's types.
@@ -368,7 +356,7 @@ private:
     Stream copies_ = nullptr; // not behind a resident group's kernel
     Module module_ = nullptr;
     DevicePtr result_ = 0;
-    std::map<std::string, Function> functions_;
+    Functions functions_;
     std::vector<std::shared_ptr<Mapped>> memory_;
 };
 

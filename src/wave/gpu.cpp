@@ -7,6 +7,7 @@
 
 #include "../backend.hpp"
 #include "../gpu/driver.hpp"
+#include "../gpu/functions.hpp"
 
 #include <denizen/wave/sweep.hpp>
 #include <denizen/wave/tile.hpp>
@@ -14,7 +15,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <thread>
 
 namespace denizen::wave {
@@ -191,21 +191,7 @@ private:
                 names.push_back(shape.name + suffix);
             }
         }
-        if (!code.cubin.empty()) {
-            check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
-                  "the wave's cubin");
-        }
-        for (const std::string& name : names) {
-            Function function = nullptr;
-            if (code.cubin.empty()) {
-                function = static_cast<Function>(code.function(name));
-            } else {
-                const std::string symbol = "denizen_wave_" + name;
-                check(driver_.module_get_function(&function, module_, symbol.c_str()),
-                      "cuModuleGetFunction", symbol);
-            }
-            functions_[name] = function;
-        }
+        functions_ = load_functions(code, module_, "denizen_wave_", names, "the wave's");
         for (const bool deep : {false, true}) {
             for_shapes<T>(deep, [&]<class S>(const char* name) {
                 const Function function = functions_.at(name + suffix);
@@ -666,7 +652,7 @@ private:
     Context context_ = nullptr;
     Stream stream_ = nullptr;
     Module module_ = nullptr;
-    std::map<std::string, Function> functions_;
+    Functions functions_;
     std::vector<Seats> seats_[2]; // of tiles, of deep ones
     std::vector<std::pair<DevicePtr, size_t>> memory_;
 

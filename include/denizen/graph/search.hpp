@@ -9,6 +9,7 @@
 #pragma once
 
 #include <denizen/any_runtime.hpp>
+#include <denizen/base/code.hpp>
 #include <denizen/graph/csr.hpp>
 
 #include <memory>
@@ -33,23 +34,12 @@ enum class Method {
 };
 const char* to_string(Method method);
 
-// The kernels, compiled: by name from a cubin, or a CUfunction in the current context.
-struct Code {
-    std::vector<char> cubin;
-    void* (*function)(const std::string& name) = nullptr;
-
-    bool runs_on_gpu() const { return !cubin.empty() || function != nullptr; }
-};
-
 #if defined(__CUDACC__)
 namespace detail {
 
 static inline void* graph_kernel(const std::string& name)
 {
-    const struct {
-        const char* name;
-        const void* symbol;
-    } kernels[] = {
+    const denizen::detail::NamedKernel kernels[] = {
         {"clear", reinterpret_cast<const void*>(&denizen_graph_clear)},
         {"narrow", reinterpret_cast<const void*>(&denizen_graph_narrow)},
         {"spread", reinterpret_cast<const void*>(&denizen_graph_spread)},
@@ -60,17 +50,7 @@ static inline void* graph_kernel(const std::string& name)
         {"unpack", reinterpret_cast<const void*>(&denizen_graph_unpack)},
         {"level", reinterpret_cast<const void*>(&denizen_graph_level)},
     };
-    for (const auto& kernel : kernels) {
-        if (name != kernel.name) continue;
-        cudaFunction_t function = nullptr;
-        const cudaError_t error = cudaGetFuncBySymbol(&function, kernel.symbol);
-        if (error != cudaSuccess) {
-            throw Error(Errc::driver,
-                        std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
-        }
-        return function;
-    }
-    throw Error(Errc::bad_argument, "no kernel of the graph searches is called " + name);
+    return denizen::detail::function_of(kernels, name, "the graph searches");
 }
 
 } // namespace detail

@@ -14,6 +14,7 @@
 // and the group is of no more use. Multicast objects are never made.
 #pragma once
 
+#include <denizen/base/code.hpp>
 #include <denizen/base/device.hpp>
 #include <denizen/group/ref.hpp>
 
@@ -31,36 +32,17 @@ namespace denizen {
 
 namespace group {
 
-// The kernels, compiled: by name from a cubin, or a CUfunction in the current context.
-struct Code {
-    std::vector<char> cubin;
-    void* (*function)(const std::string& name) = nullptr;
-};
-
 #if defined(__CUDACC__)
 namespace detail {
 
 static inline void* group_kernel(const std::string& name)
 {
-    const struct {
-        const char* name;
-        const void* symbol;
-    } kernels[] = {
+    const denizen::detail::NamedKernel kernels[] = {
         {"call", reinterpret_cast<const void*>(&denizen_group_call)},
         {"check", reinterpret_cast<const void*>(&denizen_group_check)},
         {"serve", reinterpret_cast<const void*>(&denizen_group_serve)},
     };
-    for (const auto& kernel : kernels) {
-        if (name != kernel.name) continue;
-        cudaFunction_t function = nullptr;
-        const cudaError_t error = cudaGetFuncBySymbol(&function, kernel.symbol);
-        if (error != cudaSuccess) {
-            throw Error(Errc::driver,
-                        std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
-        }
-        return function;
-    }
-    throw Error(Errc::bad_argument, "no kernel of the groups is called " + name);
+    return denizen::detail::function_of(kernels, name, "the groups");
 }
 
 } // namespace detail
@@ -99,14 +81,13 @@ public:
     // GPUs from `first` on. Errc::bad_argument, no_device, exhausted, failed (a link is broken or
     // too slow), stuck (a resident program does not leave).
     static std::vector<Group> local(uint32_t ranks, Device first, const GroupOptions& options = {},
-                                    const group::Code& code = group::compiled_code());
+                                    const Code& code = group::compiled_code());
 
     // This process is one rank of several, all of which call this with the same `path`: a socket
     // in the file system that rank 0 makes, with mode 0600, and removes again when all have come.
     // Errc::timeout names who did not; Errc::bad_argument who has other options or another user.
     static Group join(const std::string& path, uint32_t rank, uint32_t ranks, Device device,
-                      const GroupOptions& options = {},
-                      const group::Code& code = group::compiled_code());
+                      const GroupOptions& options = {}, const Code& code = group::compiled_code());
 
     ~Group(); // nobody uses its memory any more
     Group(Group&&) noexcept;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <denizen/any_runtime.hpp>
+#include <denizen/base/code.hpp>
 #include <denizen/wave/request.hpp>
 
 #include <memory>
@@ -51,14 +52,6 @@ enum class Method {
 };
 const char* to_string(Method method);
 
-// The kernels, compiled: by name from a cubin, or a CUfunction in the current context.
-struct Code {
-    std::vector<char> cubin;
-    void* (*function)(const std::string& name) = nullptr;
-
-    bool runs_on_gpu() const { return !cubin.empty() || function != nullptr; }
-};
-
 #if defined(__CUDACC__)
 namespace detail {
 
@@ -68,10 +61,7 @@ static inline void* wave_kernel(const std::string& name)
     {                                                                                              \
         #kernel, reinterpret_cast<const void*>(&denizen_wave_##kernel)                             \
     }
-    const struct {
-        const char* name;
-        const void* symbol;
-    } kernels[] = {
+    const denizen::detail::NamedKernel kernels[] = {
         DENIZEN_WAVE_NAMED(sweep_f32),      DENIZEN_WAVE_NAMED(sweep_f64),
         DENIZEN_WAVE_NAMED(tick),           DENIZEN_WAVE_NAMED(small_f32),
         DENIZEN_WAVE_NAMED(medium_f32),     DENIZEN_WAVE_NAMED(large_f32),
@@ -80,17 +70,7 @@ static inline void* wave_kernel(const std::string& name)
         DENIZEN_WAVE_NAMED(small_deep_f64),
     };
 #undef DENIZEN_WAVE_NAMED
-    for (const auto& kernel : kernels) {
-        if (name != kernel.name) continue;
-        cudaFunction_t function = nullptr;
-        const cudaError_t error = cudaGetFuncBySymbol(&function, kernel.symbol);
-        if (error != cudaSuccess) {
-            throw Error(Errc::driver,
-                        std::string("cudaGetFuncBySymbol: ") + cudaGetErrorString(error));
-        }
-        return function;
-    }
-    throw Error(Errc::bad_argument, "no kernel of the wave is called " + name);
+    return denizen::detail::function_of(kernels, name, "the wave");
 }
 
 } // namespace detail
