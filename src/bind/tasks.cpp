@@ -65,18 +65,18 @@ Image load_tasks_cubin(const nb::bytes& bytes, std::vector<std::string> names)
     return image;
 }
 
-Options options_of(bool on_gpu, int ordinal, const std::map<std::string, uint32_t>& given)
+Options options_of(bool on_gpu, int ordinal, const std::map<std::string, uint64_t>& given)
 {
     Options options;
     options.device = on_gpu ? Device::gpu(ordinal) : Device::cpu();
     const std::pair<const char*, uint32_t*> all[] = {
         {"workers", &options.workers},         {"sms", &options.sms},
-        {"queue_slots", &options.queue_slots}, {"spill_tasks", &options.spill_tasks},
-        {"counters", &options.counters},       {"futures", &options.futures},
-        {"port_slots", &options.port_slots}};
+        {"queue_slots", &options.queue_slots}, {"counters", &options.counters},
+        {"futures", &options.futures},         {"port_slots", &options.port_slots}};
     for (const auto& [name, value] : given) {
+        if (name == "arena_bytes") options.arena_bytes = value;
         for (const auto& [known, place] : all) {
-            if (name == known) *place = value;
+            if (name == known) *place = static_cast<uint32_t>(value);
         }
     }
     return options;
@@ -132,7 +132,7 @@ void tasks(nb::module_& m)
     nb::class_<Runtime>(m, "TaskRuntime")
         .def("__init__",
              [](Runtime* self, const Image& image, bool on_gpu, int ordinal,
-                const std::map<std::string, uint32_t>& options) {
+                const std::map<std::string, uint64_t>& options) {
                  const Unlocked unlocked;
                  new (self) Runtime(Image(image), options_of(on_gpu, ordinal, options));
              })

@@ -42,7 +42,7 @@ public:
             mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (pages == MAP_FAILED) {
             throw Error(Errc::exhausted, "cannot allocate " + std::to_string(bytes_ >> 20) +
-                                             " MB for tasks; lower queue_slots, spill_tasks or "
+                                             " MB for tasks; lower queue_slots, arena_bytes or "
                                              "counters");
         }
         memory_ = static_cast<std::byte*>(pages);

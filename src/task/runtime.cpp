@@ -67,6 +67,9 @@ struct AnyRuntime::Core {
     {
         check_options();
         make_backend();
+        arena = std::make_unique<Arena>(
+            on_gpu ? Device::gpu(options.device.ordinal) : Device::cpu(), options.arena_bytes);
+        shared.arena = arena->ref();
         Carver host;
         Carver device;
         lay_out(host, device); // how much
@@ -74,7 +77,7 @@ struct AnyRuntime::Core {
         host.at(regions.host);
         device.at(regions.device);
         lay_out(host, device); // where
-        fill_free(shared.free_crates, 0, shared.crates);
+        fill_free(shared.free_kept, 0, kept_crates);
         Ingress ingress;
         ingress.slots = ingress_slots;
         ingress.groups = shared.groups;
@@ -92,10 +95,17 @@ struct AnyRuntime::Core {
         backend->launch(shared);
     }
 
+    ~Core()
+    {
+        if (stuck) {
+            (void)arena.release(); // a task that does not return may still use it
+        }
+    }
+
     void check_options() const
     {
         require("queue_slots", options.queue_slots, 64, 1u << 16, true);
-        require("spill_tasks", options.spill_tasks, crate_tasks, 1u << 30);
+        require("arena_bytes", options.arena_bytes, 512 << 10, most_arena_bytes);
         require("counters", options.counters, 1, 1u << 24);
         require("futures", options.futures, 1, 1u << 20);
         require("port_slots", options.port_slots, 2, 1u << 20, true);
@@ -122,7 +132,8 @@ struct AnyRuntime::Core {
         s.deque_mask = options.queue_slots - 1;
         s.port_mask = options.port_slots - 1;
         s.reply_mask = options.reply_slots - 1;
-        s.crates = (options.spill_tasks + crate_tasks - 1) / crate_tasks;
+        // As many as there can be, so that shelves never overflow.
+        s.crates = kept_crates + static_cast<uint32_t>(options.arena_bytes / crate_bytes(s.slot));
         // What workers keep comes on top, so that `counters` can be in use at once.
         s.join_cache = join_cache;
         s.joins = options.counters + 1 + s.workers * join_cache;
@@ -139,14 +150,14 @@ struct AnyRuntime::Core {
         s.deques = device.take<Deques>(s.workers);
         s.mailboxes = device.take<Mailbox>(s.workers);
         s.tally = device.take<Tally>(s.workers);
-        s.free_crates = take_indices(device, s.crates);
+        s.free_kept = take_indices(device, kept_crates);
         for (uint32_t c = 0; c < s.classes; ++c) {
             s.shelf[c] = take_indices(device, s.crates);
         }
         s.free_joins = take_indices(device, s.joins);
         s.stranded = take_indices(device, s.joins);
         s.join = device.take<Join>(s.joins);
-        s.crate = device.take<unsigned char>(uint64_t{s.crates} * crate_bytes(s.slot));
+        s.kept = device.take<unsigned char>(uint64_t{kept_crates} * crate_bytes(s.slot));
         s.slots = device.take<unsigned char>(uint64_t{s.workers} * s.classes * options.queue_slots *
                                              s.slot);
     }
@@ -215,6 +226,7 @@ struct AnyRuntime::Core {
 
     Image image;
     Options options;
+    std::unique_ptr<Arena> arena; // outlives the workers
     std::unique_ptr<Backend> backend;
     Shared shared;
     Letter* ingress_slots = nullptr;
@@ -222,6 +234,7 @@ struct AnyRuntime::Core {
     std::atomic<bool> actors_spawn{false}; // or may
     bool on_gpu = false;
     bool closed = false;
+    bool stuck = false;
 
     SpinLock port_lock;
     uint32_t port_tail = 0;
@@ -473,6 +486,8 @@ void AnyRuntime::close_answer(uint32_t answer, uint32_t sequence)
     }
 }
 
+const Arena& AnyRuntime::arena() const { return *core_->arena; }
+
 Stats AnyRuntime::stats()
 {
     Core& c = *core_;
@@ -508,6 +523,7 @@ void AnyRuntime::close(nanoseconds timeout)
     }
     c.closed = true;
     if (!c.backend->stop(ns(timeout))) {
+        c.stuck = true;
         throw Error(Errc::stuck, "a task does not return: its worker was left behind after " +
                                      denizen::detail::seconds(ns(timeout)));
     }

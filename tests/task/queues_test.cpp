@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deque and the queue of indices alone, on threads. Short runs are recorded, call and return of
-// each operation, and searched for an order of the operations that a sequential deque or queue
-// could have had: linearizability, by the search of Wing and Gong (JPDC 1993). Long ones are
-// counted.
+// The deque, the queue of indices and the crates alone, on threads. Short runs are recorded, call
+// and return of each operation, and searched for an order of the operations that a sequential deque
+// or queue could have had: linearizability, by the search of Wing and Gong (JPDC 1993). Long ones
+// are counted.
 #include "../support/threads.hpp"
 
+#include <denizen/memory/arena.hpp>
+#include <denizen/task/crate.hpp>
 #include <denizen/task/deque.hpp>
 #include <denizen/task/index_queue.hpp>
 
@@ -431,6 +433,199 @@ TEST(TaskIndexQueue, EachIndexIsHeldOnce)
         left.insert(index);
     }
     EXPECT_EQ(left.size(), 4u);
+}
+
+// A shelf, and the memory that its crates come out of: the smallest arena, whose crates are of the
+// largest slots, so that it is full after 256.
+class Shelf {
+public:
+    Shelf()
+        : arena_(Device::cpu(), 512 << 10), kept_(tasks::kept_crates * bytes), free_kept_(64),
+          shelf_(512)
+    {
+        shared_.slot = slot;
+        shared_.arena = arena_.ref();
+        shared_.kept = kept_.data();
+        shared_.free_kept = *free_kept_;
+        shared_.shelf[0] = *shelf_;
+        for (uint32_t i = 0; i < tasks::kept_crates; ++i) {
+            tasks::index_queue::push(shared_.free_kept, i);
+        }
+    }
+
+    // A crate of these; false if there is no room.
+    bool put(const std::vector<uint32_t>& values, bool accepted)
+    {
+        const uint32_t number = tasks::crate::take(shared_, accepted);
+        if (number == tasks::crate::none) {
+            return false;
+        }
+        unsigned char* const crate = tasks::crate::at(shared_, number);
+        for (uint32_t i = 0; i < values.size(); ++i) {
+            const uint32_t v = values[i];
+            tasks::detail::store_slot<slot>(
+                tasks::crate::slot_in(crate, i, slot),
+                tasks::Words<slot>{{v, ~v, v * 3, v * 5, v * 7, v * 9, v, v, v, v, v, ~v}});
+        }
+        tasks::crate::shelve(shared_, 0, number, static_cast<uint32_t>(values.size()));
+        return true;
+    }
+    std::vector<uint32_t> get()
+    {
+        uint32_t number = 0;
+        uint32_t count = 0;
+        if (!tasks::crate::unshelve(shared_, 0, number, count)) {
+            return {};
+        }
+        std::vector<uint32_t> values(count);
+        for (uint32_t i = 0; i < count; ++i) {
+            tasks::Words<slot> words;
+            tasks::detail::load_slot<slot>(
+                tasks::crate::slot_in(tasks::crate::at(shared_, number), i, slot), words);
+            values[i] = words.word[0];
+            EXPECT_EQ(words.word[1], ~values[i]); // whole
+            EXPECT_EQ(words.word[5], values[i] * 9);
+            EXPECT_EQ(words.word[11], ~values[i]);
+        }
+        tasks::crate::give(shared_, number);
+        return values;
+    }
+    const Arena& arena() const { return arena_; }
+
+private:
+    static constexpr uint32_t slot = 64;
+    static constexpr uint32_t bytes = tasks::crate_bytes(slot);
+
+    Arena arena_;
+    std::vector<unsigned char> kept_;
+    Queue free_kept_;
+    Queue shelf_;
+    tasks::Shared shared_;
+};
+
+// First in, first out, a crate at a time.
+bool shelf_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
+{
+    if (e.op == Op::push || e.values.empty()) {
+        return queue_rule(s, e, all);
+    }
+    for (const uint32_t v : e.values) {
+        if (s.empty() || s.front() != v) {
+            return false;
+        }
+        s.pop_front();
+    }
+    return true;
+}
+
+TEST(TaskCrates, HistoriesAreLinearizable)
+{
+    const uint32_t rounds = scaled(2'000);
+    Shelf shelf; // one for all rounds: blocks come round again
+    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(4));
+    Recorder recorder;
+    Together together(4);
+    on_threads(4, [&](uint32_t thread) {
+        for (uint32_t round = 0; round < rounds; ++round) {
+            std::vector<Event>& mine = events[round][thread];
+            together.begin(2 * round);
+            for (uint32_t i = 0; i < 2; ++i) {
+                if (thread < 2) {
+                    const uint32_t v = 4 * (2 * thread + i);
+                    recorder.record(mine, Op::push, [&] {
+                        const std::vector<uint32_t> values =
+                            i == 0 ? std::vector<uint32_t>{v, v + 1, v + 2}
+                                   : std::vector<uint32_t>{v};
+                        EXPECT_TRUE(shelf.put(values, false));
+                        return values;
+                    });
+                } else {
+                    recorder.record(mine, Op::take, [&] { return shelf.get(); });
+                }
+            }
+            together.begin(2 * round + 1);
+            while (thread == 0) { // ends when what is left has been taken, into the same history
+                recorder.record(mine, Op::take, [&] { return shelf.get(); });
+                if (mine.back().values.empty()) {
+                    break;
+                }
+            }
+        }
+    });
+    for (const auto& of_threads : events) {
+        const std::vector<Event> all = merged(of_threads);
+        ASSERT_TRUE(Search(all, shelf_rule).ordered()) << text(all);
+    }
+    EXPECT_EQ(shelf.arena().stats().live_blocks, 0u);
+}
+
+// More crates than the arena has blocks, beside threads that allocate from it for themselves: what
+// was taken arrives once, what was refused is still the caller's, and all blocks come back.
+TEST(TaskCrates, NothingIsLostWhenTheArenaIsFull)
+{
+    const uint32_t count = scaled(200'000);
+    Shelf shelf;
+    std::vector<std::atomic<uint8_t>> got(count);
+    std::atomic<uint32_t> arrived{0};
+    const auto get = [&] {
+        const std::vector<uint32_t> values = shelf.get();
+        for (const uint32_t v : values) {
+            got[v].fetch_add(1);
+        }
+        arrived.fetch_add(static_cast<uint32_t>(values.size()));
+    };
+    on_threads(4, [&](uint32_t thread) {
+        if (thread >= 2) {
+            const ArenaRef arena = shelf.arena().ref();
+            std::deque<uint32_t*> mine;
+            while (arrived.load() < count) { // ends when all have arrived
+                if (auto* block = static_cast<uint32_t*>(arena.allocate(2048))) {
+                    block[0] = block[511] = thread;
+                    mine.push_back(block);
+                }
+                if (mine.size() > 100) {
+                    EXPECT_EQ(mine.front()[0], thread);
+                    EXPECT_EQ(mine.front()[511], thread);
+                    arena.deallocate(mine.front());
+                    mine.pop_front();
+                }
+                get();
+            }
+            for (uint32_t* block : mine) {
+                arena.deallocate(block);
+            }
+            return;
+        }
+        for (uint32_t next = thread * (count / 2); next < (thread + 1) * (count / 2);) {
+            const uint32_t n = std::min((thread + 1) * (count / 2) - next, next % 32 + 1);
+            std::vector<uint32_t> values(n);
+            for (uint32_t i = 0; i < n; ++i) {
+                values[i] = next + i;
+            }
+            if (shelf.put(values, next % 64 == 0)) { // else it is tried again: ends, others get
+                next += n;
+            } else {
+                get();
+            }
+        }
+    });
+    for (uint32_t i = 0; i < count; ++i) {
+        ASSERT_EQ(got[i].load(), 1) << i;
+    }
+    EXPECT_EQ(shelf.arena().stats().live_blocks, 0u);
+    // And alone: the arena's 256 blocks, then, for what cannot be refused, those that are kept.
+    for (uint32_t i = 0; i < 256; ++i) {
+        ASSERT_TRUE(shelf.put({i}, false)) << i;
+    }
+    EXPECT_FALSE(shelf.put({256}, false));
+    for (uint32_t i = 256; i < 256 + tasks::kept_crates; ++i) {
+        ASSERT_TRUE(shelf.put({i}, true)) << i;
+    }
+    EXPECT_FALSE(shelf.put({0}, true));
+    for (uint32_t i = 0; i < 256 + tasks::kept_crates; ++i) {
+        ASSERT_EQ(shelf.get(), std::vector<uint32_t>{i});
+    }
+    EXPECT_TRUE(shelf.get().empty());
 }
 
 // The search finds what is wrong.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks from Python: spawning, futures, groups, and what is refused."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -52,19 +54,33 @@ struct Double {
     }
 };
 struct Idle { void run(auto&) const {} };
+struct Borrow { // a block for n numbers, and what the arena has
+    uint32_t n;
+    Promise<uint64_t> result;
+    void run(auto& ctx) const
+    {
+        auto* const numbers = static_cast<uint64_t*>(ctx.arena().allocate(uint64_t{n} * 8));
+        uint64_t sum = 0;
+        for (uint32_t i = 0; numbers != nullptr && i < n; ++i) numbers[i] = i;
+        for (uint32_t i = 0; numbers != nullptr && i < n; ++i) sum += numbers[i];
+        ctx.arena().deallocate(numbers);
+        ctx.set(result, numbers == nullptr ? ctx.arena().bytes() : sum);
+    }
+};
 struct Forever { // spawns itself until its group is cancelled
     void run(auto& ctx) const { ctx.spawn(*this); }
 };
 """
 
 Begin = tasks.task("Begin", [("n", "u4"), ("result", tasks.PROMISE)])
+Borrow = tasks.task("Borrow", [("n", "u4"), ("result", tasks.PROMISE)])
 Double = tasks.task(
     "Double", [("x", "f8"), ("small", "i1"), ("count", "u4", 3), ("result", tasks.PROMISE)]
 )
 Idle = tasks.task("Idle")
 POINT = np.dtype([("x", "f8"), ("y", "f8"), ("count", "u4", 3)], align=True)
 PROGRAM = tasks.Program(
-    SOURCE, tasks=[Begin, Double, Idle, "Fib", "Sum", "End", tasks.task("Forever")]
+    SOURCE, tasks=[Begin, Borrow, Double, Idle, "Fib", "Sum", "End", tasks.task("Forever")]
 )
 
 
@@ -81,17 +97,33 @@ def rt(request):
         yield runtime
 
 
+def stats_of(rt, tasks_run):
+    # A worker tells when it has nothing to do, which may be after wait().
+    deadline = time.monotonic() + 10
+    while rt.stats().run < tasks_run and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return rt.stats()
+
+
 def test_a_tree_and_its_sum(rt):
     result = rt.future("u8")
     rt.spawn(Begin(n=15, result=result))
     assert result.get() == 610
     assert result.ready()
     rt.wait()
-    stats = rt.stats()
+    stats = stats_of(rt, 1 + 1973 + 986 + 1)
     assert stats.run == 1 + 1973 + 986 + 1  # Begin, Fib, Sum, End
     assert stats.joins == 987
     assert sum(stats.run_by_worker) == stats.run
     assert stats.refused == 0
+
+
+def test_tasks_allocate_from_the_arena():
+    with tasks.Runtime(PROGRAM, "cpu:2", arena_bytes=2**20) as rt:
+        for n, expected in ((1000, 499500), (2**17, (2**17 - 1) * 2**16), (2**18, 2**20)):
+            result = rt.future("u8")  # the second is all of it, the last too much
+            rt.spawn(Borrow(n=n, result=result))
+            assert result.get() == expected
 
 
 def test_many_at_once(rt):
@@ -104,7 +136,7 @@ def test_many_at_once(rt):
     rt.spawn(Idle.zeros(10_000))
     rt.spawn("Idle")
     rt.wait()
-    assert rt.stats().run > 10_001
+    assert stats_of(rt, 10_002).run > 10_001
 
 
 def test_fields_arrive_as_they_were_given(rt):
@@ -181,6 +213,8 @@ def test_what_is_refused():
         lambda: tasks.Runtime(PROGRAM, "cpu", slots=3),
         lambda: tasks.Runtime(PROGRAM, "cpu", futures=-1),
         lambda: tasks.Runtime(PROGRAM, "cpu", queue_slots=100),
+        lambda: tasks.Runtime(PROGRAM, "cpu", arena_bytes=1000),
+        lambda: tasks.Runtime(PROGRAM, "cpu", arena_bytes=2**36),
     ):
         with pytest.raises((denizen.ArgumentError, denizen.MessageError)):
             bad()

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <denizen/any_runtime.hpp>
+#include <denizen/memory/arena.hpp>
 #include <denizen/task/layout.hpp>
 
 namespace denizen::task {
@@ -21,13 +22,15 @@ struct Options {
     Device device;
     uint32_t workers = 0; // CPU: threads, 0: one per core. GPU: warps on each SM, 0: 24, the most
     uint32_t sms = 0;     // GPU: blocks, one for each SM; 0: all
-    uint32_t queue_slots = 512;      // tasks in each deque: a power of two, 64 to 65,536
-    uint32_t spill_tasks = 1u << 20; // that find no room there, and the host's on their way
-    uint32_t counters = 1u << 18;    // at a time, at most 2^24
-    uint32_t futures = 4096;         // unread at a time, at most 2^20
-    uint32_t port_slots = 4096;      // the host's tasks on their way: a power of two
-    uint32_t ingress_slots = 4096;   // actors' tasks on their way: a power of two
-    uint32_t reply_slots = 4096;     // replies to actors on their way: a power of two
+    uint32_t queue_slots = 512; // tasks in each deque: a power of two, 64 to 65,536
+    // For tasks that find no room there, the host's on their way, and what tasks allocate: 512 KiB
+    // to 63 GiB.
+    uint64_t arena_bytes = uint64_t{64} << 20;
+    uint32_t counters = 1u << 18;                 // at a time, at most 2^24
+    uint32_t futures = 4096;                      // unread at a time, at most 2^20
+    uint32_t port_slots = 4096;                   // the host's tasks on their way: a power of two
+    uint32_t ingress_slots = 4096;                // actors' tasks on their way: a power of two
+    uint32_t reply_slots = 4096;                  // replies to actors on their way: a power of two
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
 };
 
@@ -41,7 +44,7 @@ struct Stats {
     uint64_t spilled = 0;
     uint64_t joins = 0;
     uint64_t looks = 0;
-    uint64_t refused = 0; // spawns that found the spill region full
+    uint64_t refused = 0; // spawns that found the arena full
     uint64_t launches = 0;
     std::vector<uint64_t> run_by_worker;
 };
@@ -88,6 +91,9 @@ public:
     void close_answer(uint32_t answer, uint32_t sequence);
 
     Stats stats();
+    // What tasks have as ctx.arena(); for actors, kernels and threads on the same device too, as
+    // long as this is.
+    const Arena& arena() const;
     void close(nanoseconds timeout);
 
 private:

@@ -7,7 +7,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/error.hpp>
-#include <denizen/task/index_queue.hpp>
+#include <denizen/task/crate.hpp>
 #include <denizen/task/local.hpp>
 #include <denizen/task/mailbox.hpp>
 #include <denizen/wire/wait.hpp>
@@ -36,8 +36,8 @@ public:
 
     // Makes a task runnable. What it sees and when others can steal it: at the latest when this
     // task, and those that run beside it on the same warp, have ended. ok, or exhausted: the deque
-    // and the spill region are full, and the task was not taken. In a warp's or block's task all
-    // lanes make the call, lane 0's task is spawned, and lane 0 gets the answer.
+    // is full and the arena has no block left, and the task was not taken. In a warp's or block's
+    // task all lanes make the call, lane 0's task is spawned, and lane 0 gets the answer.
     template <class X>
     DENIZEN_HD Errc spawn(const X& task)
     {
@@ -198,6 +198,11 @@ public:
         }
     }
 
+    // The runtime's arena, which spilled tasks come out of too. A block is the task's until someone
+    // gives it back: its address may go on to other tasks. Each thread that calls allocates its
+    // own.
+    DENIZEN_HD ArenaRef arena() const { return s_.arena; }
+
     DENIZEN_HD uint32_t worker() const { return worker_; }
     DENIZEN_HD uint32_t workers() const { return s_.workers; }
 
@@ -241,7 +246,7 @@ public:
     DENIZEN_HD uint32_t spawned() const { return spawned_; }
     DENIZEN_HD uint32_t tokens() const { return tokens_; } // that are left
     // Whether the worker has something to publish or to put in order.
-    DENIZEN_HD bool busy() const { return touched_ || crate_.index != 0; }
+    DENIZEN_HD bool busy() const { return touched_ || crate_.number != 0; }
 
     // A task that has its token: into the worker's own deque, published with the batch, or on the
     // way to a shelf. exhausted if there is no room.
@@ -250,23 +255,23 @@ public:
         if (place(words)) {
             return Errc::ok;
         }
-        crate_ = pack(s_, local_, crate_, words);
+        crate_ = pack(s_, local_, crate_, words, true);
         return crate_.full != 0 ? Errc::exhausted : Errc::ok;
     }
     // The shelf gets what this lane has put into its crate.
     DENIZEN_HD void close_crate()
     {
-        if (crate_.index != 0) {
+        if (crate_.number != 0) {
             ship(s_, local_, crate_);
-            crate_.index = 0;
+            crate_.number = 0;
         }
     }
 
 private:
     // What a lane fills with tasks that find no room in the deque.
     struct Crate {
-        uint32_t index = 0; // + 1; 0: none
-        uint32_t c = 0;     // class
+        uint32_t number = 0; // + 1; 0: none
+        uint32_t c = 0;      // class
         uint32_t tasks = 0;
         uint32_t full = 0; // 1: there was no room for the last one
     };
@@ -305,7 +310,7 @@ private:
             }
             return Errc::ok;
         }
-        crate_ = pack(s_, local_, crate_, words);
+        crate_ = pack(s_, local_, crate_, words, false);
         if (crate_.full != 0) {
             fetch_add<Scope::gpu>(&s_.board->refused, 1u);
             return Errc::exhausted;
@@ -320,34 +325,32 @@ private:
         fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{1});
     }
 
-    static DENIZEN_COLD Crate pack(const Shared& s, Local<P>& local, Crate crate, Words words)
+    static DENIZEN_COLD Crate pack(const Shared& s, Local<P>& local, Crate to, Words words,
+                                   bool accepted)
     {
         const uint32_t c = class_of(words.word[0]);
-        if (crate.index != 0 && (crate.c != c || crate.tasks == crate_tasks)) {
-            ship(s, local, crate);
-            crate.index = 0;
+        if (to.number != 0 && (to.c != c || to.tasks == crate_tasks)) {
+            ship(s, local, to);
+            to.number = 0;
         }
-        if (crate.index == 0) {
-            uint32_t index = 0;
-            crate.full = index_queue::pop(s.free_crates, index) ? 0 : 1;
-            if (crate.full != 0) {
-                return crate;
+        if (to.number == 0) {
+            const uint32_t number = crate::take(s, accepted);
+            to.full = number == crate::none ? 1 : 0;
+            if (to.full != 0) {
+                return to;
             }
-            crate = {index + 1, c, 0, 0};
+            to = {number + 1, c, 0, 0};
         }
-        detail::store_slot<P::slot>(
-            detail::in_crate(detail::crate_of(s, crate.index - 1, P::slot), crate.tasks, P::slot),
-            words);
-        ++crate.tasks;
-        return crate;
+        detail::store_slot<P::slot>(crate::slot_in(crate::at(s, to.number - 1), to.tasks, P::slot),
+                                    words);
+        ++to.tasks;
+        return to;
     }
 
-    static DENIZEN_COLD void ship(const Shared& s, Local<P>& local, Crate crate)
+    static DENIZEN_COLD void ship(const Shared& s, Local<P>& local, Crate full)
     {
-        unsigned char* memory = detail::crate_of(s, crate.index - 1, P::slot);
-        store<Scope::gpu>(&reinterpret_cast<CrateHead*>(memory)->count, crate.tasks);
-        fetch_add<Scope::block>(&local.spilled, crate.tasks);
-        index_queue::push(s.shelf[crate.c], crate.index - 1);
+        fetch_add<Scope::block>(&local.spilled, full.tasks);
+        crate::shelve(s, full.c, full.number - 1, full.tasks);
     }
 
     // Tokens that go with a task to another worker: all that came with this one, or all that the
@@ -432,8 +435,8 @@ private:
         index_queue::push(s.free_joins, index);
     }
 
-    // The spill region is full, nobody can be told, and a continuation must not be lost: it stays
-    // in its counter, which any worker without work will find.
+    // The arena is full, nobody can be told, and a continuation must not be lost: it stays in its
+    // counter, which any worker without work will find.
     static DENIZEN_COLD void strand(const Shared& s, uint32_t index, Words words)
     {
         count_early(s, group_of(words.word[0]));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks: small structs that are spawned, run to completion once, and may spawn others. This header
 // is the memory that workers, monitor and host share; the part's other headers are the protocols on
-// it. Called by task/runtime.hpp from the host and by task/worker.hpp on the processor; it never
-// allocates after the start, and no SM is given up to scheduling.
+// it. Called by task/runtime.hpp from the host and by task/worker.hpp on the processor; after the
+// start all memory comes from the runtime's arena, and no SM is given up to scheduling.
 //
 //   host ─► port ─► monitor ─► shelves ─► worker ─► its own deques ◄─ thieves
 //   actors ─► ingress ─┘          ▲          └─► replies ─► host ─► actors
 //                                 ▲          └─► mailbox of a worker that was named
-//                                 └── what a full deque has no room for
+//                                 └── what a full deque has no room for, in blocks of the arena
 //
 // Why this shape. A worker is a warp with deques of its own in global memory, one for each pair of
 // priority and grain. The owner works at the bottom, last in, first out, so a tree of tasks is
@@ -21,6 +21,7 @@
 #pragma once
 
 #include <denizen/base/packet.hpp>
+#include <denizen/memory/arena/ref.hpp>
 
 namespace denizen::task {
 
@@ -68,13 +69,13 @@ struct alignas(line) IndexWords {
     uint32_t tail = 0;
 };
 
-// Tasks of one class on their way through the spill region: written by one, then taken whole.
-struct alignas(16) CrateHead {
-    uint32_t count = 0;
-    uint32_t reserved[3] = {};
-};
-inline constexpr uint32_t crate_tasks = 32;
-DENIZEN_HD constexpr uint32_t crate_bytes(uint32_t slot) { return 16 + crate_tasks * slot; }
+// Tasks of one class on their way over a shelf: written by one, then taken whole. See crate.hpp.
+inline constexpr uint32_t crate_shift = 5;
+inline constexpr uint32_t crate_tasks = 1u << crate_shift;
+inline constexpr uint32_t kept_crates = 64; // that are not the arena's
+DENIZEN_HD constexpr uint32_t crate_bytes(uint32_t slot) { return crate_tasks * slot; }
+// A shelf's index is a crate's number and its count of tasks: crates of 512 bytes reach so far.
+inline constexpr uint64_t most_arena_bytes = uint64_t{63} << 30;
 
 // Where others put tasks that a worker has been named for: see mailbox.hpp. The first packets of
 // all slots lie in one line, which the owner polls.
@@ -167,7 +168,7 @@ struct Control {
 struct Board {
     alignas(line) uint32_t command = 0;
     alignas(line) uint32_t left = 0;    // workers that have left
-    alignas(line) uint32_t refused = 0; // spawns that found the spill region full
+    alignas(line) uint32_t refused = 0; // spawns that found the arena full
     uint32_t stopped = 0;               // and of these, tasks that were put off
     alignas(line) uint32_t bell = 0;    // CPU: for workers that sleep
     uint32_t sleeping = 0;
@@ -218,7 +219,7 @@ struct Shared {
     uint32_t slot = 64; // bytes
     uint32_t deque_mask = 0;
     uint32_t port_mask = 0;
-    uint32_t crates = 0;
+    uint32_t crates = 0; // that there can be
     uint32_t joins = 0;
     uint32_t answers = 0;
     uint32_t join_cache = 0; // free joins that a worker keeps at most
@@ -227,9 +228,10 @@ struct Shared {
     Deques* deques = nullptr;       // [workers]
     unsigned char* slots = nullptr; // [workers][classes][deque_mask + 1][slot]
     Mailbox* mailboxes = nullptr;   // [workers]
-    unsigned char* crate = nullptr; // [crates][crate_bytes]
-    Indices free_crates;            //
-    Indices shelf[max_classes];     // crates that are full of tasks, by class
+    ArenaRef arena;                 // for spilled tasks, and for what tasks allocate
+    unsigned char* kept = nullptr;  // [kept_crates][crate_bytes]
+    Indices free_kept;              //
+    Indices shelf[max_classes];     // crates with tasks in them, by class
     Join* join = nullptr;           // [joins]; 0 is never used
     Indices free_joins;             //
     Indices stranded;               // joins whose task found no room when it became runnable

@@ -34,16 +34,6 @@ DENIZEN_HD inline unsigned char* slot_of(const Shared& s, uint32_t worker, uint3
     return s.slots + (deque * (s.deque_mask + 1) + (position & s.deque_mask)) * bytes;
 }
 
-DENIZEN_HD inline unsigned char* crate_of(const Shared& s, uint32_t index, uint32_t bytes)
-{
-    return s.crate + static_cast<uint64_t>(index) * crate_bytes(bytes);
-}
-
-DENIZEN_HD inline unsigned char* in_crate(unsigned char* crate, uint32_t i, uint32_t bytes)
-{
-    return crate + sizeof(CrateHead) + i * bytes;
-}
-
 } // namespace detail
 
 } // namespace denizen::task

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <denizen/base/clock.hpp>
-#include <denizen/task/index_queue.hpp>
+#include <denizen/task/crate.hpp>
 #include <denizen/task/local.hpp>
 
 #include <denizen/wire/wait.hpp>
@@ -58,23 +58,23 @@ private:
         if (n == 0) {
             return 0;
         }
-        uint32_t found = 0;
-        uint32_t index = 0;
+        uint32_t number = crate::none;
         if (lanes::id() == 0) {
-            found = index_queue::pop(s_.free_crates, index) ? 1 : 0;
+            number = crate::take(s_, true);
         }
-        if (lanes::shuffle(found, 0) == 0) {
+        number = lanes::shuffle(number, 0);
+        if (number == crate::none) {
             return 0; // the tasks wait where they are until a crate is free
         }
-        index = lanes::shuffle(index, 0);
-        unsigned char* crate = detail::crate_of(s_, index, s_.slot);
+        lanes::sync(); // one lane has acquired the block for all
+        unsigned char* to = crate::at(s_, number);
 #if DENIZEN_ON_DEVICE
         if (ingress) {
             __threadfence(); // partner: the fence in TasksRef::spawn()
         }
 #endif
         if (lanes::id() < n) {
-            auto* slot = reinterpret_cast<Packet*>(detail::in_crate(crate, lanes::id(), s_.slot));
+            auto* slot = reinterpret_cast<Packet*>(crate::slot_in(to, lanes::id(), s_.slot));
             const uint32_t packets = s_.slot == 64 ? 3 : s_.slot / 16;
             for (uint32_t k = 0; k < packets; ++k) {
                 const uint32_t* w = word + 4 * k;
@@ -89,8 +89,7 @@ private:
         lanes::sync();
         head += n;
         if (lanes::id() == 0) {
-            store<Scope::gpu>(&reinterpret_cast<CrateHead*>(crate)->count, n);
-            index_queue::push(s_.shelf[c], index); // a release, behind the tokens
+            crate::shelve(s_, c, number, n); // a release, behind the tokens
             // Release: partner of the writers' acquire, after which they write there again.
             if (ingress) {
                 store<Scope::gpu, Order::release>(&s_.ingress->head, head);

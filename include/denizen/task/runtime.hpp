@@ -207,6 +207,9 @@ public:
     void wait(nanoseconds deadline = 60s) { runtime_.wait(0, deadline); }
 
     Stats stats() { return runtime_.stats(); }
+    // What tasks have as ctx.arena(): its stats, and its ref() for actors, kernels and threads on
+    // the same device. Valid as long as this.
+    const Arena& arena() const { return runtime_.arena(); }
     uint32_t workers() const { return runtime_.workers(); }
     bool on_gpu() const { return runtime_.on_gpu(); }
     const std::string& device() const { return runtime_.device(); }

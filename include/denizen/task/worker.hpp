@@ -288,13 +288,14 @@ private:
             if (deque::room(local_.seen[c], s_.deque_mask) < crate_tasks) {
                 continue;
             }
-            uint32_t found = 0;
-            uint32_t index = 0;
+            uint32_t tasks = 0; // that it has
+            uint32_t number = 0;
             if (denizen::lanes::id() == 0) {
-                found = index_queue::pop(s_.shelf[c], index) ? 1 : 0;
+                crate::unshelve(s_, c, number, tasks);
             }
-            if (denizen::lanes::shuffle(found, 0) != 0) {
-                unpack(c, denizen::lanes::shuffle(index, 0), batch);
+            tasks = denizen::lanes::shuffle(tasks, 0);
+            if (tasks != 0) {
+                unpack(c, denizen::lanes::shuffle(number, 0), tasks, batch);
                 return true;
             }
         }
@@ -303,30 +304,29 @@ private:
 
     // Thread tasks of a crate run at once if they are no more than there are lanes; else all of
     // them go to the own deque, which has room for them.
-    DENIZEN_HD void unpack(uint32_t c, uint32_t index, Batch& batch)
+    DENIZEN_HD void unpack(uint32_t c, uint32_t number, uint32_t n, Batch& batch)
     {
-        unsigned char* crate = detail::crate_of(s_, index, P::slot);
+        unsigned char* from = crate::at(s_, number);
         denizen::lanes::sync(); // one lane has acquired for all
-        const uint32_t n = load<Scope::gpu>(&reinterpret_cast<CrateHead*>(crate)->count);
         const uint32_t lane = denizen::lanes::id();
         ++crates_;
         const bool at_once = n <= denizen::lanes::size;
         if (at_once && lane < n) {
-            detail::load_slot<P::slot>(detail::in_crate(crate, lane, P::slot), batch.words);
+            detail::load_slot<P::slot>(crate::slot_in(from, lane, P::slot), batch.words);
         }
         batch.mine = at_once && lane < n;
         if (!at_once) {
             Context<P> ctx(s_, local_, id_, 0, Grain::thread);
             for (uint32_t i = lane; i < n; i += denizen::lanes::size) {
                 Words words;
-                detail::load_slot<P::slot>(detail::in_crate(crate, i, P::slot), words);
+                detail::load_slot<P::slot>(crate::slot_in(from, i, P::slot), words);
                 keep(ctx, words);
             }
             settle(ctx, false, 0);
         }
         denizen::lanes::sync(); // all have copied
         if (lane == 0) {
-            index_queue::push(s_.free_crates, index);
+            crate::give(s_, number);
         }
         if (at_once) {
             take_apart(c, batch);

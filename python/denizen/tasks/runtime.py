@@ -15,7 +15,7 @@ from denizen.errors import ArgumentError, DenizenError, MessageError
 from denizen.runtime import _capability, _parse_device
 from denizen.tasks.program import METADATA, Program
 
-_SIZES = ("queue_slots", "spill_tasks", "counters", "futures", "port_slots")
+_SIZES = ("queue_slots", "arena_bytes", "counters", "futures", "port_slots")
 _MAX_RESULT = 48  # bytes, as task::answer_payload
 
 
@@ -33,7 +33,7 @@ class Stats(NamedTuple):
     spilled: int
     #: Continuations that became runnable.
     joins: int
-    #: Spawns that found the spill region full, too.
+    #: Spawns that found the arena full, too.
     refused: int
     #: Of the kernel; 1 on the CPU.
     launches: int
@@ -188,7 +188,8 @@ class Runtime(_Spawner):
         device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
         workers: CPU: threads, one per core by default. GPU: warps on each SM, 24 by default.
         sms: GPU: SMs to use, all by default.
-        sizes: queue_slots=512 (of each deque), spill_tasks=1048576, counters=262144, futures=4096,
+        sizes: queue_slots=512 (of each deque), arena_bytes=67108864 (for tasks that find no room
+            there, and for what tasks allocate from `ctx.arena()`), counters=262144, futures=4096,
             port_slots=4096 (the host's tasks on their way).
 
     Raises ArgumentError, CompileError, DeviceError, ExhaustedError (memory).
@@ -214,8 +215,11 @@ class Runtime(_Spawner):
         for name, value in options.items():
             if name not in ("workers", "sms", *_SIZES):
                 raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
-            if not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
-                raise ArgumentError(f"{name} = {value!r}; use a whole number from 1 to 2**32 - 1")
+            bits = 36 if name == "arena_bytes" else 32
+            if not isinstance(value, int | np.integer) or not 0 <= value < 2**bits:
+                raise ArgumentError(
+                    f"{name} = {value!r}; use a whole number from 1 to 2**{bits} - 1"
+                )
         gpu = where.on_gpu
         image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
         self._program = program
