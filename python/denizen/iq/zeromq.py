@@ -10,6 +10,7 @@ seconds without a message after which reading ends, or writing to nobody fails. 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -53,6 +54,17 @@ def _socket(address: Address, kinds: tuple[str, str], bind: bool) -> tuple[Any, 
     return context, sock
 
 
+def _end(context: Any, patience: float) -> None:
+    """End a context without open sockets, whose last messages have ``patience`` seconds to go.
+
+    libzmq 4.3.5 has been seen to wait for ever here, on a loaded machine and with no connection
+    left, though its own linger time was over: then it is left alone with that.
+    """
+    ending = threading.Thread(target=context.term, daemon=True)
+    ending.start()
+    ending.join(patience + 1)
+
+
 class ZeroMq(Source):
     """What a publisher or a pusher sends."""
 
@@ -86,7 +98,8 @@ class ZeroMq(Source):
             yield data
 
     def close(self) -> None:
-        self._context.destroy(linger=0)
+        self._socket.close(linger=0)
+        _end(self._context, 0)
 
 
 def create(address: Address, form: Format, rate: int | None) -> Sink:
@@ -120,7 +133,8 @@ def create(address: Address, form: Format, rate: int | None) -> Sink:
 
     def close() -> None:
         one(b"")
-        sock.close(linger=1000 if timeout is None else int(1e3 * timeout))
-        context.term()
+        patience = 1.0 if timeout is None else timeout
+        sock.close(linger=int(1e3 * patience))
+        _end(context, patience)
 
     return Sink(address.text, form, put, close)
