@@ -8,7 +8,7 @@ from pathlib import Path
 
 from denizen import terminal
 from denizen.arguments import Commands, add_device
-from denizen.lab import bench, record, show, table
+from denizen.lab import record
 from denizen.lab.record import EXPERIMENTS, LabError
 
 
@@ -36,6 +36,8 @@ def add(commands: Commands) -> None:
 
 
 def _one(given: argparse.Namespace) -> int:
+    from denizen.lab import bench, show  # noqa: PLC0415
+
     result = bench.run(given.experiment, given.device, quick=given.quick)
     show.show(result)
     if given.json is not None:
@@ -47,6 +49,8 @@ def _one(given: argparse.Namespace) -> int:
 
 
 def _all(given: argparse.Namespace) -> int:
+    from denizen.lab import bench, show  # noqa: PLC0415
+
     status = 0
     for experiment in EXPERIMENTS:
         try:
@@ -65,6 +69,8 @@ def _all(given: argparse.Namespace) -> int:
 
 
 def _table(given: argparse.Namespace) -> int:
+    from denizen.lab import table  # noqa: PLC0415
+
     results: Path = given.results
     readme: Path = given.readme
     if not results.is_dir():
