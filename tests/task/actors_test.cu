@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks spawned by actors of another program: a tree's result comes back as a message, a full ring
 // is told and loses nothing, both ways, and what an actor spawns into a group is cancelled with it.
+#include "task/fibonacci.hpp"
 #include "task/tasks.hpp"
 
 #include <denizen/task/bridge.hpp>
@@ -8,6 +9,8 @@
 using denizen::Address;
 using denizen::Errc;
 using denizen::task::Counter;
+using denizen::test::Fib;
+using denizen::test::Sum;
 
 namespace {
 
@@ -25,25 +28,6 @@ struct Tell { // the sum, as soon as the bridge has room
         if (ctx.reply(actor, Total{sum}) != Errc::ok) {
             ctx.spawn(*this);
         }
-    }
-};
-struct Sum {
-    uint64_t sum;
-    Counter parent;
-    DENIZEN_HD void run(auto& ctx) const { ctx.arrive(parent, sum); }
-};
-struct Fib {
-    uint32_t n;
-    Counter parent;
-    DENIZEN_HD void run(auto& ctx) const
-    {
-        if (n < 2) {
-            ctx.arrive(parent, n);
-            return;
-        }
-        const Counter both = ctx.when(2, Sum{0, parent});
-        ctx.spawn(Fib{n - 1, both});
-        ctx.spawn(Fib{n - 2, both});
     }
 };
 struct Root {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fork-join trees: the continuation of each node gets the sum of its children, and the root's sets
 // what the host waits for.
+#include "fibonacci.hpp"
 #include "tasks.hpp"
 
 namespace {
@@ -14,27 +15,6 @@ struct Finish {
     uint64_t sum;
     Promise<uint64_t> promise;
     DENIZEN_HD void run(auto& ctx) const { ctx.set(promise, sum); }
-};
-
-struct Sum {
-    uint64_t sum;
-    Counter parent;
-    DENIZEN_HD void run(auto& ctx) const { ctx.arrive(parent, sum); }
-};
-
-struct Fib {
-    uint32_t n;
-    Counter parent;
-    DENIZEN_HD void run(auto& ctx) const
-    {
-        if (n < 2) {
-            ctx.arrive(parent, n);
-            return;
-        }
-        const Counter both = ctx.when(2, Sum{0, parent});
-        ctx.spawn(Fib{n - 1, both});
-        ctx.spawn(Fib{n - 2, both});
-    }
 };
 
 // One row of a board: bit masks of the columns and diagonals that are attacked.
