@@ -41,6 +41,12 @@ public:
     DENIZEN_HD uint32_t turn() const { return turn_; }
     DENIZEN_HD uint32_t rank() const { return group_.rank; }
     DENIZEN_HD uint32_t ranks() const { return group_.layout.ranks; }
+    // The rank `step` < ranks() behind this one, cyclically: walked so, not all meet at the same.
+    DENIZEN_HD uint32_t peer(uint32_t step) const
+    {
+        const uint32_t r = rank() + step;
+        return r < ranks() ? r : r - ranks();
+    }
 
     // Before the first turn of a call.
     DENIZEN_HD bool begin(const Call& call)

@@ -181,7 +181,7 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
             Packet p = source(i, 0);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                const uint32_t peer = me + step < ranks ? me + step : me + step - ranks;
+                const uint32_t peer = channel.peer(step);
                 if (scatters(call.kind)) p = source(i, peer);
                 p.sequence = channel.turn();
                 channel.memory().store(
@@ -252,7 +252,7 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
         for (uint32_t i = begin + Team::rank(); i < end; i += Team::size()) {
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                const uint32_t peer = me + step < ranks ? me + step : me + step - ranks;
+                const uint32_t peer = channel.peer(step);
                 if (exists(i, peer)) send(source(i, peer), peer, 0, i);
             }
         }
@@ -270,7 +270,7 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
             const Packet sum = reduced<T>(call, got, ranks);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                send(sum, me + step < ranks ? me + step : me + step - ranks, 1, i);
+                send(sum, channel.peer(step), 1, i);
             }
             place<T>(out + element(i, me) * sizeof(T), sum, call.count - element(i, me));
         }

@@ -196,7 +196,7 @@ DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
         } else {
             DENIZEN_ROLLED
             for (uint32_t step = 0; step < ranks; ++step) { // not all from the same one at a time
-                const uint32_t r = me + step < ranks ? me + step : me + step - ranks;
+                const uint32_t r = channel.peer(step);
                 if (broadcast && r != call.root) continue;
                 unsigned char* const to =
                     out + ((gathers(call.kind) ? r * call.count : 0) + at) * sizeof(T);
@@ -253,7 +253,7 @@ DENIZEN_HD inline bool pull_twice(Channel<Memory>& channel, const Call& call)
         if (!channel.meet()) return false;
         DENIZEN_ROLLED
         for (uint32_t step = 1; step < ranks; ++step) { // not all from the same one at a time
-            const uint32_t r = me + step < ranks ? me + step : me + step - ranks;
+            const uint32_t r = channel.peer(step);
             const uint64_t offset = (r * part + at) * sizeof(T);
             copy_elements<T>(channel, out + offset,
                              direct ? g.heap(r) + (call.out_place - 1) + offset
