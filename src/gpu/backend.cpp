@@ -351,6 +351,18 @@ private:
               "cuStreamCreateWithPriority");
         check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
+        // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
+        // and enlarge the context's local memory, and both wait for all that runs.
+        launch_kernel(Shared{});
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
+    void launch_kernel(Shared shared)
+    {
+        void* parameters[] = {&shared};
+        const LaunchConfig config = grid_.launch_on(stream_);
+        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
+              grid_.text());
     }
 
     void give_back()
@@ -409,10 +421,7 @@ private:
               "cuMemsetD32Async");
         launches_.fetch_add(1, std::memory_order_relaxed);
         parked_.store(false, std::memory_order_release);
-        void* parameters[] = {&shared_};
-        const LaunchConfig config = grid_.launch_on(stream_);
-        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
-              grid_.text());
+        launch_kernel(shared_);
         back_.made();
     }
 

@@ -211,6 +211,27 @@ private:
               "cuStreamCreateWithPriority");
         check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
+        // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
+        // and enlarge the context's local memory, and both wait for all that runs.
+        launch_kernel(Shared{});
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
+    void launch_kernel(Shared shared)
+    {
+        void* parameters[] = {&shared};
+        // Cooperative: every block is resident or the launch fails.
+        LaunchAttribute cooperative;
+        cooperative.id = launch_cooperative;
+        cooperative.value.cooperative = 1;
+        LaunchConfig config;
+        config.grid[0] = blocks_;
+        config.block[0] = 32 * (warps_ + 1);
+        config.stream = stream_;
+        config.attributes = &cooperative;
+        config.attribute_count = 1;
+        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
+              std::to_string(blocks_) + " blocks of " + std::to_string(warps_ + 1) + " warps");
     }
 
     void give_back()
@@ -255,19 +276,7 @@ private:
               "cuMemsetD32Async");
         launches_.fetch_add(1, std::memory_order_relaxed);
         off_.store(false, std::memory_order_release);
-        void* parameters[] = {&shared_};
-        // Cooperative: every block is resident or the launch fails.
-        LaunchAttribute cooperative;
-        cooperative.id = launch_cooperative;
-        cooperative.value.cooperative = 1;
-        LaunchConfig config;
-        config.grid[0] = blocks_;
-        config.block[0] = 32 * (warps_ + 1);
-        config.stream = stream_;
-        config.attributes = &cooperative;
-        config.attribute_count = 1;
-        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
-              std::to_string(blocks_) + " blocks of " + std::to_string(warps_ + 1) + " warps");
+        launch_kernel(shared_);
     }
 
     // The keeper thread: launches, heartbeat, failures.

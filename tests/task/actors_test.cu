@@ -127,9 +127,16 @@ protected:
         o.workers = on_gpu() ? 2 : GetParam().workers;
         return o;
     }
-    static task::Options one_worker()
+    // Workers of tasks on every SM would leave no room for a block of actors.
+    static task::Options task_options()
     {
         task::Options o = options();
+        o.sms = on_gpu() && o.sms == 0 ? 16 : o.sms;
+        return o;
+    }
+    static task::Options one_worker()
+    {
+        task::Options o = task_options();
         o.workers = o.sms = 1;
         return o;
     }
@@ -146,7 +153,7 @@ protected:
 
 TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
 {
-    TaskRuntime tasks(device(), options());
+    TaskRuntime tasks(device(), task_options());
     ActorRuntime actors(device(), actor_options());
     Bridge bridge(tasks, actors);
     const std::vector<Address> all = actors.spawn<Asker>(20);
@@ -200,7 +207,7 @@ TEST_P(TasksOfActors, a_full_ring_is_told_and_nothing_is_lost)
 TEST_P(TasksOfActors, replies_that_find_no_room_come_later)
 {
     constexpr uint32_t replies = 100;
-    task::Options o = options();
+    task::Options o = task_options();
     o.reply_slots = 2;
     TaskRuntime tasks(device(), o);
     ActorRuntime actors(device(), actor_options());
@@ -240,7 +247,7 @@ TEST_P(TasksOfActors, a_groups_tasks_are_dropped_when_it_is_cancelled)
 
 TEST_P(TasksOfActors, a_reply_of_another_size_is_refused)
 {
-    TaskRuntime tasks(device(), options());
+    TaskRuntime tasks(device(), task_options());
     tasks.spawn(Tell{7, Address::actor(0, 3)});
     tasks.wait();
     uint32_t word = 0;
