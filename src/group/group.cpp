@@ -150,10 +150,7 @@ void plan(const Seat& seat, Call& call)
         call.channels = 1;
         return;
     }
-    if (call.kind != Kind::all_reduce) { // those two are all_reduce's
-        if (call.algorithm == Algorithm::two_shot) call.algorithm = Algorithm::one_shot;
-        if (call.algorithm == Algorithm::pull_twice) call.algorithm = Algorithm::pull;
-    }
+    call.algorithm = only_for(call.kind, call.algorithm);
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     if (call.count == 0) {

@@ -138,7 +138,8 @@ TEST(Faults, AnotherPlaceInSymmetricMemory)
 TEST(Faults, WhoDoesNotCome)
 {
     for (const Algorithm algorithm :
-         {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
+         {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
+          Algorithm::push, Algorithm::push_twice}) {
         GroupOptions o;
         o.timeout = std::chrono::seconds(1);
         o.table = {{0, algorithm, 2}};

@@ -116,28 +116,36 @@ private:
 };
 
 // The packets number i of all peers that send: got[r]. All are asked for before the first is waited
-// for. False if the group is poisoned.
+// for. `first`: rank 0's packet 0 in the inbox. False if the group is poisoned.
 template <class Memory>
-DENIZEN_HD inline bool collect(Channel<Memory>& channel, uint32_t phase, uint32_t i, uint32_t from,
-                               Packet (&got)[max_ranks])
+DENIZEN_HD inline bool collect(const Channel<Memory>& channel, const Packet* first, uint32_t slots,
+                               uint32_t i, uint32_t from, Packet (&got)[max_ranks])
 {
-    const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    const Packet* const first = g.inbox(me, channel.index(), channel.turn(), phase, 0) + i;
+    const uint32_t ranks = channel.ranks();
     const auto sends = [&](uint32_t r) {
-        return r < channel.ranks() && r != me && (from == max_ranks || r == from);
+        return r < ranks && r != me && (from == max_ranks || r == from);
     };
+    const auto packet = [&](uint32_t r) { return first + (uint64_t{r} * slots + i); };
     DENIZEN_EACH
     for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (sends(r)) got[r] = channel.memory().load(first + uint64_t{r} * g.layout.slots);
+        if (sends(r)) got[r] = channel.memory().load(packet(r));
     }
     DENIZEN_EACH
     for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (sends(r) && !channel.wait(first + uint64_t{r} * g.layout.slots, r, got[r])) {
-            return false;
-        }
+        if (sends(r) && !channel.wait(packet(r), r, got[r])) return false;
     }
     return true;
+}
+
+// A packet on its way to `to`.
+template <class Memory>
+DENIZEN_HD inline void send(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
+                            uint32_t i, Packet p)
+{
+    p.sequence = channel.turn();
+    channel.memory().store(
+        reinterpret_cast<Packet*>(channel.group().memory[to] + offset) + i, p);
 }
 
 template <class T>
@@ -151,18 +159,20 @@ DENIZEN_HD inline Packet reduced(const Call& call, const Packet (&got)[max_ranks
     return sum.result(call.op, ranks);
 }
 
+// Returns the turn to go on from (Channel::go_on).
 template <class T, class Memory>
-DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
+DENIZEN_HD inline uint32_t one_shot(Channel<Memory> channel, const Call call)
 {
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     const uint32_t ranks = channel.ranks();
+    const uint32_t slots = g.layout.slots;
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     const bool broadcast = call.kind == Kind::broadcast;
     const bool sends = !broadcast || me == call.root;
-    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each;
+    const uint64_t room = uint64_t{call.channels} * slots * each;
     uint64_t at = 0;
     do { // a round: what the inboxes hold; ends after the last element
         const uint64_t count = call.count - at < room ? call.count - at : room;
@@ -176,6 +186,7 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
                            call.count - element);
         };
         channel.open_turn();
+        const uint64_t mine = g.inbox_offset(channel.index(), channel.turn(), 0, me);
         DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); sends && i < end; i += Team::size()) {
             Packet p = source(i, 0);
@@ -183,11 +194,10 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
                 if (scatters(call.kind)) p = source(i, peer);
-                p.sequence = channel.turn();
-                channel.memory().store(
-                    g.inbox(peer, channel.index(), channel.turn(), 0, me) + (i - begin), p);
+                send(channel, peer, mine, i - begin, p);
             }
         }
+        const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
         bool good = true;
         DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
@@ -197,7 +207,8 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
             for (uint32_t r = 0; r < max_ranks; ++r) {
                 if (r == me && sends) got[r] = source(i, me);
             }
-            good = collect(channel, 0, i - begin, broadcast ? call.root : max_ranks, got);
+            good = collect(channel, inbox, slots, i - begin, broadcast ? call.root : max_ranks,
+                           got);
             if (!good) break;
             if (reduces(call.kind)) {
                 place<T>(out + element * sizeof(T), reduced<T>(call, got, ranks),
@@ -211,23 +222,24 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
                          got[r], call.count - element);
             }
         }
-        if (!channel.close_turn(good)) return false;
+        if (!channel.close_turn(good)) return 0;
         at += count;
     } while (at < call.count);
-    return true;
+    return channel.turn();
 }
 
 // all_reduce: each rank adds up its part, and sends it to all.
 template <class T, class Memory>
-DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
+DENIZEN_HD inline uint32_t two_shot(Channel<Memory> channel, const Call call)
 {
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     const uint32_t ranks = channel.ranks();
+    const uint32_t slots = g.layout.slots;
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
-    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each * ranks;
+    const uint64_t room = uint64_t{call.channels} * slots * each * ranks;
     uint64_t at = 0;
     do { // a round: what the inboxes hold; ends after the last element
         const uint64_t count = call.count - at < room ? call.count - at : room;
@@ -242,20 +254,19 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
         const auto source = [&](uint32_t i, uint32_t owner) {
             return pick<T>(in + element(i, owner) * sizeof(T), call.count - element(i, owner));
         };
-        const auto send = [&](Packet p, uint32_t peer, uint32_t phase, uint32_t i) {
-            p.sequence = channel.turn();
-            channel.memory().store(
-                g.inbox(peer, channel.index(), channel.turn(), phase, me) + (i - begin), p);
-        };
         channel.open_turn();
+        const uint64_t parts = g.inbox_offset(channel.index(), channel.turn(), 0, me);
+        const uint64_t sums = g.inbox_offset(channel.index(), channel.turn(), 1, me);
         DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); i < end; i += Team::size()) {
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
-                if (exists(i, peer)) send(source(i, peer), peer, 0, i);
+                if (exists(i, peer)) send(channel, peer, parts, i - begin, source(i, peer));
             }
         }
+        const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
+        const Packet* const outcome = g.inbox(me, channel.index(), channel.turn(), 1, 0);
         bool good = true;
         DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end && exists(i, me);
@@ -265,12 +276,12 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
             for (uint32_t r = 0; r < max_ranks; ++r) {
                 if (r == me) got[r] = source(i, me);
             }
-            good = collect(channel, 0, i - begin, max_ranks, got);
+            good = collect(channel, inbox, slots, i - begin, max_ranks, got);
             if (!good) break;
             const Packet sum = reduced<T>(call, got, ranks);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                send(sum, channel.peer(step), 1, i);
+                send(channel, channel.peer(step), sums, i - begin, sum);
             }
             place<T>(out + element(i, me) * sizeof(T), sum, call.count - element(i, me));
         }
@@ -279,18 +290,18 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
             DENIZEN_ROLLED
             for (uint32_t r = 0; good && r < ranks; ++r) {
                 if (r == me || !exists(i, r)) continue;
-                const Packet* const p =
-                    g.inbox(me, channel.index(), channel.turn(), 1, r) + (i - begin);
+                const Packet* const p = outcome + (uint64_t{r} * slots + (i - begin));
                 Packet got = channel.memory().load(p);
                 good = channel.wait(p, r, got);
-                if (good)
+                if (good) {
                     place<T>(out + element(i, r) * sizeof(T), got, call.count - element(i, r));
+                }
             }
         }
-        if (!channel.close_turn(good)) return false;
+        if (!channel.close_turn(good)) return 0;
         at += count;
     } while (at < call.count);
-    return true;
+    return channel.turn();
 }
 
 } // namespace denizen::group

@@ -113,7 +113,13 @@ struct GroupRef {
         return reinterpret_cast<uint32_t*>(memory[rank] + layout.turns() +
                                            uint64_t{channel} * line);
     }
-    // Where `from` writes to `of`.
+    // Where `from` writes to `of`. Of the packets, how far that is into anyone's memory.
+    DENIZEN_HD uint64_t inbox_offset(uint32_t channel, uint32_t turn, uint32_t phase,
+                                     uint32_t from) const
+    {
+        return layout.packets() + (4 * channel + 2 * (turn & 1) + phase) * layout.inbox() +
+               sizeof(Packet) * from * layout.slots;
+    }
     DENIZEN_HD Packet* header(uint32_t of, uint32_t channel, uint32_t turn, uint32_t from) const
     {
         return reinterpret_cast<Packet*>(memory[of] + layout.headers() +
@@ -123,9 +129,7 @@ struct GroupRef {
     DENIZEN_HD Packet* inbox(uint32_t of, uint32_t channel, uint32_t turn, uint32_t phase,
                              uint32_t from) const
     {
-        return reinterpret_cast<Packet*>(memory[of] + layout.packets() +
-                                         (4 * channel + 2 * (turn & 1) + phase) * layout.inbox()) +
-               uint64_t{from} * layout.slots;
+        return reinterpret_cast<Packet*>(memory[of] + inbox_offset(channel, turn, phase, from));
     }
     DENIZEN_HD unsigned char* stage(uint32_t of, uint32_t channel, uint32_t turn) const
     {
