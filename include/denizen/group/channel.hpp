@@ -7,6 +7,10 @@
 // of t - 1 from every peer, and each sent that after its whole team had finished t - 2 (all() is at
 // the end of a turn). That is why no collective ends with a barrier.
 //
+// A header also says what the peer calls. Where all call what they called before, and every peer
+// sends packets of data, these prove as much, and the turn goes without headers: packets of data
+// carry 16 bits of the turn and 16 of a hash of the call.
+//
 // Every wait ends: by the packet, by the group's poison, or at the deadline, and then the waiter
 // poisons the group. The verdict is what the first one wrote into rank 0's word.
 #pragma once
@@ -19,36 +23,36 @@
 
 namespace denizen::group {
 
-// A channel's of some things that all channels divide up.
-struct Share {
-    uint32_t begin = 0;
-    uint32_t end = 0;
-};
-
 template <class Memory = Direct>
 class Channel {
 public:
     // Every thread of the team makes one, for the channel of the team's number. `group` stays where
-    // it is.
+    // it is. Turn 0 is no turn (go_on).
     DENIZEN_HD Channel(const GroupRef& group, uint32_t index, Memory memory = {})
-        : group_(group), memory_(memory), index_(index), turn_(*group.turn(index)),
-          headers_(group.layout.headers() + 2 * index * group.layout.header_bytes()),
-          inboxes_(group.layout.packets() + 4 * index * group.layout.inbox())
+        : group_(&group), memory_(memory), index_(index), signature_(*group.state(index)),
+          turn_(signature_.sequence != 0 ? signature_.sequence : 2), mark_(mark_of(signature_))
     {
     }
-    // Keeps the count of turns for the next kernel or thread. By every thread, at the end.
+    // Keeps the count of turns, and the last call, for the next kernel or thread. By every thread,
+    // at the end.
     DENIZEN_HD void close()
     {
         Team::sync();
-        if (Team::rank() == 0) *group_.turn(index_) = turn_;
+        if (Team::rank() != 0) return;
+        signature_.sequence = turn_;
+        *group_->state(index_) = signature_;
     }
 
-    DENIZEN_HD const GroupRef& group() const { return group_; }
-    DENIZEN_HD Memory& memory() { return memory_; }
+    DENIZEN_HD const GroupRef& group() const { return *group_; }
+    DENIZEN_HD const Memory& memory() const { return memory_; }
     DENIZEN_HD uint32_t index() const { return index_; }
     DENIZEN_HD uint32_t turn() const { return turn_; }
-    DENIZEN_HD uint32_t rank() const { return group_.rank; }
-    DENIZEN_HD uint32_t ranks() const { return group_.layout.ranks; }
+    // Of this turn's packets of data.
+    DENIZEN_HD uint32_t sequence() const { return mark_ | (turn_ & 0xffff); }
+    // The call has the signature of the one before, as with all ranks that call the same.
+    DENIZEN_HD bool known() const { return known_; }
+    DENIZEN_HD uint32_t rank() const { return group_->rank; }
+    DENIZEN_HD uint32_t ranks() const { return group_->layout.ranks; }
     // The rank `step` < ranks() behind this one, cyclically: walked so, not all meet at the same.
     DENIZEN_HD uint32_t peer(uint32_t step) const
     {
@@ -56,147 +60,124 @@ public:
         return r < ranks() ? r : r - ranks();
     }
 
-    // Where `from` writes to `of` in this turn. Two phases, two turns: nothing is overwritten
-    // early.
-    DENIZEN_HD Packet* inbox(uint32_t of, uint32_t phase, uint32_t from) const
-    {
-        return reinterpret_cast<Packet*>(group_.memory[of] + inboxes_ +
-                                         (2 * (turn_ & 1) + phase) * group_.layout.inbox()) +
-               uint64_t{from} * group_.layout.slots;
-    }
-
-    // A program repeats its calls, and two divisions are a part of a short one: the last is kept.
-    DENIZEN_HD Share share(uint32_t things, uint32_t channels)
-    {
-        if (things != things_ || channels != sharers_) {
-            things_ = things;
-            sharers_ = channels;
-            share_ = {static_cast<uint32_t>(uint64_t{things} * index_ / channels),
-                      static_cast<uint32_t>(uint64_t{things} * (index_ + 1) / channels)};
-        }
-        return share_;
-    }
-
     // Before the first turn of a call.
     DENIZEN_HD bool begin(const Call& call)
     {
-        signature_ = signature_of(call);
-        deadline_ = 0;
-        if (index_ == 0 && Team::rank() == 0) { // for the text of an error
-            Packet called = signature_;
-            called.sequence = 1;
-            Direct::store(&group_.control(rank())->called, called);
+        const Packet signature = signature_of(call);
+        known_ = agrees(signature, signature_);
+        if (!known_) {
+            signature_ = signature;
+            mark_ = mark_of(signature);
+            if (index_ == 0 && Team::rank() == 0) { // for the text of an error
+                Packet called = signature;
+                called.sequence = 1;
+                Direct::store(&group_->control(rank())->called, called);
+            }
         }
-        return turn_ < group_.layout.renew || (turn_ = renewed(*this)) != 0;
+        return turn_ < group_->layout.renew || go_on(renewed(*this));
+    }
+    // After an algorithm, which works on a copy of the channel and returns the copy's turn, 0 if it
+    // failed: what is only copied can be in registers.
+    DENIZEN_HD bool go_on(uint32_t turn)
+    {
+        if (turn != 0) turn_ = turn;
+        return turn != 0;
     }
 
-    // A turn without an order between data and headers: for data that are packets themselves.
-    DENIZEN_HD void open_turn() { ++turn_; }
-    // After the data were sent, which others wait for, and before theirs are waited for.
-    DENIZEN_HD void announce()
+    // A turn without an order between data and headers: for data that are packets themselves, or
+    // have packets of their own behind them. `proven`: no headers; the call is known(), and each
+    // peer sends this team at least one packet with sequence(), which it waits for.
+    DENIZEN_HD void open_turn(bool proven = false)
     {
-        send_headers();
-        early_ = peer_of_mine() ? memory_.load(header(rank(), Team::rank())) : Packet{};
+        ++turn_;
+        if (!proven) send_headers();
     }
     // Its end. False for the whole team if it failed for one of its threads.
-    DENIZEN_HD bool close_turn(bool good) { return Team::all(good && take_headers()); }
+    DENIZEN_HD bool close_turn(bool good, bool proven = false) const
+    {
+        return Team::all(good && (proven || take_headers(false)));
+    }
 
     // A turn that is a barrier: what any thread of any team wrote before is seen by all after.
     DENIZEN_HD bool meet()
     {
         ++turn_;
         Team::sync();
-        if (Team::rank() < ranks()) memory_.fence(); // partner: the fence behind the peers' wait
-        announce();
-        const bool good = take_headers();
-        if (Team::rank() < ranks()) memory_.fence(); // partner: the fence before the peers' send
-        return Team::all(good);
+        if (speaker() < ranks()) memory_.release(); // partner: the peers' acquire of the header
+        send_headers();
+        return Team::all(take_headers(true));
     }
 
-    // Until peer `from` has written the packet of this turn. False if the group is poisoned.
-    DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got)
+    // Until peer `from` has written the packet of this turn; `got` is what was there at the first
+    // look. `acquire`: what the peer wrote before it released can be read after. False if the group
+    // is poisoned.
+    DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got, bool acquire = false) const
     {
-        uint32_t looks = 0;
-        DENIZEN_ROLLED
-        while (got.sequence != turn_) { // ends: by the deadline at the latest
-            if (++looks % 64 == 0) {
-                deadline_ =
-                    look_around(group_, memory_, index_, turn_, signature_, from, deadline_);
-                if (deadline_ == gave_up) return false;
-            }
-            memory_.idle(looks);
-            got = memory_.load(p);
-        }
-        return true;
+        return wait_until(sequence(), p, from, got, acquire);
     }
 
 private:
-    static constexpr uint64_t gave_up = ~uint64_t{0};
+    // What waiting needs, by value: a channel whose address nobody takes stays in registers.
+    struct Watch {
+        const GroupRef& group;
+        Memory memory;
+        uint32_t index;
+        uint32_t turn;
+        uint32_t sequence; // waited for
+        Packet signature;
+    };
 
-    DENIZEN_HD Packet* header(uint32_t of, uint32_t from) const
+    DENIZEN_HD bool wait_until(uint32_t sequence, const Packet* p, uint32_t from, Packet& got,
+                               bool acquire) const
     {
-        return reinterpret_cast<Packet*>(group_.memory[of] + headers_ +
-                                         (turn_ & 1) * group_.layout.header_bytes()) +
-               from;
-    }
-    DENIZEN_HD bool peer_of_mine() const
-    {
-        return Team::rank() < ranks() && Team::rank() != rank();
+        if (got.sequence != sequence) {
+            got =
+                wait_for({*group_, memory_, index_, turn_, sequence, signature_}, p, from, acquire);
+        }
+        return got.sequence == sequence;
     }
 
-    DENIZEN_HD void send_headers()
+    DENIZEN_HD static uint32_t mark_of(const Packet& signature)
+    {
+        return (signature.word[0] * 0x9e3779b1u ^ signature.word[1] * 0x85ebca6bu ^
+                signature.word[2] * 0xc2b2ae35u) &
+               0xffff0000u;
+    }
+
+    // The last threads of a team speak for it: in small calls they have no data to wait for.
+    DENIZEN_HD static uint32_t speaker() { return Team::size() - 1 - Team::rank(); }
+
+    DENIZEN_HD void send_headers() const
     {
         Packet header = signature_;
         header.sequence = turn_;
         DENIZEN_ROLLED
-        for (uint32_t r = Team::rank(); r < ranks(); r += Team::size()) {
-            if (r != rank()) memory_.store(this->header(r, rank()), header);
+        for (uint32_t r = speaker(); r < ranks(); r += Team::size()) {
+            if (r != rank()) memory_.store(group_->header(r, index_, turn_, rank()), header);
         }
     }
 
     // Any two that differ make every rank find one that differs from its own: nobody goes on.
-    DENIZEN_HD bool take_headers()
+    DENIZEN_HD bool take_headers(bool acquire) const
     {
         DENIZEN_ROLLED
-        for (uint32_t r = Team::rank(); r < ranks(); r += Team::size()) {
+        for (uint32_t r = speaker(); r < ranks(); r += Team::size()) {
             if (r == rank()) continue;
-            const Packet* const p = header(rank(), r);
-            Packet got = r == Team::rank() ? early_ : memory_.load(p);
-            if (!wait(p, r, got)) return false;
-            if (!agree(got, signature_)) {
-                condemn(group_, Errc::bad_argument, r);
+            const Packet* const p = group_->header(rank(), index_, turn_, r);
+            Packet got = acquire ? memory_.acquire(p) : memory_.load(p);
+            if (!wait_until(turn_, p, r, got, acquire)) return false;
+            if (!agrees(got, signature_)) {
+                condemn(*group_, Errc::bad_argument, r);
                 return false;
             }
         }
         return true;
     }
 
-    DENIZEN_HD static bool agree(const Packet& a, const Packet& b)
+    DENIZEN_HD static bool agrees(const Packet& header, const Packet& signature)
     {
-        return a.word[0] == b.word[0] && a.word[1] == b.word[1] && a.word[2] == b.word[2];
-    }
-
-    // Static, and all by value: a channel whose address nobody takes is kept in registers.
-    // The deadline of this wait, which is set by the first who has to look; gave_up.
-    DENIZEN_COLD static uint64_t look_around(const GroupRef& group, Memory memory, uint32_t index,
-                                             uint32_t turn, Packet signature, uint32_t from,
-                                             uint64_t deadline)
-    {
-        if (load<Scope::system>(&group.control(group.rank)->poison) != 0) return gave_up;
-        DENIZEN_ROLLED
-        for (uint32_t r = 0; r < group.ranks(); ++r) { // data may not come: the call is another
-            if (r == group.rank) continue;
-            const Packet got = memory.load(group.header(group.rank, index, turn, r));
-            if (got.sequence == turn && !agree(got, signature)) {
-                condemn(group, Errc::bad_argument, r);
-                return gave_up;
-            }
-        }
-        const uint64_t now = now_ns();
-        if (deadline == 0) return now + group.timeout_ns;
-        if (now <= deadline) return deadline;
-        condemn(group, Errc::peer_dead, from);
-        return gave_up;
+        return header.word[0] == signature.word[0] && header.word[1] == signature.word[1] &&
+               header.word[2] == signature.word[2];
     }
 
     // The first accusation is the error of all ranks.
@@ -211,36 +192,66 @@ private:
         }
     }
 
-    // Turns are numbers of 32 bits, used up within hours: before one comes again, packets that were
-    // written so long ago that it would be taken for theirs are wiped out.
-    // The turn to go on from, 0: poisoned.
+    DENIZEN_HD DENIZEN_APART static Packet wait_for(const Watch watch, const Packet* p,
+                                                    uint32_t from, bool acquire)
+    {
+        Packet got = acquire ? watch.memory.acquire(p) : watch.memory.load(p);
+        uint64_t deadline = 0;
+        // Ends: gave_up() by the deadline at the latest.
+        for (uint32_t looks = 1; got.sequence != watch.sequence; ++looks) {
+            if (looks % 64 == 0 && gave_up(watch, from, deadline)) break;
+            watch.memory.idle(looks);
+            got = acquire ? watch.memory.acquire(p) : watch.memory.load(p);
+        }
+        return got;
+    }
+
+    DENIZEN_COLD static bool gave_up(const Watch& watch, uint32_t from, uint64_t& deadline)
+    {
+        const GroupRef& g = watch.group;
+        if (load<Scope::system>(&g.control(g.rank)->poison) != 0) return true;
+        DENIZEN_ROLLED
+        for (uint32_t r = 0; r < g.ranks(); ++r) { // data may not come because the call is another
+            const Packet got = watch.memory.load(g.header(g.rank, watch.index, watch.turn, r));
+            if (r != g.rank && got.sequence == watch.turn && !agrees(got, watch.signature)) {
+                condemn(g, Errc::bad_argument, r);
+                return true;
+            }
+        }
+        const uint64_t now = now_ns();
+        if (deadline == 0) {
+            deadline = now + g.timeout_ns;
+        } else if (now > deadline) {
+            condemn(g, Errc::peer_dead, from);
+            return true;
+        }
+        return false;
+    }
+
+    // Packets carry 16 bits of their turn: before these come again, packets that were written so
+    // long ago that they would be taken for new are wiped out. (A call of more turns than that
+    // writes all of them in each.) Returns the turn to go on from, 0 if the group is poisoned.
     DENIZEN_COLD static uint32_t renewed(Channel channel)
     {
         if (!channel.meet()) return 0; // everybody has read what there was
-        const uint64_t packets = uint64_t{4} * channel.group_.layout.slots * channel.ranks();
-        auto* const all =
-            reinterpret_cast<Packet*>(channel.group_.memory[channel.rank()] + channel.inboxes_);
+        const GroupRef& g = channel.group();
+        const uint64_t packets = uint64_t{4} * g.layout.slots * g.ranks();
+        Packet* const all = g.inbox(g.rank, channel.index_, 0, 0, 0);
         DENIZEN_ROLLED
         for (uint64_t i = Team::rank(); i < packets; i += Team::size()) {
             channel.memory_.write(all + i, Packet{});
         }
-        if (!channel.meet()) return 0; // and nobody writes before all is clean
-        return (channel.turn_ & 1) == 0 ? 2
-                                        : 1; // the headers of both parities are younger than that
+        if (!channel.meet()) return 0;           // and nobody writes before all is clean
+        return (channel.turn_ & 1) == 0 ? 2 : 1; // the headers of both parities are younger
     }
 
-    const GroupRef& group_;
+    const GroupRef* group_;
     Memory memory_;
     uint32_t index_;
+    Packet signature_; // of the last call
     uint32_t turn_;
-    uint64_t headers_; // where this channel's are in every rank's memory
-    uint64_t inboxes_;
-    uint32_t things_ = 0;
-    uint32_t sharers_ = 1;
-    Share share_{};
-    uint64_t deadline_ = 0; // 0: nobody had to wait for long in this call
-    Packet signature_{};
-    Packet early_{}; // what was seen of the header of peer Team::rank() before the data
+    uint32_t mark_; // a hash of it: the upper half of sequence()
+    bool known_ = false;
 };
 
 } // namespace denizen::group
