@@ -492,7 +492,8 @@ private:
         if (batch.mine && !dropped(ctx, true)) {
             P::template run<Grain::thread>(batch.words, ctx);
         }
-        const bool mine = batch.mine && !ended_alone(ctx, batch.mine);
+        const bool alone = ended_alone(ctx, batch.mine); // on every lane
+        const bool mine = batch.mine && !alone;
         run_ += denizen::lanes::popcount(denizen::lanes::ballot(batch.mine && !mine));
         settle(ctx, mine, mine ? 1 : 0);
     }
