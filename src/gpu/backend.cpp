@@ -145,13 +145,17 @@ public:
         if (shared_.control == nullptr) {
             return;
         }
-        if (c != Command::leave) { // which is for now; what is wanted holds when it is back
-            wanted_.store(c, std::memory_order_relaxed);
+        {
+            const std::lock_guard guard(command_mutex_);
+            if (c != Command::leave) { // which is for now; what is wanted holds when it is back
+                wanted_.store(c, std::memory_order_relaxed);
+            }
+            if (held_.load(std::memory_order_relaxed) && c != Command::stop) {
+                c = Command::leave;
+            }
+            store<Scope::system, Order::release>(&shared_.control->command,
+                                                 static_cast<uint32_t>(c));
         }
-        if (held_.load(std::memory_order_relaxed) && c != Command::stop) {
-            c = Command::leave;
-        }
-        store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
         ring_keeper(); // which looks more often while the program is on its way out
     }
 
@@ -410,8 +414,12 @@ private:
         back_now_.store(false, std::memory_order_relaxed);
         const ContextScope scope(context_);
         Control& c = *shared_.control;
-        store<Scope::system>(&c.command,
-                             static_cast<uint32_t>(wanted_.load(std::memory_order_relaxed)));
+        {
+            // Not between another thread's two stores: its command would be overwritten.
+            const std::lock_guard in_order(command_mutex_);
+            store<Scope::system>(&c.command,
+                                 static_cast<uint32_t>(wanted_.load(std::memory_order_relaxed)));
+        }
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
         store<Scope::system>(&c.leave, static_cast<uint32_t>(Leave::none));
         fetch_add<Scope::system>(&c.heartbeat, 1u);
@@ -549,6 +557,7 @@ private:
     std::atomic<bool> back_now_{false}; // and goes back without a reason
     bool stayed_ = false;               // it was on the GPU when hold() came
     std::atomic<Command> wanted_{Command::run};
+    std::mutex command_mutex_; // wanted_ and Control::command change together
     std::atomic<uint64_t> launches_{0};
     std::string failure_;
     std::atomic<bool> abandoned_{false};

@@ -115,60 +115,66 @@ private:
     Wide sum_[per_packet<T>] = {};
 };
 
+// Loops over ranks are written for N of them: 2 and 4 are compiled by themselves, since on the
+// device a call is about as long as its instructions; max_ranks stands for any other number.
+template <uint32_t N, class Memory>
+DENIZEN_HD inline uint32_t ranks_of(const Channel<Memory>& channel)
+{
+    return N < max_ranks ? N : channel.ranks();
+}
+
 // The packets number i of all peers that send: got[r]. All are asked for before the first is waited
 // for. False if the group is poisoned.
-template <class Memory>
+template <uint32_t N, class Memory>
 DENIZEN_HD inline bool collect(Channel<Memory>& channel, uint32_t phase, uint32_t i, uint32_t from,
-                               Packet (&got)[max_ranks])
+                               Packet (&got)[N])
 {
-    const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    const Packet* const first = g.inbox(me, channel.index(), channel.turn(), phase, 0) + i;
+    const uint32_t slots = channel.group().layout.slots;
+    const Packet* const first = channel.inbox(me, phase, 0) + i;
     const auto sends = [&](uint32_t r) {
-        return r < channel.ranks() && r != me && (from == max_ranks || r == from);
+        return r < ranks_of<N>(channel) && r != me && (from == max_ranks || r == from);
     };
     DENIZEN_EACH
-    for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (sends(r)) got[r] = channel.memory().load(first + uint64_t{r} * g.layout.slots);
+    for (uint32_t r = 0; r < N; ++r) {
+        if (sends(r)) got[r] = channel.memory().load(first + uint64_t{r} * slots);
     }
     DENIZEN_EACH
-    for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (sends(r) && !channel.wait(first + uint64_t{r} * g.layout.slots, r, got[r])) {
-            return false;
-        }
+    for (uint32_t r = 0; r < N; ++r) {
+        if (sends(r) && !channel.wait(first + uint64_t{r} * slots, r, got[r])) return false;
     }
     return true;
 }
 
-template <class T>
-DENIZEN_HD inline Packet reduced(const Call& call, const Packet (&got)[max_ranks], uint32_t ranks)
+template <class T, uint32_t N>
+DENIZEN_HD inline Packet reduced(Op op, const Packet (&got)[N], uint32_t ranks)
 {
     Sum<T> sum;
     DENIZEN_EACH
-    for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (r < ranks) sum.add(call.op, got[r], r == 0);
+    for (uint32_t r = 0; r < N; ++r) {
+        if (r < ranks) sum.add(op, got[r], r == 0);
     }
-    return sum.result(call.op, ranks);
+    return sum.result(op, ranks);
 }
 
-template <class T, class Memory>
-DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
+template <class T, uint32_t N, class Memory>
+DENIZEN_HD inline bool one_shot_of(Channel<Memory>& channel, const Call& call)
 {
     constexpr uint32_t each = per_packet<T>;
-    const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    const uint32_t ranks = channel.ranks();
+    const uint32_t ranks = ranks_of<N>(channel);
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     const bool broadcast = call.kind == Kind::broadcast;
     const bool sends = !broadcast || me == call.root;
-    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each;
+    const uint64_t room = uint64_t{call.channels} * channel.group().layout.slots * each;
     uint64_t at = 0;
     do { // a round: what the inboxes hold; ends after the last element
         const uint64_t count = call.count - at < room ? call.count - at : room;
         const auto packets = static_cast<uint32_t>((count + each - 1) / each);
-        const uint32_t begin = packets * channel.index() / call.channels;
-        const uint32_t end = packets * (channel.index() + 1) / call.channels;
+        const Share mine = channel.share(packets, call.channels);
+        const uint32_t begin = mine.begin;
+        const uint32_t end = mine.end;
         const auto source = [&](uint32_t i, uint32_t peer) {
             const uint64_t element = at + uint64_t{i} * each;
             return pick<T>(in + ((scatters(call.kind) ? peer * call.count : 0) + element) *
@@ -184,28 +190,29 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
                 const uint32_t peer = channel.peer(step);
                 if (scatters(call.kind)) p = source(i, peer);
                 p.sequence = channel.turn();
-                channel.memory().store(
-                    g.inbox(peer, channel.index(), channel.turn(), 0, me) + (i - begin), p);
+                channel.memory().store(channel.inbox(peer, 0, me) + (i - begin), p);
             }
         }
+        channel.announce();
         bool good = true;
         DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
             const uint64_t element = at + uint64_t{i} * each;
-            Packet got[max_ranks] = {};
+            Packet got[N] = {};
+            const Packet own = sends ? source(i, me) : Packet{};
             DENIZEN_EACH
-            for (uint32_t r = 0; r < max_ranks; ++r) {
-                if (r == me && sends) got[r] = source(i, me);
+            for (uint32_t r = 0; r < N; ++r) {
+                if (r == me) got[r] = own;
             }
-            good = collect(channel, 0, i - begin, broadcast ? call.root : max_ranks, got);
+            good = collect<N>(channel, 0, i - begin, broadcast ? call.root : max_ranks, got);
             if (!good) break;
             if (reduces(call.kind)) {
-                place<T>(out + element * sizeof(T), reduced<T>(call, got, ranks),
+                place<T>(out + element * sizeof(T), reduced<T>(call.op, got, ranks),
                          call.count - element);
                 continue;
             }
             DENIZEN_EACH
-            for (uint32_t r = 0; r < max_ranks; ++r) {
+            for (uint32_t r = 0; r < N; ++r) {
                 if (r >= ranks || (broadcast && r != call.root)) continue;
                 place<T>(out + ((gathers(call.kind) ? r * call.count : 0) + element) * sizeof(T),
                          got[r], call.count - element);
@@ -217,24 +224,23 @@ DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
     return true;
 }
 
-// all_reduce: each rank adds up its part, and sends it to all.
-template <class T, class Memory>
-DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
+template <class T, uint32_t N, class Memory>
+DENIZEN_HD inline bool two_shot_of(Channel<Memory>& channel, const Call& call)
 {
     constexpr uint32_t each = per_packet<T>;
-    const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    const uint32_t ranks = channel.ranks();
+    const uint32_t ranks = ranks_of<N>(channel);
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
-    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each * ranks;
+    const uint64_t room = uint64_t{call.channels} * channel.group().layout.slots * each * ranks;
     uint64_t at = 0;
     do { // a round: what the inboxes hold; ends after the last element
         const uint64_t count = call.count - at < room ? call.count - at : room;
         const auto packets = static_cast<uint32_t>((count + each - 1) / each);
         const uint32_t part = (packets + ranks - 1) / ranks;
-        const uint32_t begin = part * channel.index() / call.channels;
-        const uint32_t end = part * (channel.index() + 1) / call.channels;
+        const Share mine = channel.share(part, call.channels);
+        const uint32_t begin = mine.begin;
+        const uint32_t end = mine.end;
         const auto exists = [&](uint32_t i, uint32_t owner) { return owner * part + i < packets; };
         const auto element = [&](uint32_t i, uint32_t owner) {
             return at + (uint64_t{owner} * part + i) * each;
@@ -244,8 +250,7 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
         };
         const auto send = [&](Packet p, uint32_t peer, uint32_t phase, uint32_t i) {
             p.sequence = channel.turn();
-            channel.memory().store(
-                g.inbox(peer, channel.index(), channel.turn(), phase, me) + (i - begin), p);
+            channel.memory().store(channel.inbox(peer, phase, me) + (i - begin), p);
         };
         channel.open_turn();
         DENIZEN_ROLLED
@@ -256,18 +261,20 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
                 if (exists(i, peer)) send(source(i, peer), peer, 0, i);
             }
         }
+        channel.announce();
         bool good = true;
         DENIZEN_ROLLED
         for (uint32_t i = begin + Team::rank(); good && i < end && exists(i, me);
              i += Team::size()) {
-            Packet got[max_ranks] = {};
+            Packet got[N] = {};
+            const Packet own = source(i, me);
             DENIZEN_EACH
-            for (uint32_t r = 0; r < max_ranks; ++r) {
-                if (r == me) got[r] = source(i, me);
+            for (uint32_t r = 0; r < N; ++r) {
+                if (r == me) got[r] = own;
             }
-            good = collect(channel, 0, i - begin, max_ranks, got);
+            good = collect<N>(channel, 0, i - begin, max_ranks, got);
             if (!good) break;
-            const Packet sum = reduced<T>(call, got, ranks);
+            const Packet sum = reduced<T>(call.op, got, ranks);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 send(sum, channel.peer(step), 1, i);
@@ -279,8 +286,7 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
             DENIZEN_ROLLED
             for (uint32_t r = 0; good && r < ranks; ++r) {
                 if (r == me || !exists(i, r)) continue;
-                const Packet* const p =
-                    g.inbox(me, channel.index(), channel.turn(), 1, r) + (i - begin);
+                const Packet* const p = channel.inbox(me, 1, r) + (i - begin);
                 Packet got = channel.memory().load(p);
                 good = channel.wait(p, r, got);
                 if (good)
@@ -291,6 +297,27 @@ DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
         at += count;
     } while (at < call.count);
     return true;
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
+{
+    switch (channel.ranks()) {
+    case 2: return one_shot_of<T, 2>(channel, call);
+    case 4: return one_shot_of<T, 4>(channel, call);
+    default: return one_shot_of<T, max_ranks>(channel, call);
+    }
+}
+
+// all_reduce: each rank adds up its part, and sends it to all.
+template <class T, class Memory>
+DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
+{
+    switch (channel.ranks()) {
+    case 2: return two_shot_of<T, 2>(channel, call);
+    case 4: return two_shot_of<T, 4>(channel, call);
+    default: return two_shot_of<T, max_ranks>(channel, call);
+    }
 }
 
 } // namespace denizen::group

@@ -120,13 +120,6 @@ struct GroupRef {
                                          (2 * channel + (turn & 1)) * layout.header_bytes()) +
                from;
     }
-    DENIZEN_HD Packet* inbox(uint32_t of, uint32_t channel, uint32_t turn, uint32_t phase,
-                             uint32_t from) const
-    {
-        return reinterpret_cast<Packet*>(memory[of] + layout.packets() +
-                                         (4 * channel + 2 * (turn & 1) + phase) * layout.inbox()) +
-               uint64_t{from} * layout.slots;
-    }
     DENIZEN_HD unsigned char* stage(uint32_t of, uint32_t channel, uint32_t turn) const
     {
         return memory[of] + layout.stages() +
