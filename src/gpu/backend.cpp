@@ -268,8 +268,12 @@ public:
         if (!resident_) { // this node has left; another one is stuck
             return;
         }
-        command(Command::kill);
-        ring_keeper();
+        if (mode() == Mode::starting) {
+            command(Command::stop); // it has found no room: it ends as soon as it begins
+        } else {
+            command(Command::kill);
+            ring_keeper();
+        }
         const uint64_t begin = now_ns();
         while (!failed_.load(std::memory_order_acquire) && now_ns() - begin < 2000 * ms) {
             std::this_thread::yield(); // ends when the keeper sees the trap, or after 2 s
@@ -293,10 +297,14 @@ public:
 
 private:
     static constexpr size_t staging_bytes = 256 << 10;
+    static constexpr uint64_t no_room_ns = 5000 * ms;
 
     void ask_to_leave() override { command(Command::leave); }
     bool off() override { return parked() || failed_.load(std::memory_order_acquire); }
     void let_return() override { command(commanded()); }
+    int ordinal() const override { return info_.ordinal; }
+    uint32_t blocks() const override { return grid_.blocks; }
+    bool anywhere() const override { return grid_.geometry.cluster == 1; }
 
     std::string named() const
     {
@@ -423,13 +431,21 @@ private:
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
         store<Scope::system>(&c.leave, static_cast<uint32_t>(Leave::none));
         fetch_add<Scope::system>(&c.heartbeat, 1u);
-        check(driver_.memset_d32_async(
-                  board_command_, static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,
-                  stream_),
-              "cuMemsetD32Async");
         launches_.fetch_add(1, std::memory_order_relaxed);
+        launched_ns_ = now_ns();
         parked_.store(false, std::memory_order_release);
-        launch_kernel(shared_);
+        const auto launch = [this] {
+            check(driver_.memset_d32_async(
+                      board_command_,
+                      static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1, stream_),
+                  "cuMemsetD32Async");
+            launch_kernel(shared_);
+        };
+        if (anywhere()) {
+            launch();
+        } else {
+            residents().seat(*this, launch, [this] { return mode() != Mode::starting; });
+        }
         back_.made();
     }
 
@@ -443,6 +459,12 @@ private:
             const Result state = driver_.stream_query(stream_);
             if (state != success && state != error_not_ready) {
                 notice_failure(state);
+                return;
+            }
+            if (state == error_not_ready && mode() == Mode::starting &&
+                now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
+                fail("the program has found no room on " + info_.name + " (" + grid_.text() +
+                     ") beside other programs of this process: give those fewer sms or workers");
                 return;
             }
             const auto why = static_cast<Leave>(load<Scope::system>(&shared_.control->leave));
@@ -486,18 +508,22 @@ private:
         try {
             start();
         } catch (const Error& e) {
-            failure_ = std::string("the program could not be launched: ") + e.what();
-            failed_.store(true, std::memory_order_release); // partner: failure()
+            fail(std::string("the program could not be launched: ") + e.what());
         }
+    }
+
+    void fail(const std::string& why)
+    {
+        failure_ = why;
+        failed_.store(true, std::memory_order_release); // partner: failure()
     }
 
     void notice_failure(Result state)
     {
         const char* name = nullptr;
         driver_.get_error_name(state, &name);
-        failure_ = "the program on " + info_.name + " died: " + (name != nullptr ? name : "?") +
-                   "; the CUDA context is unusable, start a new process";
-        failed_.store(true, std::memory_order_release); // partner: failure()
+        fail("the program on " + info_.name + " died: " + (name != nullptr ? name : "?") +
+             "; the CUDA context is unusable, start a new process");
     }
 
     void stop_keeper_after_leaving(uint64_t patience_ns)
@@ -559,6 +585,7 @@ private:
     std::atomic<Command> wanted_{Command::run};
     std::mutex command_mutex_; // wanted_ and Control::command change together
     std::atomic<uint64_t> launches_{0};
+    uint64_t launched_ns_ = 0; // the keeper's
     std::string failure_;
     std::atomic<bool> abandoned_{false};
     bool resident_ = false; // between launch() and join()

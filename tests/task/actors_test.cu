@@ -174,6 +174,45 @@ TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
     EXPECT_EQ(bridge.carried(), all.size());
 }
 
+// Without being told how many SMs to use: they take those that the actors have left, which come
+// first when both return to the GPU.
+TEST_P(TasksOfActors, come_after_the_actors)
+{
+    ActorRuntime actors(device(), AtEveryPlace::options());
+    TaskRuntime tasks(device(), options());
+    Bridge bridge(tasks, actors);
+    const Address asker = actors.spawn<Asker>();
+    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), 15}).sum, 610u);
+    {
+        TaskRuntime others(device(), one_worker()); // for which all leave the GPU
+        others.spawn(Root{1, asker});
+        others.wait();
+    }
+    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), 10}).sum, 610u + 55u);
+}
+
+#if defined(__CUDACC__)
+TEST(RoomForActors, gpu_is_missed_with_an_error)
+{
+    if (!gpu_here()) {
+        GTEST_SKIP() << "this machine has no CUDA device";
+    }
+    if (!in_a_process_of_its_own()) {
+        return;
+    }
+    TaskRuntime tasks(Device::gpu()); // on every SM
+    ActorRuntime actors(Device::gpu());
+    expect_error_like(Errc::peer_dead,
+                      "the program has found no room on .* beside other programs of this process: "
+                      "give those fewer sms or workers",
+                      [&] { actors.spawn<Asker>(1, nanoseconds(30s)); });
+    Array<uint32_t> count(true, 1);
+    tasks.spawn(Mark{count.data()}); // and these go on
+    tasks.wait();
+    EXPECT_EQ(count[0], 1u);
+}
+#endif
+
 // One worker that is held, few crates and two places: the actor is told, what was taken is run.
 TEST_P(TasksOfActors, a_full_ring_is_told_and_nothing_is_lost)
 {
