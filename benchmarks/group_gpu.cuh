@@ -7,7 +7,7 @@
 #include "rivals/cuda.cuh"
 #include "rivals/nccl.hpp"
 
-#include <denizen/group/perform.hpp>
+#include <denizen/group/persistent.hpp>
 
 #include <map>
 #include <memory>
@@ -22,9 +22,8 @@ static __global__ void __launch_bounds__(512)
     using namespace group;
     Channel<> channel(group, blockIdx.x);
     bool good = barrier(channel, gridDim.x);
-    for (uint32_t i = 0; good && i < rounds; ++i) {
-        good = all_reduce(channel, gridDim.x, in, out, count, Op::sum, algorithm);
-    }
+    const AllReduce<float> sum(channel, gridDim.x, in, out, count, Op::sum, algorithm);
+    for (uint32_t i = 0; good && i < rounds; ++i) good = sum(channel);
     if (!good && threadIdx.x == 0) *failed = 1;
     channel.close();
 }

@@ -7,7 +7,7 @@
 #include "support/threads.hpp"
 
 #include <denizen/group/group.hpp>
-#include <denizen/group/perform.hpp>
+#include <denizen/group/persistent.hpp>
 
 #include <gtest/gtest.h>
 
@@ -202,6 +202,48 @@ TEST_P(DelayedStores, EveryAlgorithmIsExact)
         const Outcome outcome = run<Delayed>(GetParam(), mixture(GetParam(), seed), seed);
         EXPECT_EQ(outcome.wrong, 0u) << "seed " << seed;
         EXPECT_GT(outcome.overtaken, 1000u);
+    }
+}
+
+// Calls of one object, by the short way (a packet) and the long one, with others in between.
+TEST_P(DelayedStores, PersistentSums)
+{
+    const uint32_t n = GetParam();
+    GroupOptions o;
+    o.channels = 1;
+    o.renew = 50;
+    o.timeout = std::chrono::seconds(60);
+    for (const uint32_t count : {1u, 3u, 100u}) {
+        auto groups = Group::local(n, Device::cpu(), o);
+        std::vector<uint32_t> wrong(n);
+        on_threads(n, [&](uint32_t r) {
+            Late late(count * 8 + r);
+            Delayed memory;
+            memory.late = &late;
+            std::vector<int32_t> in(count), out(count);
+            Channel<Delayed> channel(groups[r].ref(), 0, memory);
+            const AllReduce<int32_t, Delayed> sum(channel, 1, in.data(), out.data(), count);
+            for (int32_t round = 0; round < 200; ++round) {
+                for (uint32_t i = 0; i < count; ++i) {
+                    in[i] = round * static_cast<int32_t>(r + 1) + static_cast<int32_t>(i);
+                }
+                int32_t scale = static_cast<int32_t>(n * (n + 1) / 2);
+                int32_t each = static_cast<int32_t>(n);
+                if (round % 7 == 3) {
+                    EXPECT_TRUE(all_reduce(channel, 1, in.data(), out.data(), count, Op::max));
+                    scale = each;
+                    each = 1;
+                } else {
+                    EXPECT_TRUE(sum(channel));
+                }
+                late.arrive_all();
+                for (uint32_t i = 0; i < count; ++i) {
+                    wrong[r] += out[i] != round * scale + each * static_cast<int32_t>(i) ? 1 : 0;
+                }
+            }
+            channel.close();
+        });
+        EXPECT_EQ(wrong, std::vector<uint32_t>(n, 0)) << count << " elements";
     }
 }
 

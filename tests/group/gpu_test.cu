@@ -5,6 +5,7 @@
 #include "../src/gpu/driver.hpp"
 #include "group/calls.hpp"
 
+#include <denizen/group/persistent.hpp>
 #include <denizen/group/resident.hpp>
 
 #include <gtest/gtest.h>
@@ -24,9 +25,11 @@ __global__ void chain(const __grid_constant__ GroupRef group, float* x, uint32_t
 {
     Channel<> channel(group, blockIdx.x);
     bool fine = true;
-    for (uint32_t i = 0; i < rounds; ++i) {
+    for (uint32_t i = 0; i < rounds / 2; ++i) {
         fine = fine && all_reduce(channel, gridDim.x, x, x, count, Op::avg, Algorithm::one_shot);
     }
+    const AllReduce<float> average(channel, gridDim.x, x, x, count, Op::avg, Algorithm::one_shot);
+    for (uint32_t i = rounds / 2; fine && i < rounds; ++i) fine = average(channel);
     fine = fine && barrier(channel, gridDim.x);
     channel.close();
     if (!fine && threadIdx.x == 0) *good = 0;
@@ -123,31 +126,32 @@ TEST_F(OnGpus, EveryAlgorithmIsExact)
 
 TEST_F(OnGpus, FromInsideAKernel)
 {
-    auto groups = Group::local(2, Device::gpu());
-    const uint32_t count = 10'000;
-    std::vector<float*> x;
-    std::vector<uint32_t*> good;
-    for (uint32_t r = 0; r < 2; ++r) {
-        x.push_back(reinterpret_cast<float*>(device_memory(r, count * 4)));
-        good.push_back(reinterpret_cast<uint32_t*>(device_memory(r, 4)));
-        const std::vector<float> values(count, static_cast<float>(2 * r));
-        const uint32_t one = 1;
-        ok(cudaMemcpy(x[r], values.data(), count * 4, cudaMemcpyHostToDevice));
-        ok(cudaMemcpy(good[r], &one, 4, cudaMemcpyHostToDevice));
-    }
-    for (uint32_t r = 0; r < 2; ++r) {
-        cudaSetDevice(static_cast<int>(r));
-        chain<<<8, 256>>>(groups[r].ref(), x[r], count, 1000, good[r]);
-    }
-    for (uint32_t r = 0; r < 2; ++r) {
-        cudaSetDevice(static_cast<int>(r));
-        ok(cudaDeviceSynchronize());
-        std::vector<float> values(count);
-        uint32_t fine = 0;
-        ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
-        ok(cudaMemcpy(&fine, good[r], 4, cudaMemcpyDeviceToHost));
-        EXPECT_EQ(fine, 1u);
-        EXPECT_EQ(values, std::vector<float>(count, 1.0f));
+    for (const uint32_t count : {5u, 6000u, 10'000u}) { // by one packet a thread, and by more
+        auto groups = Group::local(2, Device::gpu());
+        std::vector<float*> x;
+        std::vector<uint32_t*> good;
+        for (uint32_t r = 0; r < 2; ++r) {
+            x.push_back(reinterpret_cast<float*>(device_memory(r, count * 4)));
+            good.push_back(reinterpret_cast<uint32_t*>(device_memory(r, 4)));
+            const std::vector<float> values(count, static_cast<float>(2 * r));
+            const uint32_t one = 1;
+            ok(cudaMemcpy(x[r], values.data(), count * 4, cudaMemcpyHostToDevice));
+            ok(cudaMemcpy(good[r], &one, 4, cudaMemcpyHostToDevice));
+        }
+        for (uint32_t r = 0; r < 2; ++r) {
+            cudaSetDevice(static_cast<int>(r));
+            chain<<<8, 256>>>(groups[r].ref(), x[r], count, 1000, good[r]);
+        }
+        for (uint32_t r = 0; r < 2; ++r) {
+            cudaSetDevice(static_cast<int>(r));
+            ok(cudaDeviceSynchronize());
+            std::vector<float> values(count);
+            uint32_t fine = 0;
+            ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
+            ok(cudaMemcpy(&fine, good[r], 4, cudaMemcpyDeviceToHost));
+            EXPECT_EQ(fine, 1u);
+            EXPECT_EQ(values, std::vector<float>(count, 1.0f));
+        }
     }
 }
 

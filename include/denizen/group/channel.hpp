@@ -76,6 +76,11 @@ public:
         }
         return turn_ < group_->layout.renew || go_on(renewed(*this));
     }
+    // Whether a call of this signature may go on as the last one did, without begin().
+    DENIZEN_HD bool repeats(const Packet& signature) const
+    {
+        return agrees(signature, signature_) && turn_ < group_->layout.renew;
+    }
     // After an algorithm, which works on a copy of the channel and returns the copy's turn, 0 if it
     // failed: what is only copied can be in registers.
     DENIZEN_HD bool go_on(uint32_t turn)
@@ -130,6 +135,10 @@ private:
     DENIZEN_HD bool wait_until(uint32_t sequence, const Packet* p, uint32_t from, Packet& got,
                                bool acquire) const
     {
+        DENIZEN_ROLLED
+        for (uint32_t i = 0; got.sequence != sequence && i < 16; ++i) { // mostly it is under way
+            got = acquire ? memory_.acquire(p) : memory_.load(p);
+        }
         if (got.sequence != sequence) {
             got =
                 wait_for({*group_, memory_, index_, turn_, sequence, signature_}, p, from, acquire);

@@ -104,13 +104,11 @@ struct TypeOf<BFloat> {
     static constexpr Type value = Type::bf16;
 };
 
-// One call with the type known when it is compiled: nothing else is in the kernel.
 template <class T, class Memory>
-DENIZEN_HD inline bool collective(Channel<Memory>& channel, Kind kind, uint32_t channels,
-                                  const T* in, T* out, uint64_t count, Op op = Op::sum,
-                                  Algorithm algorithm = Algorithm::automatic, uint32_t root = 0)
+DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32_t channels,
+                               const T* in, T* out, uint64_t count, Op op, Algorithm algorithm,
+                               uint32_t root)
 {
-    if (channel.index() >= channels) return true;
     Call call;
     call.kind = kind;
     call.type = TypeOf<T>::value;
@@ -124,7 +122,24 @@ DENIZEN_HD inline bool collective(Channel<Memory>& channel, Kind kind, uint32_t 
     call.in = in;
     call.out = out;
     find_places(channel.group(), call);
+    return call;
+}
+
+// One call with the type known when it is compiled: nothing else is in the kernel.
+template <class T, class Memory>
+DENIZEN_HD inline bool perform_as(Channel<Memory>& channel, const Call& call)
+{
+    if (channel.index() >= call.channels) return true;
     return channel.begin(call) && perform_on<T>(channel, call);
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline bool collective(Channel<Memory>& channel, Kind kind, uint32_t channels,
+                                  const T* in, T* out, uint64_t count, Op op = Op::sum,
+                                  Algorithm algorithm = Algorithm::automatic, uint32_t root = 0)
+{
+    return perform_as<T>(channel,
+                         call_of(channel, kind, channels, in, out, count, op, algorithm, root));
 }
 
 template <class T, class Memory>
