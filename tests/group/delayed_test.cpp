@@ -211,7 +211,7 @@ TEST_P(DelayedStores, PersistentSums)
     const uint32_t n = GetParam();
     GroupOptions o;
     o.channels = 1;
-    o.renew = 50;
+    o.renew = 30;
     o.timeout = std::chrono::seconds(60);
     for (const uint32_t count : {1u, 3u, 100u}) {
         auto groups = Group::local(n, Device::cpu(), o);
@@ -223,7 +223,7 @@ TEST_P(DelayedStores, PersistentSums)
             std::vector<int32_t> in(count), out(count);
             Channel<Delayed> channel(groups[r].ref(), 0, memory);
             const AllReduce<int32_t, Delayed> sum(channel, 1, in.data(), out.data(), count);
-            for (int32_t round = 0; round < 200; ++round) {
+            for (int32_t round = 0; round < 80; ++round) {
                 for (uint32_t i = 0; i < count; ++i) {
                     in[i] = round * static_cast<int32_t>(r + 1) + static_cast<int32_t>(i);
                 }
