@@ -23,32 +23,38 @@ struct Arm {
     std::string name;
     Samples of_static, of_dynamic;
     bool right = true;
-    bool warm = false; // the first measurement does not count
+    double alone_msps = 0; // what the last measurement found; 0: there was none
+    double chain_msps = 0;
 };
 
-// Samples through the chain that take some `ms` milliseconds: enough that the start is nothing.
-uint64_t samples_for(const Arm& arm, double kernel_msps, double ms)
+// Samples that take some `ms` milliseconds, a few rounds of all quanta at least: enough that the
+// start is nothing.
+uint64_t samples_for(const Arm& arm, double msps, double ms)
 {
-    const double share =
-        std::ceil(static_cast<double>(arm.kernels) / static_cast<double>(arm.cores));
-    const auto wanted = static_cast<uint64_t>(kernel_msps * 1e3 * ms / share);
-    return std::max<uint64_t>(wanted, 64 * arm.quantum);
+    return std::max<uint64_t>(static_cast<uint64_t>(msps * 1e3 * ms),
+                              uint64_t{8} * (arm.quanta + 1) * arm.quantum);
 }
 
+// The experiments differ by a factor of a thousand in their rates, and each takes as long as it
+// was told all the same: an arm's first measurement is short, does not count, and says how many
+// samples the next ones need.
 void measure(std::vector<Arm>& arms, uint32_t rounds, double ms)
 {
     pin_to_core(core_of(0));
-    double guess = kernel_alone(1, 4096, 1 << 22);
     interleaved(rounds + 1, arms.size(), [&](size_t i) {
         Arm& arm = arms[i];
-        const uint64_t samples = samples_for(arm, guess, ms);
+        const bool counts = arm.chain_msps > 0;
         // One core: the same buffers by turns. Several: a core's best, the buffer in its cache.
         const size_t buffers = arm.cores == 1 ? arm.quanta : 1;
-        const double alone = kernel_alone(buffers, arm.quantum, samples);
+        const double alone =
+            kernel_alone(buffers, arm.quantum, samples_for(arm, arm.alone_msps, ms));
         const ChainResult got =
-            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum, samples, arm.fake);
-        arm.right &= got.right;
-        if (!std::exchange(arm.warm, true)) return;
+            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum,
+                      samples_for(arm, arm.chain_msps, ms), arm.fake);
+        arm.alone_msps = alone;
+        arm.chain_msps = got.msps;
+        arm.right &= got.right && got.msps > 0;
+        if (!counts) return;
         const double n = static_cast<double>(arm.cores);
         const double m = static_cast<double>(arm.kernels);
         arm.of_static.add(100 * got.msps / (alone / std::ceil(m / n)));
@@ -145,7 +151,10 @@ int main(int argc, char** argv)
             }
         }
         const uint32_t rounds = quick ? 3 : 11;
-        measure(arms, rounds, quick ? 3 : 20);
+        // All of them, the kernel alone and the graph, in a minute at most.
+        constexpr double most_ms = 60e3;
+        const double each = most_ms / static_cast<double>(2 * rounds * arms.size());
+        measure(arms, rounds, std::clamp(each, 2.0, quick ? 3.0 : 20.0));
         for (size_t i = 0; i < arms.size(); ++i) {
             print(arms[i], i >= chains, i == same ? "A/A" : "");
         }
