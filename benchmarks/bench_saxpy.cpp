@@ -48,9 +48,8 @@ void measure(std::vector<Arm>& arms, uint32_t rounds, double ms)
         const size_t buffers = arm.cores == 1 ? arm.quanta : 1;
         const double alone =
             kernel_alone(buffers, arm.quantum, samples_for(arm, arm.alone_msps, ms));
-        const ChainResult got =
-            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum,
-                      samples_for(arm, arm.chain_msps, ms), arm.fake);
+        const ChainResult got = run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum,
+                                          samples_for(arm, arm.chain_msps, ms), arm.fake);
         arm.alone_msps = alone;
         arm.chain_msps = got.msps;
         arm.right &= got.right && got.msps > 0;

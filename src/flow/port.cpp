@@ -66,8 +66,6 @@ bool InputPort::load()
     return true;
 }
 
-bool InputPort::exhausted() { return current_ == nullptr && arrivals_.drained(); }
-
 void InputPort::leave()
 {
     if (current_ != nullptr) {

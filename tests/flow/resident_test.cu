@@ -144,7 +144,7 @@ TEST_P(flow_resident, every_kind_of_block)
     Flowgraph g;
     auto& source = g.add<VectorSource<Complex>>("source", signal);
     auto& fir = g.add<ResidentFir<Complex, Complex>>("fir", resident, taps);
-    auto& mix = g.add<ResidentMultiply>("mix", resident, mixer);
+    auto& mix = g.add<ResidentMixer>("mix", resident, mixer);
     auto& power = g.add<ResidentMagnitudeSquared>("power", resident);
     auto& scale = g.add<ResidentSaxpy>("scale", resident, 0.5f, 3.0f);
     auto& last = g.add<ResidentFir<float>>("last", resident, smooth);
