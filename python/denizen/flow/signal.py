@@ -75,7 +75,9 @@ def _where(
 def _one_dimension(what: str, values: ArrayLike) -> NDArray[Any]:
     given = np.asarray(values)
     if given.ndim != 1 or len(given) == 0:
-        raise ArgumentError(f"{what} have the shape {given.shape}; give one dimension, one at least")
+        raise ArgumentError(
+            f"{what} have the shape {given.shape}; give one dimension, one at least"
+        )
     return given
 
 
@@ -109,7 +111,7 @@ class Fir(LibraryBlock):
         if not 1 <= down <= most:
             raise ArgumentError(f"down is {down}; give a whole number from 1 to {most}")
         make: Any = _core.flow_fir_complex if kind == _COMPLEX else _core.flow_fir_real
-        of_tap = _REAL
+        of_tap: np.dtype[Any] = _REAL
         if np.iscomplexobj(given):
             make, of_tap = _core.flow_fir_complex_taps, _COMPLEX
 
