@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import denizen
-from denizen import flow
+from denizen import flow, iq
 from denizen.flow.resident import _shared
 
 TIMEOUT = 60
@@ -274,3 +274,41 @@ def test_a_runtime_is_shared_and_ends_with_its_blocks():
     del one, two
     gc.collect()
     assert not list(_shared)
+
+
+def test_from_a_file_to_a_file(tmp_path, place):
+    x = noise(5000) / 2
+    path = tmp_path / "signal.sigmf-data"
+    with iq.create(str(path), form="f32", rate=48_000) as file:
+        file.write(x)
+    out = tmp_path / "slower.sigmf-data"
+    with (
+        iq.open(str(path)) as file,
+        iq.create(str(out), form="f32", rate=12_000) as slower,
+        flow.Flowgraph() as graph,
+    ):
+        source = graph.add(flow.IqSource("file", file))
+        fir = graph.add(flow.Fir("fir", np.ones(8) / 8, down=4, **place))
+        sink = graph.add(flow.IqSink("slower", slower))
+        graph.circuit("iq", source.out, quanta=4, samples=600)
+        graph.connect(source.out, fir.samples)
+        graph.connect(fir.samples, sink.port)
+        graph.run(TIMEOUT)
+    with iq.open(str(out)) as file:
+        assert file.rate == 12_000
+        got = np.concatenate(list(file.blocks()))
+    assert got == pytest.approx(filtered(x, np.ones(8) / 8, 4), abs=1e-6)
+
+
+def test_a_file_of_other_numbers_fails_the_graph_by_name(tmp_path):
+    path = tmp_path / "odd.f32"
+    x = noise(100)
+    x[70] = np.nan
+    x.tofile(path)
+    with iq.open(str(path), form="f32", rate=1000) as file, flow.Flowgraph() as graph:
+        source = graph.add(flow.IqSource("file", file))
+        sink = graph.add(flow.ArraySink("sink", "c8"))
+        graph.circuit("iq", source.out, quanta=2, samples=64)
+        graph.connect(source.out, sink.port)
+        with pytest.raises(denizen.FailedError, match=r'"file" failed.*odd\.f32: sample 70 is nan'):
+            graph.run(TIMEOUT)

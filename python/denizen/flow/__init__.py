@@ -46,6 +46,7 @@ from denizen.flow.block import (
     Tag,
 )
 from denizen.flow.blocks import ArraySink, ArraySource
+from denizen.flow.ends import IqSink, IqSource
 from denizen.flow.graph import Circuit, Flowgraph
 from denizen.flow.resident import Resident
 from denizen.flow.signal import Control, Fir, Fm, MagnitudeSquared, Mixer, Multiply, Saxpy
@@ -63,6 +64,8 @@ __all__ = [
     "Fm",
     "InPlacePort",
     "InputPort",
+    "IqSink",
+    "IqSource",
     "MagnitudeSquared",
     "Messages",
     "Mixer",
