@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/radio.md, docs/iq.md, docs/dsp.md and docs/flow.md run as they stand there."""
+"""The examples of docs/radio.md, iq.md, dsp.md and flow.md run as they stand there."""
 
 import re
 import subprocess
