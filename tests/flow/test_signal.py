@@ -10,7 +10,8 @@ import pytest
 
 import denizen
 from denizen import flow, iq
-from denizen.flow.resident import _shared
+from denizen.flow.resident import _TEXT, _shared
+from denizen.program import cubin_of
 
 TIMEOUT = 60
 
@@ -274,6 +275,16 @@ def test_a_runtime_is_shared_and_ends_with_its_blocks():
     del one, two
     gc.collect()
     assert not list(_shared)
+
+
+def test_the_crew_compiles_at_run_time():
+    try:
+        cubin = cubin_of(_TEXT, "the blocks of flow graphs", 90)
+    except denizen.CompileError as error:
+        if "libnvrtc" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    assert b"denizen_resident" in cubin
 
 
 def test_from_a_file_to_a_file(tmp_path, place):

@@ -11,6 +11,16 @@ namespace denizen::dsp {
 // |x|^2
 DENIZEN_HD inline float power(Iq x) { return x.re * x.re + x.im * x.im; }
 
+// |x|
+DENIZEN_HD inline float length(Iq x)
+{
+#if defined(__CUDACC_RTC__) // which knows the builtin by its C name alone
+    return sqrtf(power(x));
+#else
+    return __builtin_sqrtf(power(x));
+#endif
+}
+
 // arg(x conj(before)), 0 where the product is 0
 DENIZEN_HD inline float turn(Iq x, Iq before)
 {

@@ -57,7 +57,7 @@ struct Agc {
     DENIZEN_HD void feed(Team& team, const Iq* in, uint32_t count, Iq* out, float* gains)
     {
         for (uint32_t i = team.rank(); i < count; i += team.size()) {
-            const float keep = 1 - rate * __builtin_sqrtf(power(in[i]));
+            const float keep = 1 - rate * length(in[i]);
             gains[i] = keep > 0 ? keep : 0;
         }
         team.sync();
