@@ -206,9 +206,10 @@ void ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t bes
     setup.chain = number_ = resident_.enter(*this);
 
     AnyRuntime& runtime = resident_.runtime_;
+    const uint64_t areas = head().beside_ != nullptr ? 3 : 2;
     crew_ = runtime.spawn(0, resident_.crew_, 10s);
     for (const Address worker : crew_) {
-        areas_.push_back(runtime.buffer(setup.areas_at + 3 * uint64_t{setup.area}));
+        areas_.push_back(runtime.buffer(setup.areas_at + areas * uint64_t{setup.area}));
         setup.memory = areas_.back().ref();
         runtime.send(worker, of_setup, &setup, sizeof setup, patience);
     }
