@@ -6,6 +6,9 @@
 //   compute   the kernel alone on one core: a ring's cores work side by side, each on every sample
 //   static    1 / ceil(M / N) of it: kernels are dealt out once
 //   dynamic   N / M of it: kernels go to whichever core is free
+// A kernel in vectors takes a hundred nanoseconds for 16 KiB on a current core, qsdr's took three
+// thousand: what a runtime costs shows ten times as much. So the experiments that have a goal are
+// there again with a kernel of one sample after the other ("by sample").
 #include "flow_blocks.hpp"
 #include "program.hpp"
 
@@ -20,35 +23,42 @@ struct Arm {
     uint32_t quanta;
     size_t quantum; // samples
     bool fake;
+    SaxpyKernel kernel;
     std::string name;
     Samples of_static, of_dynamic;
     bool right = true;
-    bool warm = false; // the first measurement does not count
+    double alone_msps = 0; // what the last measurement found; 0: there was none
+    double chain_msps = 0;
 };
 
-// Samples through the chain that take some `ms` milliseconds: enough that the start is nothing.
-uint64_t samples_for(const Arm& arm, double kernel_msps, double ms)
+// Samples that take some `ms` milliseconds, a few rounds of all quanta at least: enough that the
+// start is nothing.
+uint64_t samples_for(const Arm& arm, double msps, double ms)
 {
-    const double share =
-        std::ceil(static_cast<double>(arm.kernels) / static_cast<double>(arm.cores));
-    const auto wanted = static_cast<uint64_t>(kernel_msps * 1e3 * ms / share);
-    return std::max<uint64_t>(wanted, 64 * arm.quantum);
+    return std::max<uint64_t>(static_cast<uint64_t>(msps * 1e3 * ms),
+                              uint64_t{8} * (arm.quanta + 1) * arm.quantum);
 }
 
+// The experiments differ by a factor of a thousand in their rates, and each takes as long as it
+// was told all the same: an arm's first measurement is short, does not count, and says how many
+// samples the next ones need.
 void measure(std::vector<Arm>& arms, uint32_t rounds, double ms)
 {
     pin_to_core(core_of(0));
-    double guess = kernel_alone(1, 4096, 1 << 22);
     interleaved(rounds + 1, arms.size(), [&](size_t i) {
         Arm& arm = arms[i];
-        const uint64_t samples = samples_for(arm, guess, ms);
+        const bool counts = arm.chain_msps > 0;
         // One core: the same buffers by turns. Several: a core's best, the buffer in its cache.
         const size_t buffers = arm.cores == 1 ? arm.quanta : 1;
-        const double alone = kernel_alone(buffers, arm.quantum, samples);
+        const double alone =
+            kernel_alone(buffers, arm.quantum, samples_for(arm, arm.alone_msps, ms), arm.kernel);
         const ChainResult got =
-            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum, samples, arm.fake);
-        arm.right &= got.right;
-        if (!std::exchange(arm.warm, true)) return;
+            run_chain(arm.kind, arm.cores, arm.kernels, arm.quanta, arm.quantum,
+                      samples_for(arm, arm.chain_msps, ms), arm.fake, arm.kernel);
+        arm.alone_msps = alone;
+        arm.chain_msps = got.msps;
+        arm.right &= got.right && got.msps > 0;
+        if (!counts) return;
         const double n = static_cast<double>(arm.cores);
         const double m = static_cast<double>(arm.kernels);
         arm.of_static.add(100 * got.msps / (alone / std::ceil(m / n)));
@@ -90,9 +100,10 @@ int main(int argc, char** argv)
         print_environment(environment(arguments).add("cores_allowed", here));
         std::vector<Arm> arms;
         const auto add = [&](const char* name, Kind kind, size_t cores, size_t kernels,
-                             size_t quanta, size_t bytes, bool fake) {
+                             size_t quanta, size_t bytes, bool fake,
+                             SaxpyKernel kernel = saxpy_kernel) {
             arms.push_back({kind, cores, kernels, static_cast<uint32_t>(quanta),
-                            bytes / sizeof(float), fake, name, Samples(64), Samples(64)});
+                            bytes / sizeof(float), fake, kernel, name, Samples(64), Samples(64)});
         };
         const auto kinds = {Kind::futex, Kind::coroutine};
         // One core.
@@ -134,6 +145,16 @@ int main(int argc, char** argv)
                 }
             }
         }
+        // What is a goal, with a kernel as slow as qsdr's was.
+        for (const Kind kind : kinds) {
+            add("saxpy by sample, one core", kind, 1, 1, 1, 1 << 14, false, saxpy_by_sample);
+            if (here < 2) continue;
+            for (const size_t b : quick ? std::vector<size_t>{here + 1}
+                                        : std::vector<size_t>{here, here + 1, 2 * here, 3 * here}) {
+                add("ring by sample, movement removed", kind, here, here, b, 1 << 14, true,
+                    saxpy_by_sample);
+            }
+        }
         const size_t chains = arms.size();
         // M kernels on N cores.
         for (const size_t n : ring_cores) {
@@ -145,7 +166,10 @@ int main(int argc, char** argv)
             }
         }
         const uint32_t rounds = quick ? 3 : 11;
-        measure(arms, rounds, quick ? 3 : 20);
+        // All of them, the kernel alone and the graph, in a minute at most.
+        constexpr double most_ms = 60e3;
+        const double each = most_ms / static_cast<double>(2 * rounds * arms.size());
+        measure(arms, rounds, std::clamp(each, 2.0, quick ? 3.0 : 20.0));
         for (size_t i = 0; i < arms.size(); ++i) {
             print(arms[i], i >= chains, i == same ? "A/A" : "");
         }

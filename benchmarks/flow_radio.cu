@@ -74,8 +74,8 @@ __global__ void launch(Stage stage, const float* values, const void* from, void*
                        uint32_t count)
 {
     const Grid team;
-    Kind::make(Piece<Grid>{team, stage, values, from, to, 0, 0, -static_cast<int64_t>(keeps),
-                           static_cast<int64_t>(count)});
+    Kind::make(Piece<Grid>{team, stage, values, from, nullptr, to, 0, 0,
+                           -static_cast<int64_t>(keeps), static_cast<int64_t>(count)});
 }
 
 void check(cudaError_t status)

@@ -8,6 +8,7 @@ Exit status: 0 done, 1 it failed or a result was wrong, 2 wrong usage or unusabl
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -77,6 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CompileError as error:  # the compiler's own lines, as it set them
         print(f"denizen: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # who reads has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        return 141  # as a process that SIGPIPE ended
     except (LabError, SchemaError, DenizenError, OSError) as error:
         terminal.error(str(error))
         return 1

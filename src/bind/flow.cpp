@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flow graphs for Python: a block whose work() is a Python function, ports that give NumPy views of
 // quanta, and the graph. python/denizen/flow is their face, and keeps alive what these refer to.
-#include "bind.hpp"
-
-#include <denizen/flow/graph.hpp>
+#include "flow.hpp"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -19,28 +17,21 @@
 namespace nb = nanobind;
 
 namespace denizen::bind {
-namespace {
 
 using namespace flow;
+
+namespace {
+
 using TagTuple = std::tuple<uint64_t, std::string, Value>;
 
 class PyBlock;
 
 // A port of a Python block. Python may keep it for longer than the block lives.
-class PyPort {
+class OfPython : public PyPort {
 public:
-    virtual ~PyPort() = default;
+    void need_block() const override { block(); }
+    void need_quantum() override;
 
-    virtual Port& port() = 0;
-    virtual InputPort* input() { return nullptr; }
-    virtual SourcePort* source() { return nullptr; }
-    virtual InPlacePort* in_place() { return nullptr; }
-    virtual nb::object array() = 0; // of the current quantum
-    virtual void consume(size_t samples) { (void)samples; }
-    virtual std::vector<Tag> tags() { return {}; }
-    virtual bool loaded() = 0;
-
-    // The block it belongs to; throws if that is gone with its graph.
     PyBlock& block() const
     {
         if (block_ == nullptr) {
@@ -48,9 +39,6 @@ public:
         }
         return *block_;
     }
-    // For what needs a quantum.
-    void need_quantum();
-
     PyBlock* block_ = nullptr;
 };
 
@@ -99,7 +87,7 @@ public:
     void last() { finish(); }
 
     Held work_;
-    std::vector<std::shared_ptr<PyPort>> ports_;
+    std::vector<std::shared_ptr<OfPython>> ports_;
     std::deque<flow::Messages<Held>> messages_;
 
 private:
@@ -115,7 +103,7 @@ private:
     std::thread::id worker_;
 };
 
-void PyPort::need_quantum()
+void OfPython::need_quantum()
 {
     if (!block().at_work()) {
         throw Error(Errc::bad_argument,
@@ -144,7 +132,7 @@ nb::object view(std::shared_ptr<void> memory, const T* first, size_t count, bool
 }
 
 template <class T>
-class PySource : public PyPort {
+class PySource : public OfPython {
 public:
     PySource(Block& block, const std::string& name) : port_(block, name) {}
     Port& port() override { return port_; }
@@ -161,7 +149,7 @@ private:
 };
 
 template <class T>
-class PyIn : public PyPort {
+class PyIn : public OfPython {
 public:
     PyIn(Block& block, const std::string& name) : port_(block, name) {}
     Port& port() override { return port_; }
@@ -180,7 +168,7 @@ private:
 };
 
 template <class T>
-class PyInPlace : public PyPort {
+class PyInPlace : public OfPython {
 public:
     PyInPlace(Block& block, const std::string& name) : port_(block, name) {}
     Port& port() override { return port_; }
@@ -217,10 +205,10 @@ auto with_type(const std::string& dtype, Use&& use)
                 "samples of dtype " + dtype + "; give one of u1 i1 u2 i2 u4 i4 i8 f4 f8 c8 c16");
 }
 
-std::shared_ptr<PyPort> make_port(PyBlock& block, const std::string& kind, const std::string& name,
-                                  const std::string& dtype)
+std::shared_ptr<OfPython> make_port(PyBlock& block, const std::string& kind,
+                                    const std::string& name, const std::string& dtype)
 {
-    auto port = with_type(dtype, [&](auto sample) -> std::shared_ptr<PyPort> {
+    auto port = with_type(dtype, [&](auto sample) -> std::shared_ptr<OfPython> {
         using T = decltype(sample);
         if (kind == "source") return std::make_shared<PySource<T>>(block, name);
         if (kind == "in") return std::make_shared<PyIn<T>>(block, name);
@@ -240,21 +228,11 @@ P& need(P* port, const char* what)
     return *port;
 }
 
-// A block before and after it has been added to a graph.
-struct PyBlockHandle {
-    explicit PyBlockHandle(const std::string& name)
-        : owned(std::make_unique<PyBlock>(name)), block(std::make_shared<PyBlock*>(owned.get()))
+struct PyBlockHandle : BlockHandle {
+    explicit PyBlockHandle(const std::string& name) : BlockHandle(std::make_unique<PyBlock>(name))
     {
     }
-    PyBlock& get() const
-    {
-        if (*block == nullptr) {
-            throw Error(Errc::closed, "the block's graph is gone");
-        }
-        return **block;
-    }
-    std::unique_ptr<PyBlock> owned;
-    std::shared_ptr<PyBlock*> block; // null when the graph is gone
+    PyBlock& python() const { return static_cast<PyBlock&>(get()); }
 };
 
 class PyGraph {
@@ -262,14 +240,15 @@ public:
     PyGraph() : graph_(std::make_unique<Flowgraph>()) {}
     ~PyGraph() { close(); }
 
-    void add(PyBlockHandle& handle)
+    void add(BlockHandle& handle)
     {
         if (!handle.owned) {
             throw Error(Errc::bad_argument,
                         "block \"" + handle.get().name() + "\" is in a graph already");
         }
-        graph().add(std::unique_ptr<Block>(std::move(handle.owned)));
+        graph().add(std::move(handle.owned));
         blocks_.push_back(handle.block);
+        needed_.push_back(handle.needs);
     }
     // Blocks end after the work() they are in, which needs the GIL; they go while it is held, so
     // that no other thread is at one of them.
@@ -291,6 +270,7 @@ public:
         }
         blocks_.clear();
         graph_.reset();
+        needed_.clear();
     }
     void start(const Executors& executors)
     {
@@ -307,17 +287,18 @@ public:
     }
 
 private:
+    std::vector<std::shared_ptr<void>> needed_; // by the blocks, which go first
     std::unique_ptr<Flowgraph> graph_;
-    std::vector<std::shared_ptr<PyBlock*>> blocks_;
+    std::vector<std::shared_ptr<Block*>> blocks_;
     bool started_ = false;
 };
 
-using Named = std::vector<PyBlockHandle*>;
+using Named = std::vector<BlockHandle*>;
 
 std::vector<std::reference_wrapper<Block>> blocks_of(const Named& named)
 {
     std::vector<std::reference_wrapper<Block>> blocks;
-    for (PyBlockHandle* handle : named) {
+    for (BlockHandle* handle : named) {
         blocks.emplace_back(handle->get());
     }
     return blocks;
@@ -340,7 +321,7 @@ void flows(nb::module_& m)
     nb::class_<PyPort>(m, "FlowPort")
         .def_prop_ro("label",
                      [](PyPort& p) {
-                         p.block();
+                         p.need_block();
                          return p.port().label();
                      })
         .def_prop_ro("array",
@@ -350,12 +331,12 @@ void flows(nb::module_& m)
                      })
         .def_prop_ro("loaded",
                      [](PyPort& p) {
-                         p.block();
+                         p.need_block();
                          return p.loaded();
                      })
         .def_prop_ro("position",
                      [](PyPort& p) {
-                         p.block();
+                         p.need_block();
                          return p.input() != nullptr ? p.input()->position()
                                                      : p.source()->position();
                      })
@@ -369,7 +350,7 @@ void flows(nb::module_& m)
                      })
         .def("needs",
              [](PyPort& p, size_t samples) {
-                 p.block();
+                 p.need_block();
                  p.port().needs(samples);
              })
         .def("consume",
@@ -394,12 +375,12 @@ void flows(nb::module_& m)
              })
         .def("follow",
              [](PyPort& p, PyPort& input, uint64_t out, uint64_t in) {
-                 p.block();
+                 p.need_block();
                  p.source()->follow(need(input.input(), "an input to follow"), {out, in});
              })
         .def("leave_margin",
              [](PyPort& p, size_t samples) {
-                 p.block();
+                 p.need_block();
                  p.source()->leave_margin(samples);
              })
         .def("trim",
@@ -417,21 +398,24 @@ void flows(nb::module_& m)
             p.in_place()->pass();
         });
 
-    nb::class_<PyBlockHandle>(m, "FlowBlock")
+    nb::class_<BlockHandle>(m, "FlowHandle");
+    nb::class_<PyBlockHandle, BlockHandle>(m, "FlowBlock")
         .def(nb::init<std::string>())
-        .def_prop_ro("name", [](const PyBlockHandle& b) { return b.get().name(); })
         .def("set_work",
              [](const PyBlockHandle& b, nb::object work) {
-                 b.get().work_ = std::make_shared<PyCallable>(std::move(work));
+                 b.python().work_ = std::make_shared<PyCallable>(std::move(work));
              })
-        .def("drop_work", [](const PyBlockHandle& b) { b.get().work_.reset(); })
-        .def("port", [](const PyBlockHandle& b, const std::string& kind, const std::string& name,
-                        const std::string& dtype) { return make_port(b.get(), kind, name, dtype); })
+        .def("drop_work", [](const PyBlockHandle& b) { b.python().work_.reset(); })
+        .def("port",
+             [](const PyBlockHandle& b, const std::string& kind, const std::string& name,
+                const std::string& dtype) -> std::shared_ptr<PyPort> {
+                 return make_port(b.python(), kind, name, dtype);
+             })
         .def("messages",
              [](const PyBlockHandle& b, const std::string& name, nb::object handler) {
                  auto call = std::make_shared<PyCallable>(std::move(handler));
-                 auto& all = b.get().messages_;
-                 all.emplace_back(b.get(), name, [call](const Held& held) {
+                 auto& all = b.python().messages_;
+                 all.emplace_back(b.python(), name, [call](const Held& held) {
                      const nb::gil_scoped_acquire gil;
                      (*call)(held->object_);
                  });
@@ -439,10 +423,10 @@ void flows(nb::module_& m)
              })
         .def("post",
              [](const PyBlockHandle& b, size_t port, nb::object value) {
-                 b.get().messages_.at(port).post(std::make_shared<PyCallable>(std::move(value)));
+                 b.python().messages_.at(port).post(std::make_shared<PyCallable>(std::move(value)));
              })
-        .def("work_on_any_input", [](const PyBlockHandle& b) { b.get().any_input(); })
-        .def("finish", [](const PyBlockHandle& b) { b.get().last(); });
+        .def("work_on_any_input", [](const PyBlockHandle& b) { b.python().any_input(); })
+        .def("finish", [](const PyBlockHandle& b) { b.python().last(); });
 
     nb::class_<PyGraph>(m, "FlowGraph")
         .def(nb::init<>())
@@ -451,7 +435,7 @@ void flows(nb::module_& m)
         .def("circuit",
              [](PyGraph& g, const std::string& name, PyPort& source, uint32_t quanta,
                 size_t samples) {
-                 source.block();
+                 source.need_block();
                  Circuit& c = g.graph().circuit(
                      name, need(source.source(), "a source: other ports get quanta"), quanta,
                      samples);
@@ -464,8 +448,8 @@ void flows(nb::module_& m)
              })
         .def("connect",
              [](PyGraph& g, PyPort& from, PyPort& to) {
-                 from.block();
-                 to.block();
+                 from.need_block();
+                 to.need_block();
                  connect(g, from, to);
              })
         .def("validate", [](PyGraph& g) { g.graph().validate(); })
@@ -489,6 +473,8 @@ void flows(nb::module_& m)
         .def("stop", [](PyGraph& g) { g.graph().stop(); })
         .def("abort", [](PyGraph& g) { g.graph().abort(); })
         .def("starved", [](PyGraph& g) { return g.graph().starved(); });
+
+    flow_signals(m);
 }
 
 } // namespace denizen::bind

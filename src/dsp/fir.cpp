@@ -33,9 +33,8 @@ size_t rate(uint32_t value, const char* name)
 
 template <class Sample, class Tap>
 Fir<Sample, Tap>::Fir(std::span<const Tap> taps, uint32_t up, uint32_t down)
-    : up_(rate(up, "up")), down_(rate(down, "down"))
+    : up_(rate(up, "up")), down_(rate(down, "down")), given_(taps.size())
 {
-    if (taps.empty()) throw Error(Errc::bad_argument, "a filter needs at least one tap");
     const size_t needed = (taps.size() + up_ - 1) / up_;
     taps_ = (needed + loops::lanes - 1) / loops::lanes * loops::lanes;
     if (taps.size() > 1 << 22 || taps_ * up_ > 1 << 22)
@@ -43,11 +42,7 @@ Fir<Sample, Tap>::Fir(std::span<const Tap> taps, uint32_t up, uint32_t down)
                     std::to_string(taps.size()) + " taps in " + std::to_string(up_) +
                         " phases; at most 2^22 values are kept, every phase being filled up to a "
                         "multiple of 16");
-    for (size_t p = 0; p < tap_parts; ++p) {
-        h_[p].assign(taps_ * up_, 0);
-        for (size_t k = 0; k < taps.size(); ++k)
-            h_[p][k % up_ * taps_ + taps_ - 1 - k / up_] = part(taps[k], p);
-    }
+    set_taps(taps);
     block_ = std::clamp<size_t>(most_outputs * down_ / up_, 1, most_samples);
     const size_t room = most(block_) + loops::across;
     for (size_t p = 0; p < parts; ++p) {
@@ -57,6 +52,21 @@ Fir<Sample, Tap>::Fir(std::span<const Tap> taps, uint32_t up, uint32_t down)
     }
     of_phase_.resize(2 * room);
     filled_ = taps_ - 1;
+}
+
+template <class Sample, class Tap>
+void Fir<Sample, Tap>::set_taps(std::span<const Tap> taps)
+{
+    if (taps.empty()) throw Error(Errc::bad_argument, "a filter needs at least one tap");
+    if (taps.size() > given_)
+        throw Error(Errc::bad_argument, std::to_string(taps.size()) + " taps where there were " +
+                                            std::to_string(given_) +
+                                            ": make the filter with as many, the rest 0");
+    for (size_t p = 0; p < tap_parts; ++p) {
+        h_[p].assign(taps_ * up_, 0);
+        for (size_t k = 0; k < taps.size(); ++k)
+            h_[p][k % up_ * taps_ + taps_ - 1 - k / up_] = part(taps[k], p);
+    }
 }
 
 template <class Sample, class Tap>

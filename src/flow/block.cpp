@@ -42,17 +42,25 @@ const Port* Block::waits_for() const
     return nullptr;
 }
 
-// Nobody wants its output, or an input has ended, or it makes samples and is told to stop.
-bool Block::cannot_go_on()
+// Nobody wants its output, or it makes samples and is told to stop.
+bool Block::may_end() const
 {
-    if (!outputs_.empty() && std::none_of(outputs_.begin(), outputs_.end(),
-                                          [](const OutputPort* port) { return port->wanted(); })) {
+    return (!outputs_.empty() &&
+            std::none_of(outputs_.begin(), outputs_.end(),
+                         [](const OutputPort* port) { return port->wanted(); })) ||
+           (inputs_.empty() && run_->stopping.load(std::memory_order_relaxed));
+}
+
+// The same, or an input has ended.
+bool Block::cannot_go_on() const
+{
+    if (may_end()) {
         return true;
     }
     if (inputs_.empty()) {
-        return run_->stopping.load(std::memory_order_relaxed);
+        return false;
     }
-    const auto exhausted = [](InputPort* port) { return port->exhausted(); };
+    const auto exhausted = [](const InputPort* port) { return port->exhausted(); };
     return any_input_ ? std::all_of(inputs_.begin(), inputs_.end(), exhausted)
                       : std::any_of(inputs_.begin(), inputs_.end(), exhausted);
 }
@@ -79,20 +87,27 @@ bool Block::step()
         }
     }
     moved_ |= poll();
+    bool all = true;
+    bool some = false;
     for (InputPort* port : inputs_) {
-        port->load();
+        const bool there = port->load();
+        all &= there;
+        some |= there;
     }
+    bool room = true;
     for (SourcePort* port : sources_) {
-        port->load();
+        room &= port->load();
     }
-    if (cannot_go_on()) {
+    const bool can_work = (all || (any_input_ && some)) && room; // ready(), without another look
+    // What has a quantum has not ended.
+    if (can_work ? may_end() : cannot_go_on()) {
         if (busy()) {
             return moved_;
         }
         close();
         return true;
     }
-    if (ready()) {
+    if (can_work) {
         work();
         if (finishing_) {
             close();

@@ -32,11 +32,13 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
         return dynamic_cast<ResidentBlock*>(&port.block());
     };
     // The resident block of the same runtime that alone reads this one, and reads nothing else.
+    // One of two streams is where a chain begins.
     const auto next = [&](const ResidentBlock& block) -> ResidentBlock* {
         const auto& readers = block.port_->out_.readers_;
         ResidentBlock* reader = readers.size() == 1 ? resident(*readers[0].port) : nullptr;
         return reader != nullptr && &reader->resident_ == &block.resident_ &&
-                       reader->port_->writers_.size() == 1
+                       reader->port_->writers_.size() == 1 && reader->beside_ == nullptr &&
+                       readers[0].port == reader->port_
                    ? reader
                    : nullptr;
     };
@@ -64,23 +66,34 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
             }
         }
     }
+    uint64_t lead = 0; // the same for all
+    uint64_t largest = 0;
     for (const auto& [circuit, through] : passing) {
-        uint32_t lead = 0;
+        largest = std::max<uint64_t>(largest, circuit->bytes());
         for (const ResidentChain* chain : through) {
-            lead = std::max(lead, chain->before_);
+            lead = std::max(lead, chain->lead());
+        }
+    }
+    // A worker reads whole 16 bytes: some in front and behind.
+    lead = rounded(lead + 16, 64);
+    const uint64_t beside_at = rounded(largest, 64) + lead;
+    for (const auto& [circuit, through] : passing) {
+        uint64_t beside = 0;
+        for (const ResidentChain* chain : through) {
+            beside = std::max(beside, chain->beside(*circuit));
             if (&chain->resident_ != &through[0]->resident_) {
                 refuse("circuit \"" + circuit->name() + "\" passes block \"" +
                        through[0]->head().name() + "\" of one resident runtime and block \"" +
                        chain->head().name() + "\" of another: give both the same");
             }
         }
-        const auto memory = pinned(*circuit, through[0]->resident_, lead);
+        const auto memory = pinned(*circuit, through[0]->resident_, lead, beside_at, beside);
         for (ResidentChain* chain : through) {
             chain->memory_[circuit] = memory;
         }
     }
     for (const auto& chain : chains) {
-        chain->start(plan.at(chain->port(0)));
+        chain->start(plan.at(chain->port(0)), beside_at);
     }
     return chains;
 }
@@ -120,15 +133,23 @@ void ResidentChain::plan_stages()
     }
     before_ = static_cast<uint32_t>(keeps * blocks_[0]->stage_.in_bytes);
     past_.assign(before_, std::byte{0});
+    beside_before_ = static_cast<uint32_t>(keeps * head().beside_bytes_);
+    beside_past_.assign(beside_before_, std::byte{0});
+}
+
+uint64_t ResidentChain::beside(const Circuit& circuit) const
+{
+    return circuit.bytes() / head().stage_.in_bytes * head().beside_bytes_;
 }
 
 std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circuit,
-                                                             Resident& resident, uint32_t lead)
+                                                             Resident& resident, uint64_t lead,
+                                                             uint64_t beside_at, uint64_t beside)
 {
     auto memory = std::make_shared<Memory>();
-    // A worker reads whole 16 bytes: some in front and behind.
-    memory->lead = static_cast<uint32_t>(rounded(lead + 16, 64));
-    const uint64_t bytes = memory->lead + rounded(circuit.bytes(), 64) + 64;
+    memory->lead = static_cast<uint32_t>(lead);
+    const uint64_t bytes =
+        lead + 64 + (beside == 0 ? rounded(circuit.bytes(), 64) : beside_at + rounded(beside, 64));
     if (bytes > std::numeric_limits<uint32_t>::max()) {
         refuse("circuit \"" + circuit.name() + "\" has buffers of " +
                std::to_string(circuit.bytes()) + " bytes; for resident blocks, less than 4 GiB");
@@ -142,7 +163,7 @@ std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circ
     return memory;
 }
 
-void ResidentChain::start(const std::set<const Circuit*>& circuits)
+void ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t beside_at)
 {
     uint64_t capacity = 0; // samples that arrive at once
     uint32_t quanta = 0;
@@ -173,15 +194,22 @@ void ResidentChain::start(const std::set<const Circuit*>& circuits)
                    "keeps its size");
         }
     }
+    if (head().beside_ != nullptr) {
+        beside_at_ = beside_at;
+        setup.beside_at = static_cast<uint32_t>(beside_at);
+        setup.beside_bytes = head().beside_bytes_;
+        area = std::max(area, (head().stage_.before + capacity) * head().beside_bytes_);
+    }
     setup.stages = static_cast<uint32_t>(blocks_.size());
     setup.areas_at = static_cast<uint32_t>(rounded(values * sizeof(float), 16));
     setup.area = static_cast<uint32_t>(rounded(area + 64, 16));
     setup.chain = number_ = resident_.enter(*this);
 
     AnyRuntime& runtime = resident_.runtime_;
+    const uint64_t areas = head().beside_ != nullptr ? 3 : 2;
     crew_ = runtime.spawn(0, resident_.crew_, 10s);
     for (const Address worker : crew_) {
-        areas_.push_back(runtime.buffer(setup.areas_at + 2 * uint64_t{setup.area}));
+        areas_.push_back(runtime.buffer(setup.areas_at + areas * uint64_t{setup.area}));
         setup.memory = areas_.back().ref();
         runtime.send(worker, of_setup, &setup, sizeof setup, patience);
     }
@@ -220,6 +248,43 @@ void ResidentChain::set(uint32_t stage, float a, float b)
     tell_all(of_scalars, resident::Scalars{stage, a, b});
 }
 
+// Puts what has come of the second stream, if there is one, beside the head's current quantum, and
+// sends that when it is complete.
+void ResidentChain::work()
+{
+    ResidentBlock& block = head();
+    if (block.beside_ != nullptr) {
+        detail::Cell* cell = port(0).current_;
+        paired_ += block.take(cell->memory.get() + beside_at_ + paired_ * block.beside_bytes_,
+                              cell->size() - paired_, paired_, cell->tags);
+        if (paired_ < cell->size()) {
+            return;
+        }
+        paired_ = 0;
+    }
+    submit();
+}
+
+namespace {
+
+// The samples at `first` get their past in front of them, and leave theirs.
+void put_past(std::vector<std::byte>& past, std::byte* first, size_t bytes)
+{
+    const size_t before = past.size();
+    if (before == 0) {
+        return;
+    }
+    std::memcpy(first - before, past.data(), before);
+    if (bytes >= before) {
+        std::memcpy(past.data(), first + bytes - before, before);
+    } else {
+        std::memmove(past.data(), past.data() + bytes, before - bytes);
+        std::memcpy(past.data() + before - bytes, first, bytes);
+    }
+}
+
+} // namespace
+
 // The head's current quantum goes to the crew. Its tags and its window are those of the results
 // from now on: how many there will be is known.
 void ResidentChain::submit()
@@ -229,19 +294,10 @@ void ResidentChain::submit()
     const Memory& memory = *memory_.at(cell->circuit);
     const uint32_t bytes_each = head().stage_.in_bytes;
     size_t count = cell->size();
-    const size_t bytes = count * bytes_each;
-    std::byte* first = cell->memory.get() + cell->begin * bytes_each;
-
+    std::byte* buffer = cell->memory.get();
     // Hazard: the past is read before the worker may write to the quantum.
-    if (before_ != 0) {
-        std::memcpy(first - before_, past_.data(), before_);
-        if (bytes >= before_) {
-            std::memcpy(past_.data(), first + bytes - before_, before_);
-        } else {
-            std::memmove(past_.data(), past_.data() + bytes, before_ - bytes);
-            std::memcpy(past_.data() + before_ - bytes, first, bytes);
-        }
-    }
+    put_past(past_, buffer + cell->begin * bytes_each, count * bytes_each);
+    put_past(beside_past_, buffer + beside_at_, count * head().beside_bytes_);
 
     resident::Job job{};
     job.quantum = memory.buffers.at(cell);
@@ -274,7 +330,7 @@ void ResidentChain::submit()
     Flight& flight = flights_[sent_ & flight_mask_];
     flight.cell = cell;
     flight.state.store(0, std::memory_order_relaxed);
-    if (!busy()) {
+    if (!away()) {
         waits_since_ = now_ns();
     }
     const Address worker = crew_[sent_ % crew_.size()];
@@ -294,9 +350,15 @@ bool ResidentChain::poll()
     if (!busy()) {
         return false;
     }
-    resident_.collect();
     bool moved = false;
-    while (busy()) { // ends: in order, up to one that is not done
+    if (unpaired()) { // what has a partner is the stream's end
+        detail::Cell* cell = port(0).current_;
+        cell->trim(0, cell->size() - std::exchange(paired_, 0));
+        submit();
+        moved = true;
+    }
+    resident_.collect();
+    while (away()) { // ends: in order, up to one that is not done
         Flight& flight = flights_[returned_ & flight_mask_];
         const uint32_t state = flight.state.load(std::memory_order_acquire); // partner: done()
         if (state == 0) {
@@ -310,7 +372,7 @@ bool ResidentChain::poll()
         blocks_.back()->port_->leave_with(flight.cell);
         moved = true;
     }
-    if (!moved && busy() &&
+    if (!moved && away() &&
         now_ns() - waits_since_ >
             static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
         throw Error(Errc::timeout, "a quantum has been with the resident runtime for 5 s; " +

@@ -22,9 +22,9 @@ public:
     explicit ResidentChain(std::vector<ResidentBlock*> blocks);
     ~ResidentChain();
 
-    void submit();
+    void work();
     bool poll();
-    bool busy() const { return sent_ != returned_; }
+    bool busy() const { return away() || unpaired(); }
     void set(uint32_t stage, const std::vector<float>& values);
     void set(uint32_t stage, float a, float b);
 
@@ -41,10 +41,19 @@ private:
         std::atomic<uint32_t> state{0}; // 1: done, 2: failed
     };
 
-    static std::shared_ptr<Memory> pinned(const Circuit& circuit, Resident& resident,
-                                          uint32_t lead);
+    // `beside_at`: where the second stream's samples begin, counted as the quantum's are, and for
+    // those of `beside` bytes there is room; 0: no chain has one.
+    static std::shared_ptr<Memory> pinned(const Circuit& circuit, Resident& resident, uint64_t lead,
+                                          uint64_t beside_at, uint64_t beside);
     void plan_stages();
-    void start(const std::set<const Circuit*>& circuits);
+    void start(const std::set<const Circuit*>& circuits, uint64_t beside_at);
+    void submit();
+    bool away() const { return sent_ != returned_; }
+    // The second stream has ended in the middle of a quantum of the first.
+    bool unpaired() const { return paired_ != 0 && head().beside_->exhausted(); }
+    uint64_t lead() const { return std::max(before_, beside_before_); }
+    // Room for the second stream beside a buffer.
+    uint64_t beside(const Circuit& circuit) const;
     ResidentBlock& head() const { return *blocks_.front(); }
     InPlacePort& port(uint32_t stage) const { return *blocks_[stage]->port_; }
     template <class M>
@@ -53,11 +62,15 @@ private:
     Resident& resident_;
     std::vector<ResidentBlock*> blocks_;
     uint32_t number_ = ~0u;
-    uint32_t before_ = 0; // bytes of its past that a quantum takes along
+    uint32_t before_ = 0;        // bytes of its past that a quantum takes along
+    uint32_t beside_before_ = 0; // and of the second stream's
+    uint64_t beside_at_ = 0;
     std::unordered_map<const Circuit*, std::shared_ptr<Memory>> memory_;
     std::vector<Address> crew_;
     std::vector<Buffer> areas_;
     std::vector<std::byte> past_;
+    std::vector<std::byte> beside_past_;
+    size_t paired_ = 0; // samples of the second stream that lie beside the current quantum
     std::unique_ptr<Flight[]> flights_; // by ticket
     uint32_t flight_mask_ = 0;
     uint32_t sent_ = 0; // tickets

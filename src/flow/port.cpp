@@ -66,8 +66,6 @@ bool InputPort::load()
     return true;
 }
 
-bool InputPort::exhausted() { return current_ == nullptr && arrivals_.drained(); }
-
 void InputPort::leave()
 {
     if (current_ != nullptr) {
@@ -157,8 +155,10 @@ void SourcePort::flush()
     for (TagCarry& carry : carries_) {
         carry.leave(first_, cell->size(), cell->tags);
     }
-    std::stable_sort(cell->tags.begin(), cell->tags.end(),
-                     [](const Tag& a, const Tag& b) { return a.sample < b.sample; });
+    if (cell->tags.size() > 1) {
+        std::stable_sort(cell->tags.begin(), cell->tags.end(),
+                         [](const Tag& a, const Tag& b) { return a.sample < b.sample; });
+    }
     first_ += cell->size();
     moved();
     send(cell);

@@ -103,7 +103,7 @@ void ResidentBlock::set(std::vector<float> values)
 
 void ResidentBlock::set(float a, float b) { chain_->set(place_, a, b); }
 
-void ResidentBlock::work() { chain_->submit(); }
+void ResidentBlock::work() { chain_->work(); }
 
 bool ResidentBlock::poll() { return place_ == 0 && chain_->poll(); }
 

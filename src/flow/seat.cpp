@@ -29,12 +29,14 @@ void Seat::run()
     pin_to(core_); // start() has looked whether it may
     try {
         uint32_t idle = 0;
-        while (!over()) { // ends: by the end of the samples, by stop() or by abort()
+        for (;;) { // ends: by the end of the samples, by stop() or by abort()
             if (step()) {
                 if (idle >= spins) {
                     woken();
                 }
                 idle = 0;
+            } else if (over()) {
+                break;
             } else if (++idle < spins) {
                 relax();
             } else {

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import fft, signal
 
-from denizen import ArgumentError, dsp
+from denizen import ArgumentError, CompileError, dsp
+from denizen.program import cubin_of
 
 KINDS = [(np.float32, np.float32), (np.complex64, np.float32), (np.complex64, np.complex64)]
 
@@ -246,3 +247,39 @@ def test_strided_input_is_read_right():
 def test_errors_say_what_is_wrong(call, says):
     with pytest.raises(ArgumentError, match=says):
         call()
+
+
+TEAMS = """
+#include <denizen/dsp/team_fft.hpp>
+#include <denizen/dsp/team_fir.hpp>
+#include <denizen/dsp/team_sample.hpp>
+struct Block {
+    __device__ unsigned rank() const { return threadIdx.x; }
+    __device__ unsigned size() const { return blockDim.x; }
+    __device__ void sync() { __syncthreads(); }
+};
+using namespace denizen::dsp;
+extern "C" __global__ void all(Iq* x, Iq* y, float* f, team::Agc agc, team::Fir<Iq> fir,
+                               team::Channelizer bank)
+{
+    Block block;
+    team::saxpy(block, 1, f, f, 9);
+    team::multiply(block, x, x, y, 9);
+    team::magnitude_squared(block, x, f, 9);
+    team::demodulate_fm(block, x, Iq{}, 1, f, 9);
+    agc.feed(block, x, 9, y, f);
+    fir.feed(block, x, 9, y);
+    bank.feed(block, x, 9, y, 9);
+    team::fft(block, x, y, x, 8);
+}
+"""
+
+
+def test_the_teams_text_compiles_at_run_time():
+    try:
+        cubin = cubin_of(TEAMS, "the teams", 90)
+    except CompileError as error:
+        if "libnvrtc" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    assert b"all" in cubin

@@ -6,6 +6,7 @@
 #include <denizen/flow/alone.hpp>
 #include <denizen/flow/resident.hpp>
 #include <denizen/flow/resident/program.hpp>
+#include <denizen/flow/signal.hpp>
 
 #include <resident/places.hpp>
 
@@ -144,7 +145,7 @@ TEST_P(flow_resident, every_kind_of_block)
     Flowgraph g;
     auto& source = g.add<VectorSource<Complex>>("source", signal);
     auto& fir = g.add<ResidentFir<Complex, Complex>>("fir", resident, taps);
-    auto& mix = g.add<ResidentMultiply>("mix", resident, mixer);
+    auto& mix = g.add<ResidentMixer>("mix", resident, mixer);
     auto& power = g.add<ResidentMagnitudeSquared>("power", resident);
     auto& scale = g.add<ResidentSaxpy>("scale", resident, 0.5f, 3.0f);
     auto& last = g.add<ResidentFir<float>>("last", resident, smooth);
@@ -159,6 +160,118 @@ TEST_P(flow_resident, every_kind_of_block)
     g.start();
     g.wait(60s);
     near_to(sink.samples, real, 1e-4f);
+}
+
+// What a graph of two decimators gives, from the first sample on; every `apart`th sample is tagged.
+template <class FirstFir, class SecondFir, class Power, class... On>
+std::pair<std::vector<float>, std::vector<Tag>>
+decimated_twice(const std::vector<Complex>& signal, uint64_t apart, size_t quantum, On&... on)
+{
+    std::vector<Tag> tags;
+    for (uint64_t s = 0; s < signal.size(); s += apart) {
+        tags.push_back({s, "at", static_cast<int64_t>(s)});
+    }
+    const std::vector<float> taps(9, 0.5f);
+    const std::vector<Complex> others{{1, 1}, {0, -1}};
+    Flowgraph g;
+    auto& source = g.add<VectorSource<Complex>>("source", signal, tags);
+    auto& first = g.add<FirstFir>("first", on..., taps, 3u);
+    auto& second = g.add<SecondFir>("second", on..., others, 2u);
+    auto& power = g.add<Power>("power", on...);
+    auto& sink = g.add<VectorSink<float>>("sink");
+    g.circuit("iq", source.out, 5, quantum);
+    g.connect(source.out, first.samples);
+    g.connect(first.samples, second.samples);
+    g.connect(second.samples, power.samples);
+    g.connect(power.samples, sink.in);
+    g.start();
+    g.wait(60s);
+    return {sink.samples, sink.tags};
+}
+
+TEST_P(flow_resident, tags_cross_rates_as_they_do_on_the_cpu)
+{
+    const auto signal = noise(500);
+    Resident resident(resident::image(), where(), 3);
+    for (const size_t quantum : {5u, 64u, 600u}) {
+        const auto expected =
+            decimated_twice<Fir<Complex>, Fir<Complex, Complex>, MagnitudeSquared>(signal, 7,
+                                                                                   quantum);
+        const auto got = decimated_twice<ResidentFir<Complex>, ResidentFir<Complex, Complex>,
+                                         ResidentMagnitudeSquared>(signal, 7, quantum, resident);
+        near_to(got.first, expected.first, 1e-4f);
+        EXPECT_EQ(got.second, expected.second);
+        ASSERT_EQ(got.second.size(), 72u);
+        for (const Tag& tag : got.second) {
+            const auto s = static_cast<uint64_t>(std::get<int64_t>(tag.value));
+            EXPECT_GE(tag.sample, s / 6);
+            EXPECT_LE(tag.sample, s / 6 + (quantum < 600)); // the next to leave
+        }
+    }
+}
+
+// Two streams, cut differently and of other lengths, and what becomes of their product.
+template <class Mix, class Product, class Filter, class Demodulator, class... On>
+std::pair<std::vector<float>, std::vector<Tag>>
+product_of(const std::vector<Complex>& a, const std::vector<Complex>& b, size_t cut, On&... on)
+{
+    const std::vector<Complex> period{{1, 0}, {0, 1}, {-1, 0}};
+    const std::vector<float> taps{0.5f, 1, 0.25f, 1, 0.5f};
+    Flowgraph g;
+    auto& first =
+        g.add<VectorSource<Complex>>("first", a, std::vector<Tag>{{2, "a", 1.0}, {90, "a", 2.0}});
+    auto& second = g.add<VectorSource<Complex>>("second", b, std::vector<Tag>{{90, "b", 3.0}});
+    auto& mix = g.add<Mix>("mix", on..., period);
+    auto& product = g.add<Product>("product", on...);
+    auto& filter = g.add<Filter>("filter", on..., taps, 2u);
+    auto& demodulator = g.add<Demodulator>("demodulator", on..., 1.0f);
+    auto& sink = g.add<VectorSink<float>>("sink");
+    Circuit& one = g.circuit("one", first.out, 3, cut);
+    Circuit& two = g.circuit("two", second.out, 2, 33);
+    g.connect(first.out, product.samples);
+    g.connect(second.out, mix.samples);
+    g.connect(mix.samples, product.by);
+    g.connect(product.samples, filter.samples);
+    g.connect(filter.samples, demodulator.samples);
+    g.connect(demodulator.samples, sink.in);
+    g.start();
+    g.wait(60s);
+    EXPECT_EQ(one.at_home(), 3u);
+    EXPECT_EQ(two.at_home(), 2u);
+    return {sink.samples, sink.tags};
+}
+
+TEST_P(flow_resident, two_streams_are_multiplied)
+{
+    Resident resident(resident::image(), where(), 3);
+    for (const auto& [n, m] :
+         {std::pair{300u, 300u}, std::pair{300u, 251u}, std::pair{120u, 300u}}) {
+        const auto a = noise(n);
+        auto b = noise(m);
+        std::reverse(b.begin(), b.end());
+        for (const size_t cut : {7u, 100u}) {
+            const auto expected = product_of<Mixer, Multiply, Fir<Complex>, Fm>(a, b, cut);
+            const auto got =
+                product_of<ResidentMixer, ResidentMultiply, ResidentFir<Complex>, ResidentFm>(
+                    a, b, cut, resident);
+            ASSERT_EQ(expected.first.size(), (std::min(n, m) + 1) / 2);
+            near_to(got.first, expected.first, 1e-3f);
+            ASSERT_EQ(got.second.size(), 3u);
+            EXPECT_EQ(got.second, expected.second);
+            EXPECT_EQ(got.second[0], (Tag{1, "a", 1.0}));
+        }
+    }
+    // By the definition, once: the CPU's twin is no reference of its own.
+    Alone<ResidentMultiply> test("product", resident);
+    const auto a = noise(70);
+    test.feed(test.block.samples, a, {}, 16);
+    test.feed(test.block.by, std::vector<Complex>(100, Complex(0, 2)), {}, 9);
+    auto& out = test.collect<Complex>(test.block.samples);
+    test.run(60s);
+    ASSERT_EQ(out.samples.size(), a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+        EXPECT_NEAR(std::abs(out.samples[i] - a[i] * Complex(0, 2)), 0, 1e-6);
+    }
 }
 
 TEST_P(flow_resident, two_graphs_at_once_and_a_chain_that_is_too_long)
@@ -256,6 +369,55 @@ TEST_P(flow_resident, retuned_while_it_runs)
     if (until.levels.front() == 2.0f) until.levels.erase(until.levels.begin());
     EXPECT_EQ(until.levels, (std::vector<float>{5, 50}));
     g.abort();
+}
+
+TEST_P(flow_resident, a_block_retunes_a_resident_one)
+{
+    struct Control : Block { // asks for another gain when it has seen enough of the first
+        In<float> in{*this, "in"};
+        MessageOutput<float> gain;
+        std::vector<float> seen;
+        using Block::Block;
+        void work() override
+        {
+            for (const float x : in.view()) {
+                if (in.position() < 64) continue; // the first of the stream is 0
+                if (seen.empty() || seen.back() != x) seen.push_back(x);
+            }
+            if (in.position() >= 200 && seen.size() == 1 && !asked_) {
+                gain.send(8.0f);
+                asked_ = true;
+            }
+            in.consume(in.view().size());
+            if (seen.size() == 2) finish();
+        }
+        bool asked_ = false;
+    };
+    struct Turning : Block { // a quarter of a turn per sample
+        Source<Complex> out{*this, "out"};
+        using Block::Block;
+        void work() override
+        {
+            for (Complex& x : out.room()) x = now_ *= Complex(0, 1);
+            out.produce(out.room().size());
+        }
+        Complex now_ = 1;
+    };
+    Resident resident(resident::image(), where(), 2);
+    Flowgraph g;
+    auto& source = g.add<Turning>("source");
+    auto& fm = g.add<ResidentFm>("fm", resident, 1.0f);
+    auto& control = g.add<Control>("control");
+    g.circuit("iq", source.out, 4, 32);
+    g.connect(source.out, fm.samples);
+    g.connect(fm.samples, control.in);
+    g.connect(control.gain, fm.gain);
+    g.start();
+    g.wait(60s);
+    const float quarter = 1.57079632f;
+    ASSERT_EQ(control.seen.size(), 2u);
+    EXPECT_FLOAT_EQ(control.seen[0], quarter);
+    EXPECT_FLOAT_EQ(control.seen[1], 8 * quarter);
 }
 
 TEST_P(flow_resident, what_cannot_work_is_refused)

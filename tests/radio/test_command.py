@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``denizen run adsb`` as a user meets it: its own process, what it prints, its exit status."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -50,6 +51,25 @@ def test_lines_from_a_file_and_from_a_pipe(made):
     assert any("latitude" in message for message in messages)
     piped = run_adsb("-", "--json", data=made.read_bytes())
     assert (piped.returncode, piped.stdout) == (0, done.stdout)
+
+
+def test_who_reads_may_stop(made):
+    """As `| head -1` does."""
+    signal = made.read_bytes()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "denizen", "run", "adsb", "-", "--json"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdin.write(signal[: len(signal) // 2])
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["df"]
+    process.stdout.close()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(signal[len(signal) // 2 :])
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    assert (process.wait(60), process.stderr.read()) == (141, b"")
+    process.stderr.close()
 
 
 def test_map(made, tmp_path):

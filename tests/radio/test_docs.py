@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/radio.md, docs/iq.md and docs/dsp.md run as they stand there."""
+"""The examples of docs/radio.md, iq.md, dsp.md and flow.md run as they stand there."""
 
 import re
 import subprocess
@@ -15,6 +15,7 @@ PRINTED = {
         r"\(48000, 2\) True 0\.1\n",
     ],
     "iq.md": [r"48000 signed 16-bit 5000\n"],
+    "flow.md": [r"\[ ?0\. +2\. .* 18\.\]\n", r"1000 Hz\n"],
     "dsp.md": [r"\(16, 4000\) 1\n3203\.125\n"],
 }
 

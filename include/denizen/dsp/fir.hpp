@@ -24,7 +24,12 @@ public:
     // The most outputs that `count` further samples can give.
     size_t most(size_t count) const;
 
+    // From the next output on, over the same samples. Throws Errc::bad_argument for none, and for
+    // more than there were at first.
+    void set_taps(std::span<const Tap> taps);
+
     // Takes `count` samples and writes every output that needs no later one; gives their number.
+    // `out` may be `in` where up is 1.
     size_t feed(const Sample* in, size_t count, Sample* out);
 
 private:
@@ -36,6 +41,7 @@ private:
 
     size_t up_;
     size_t down_;
+    size_t given_;                // taps
     size_t taps_;                 // of each phase
     size_t block_;                // samples taken at once
     std::vector<float> h_[2];     // by phases, the latest sample's tap last; real and imaginary

@@ -37,6 +37,9 @@ public:
         before_ = in[count - 1];
     }
 
+    // From the next sample on.
+    void set_gain(float gain) { gain_ = gain; }
+
 private:
     float gain_;
     Complex before_ = 0;

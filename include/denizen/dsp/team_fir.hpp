@@ -4,7 +4,7 @@
 // the last bit.
 #pragma once
 
-#include <denizen/dsp/butterfly.hpp>
+#include <denizen/dsp/output.hpp>
 
 namespace denizen::dsp::team {
 
@@ -55,13 +55,13 @@ private:
     DENIZEN_HD Sample output(const Sample* in, const Sample* old, uint64_t at) const
     {
         const auto newest = static_cast<uint32_t>(at / up);
-        uint32_t tap = static_cast<uint32_t>(at % up);
-        Sample sum{};
-        for (uint32_t k = 0; tap < tap_count; ++k, tap += up) {
-            const Sample x = k <= newest ? in[newest - k] : old[kept() + newest - k];
-            sum = sum + taps[tap] * x;
-        }
-        return sum;
+        const auto phase = static_cast<uint32_t>(at % up);
+        const uint32_t count = phase < tap_count ? (tap_count - phase - 1) / up + 1 : 0;
+        const uint32_t here = count <= newest ? count : newest + 1; // the rest is history
+        const Sample sum = dot(Sample{}, taps + phase, up, here, in + newest);
+        return here == count ? sum
+                             : dot(sum, taps + phase + static_cast<uint64_t>(here) * up, up,
+                                   count - here, old + kept() - 1);
     }
 };
 

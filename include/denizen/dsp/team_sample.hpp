@@ -9,8 +9,7 @@
 // otherwise.
 #pragma once
 
-#include <denizen/dsp/angle.hpp>
-#include <denizen/dsp/butterfly.hpp>
+#include <denizen/dsp/output.hpp>
 
 namespace denizen::dsp::team {
 
@@ -32,8 +31,7 @@ DENIZEN_HD void multiply(Team& team, const Iq* a, const Iq* b, Iq* out, uint32_t
 template <class Team>
 DENIZEN_HD void magnitude_squared(Team& team, const Iq* x, float* out, uint32_t count)
 {
-    for (uint32_t i = team.rank(); i < count; i += team.size())
-        out[i] = x[i].re * x[i].re + x[i].im * x[i].im;
+    for (uint32_t i = team.rank(); i < count; i += team.size()) out[i] = power(x[i]);
 }
 
 // out = gain * arg(x[i] * conj(x[i - 1])), for x[-1] = `before`. `out` must not overlap `x`.
@@ -41,11 +39,8 @@ template <class Team>
 DENIZEN_HD void demodulate_fm(Team& team, const Iq* x, Iq before, float gain, float* out,
                               uint32_t count)
 {
-    for (uint32_t i = team.rank(); i < count; i += team.size()) {
-        const Iq last = i == 0 ? before : x[i - 1];
-        out[i] = gain * angle(x[i].re * last.re + x[i].im * last.im,
-                              x[i].im * last.re - x[i].re * last.im);
-    }
+    for (uint32_t i = team.rank(); i < count; i += team.size())
+        out[i] = gain * turn(x[i], i == 0 ? before : x[i - 1]);
 }
 
 // Automatic gain control, see agc.hpp. Every member keeps a copy of its own; `gain` is the same in
@@ -62,8 +57,7 @@ struct Agc {
     DENIZEN_HD void feed(Team& team, const Iq* in, uint32_t count, Iq* out, float* gains)
     {
         for (uint32_t i = team.rank(); i < count; i += team.size()) {
-            const float keep =
-                1 - rate * __builtin_sqrtf(in[i].re * in[i].re + in[i].im * in[i].im);
+            const float keep = 1 - rate * length(in[i]);
             gains[i] = keep > 0 ? keep : 0;
         }
         team.sync();

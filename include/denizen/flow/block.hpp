@@ -69,7 +69,8 @@ private:
     bool can_step();   // step() would do something
     bool over() const; // finished, and nothing can arrive any more
     void close();
-    bool cannot_go_on();
+    bool may_end() const;
+    bool cannot_go_on() const;
     const Port* waits_for() const; // null: for none, work() can be called
     bool ready() const { return waits_for() == nullptr; }
     void ring()

@@ -17,10 +17,18 @@ namespace denizen::flow {
 template <class T>
 class Lanes {
 public:
-    Lane<T>& add(uint32_t items) { return lanes_.emplace_back(items); }
+    Lane<T>& add(uint32_t items)
+    {
+        Lane<T>& lane = lanes_.emplace_back(items);
+        only_ = lanes_.size() == 1 ? &lane : nullptr;
+        return lane;
+    }
 
     bool ready() const
     {
+        if (only_ != nullptr) {
+            return only_->ready();
+        }
         for (const Lane<T>& lane : lanes_) {
             if (lane.ready()) {
                 return true;
@@ -30,6 +38,9 @@ public:
     }
     bool try_receive(T& item)
     {
+        if (only_ != nullptr) {
+            return only_->try_receive(item);
+        }
         const size_t n = lanes_.size();
         for (size_t tried = 0; tried < n; ++tried) {
             Lane<T>& lane = lanes_[next_];
@@ -55,6 +66,7 @@ public:
 
 private:
     std::deque<Lane<T>> lanes_; // a lane stays where it is: its sender holds a reference
+    Lane<T>* only_ = nullptr;   // the common case
     size_t next_ = 0;
 };
 
@@ -67,12 +79,12 @@ public:
         for (uint32_t i = 0; i < senders; ++i) {
             lanes_.add(items);
         }
-        only_ = &lanes_[0];
+        first_ = &lanes_[0];
     }
 
     void send(const T& item, uint32_t sender = 0)
     {
-        (sender == 0 ? *only_ : lanes_[sender]).send(item);
+        (sender == 0 ? *first_ : lanes_[sender]).send(item);
         bell_.ring();
     }
     void close(uint32_t sender = 0)
@@ -81,10 +93,7 @@ public:
         bell_.ring();
     }
 
-    bool try_receive(T& item)
-    {
-        return lanes_.size() == 1 ? only_->try_receive(item) : lanes_.try_receive(item);
-    }
+    bool try_receive(T& item) { return lanes_.try_receive(item); }
     // Spins, then sleeps. False when all senders have closed and everything was received.
     bool receive(T& item)
     {
@@ -106,7 +115,7 @@ public:
 
 private:
     Lanes<T> lanes_;
-    Lane<T>* only_;
+    Lane<T>* first_;
     Bell bell_;
 };
 

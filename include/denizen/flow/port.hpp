@@ -88,6 +88,8 @@ public:
     // In work(): whether there is a current quantum, and its memory, for views that keep it.
     bool has_quantum() const { return current_ != nullptr; }
     std::shared_ptr<void> memory() const { return current_->memory; }
+    // There is none and none will come.
+    bool exhausted() const { return current_ == nullptr && arrivals_.drained(); }
 
     // The block keeps up to so many quanta at a time (1 if not said).
     void holds(uint32_t quanta) { holds_ = quanta; }
@@ -113,9 +115,8 @@ private:
 
     virtual void loaded() {}
 
-    bool load();      // there is a current quantum
-    bool exhausted(); // there is none and none will come
-    void leave();     // the block has finished: from now on whatever arrives goes straight back
+    bool load();  // there is a current quantum
+    void leave(); // the block has finished: from now on whatever arrives goes straight back
 
     bool reads_only_;
     uint32_t holds_ = 1;
@@ -270,6 +271,20 @@ public:
             }
         }
         return rest;
+    }
+    // Those of the first `samples` of view() go to `tags`, where they are counted from `at` on;
+    // `tags` stays in order.
+    void move_tags(size_t samples, uint64_t at, std::vector<Tag>& tags) const
+    {
+        const size_t before = tags.size();
+        for (const Tag& tag : current()->tags) {
+            if (tag.sample >= used_ && tag.sample < used_ + samples) {
+                tags.push_back({tag.sample - used_ + at, tag.key, tag.value});
+            }
+        }
+        std::inplace_merge(tags.begin(), tags.begin() + static_cast<std::ptrdiff_t>(before),
+                           tags.end(),
+                           [](const Tag& a, const Tag& b) { return a.sample < b.sample; });
     }
     void consume(size_t samples)
     {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of a graph that run on the resident runtime: on the GPU without a launch per buffer, or on
-// its CPU backend. They are added and connected as all blocks; their circuits' buffers lie in
-// pinned memory from the start on. Resident blocks that follow each other are one chain: a worker
-// takes a quantum through all of it, and the quanta of a stream go to the `crew` workers of a chain
-// by turns and leave in their order. Host only.
+// its CPU backend. Their twins on the graph's own threads are in signal.hpp. They are added and
+// connected as all blocks; their circuits' buffers lie in pinned memory from the start on. Resident
+// blocks that follow each other are one chain: a worker takes a quantum through all of it, and the
+// quanta of a stream go to the `crew` workers of a chain by turns and leave in their order. Host
+// only.
 //
 //   #include <denizen/flow/resident/program.hpp>         // in a .cu file for the GPU
 //   flow::Resident gpu(flow::resident::image());
@@ -19,6 +20,7 @@
 #include <denizen/flow/resident/stage.hpp>
 
 #include <complex>
+#include <cstring>
 #include <map>
 
 namespace denizen::flow {
@@ -73,6 +75,12 @@ protected:
     ResidentBlock(std::string name, Resident& resident, const std::string& kind, uint32_t before,
                   uint32_t down, std::vector<float> values = {}, float a = 0, float b = 0);
     void attach(InPlacePort& port) { port_ = &port; } // by whoever has it, once
+    // A second stream, read in step with the first; `bytes` of a sample of it.
+    void beside(InputPort& port, size_t bytes)
+    {
+        beside_ = &port;
+        beside_bytes_ = static_cast<uint32_t>(bytes);
+    }
 
     // Throws bad_argument for more than there were at first.
     void set(std::vector<float> values);
@@ -81,12 +89,22 @@ protected:
 private:
     friend class ResidentChain;
 
+    // Copies up to `most` samples of the second stream's current quantum, and gives their number;
+    // its tags are appended, counted from `at`.
+    virtual size_t take([[maybe_unused]] std::byte* to, [[maybe_unused]] size_t most,
+                        [[maybe_unused]] size_t at, [[maybe_unused]] std::vector<Tag>& tags)
+    {
+        return 0;
+    }
+
     void work() final;
     bool poll() final;
     bool busy() const final;
 
     Resident& resident_;
     InPlacePort* port_ = nullptr;
+    InputPort* beside_ = nullptr;
+    uint32_t beside_bytes_ = 0;
     resident::Stage stage_;
     std::vector<float> values_;
     ResidentChain* chain_ = nullptr;
@@ -108,6 +126,33 @@ protected:
         if (down != 1) {
             samples.rate({1, down});
         }
+    }
+};
+
+// Of two streams: `by` is read by reference and copied beside the quanta of `samples`, however the
+// two are cut; its tags stay with their samples. Ends with the shorter one.
+template <class In1, class In2, class Out>
+class ResidentPair : public ResidentOf<In1, Out> {
+public:
+    In<In2> by{*this, "by"};
+
+protected:
+    ResidentPair(std::string name, Resident& resident, const std::string& kind, float a = 0,
+                 float b = 0)
+        : ResidentOf<In1, Out>(std::move(name), resident, kind, 0, 1, {}, a, b)
+    {
+        this->beside(by, sizeof(In2));
+    }
+
+private:
+    size_t take(std::byte* to, size_t most, size_t at, std::vector<Tag>& tags) override
+    {
+        const std::span<const In2> view = by.view();
+        const size_t count = std::min(most, view.size());
+        std::memcpy(to, view.data(), count * sizeof(In2));
+        by.move_tags(count, at, tags);
+        by.consume(count);
+        return count;
     }
 };
 
@@ -156,12 +201,22 @@ public:
 
 // y[n] = x[n] w[n modulo the length of w]: a mixer whose oscillator has a whole period, or a
 // factor.
-class ResidentMultiply : public ResidentOf<std::complex<float>, std::complex<float>> {
+class ResidentMixer : public ResidentOf<std::complex<float>, std::complex<float>> {
 public:
-    ResidentMultiply(const std::string& name, Resident& resident,
-                     const std::vector<std::complex<float>>& w)
-        : ResidentOf(name, resident, "multiply", 0, (detail::refuse_taps(name, w.size(), 1), 1u),
+    ResidentMixer(const std::string& name, Resident& resident,
+                  const std::vector<std::complex<float>>& w)
+        : ResidentOf(name, resident, "mixer", 0, (detail::refuse_taps(name, w.size(), 1), 1u),
                      detail::floats(w))
+    {
+    }
+};
+
+// y[n] = samples[n] by[n], of two streams.
+class ResidentMultiply
+    : public ResidentPair<std::complex<float>, std::complex<float>, std::complex<float>> {
+public:
+    ResidentMultiply(std::string name, Resident& resident)
+        : ResidentPair(std::move(name), resident, "multiply")
     {
     }
 };
@@ -178,8 +233,10 @@ public:
 // y[n] = gain arg(x[n] conj(x[n - 1])); the first of a stream is 0.
 class ResidentFm : public ResidentOf<std::complex<float>, float> {
 public:
-    ResidentFm(std::string name, Resident& resident, float gain)
-        : ResidentOf(std::move(name), resident, "demodulate fm", 1, 1, {}, gain)
+    Messages<float> gain{*this, "gain", [this](float g) { set(g, 0); }};
+
+    ResidentFm(std::string name, Resident& resident, float gain_)
+        : ResidentOf(std::move(name), resident, "demodulate fm", 1, 1, {}, gain_)
     {
     }
 };

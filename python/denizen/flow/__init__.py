@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow graphs: circuits of owned buffers through blocks that are written in Python.
+"""Flow graphs: circuits of owned buffers through blocks, on CPU threads and on a resident GPU.
+
+Blocks are written in Python, or are those of the library: Fir, Fm, Mixer, Multiply,
+MagnitudeSquared, Saxpy, which run on the graph's threads or as resident blocks.
 
 from denizen import flow
 
@@ -32,21 +35,44 @@ What ports, tags, circuits and executors are is told in docs/flow.md.
 """
 
 from denizen.flow.alone import Alone
-from denizen.flow.block import Block, InPlacePort, InputPort, Messages, Port, SourcePort, Tag
+from denizen.flow.block import (
+    AnyBlock,
+    Block,
+    InPlacePort,
+    InputPort,
+    Messages,
+    Port,
+    SourcePort,
+    Tag,
+)
 from denizen.flow.blocks import ArraySink, ArraySource
+from denizen.flow.ends import IqSink, IqSource
 from denizen.flow.graph import Circuit, Flowgraph
+from denizen.flow.resident import Resident
+from denizen.flow.signal import Control, Fir, Fm, MagnitudeSquared, Mixer, Multiply, Saxpy
 
 __all__ = [
     "Alone",
+    "AnyBlock",
     "ArraySink",
     "ArraySource",
     "Block",
     "Circuit",
+    "Control",
+    "Fir",
     "Flowgraph",
+    "Fm",
     "InPlacePort",
     "InputPort",
+    "IqSink",
+    "IqSource",
+    "MagnitudeSquared",
     "Messages",
+    "Mixer",
+    "Multiply",
     "Port",
+    "Resident",
+    "Saxpy",
     "SourcePort",
     "Tag",
 ]

@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from denizen.flow.block import Block, InPlacePort, InputPort, SourcePort, Tag
+from denizen.flow.block import AnyBlock, InPlacePort, InputPort, SourcePort, Tag
 from denizen.flow.blocks import ArraySink, ArraySource
 from denizen.flow.graph import Flowgraph
 
-B = TypeVar("B", bound=Block)
+B = TypeVar("B", bound=AnyBlock)
 
 
 class Alone(Generic[B]):
@@ -44,7 +44,8 @@ class Alone(Generic[B]):
 
     def collect(self, port: SourcePort | InPlacePort) -> ArraySink:
         """What the port will send: look at its ``samples`` and ``tags`` after ``run()``."""
-        sink = self._graph.add(ArraySink(f"collects {port.label}", port.dtype))
+        dtype = port.becomes if isinstance(port, InPlacePort) else port.dtype
+        sink = self._graph.add(ArraySink(f"collects {port.label}", dtype))
         self._graph.connect(port, sink.port)
         return sink
 

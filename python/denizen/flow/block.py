@@ -103,7 +103,16 @@ class SourcePort(Port):
 
 
 class InPlacePort(Port):
-    """Changes quanta and passes them on."""
+    """Changes quanta and passes them on.
+
+    ``becomes``: the dtype of what it sends, that of what it gets for blocks in Python.
+    """
+
+    def __init__(
+        self, core: _core.FlowPort, dtype: np.dtype[Any], becomes: np.dtype[Any] | None = None
+    ) -> None:
+        super().__init__(core, dtype)
+        self.becomes = dtype if becomes is None else becomes
 
     @property
     def array(self) -> NDArray[Any]:
@@ -140,7 +149,15 @@ class Messages(Generic[T]):
         self._core.post(self._number, value)
 
 
-class Block:
+class AnyBlock:
+    """What a graph is made of: a Block in Python, or one of the library (Fir, Multiply, ...)."""
+
+    def __init__(self, name: str, core: _core.FlowHandle) -> None:
+        self.name = name
+        self._handle = core
+
+
+class Block(AnyBlock):
     """A block in Python: make ports in ``__init__``, say in ``work()`` what it does.
 
     ``work()`` is called on a thread of the graph, when every input has a quantum and every source
@@ -149,8 +166,8 @@ class Block:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
         self._core = _core.FlowBlock(name)
+        super().__init__(name, self._core)
 
     def work(self) -> None:
         """What it does with the quanta at its ports."""

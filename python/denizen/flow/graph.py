@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from denizen import _core
 from denizen.errors import DeadlineError, FailedError
-from denizen.flow.block import Block, InPlacePort, InputPort, SourcePort
+from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort
 
-B = TypeVar("B", bound=Block)
+B = TypeVar("B", bound=AnyBlock)
 
 _SLICE = 0.1  # seconds between two looks at signals
 
@@ -39,7 +39,7 @@ class Flowgraph:
 
     def __init__(self) -> None:
         self._core = _core.FlowGraph()
-        self._blocks: list[Block] = []
+        self._blocks: list[AnyBlock] = []
         self._started = False
 
     def __enter__(self) -> Flowgraph:
@@ -55,7 +55,7 @@ class Flowgraph:
 
     def add(self, block: B) -> B:
         """The block, which belongs to this graph now. Its name must be the only one."""
-        self._core.add(block._core)
+        self._core.add(block._handle)
         self._blocks.append(block)
         return block
 
@@ -74,20 +74,20 @@ class Flowgraph:
     def start(
         self,
         *,
-        sequences: Iterable[tuple[Sequence[Block], int]] = (),
-        pools: Iterable[tuple[Sequence[Block], Sequence[int]]] = (),
+        sequences: Iterable[tuple[Sequence[AnyBlock], int]] = (),
+        pools: Iterable[tuple[Sequence[AnyBlock], Sequence[int]]] = (),
     ) -> None:
         """Runs it: a thread for each block that is not named here.
 
         ``sequences``: blocks that one thread runs in turn, and the core it is pinned to (-1: any).
         ``pools``: blocks that a few threads share, and the core of each thread (-1: any).
         """
-        for block in self._blocks:
+        for block in self._in_python():
             block._core.set_work(block.work)
         try:
             self._core.start(
-                [([block._core for block in blocks], core) for blocks, core in sequences],
-                [([block._core for block in blocks], list(cores)) for blocks, cores in pools],
+                [([block._handle for block in blocks], core) for blocks, core in sequences],
+                [([block._handle for block in blocks], list(cores)) for blocks, cores in pools],
             )
         except BaseException:
             self._let_go()
@@ -139,8 +139,11 @@ class Flowgraph:
         self._core.close()
         _running.discard(self)
 
+    def _in_python(self) -> list[Block]:
+        return [block for block in self._blocks if isinstance(block, Block)]
+
     def _let_go(self) -> None:
-        for block in self._blocks:
+        for block in self._in_python():
             block._core.drop_work()
         _running.discard(self)
 

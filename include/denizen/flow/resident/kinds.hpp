@@ -1,38 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blocks that run on the resident runtime, as a worker sees them: outputs from inputs, for a
-// warp of the GPU or for one thread of the CPU, from one text.
+// warp of the GPU or for one thread of the CPU, from one text: that of dsp/output.hpp.
 //
 // A kind of one's own is a struct with a name and
 //     template <class T> static DENIZEN_HD void make(const Piece<T>& p);
 // which writes p.out[j] for each j of p.each(), reading p.in[base + j * down] and up to `before`
-// samples in front of that. It keeps no state: quanta of one stream are at several workers at once.
+// samples in front of that. One of two streams reads p.beside[base + j * down] as well, and is the
+// first of its chain. It keeps no state: quanta of one stream are at several workers at once.
 #pragma once
 
+#include <denizen/dsp/output.hpp>
 #include <denizen/flow/resident/stage.hpp>
-
-#if DENIZEN_HOSTED
-#include <cmath>
-#endif
 
 namespace denizen::flow::resident {
 
-struct Iq { // laid out as std::complex<float>
-    float re;
-    float im;
-};
-
-DENIZEN_HD inline float scaled(float x, float by) { return x * by; }
-DENIZEN_HD inline Iq scaled(Iq x, float by) { return {x.re * by, x.im * by}; }
-DENIZEN_HD inline Iq scaled(Iq x, Iq by)
-{
-    return {x.re * by.re - x.im * by.im, x.re * by.im + x.im * by.re};
-}
-DENIZEN_HD inline void add(float& to, float x) { to += x; }
-DENIZEN_HD inline void add(Iq& to, Iq x)
-{
-    to.re += x.re;
-    to.im += x.im;
-}
+using dsp::Iq; // laid out as std::complex<float>
 
 // A worker's share of the work on a quantum.
 template <class Context>
@@ -41,6 +23,7 @@ struct Piece {
     const Stage& stage;
     const float* values;
     const void* from; // the quantum's first sample; its predecessors lie in front of it
+    const void* with; // those of the second stream beside them; null: there is none
     void* to;         // the quantum's first output
     uint64_t first;   // the number of that output in its stream
     uint32_t base;    // of output 0, in inputs: below `down`
@@ -51,6 +34,11 @@ struct Piece {
     DENIZEN_HD const T* in() const
     {
         return static_cast<const T*>(from);
+    }
+    template <class T>
+    DENIZEN_HD const T* beside() const
+    {
+        return static_cast<const T*>(with);
     }
     template <class T>
     DENIZEN_HD T* out() const
@@ -93,22 +81,15 @@ struct Fir {
         const Sample* in = p.template in<Sample>() + p.base;
         Sample* out = p.template out<Sample>();
         const Tap* taps = reinterpret_cast<const Tap*>(p.values);
-        const auto count = static_cast<int64_t>(p.stage.values * sizeof(float) / sizeof(Tap));
+        const auto count = static_cast<uint32_t>(p.stage.values * sizeof(float) / sizeof(Tap));
         const auto down = static_cast<int64_t>(p.stage.down);
-        p.each([&](int64_t j) {
-            const Sample* x = in + j * down;
-            Sample sum{};
-            for (int64_t k = 0; k < count; ++k) {
-                add(sum, scaled(x[-k], taps[k]));
-            }
-            out[j] = sum;
-        });
+        p.each([&](int64_t j) { out[j] = dsp::dot(Sample{}, taps, 1, count, in + j * down); });
     }
 };
 
-// y[n] = x[n] w[n modulo the length of w]: a mixer, or a constant factor
-struct Multiply {
-    static constexpr const char* name = "multiply";
+// y[n] = x[n] w[n modulo the length of w]
+struct Mixer {
+    static constexpr const char* name = "mixer";
     template <class T>
     static DENIZEN_HD void make(const Piece<T>& p)
     {
@@ -119,8 +100,21 @@ struct Multiply {
         const auto begin = static_cast<int64_t>(p.first % static_cast<uint64_t>(period));
         p.each([&](int64_t j) {
             const int64_t n = (begin + j) % period;
-            out[j] = scaled(in[j], w[n < 0 ? n + period : n]);
+            out[j] = in[j] * w[n < 0 ? n + period : n];
         });
+    }
+};
+
+// y[n] = a[n] b[n], of two streams
+struct Multiply {
+    static constexpr const char* name = "multiply";
+    template <class T>
+    static DENIZEN_HD void make(const Piece<T>& p)
+    {
+        const Iq* a = p.template in<Iq>();
+        const Iq* b = p.template beside<Iq>();
+        Iq* out = p.template out<Iq>();
+        p.each([&](int64_t j) { out[j] = a[j] * b[j]; });
     }
 };
 
@@ -132,7 +126,7 @@ struct MagnitudeSquared {
     {
         const Iq* in = p.template in<Iq>();
         float* out = p.template out<float>();
-        p.each([&](int64_t j) { out[j] = in[j].re * in[j].re + in[j].im * in[j].im; });
+        p.each([&](int64_t j) { out[j] = dsp::power(in[j]); });
     }
 };
 
@@ -145,11 +139,7 @@ struct DemodulateFm {
         const Iq* in = p.template in<Iq>();
         float* out = p.template out<float>();
         const float gain = p.stage.a;
-        p.each([&](int64_t j) {
-            const Iq y = scaled(in[j], Iq{in[j - 1].re, -in[j - 1].im});
-            // Zeros have signs, and the angle of one may be pi.
-            out[j] = y.re == 0 && y.im == 0 ? 0.0f : gain * atan2f(y.im, y.re);
-        });
+        p.each([&](int64_t j) { out[j] = gain * dsp::turn(in[j], in[j - 1]); });
     }
 };
 

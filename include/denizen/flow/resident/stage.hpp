@@ -25,11 +25,16 @@ struct Stage {
 };
 
 struct Setup {        // the chain that a worker is for
-    BufferRef memory; // its own: [values][one area][other area], each aligned to 16 bytes
+    BufferRef memory; // its own: [values][one area][other area][area of the second stream], each
+                      // aligned to 16 bytes
     uint32_t chain;
     uint32_t stages;
     uint32_t areas_at; // bytes
     uint32_t area;     // bytes of each
+    // A second stream that the first stage reads lies in the quantum's buffer, so many bytes behind
+    // where the results go; the `before` of it in front of that. 0: there is none.
+    uint32_t beside_at;
+    uint32_t beside_bytes; // of a sample of it
     Stage stage[max_stages];
     DENIZEN_BUFFERS(memory)
 };

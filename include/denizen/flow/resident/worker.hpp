@@ -96,6 +96,15 @@ struct Worker {
         unsigned char* at = area[0] + reinterpret_cast<uint64_t>(from) % 16;
         copy_in(ctx, from, at, uint64_t{ahead} + uint64_t{m.count} * chain.stage[0].in_bytes);
         at += ahead;
+        const unsigned char* beside = nullptr;
+        if (chain.beside_at != 0) {
+            const uint32_t before = chain.stage[0].before * chain.beside_bytes;
+            const unsigned char* second = quantum.data + m.results + chain.beside_at - before;
+            unsigned char* to = memory.data + chain.areas_at + 2 * uint64_t{chain.area} +
+                                reinterpret_cast<uint64_t>(second) % 16;
+            copy_in(ctx, second, to, uint64_t{before} + uint64_t{m.count} * chain.beside_bytes);
+            beside = to + before;
+        }
         ctx.sync();
         uint64_t position = m.position;
         uint32_t count = m.count;
@@ -109,8 +118,8 @@ struct Worker {
                                     : area[(s + 1) % 2] + uint64_t{stage.keeps} * stage.out_bytes;
             const auto base = static_cast<uint32_t>(first * stage.down - position);
             make<Kinds...>(stage.kind,
-                           piece_of(ctx, stage, values + stage.values_at, at, to, first, base,
-                                    -static_cast<int64_t>(stage.keeps), int64_t{made}));
+                           piece_of(ctx, stage, values + stage.values_at, at, beside, to, first,
+                                    base, -static_cast<int64_t>(stage.keeps), int64_t{made}));
             if (first < stage.keeps) { // before the stream there are zeros
                 ctx.sync();
                 const uint64_t none = (stage.keeps - first) * stage.out_bytes;
@@ -121,6 +130,7 @@ struct Worker {
             }
             ctx.sync();
             at = to;
+            beside = nullptr;
             position = first;
             count = made;
         }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a crew of flow graphs runs: a worker that knows the blocks of kinds.hpp, and one's own.
+#pragma once
+
+#include <denizen/flow/resident/worker.hpp>
+#include <denizen/resident/kernel.hpp>
+
+namespace denizen::flow::resident {
+
+template <class... More>
+using Crew = Worker<Saxpy, Fir<float, float>, Fir<Iq, float>, Fir<Iq, Iq>, Mixer, Multiply,
+                    MagnitudeSquared, DemodulateFm, More...>;
+
+// The messages' order is what Resident knows their types by.
+template <class... More>
+using Program =
+    denizen::Program<Actors<Crew<More...>>, denizen::Messages<Setup, Values, Scalars, Job, Done>>;
+
+} // namespace denizen::flow::resident
