@@ -100,12 +100,12 @@ void streams(nb::module_& m)
 {
     m.def("procmine_counts", &layout_of);
     nb::class_<Packer>(m, "ProcminePacker")
-        .def("__init__",
-             [](Packer* self, const Column<uint32_t>& addresses, uint32_t activities,
-                int64_t late) {
-                 const auto all = span_of(addresses);
-                 new (self) Packer({all.begin(), all.end()}, activities, late);
-             })
+        .def(
+            "__init__",
+            [](Packer* self, const Column<uint32_t>& addresses, uint32_t activities, int64_t late) {
+                const auto all = span_of(addresses);
+                new (self) Packer({all.begin(), all.end()}, activities, late);
+            })
         .def("pack", [](Packer& packer, const Column<uint32_t>& cases,
                         const Column<uint32_t>& activities, const Column<int64_t>& times) {
             std::vector<Packer::Message> messages;
@@ -120,10 +120,9 @@ void streams(nb::module_& m)
             const nb::capsule owner(all, [](void* p) noexcept {
                 delete static_cast<std::vector<Packer::Message>*>(p);
             });
-            return nb::make_tuple(
-                give(std::move(targets)),
-                nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<2>>(
-                    all->data(), {n, size_t{packed::words}}, owner)));
+            return nb::make_tuple(give(std::move(targets)),
+                                  nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<2>>(
+                                      all->data(), {n, size_t{packed::words}}, owner)));
         });
 }
 

@@ -24,7 +24,8 @@ void check_below(std::span<const uint32_t> values, size_t count, const char* wha
     uint32_t most = 0;
     for (const uint32_t value : values) most = std::max(most, value);
     if (values.empty() || most < count) return;
-    const auto at = std::find_if(values.begin(), values.end(), [&](uint32_t v) { return v >= count; });
+    const auto at =
+        std::find_if(values.begin(), values.end(), [&](uint32_t v) { return v >= count; });
     throw Error(Errc::bad_argument, "event " + std::to_string(at - values.begin()) + ": " + what +
                                         " " + std::to_string(*at) + " is out of range: there are " +
                                         std::to_string(count) + ", from 0");
@@ -97,9 +98,8 @@ void Packer::pack(std::span<const uint32_t> cases, std::span<const uint32_t> act
     const size_t n = times.size();
     if (cases.size() != n || activities.size() != n) {
         throw Error(Errc::bad_argument, std::to_string(cases.size()) + " cases, " +
-                                            std::to_string(activities.size()) +
-                                            " activities and " + std::to_string(n) +
-                                            " times differ in length");
+                                            std::to_string(activities.size()) + " activities and " +
+                                            std::to_string(n) + " times differ in length");
     }
     check_below(cases, addresses_.size(), "case");
     check_below(activities, activities_, "activity");

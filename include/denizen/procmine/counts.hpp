@@ -11,9 +11,9 @@ namespace denizen::procmine {
 
 // Where it lies, in words of 64 bits: a head, then for each shard, by workers, so that fewer meet
 //   starts, ends    by activity
-//   keys            by slot: (from << 32 | to) + 1, 0 where it is free; none if each pair has a slot
-//   figures         by slot: count, lower and upper half of the sum, ~least, most (microseconds)
-//   histogram       by slot and bucket of duration
+//   keys            by slot: (from << 32 | to) + 1, 0 where it is free; none if each pair has a
+//   slot figures         by slot: count, lower and upper half of the sum, ~least, most
+//   (microseconds) histogram       by slot and bucket of duration
 struct CountsLayout {
     uint64_t activities = 0;
     uint64_t slots = 0; // each pair of activities its own, or a power of two
@@ -83,8 +83,7 @@ private:
             uint64_t* place = shard_ + layout_.keys() + at;
             uint64_t there = load<Scope::gpu>(place);
             if (there == key) return at;
-            if (there == 0 &&
-                (compare_exchange<Scope::gpu>(place, there, key) || there == key)) {
+            if (there == 0 && (compare_exchange<Scope::gpu>(place, there, key) || there == key)) {
                 return at;
             }
             at = (at + 1) & (layout_.slots - 1);

@@ -8,7 +8,7 @@
 struct Case {
     CaseReport seen{};
     denizen::procmine::Moment waiting[waiting_slots];
-    uint32_t count = 0; // of those that wait, in order of time
+    uint32_t count = 0;        // of those that wait, in order of time
     uint64_t* graph = nullptr; // the host keeps this buffer for as long as the program runs
 
     void on(const Begin& message, auto& ctx)
