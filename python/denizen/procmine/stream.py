@@ -60,6 +60,10 @@ DONE = denizen.message("Done")
 _MESSAGES = [BEGIN, HAPPENED, FINISH, ASK_CASE, CASE_REPORT, SET, CLEAR, COPY, DONE]
 
 
+# Starts and ends; and of the edges that were gone from << 32 | to, figures and slots.
+_Words = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]
+
+
 def program(waiting: int) -> denizen.Program:
     """The actors Case and Clerk (case.hpp) for so many events of a case that can wait."""
     text = files("denizen.procmine").joinpath("case.hpp").read_text(encoding="utf-8")
@@ -242,8 +246,7 @@ class Stream:
             shards = [self._shard(i) for i in range(self._layout["shards"])]
             self._check_room()
         n = self._activities
-        starts = np.sum([ends[:n] for ends, _, _, _ in shards], axis=0, dtype=np.uint64)
-        ends = np.sum([ends[n:] for ends, _, _, _ in shards], axis=0, dtype=np.uint64)
+        ends = np.stack([ends for ends, _, _, _ in shards]).sum(axis=0, dtype=np.uint64)
         keys, place = np.unique(
             np.concatenate([keys for _, keys, _, _ in shards]), return_inverse=True
         )
@@ -263,8 +266,8 @@ class Stream:
             mean,
             ~least,
             most,
-            starts,
-            ends,
+            ends[:n],
+            ends[n:],
         )
 
     def quantile(self, edges: list[tuple[int, int]], q: float) -> NDArray[np.float64]:
@@ -323,8 +326,8 @@ class Stream:
         copied: NDArray[np.uint64] = self._staging.numpy()[: int(count.sum())].copy()
         return copied
 
-    def _shard(self, shard: int) -> tuple[NDArray[np.uint64], ...]:
-        """Starts and ends; and of the edges that were gone from << 32 | to, figures and slots."""
+    def _shard(self, shard: int) -> _Words:
+        """What a shard has counted so far."""
         layout, n = self._layout, self._activities
         first = np.arange(0, layout["histograms"], _PART)
         words = self._copy(shard, first, np.minimum(layout["histograms"] - first, _PART))
@@ -429,8 +432,8 @@ def replay(
 ) -> Streamed:
     """Send a log's events through actors, in the order they have in the log.
 
-    ``late``, ``waiting``, ``device``, ``edges``: as of Stream. ``glances``: how often the graph is read
-    meanwhile, about.
+    ``late``, ``waiting``, ``device``, ``edges``: as of Stream. ``glances``: how often the
+    graph is read meanwhile, about.
     """
     with Stream(
         max(len(log.activities), 1), max(len(log.cases), 1), late=late, waiting=waiting,
