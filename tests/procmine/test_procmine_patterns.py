@@ -130,3 +130,17 @@ def test_references_as_files(tmp_path, mined):
     path.write_text(json.dumps({"edges": [["a"]], "starts": [], "ends": []}))
     with pytest.raises(denizen.ArgumentError, match=r"graph\.json: no reference graph"):
         procmine.Reference.read(path)
+
+
+def test_conformance_of_a_very_long_case(make):
+    # Prefixes are not kept one by one: a case of 20,000 events would have 1.6 GB of them.
+    path = ["a", "b"] * 10_000
+    log = procmine.from_columns(
+        ["long"] * len(path), path, [i * 1_000_000 for i in range(len(path))]
+    )
+    mined = procmine.mine(log)
+    reference = procmine.Reference.of([("a", "b"), ("b", "a")], ["a"], ["b"])
+    found = procmine.check(mined, reference)
+    assert (found.fitness, found.deviations) == (1, [])
+    # After each b but the last one end escapes, at the end the way back: of 30,001 that may be.
+    assert found.precision == pytest.approx(1 - 10_000 / 30_001)

@@ -107,8 +107,11 @@ def check(mined: Mined, reference: Reference) -> Conformance:
     of_variant = np.empty(len(mined.variant_count) + 1)
     of_variant[-1] = np.nan
     steps = allowed_steps = fitting = 0
-    came: dict[tuple[int, ...], int] = defaultdict(int)
-    seen: dict[tuple[int, ...], set[str | None]] = defaultdict(set)
+    # Prefixes as nodes of a tree: by the one before and the activity; 0 is the empty one.
+    nodes: dict[tuple[int, int], int] = {}
+    last_of = [-1]
+    came: dict[int, int] = defaultdict(int)
+    seen: dict[int, set[str | None]] = defaultdict(set)
     for v, count in enumerate(mined.variant_count.tolist()):
         numbers = mined.path(v).tolist()
         path = [names[a] for a in numbers]
@@ -131,16 +134,21 @@ def check(mined: Mined, reference: Reference) -> Conformance:
         allowed_steps += count * (len(path) + 1 - len(wrong))
         fitting += count * (not wrong)
         of_variant[v] = 1 - len(wrong) / (len(path) + 1)
+        prefix = 0
         for i in range(min(deviates_at, len(path)) + 1):
-            prefix = tuple(numbers[:i])
+            if i != 0:
+                step_to = (prefix, numbers[i - 1])
+                prefix = nodes.setdefault(step_to, len(last_of))
+                if prefix == len(last_of):
+                    last_of.append(numbers[i - 1])
             came[prefix] += count
             if i < deviates_at:
                 seen[prefix].add(path[i] if i < len(path) else None)
     allowed = escaping = 0
     for prefix, count in came.items():
         may: set[str | None] = set()
-        if prefix:
-            last = names[prefix[-1]]
+        if prefix != 0:
+            last = names[last_of[prefix]]
             may |= after[last]
             if last in reference.ends:
                 may.add(None)
