@@ -100,29 +100,34 @@ void streams(nb::module_& m)
 {
     m.def("procmine_counts", &layout_of);
     nb::class_<Packer>(m, "ProcminePacker")
-        .def(
-            "__init__",
-            [](Packer* self, const Column<uint32_t>& addresses, uint32_t activities, int64_t late) {
-                const auto all = span_of(addresses);
-                new (self) Packer({all.begin(), all.end()}, activities, late);
-            })
+        .def("__init__",
+             [](Packer* self, const Column<uint32_t>& addresses, uint32_t activities, int64_t late,
+                uint32_t threads) {
+                 const auto all = span_of(addresses);
+                 new (self) Packer({all.begin(), all.end()}, activities, late, threads);
+             })
+        // A list of targets and messages, of batches.
         .def("pack", [](Packer& packer, const Column<uint32_t>& cases,
                         const Column<uint32_t>& activities, const Column<int64_t>& times) {
-            std::vector<Packer::Message> messages;
-            std::vector<uint32_t> targets;
+            std::vector<Packer::Batch> batches;
             {
                 const Unlocked unlocked;
-                packer.pack(span_of(cases), span_of(activities), span_of(times), messages, targets);
+                batches = packer.pack(span_of(cases), span_of(activities), span_of(times));
             }
-            const size_t n = messages.size();
-            auto kept = std::make_unique<std::vector<Packer::Message>>(std::move(messages));
-            auto* all = kept.release();
-            const nb::capsule owner(all, [](void* p) noexcept {
-                delete static_cast<std::vector<Packer::Message>*>(p);
-            });
-            return nb::make_tuple(give(std::move(targets)),
-                                  nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<2>>(
-                                      all->data(), {n, size_t{packed::words}}, owner)));
+            nb::list out;
+            for (Packer::Batch& batch : batches) {
+                const size_t n = batch.messages.size();
+                auto kept =
+                    std::make_unique<std::vector<Packer::Message>>(std::move(batch.messages));
+                auto* all = kept.release();
+                const nb::capsule owner(all, [](void* p) noexcept {
+                    delete static_cast<std::vector<Packer::Message>*>(p);
+                });
+                out.append(nb::make_tuple(give(std::move(batch.targets)),
+                                          nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<2>>(
+                                              all->data(), {n, size_t{packed::words}}, owner))));
+            }
+            return out;
         });
 }
 

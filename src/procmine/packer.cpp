@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <denizen/base/error.hpp>
 #include <denizen/procmine/packer.hpp>
+
+#include "partition.hpp"
 
 #include <algorithm>
 #include <string>
@@ -8,6 +9,8 @@
 
 namespace denizen::procmine {
 namespace {
+
+constexpr size_t events_per_thread = 1 << 14; // fewer are packed before a thread has begun
 
 // The event as 64 bits, or false if it is too far from the base or its activity too large.
 bool write(const Moment& event, int64_t base, uint64_t& out)
@@ -33,9 +36,9 @@ void check_below(std::span<const uint32_t> values, size_t count, const char* wha
 
 } // namespace
 
-Packer::Packer(std::vector<uint32_t> addresses, uint32_t activities, int64_t late)
+Packer::Packer(std::vector<uint32_t> addresses, uint32_t activities, int64_t late, uint32_t threads)
     : addresses_(std::move(addresses)), open_(addresses_.size()), activities_(activities),
-      late_(late)
+      late_(late), threads_(std::max(threads, 1u))
 {
     if (late < 0 || late >= int64_t{1} << 62) {
         throw Error(Errc::bad_argument,
@@ -43,9 +46,8 @@ Packer::Packer(std::vector<uint32_t> addresses, uint32_t activities, int64_t lat
     }
 }
 
-Packer::Message Packer::begin(const Moment& event, int64_t bound) const
+void Packer::begin(Message& message, const Moment& event, int64_t bound) const
 {
-    Message message{};
     uint32_t* words = message.words.data();
     const int64_t base = late_ == 0 ? event.time : bound;
     uint64_t both = 0;
@@ -58,7 +60,6 @@ Packer::Message Packer::begin(const Moment& event, int64_t bound) const
         words[4] = event.activity;
         words[8] |= packed::wide;
     }
-    return message;
 }
 
 // Whether the event could be added so that its case does what it had done with one after the other.
@@ -91,9 +92,37 @@ bool Packer::append(Message& message, const Moment& event, int64_t bound) const
     return true;
 }
 
-void Packer::pack(std::span<const uint32_t> cases, std::span<const uint32_t> activities,
-                  std::span<const int64_t> times, std::vector<Message>& messages,
-                  std::vector<uint32_t>& targets)
+// The cases of one thread: whole cache lines of open_ belong to one.
+void Packer::pack_some(std::span<const uint32_t> cases, std::span<const uint32_t> activities,
+                       std::span<const int64_t> times, uint32_t thread, uint32_t threads,
+                       Batch& out)
+{
+    const size_t n = times.size();
+    out.messages.reserve(n / threads / 2);
+    std::vector<uint32_t>& of_case = out.targets; // until the end
+    of_case.reserve(n / threads / 2);
+    int64_t newest = newest_;
+    for (size_t i = 0; i < n; ++i) {
+        const uint32_t one = cases[i];
+        newest = std::max(newest, times[i]);
+        if (threads > 1 && one / 16 % threads != thread) continue;
+        const Moment event{times[i], activities[i]};
+        const int64_t bound = newest - late_;
+        uint32_t& open = open_[one];
+        if (open != 0 && append(out.messages[open - 1], event, bound)) continue;
+        begin(out.messages.emplace_back(), event, bound);
+        of_case.push_back(one);
+        open = static_cast<uint32_t>(out.messages.size());
+    }
+    for (uint32_t& one : of_case) {
+        open_[one] = 0;
+        one = addresses_[one];
+    }
+}
+
+std::vector<Packer::Batch> Packer::pack(std::span<const uint32_t> cases,
+                                        std::span<const uint32_t> activities,
+                                        std::span<const int64_t> times)
 {
     const size_t n = times.size();
     if (cases.size() != n || activities.size() != n) {
@@ -103,26 +132,13 @@ void Packer::pack(std::span<const uint32_t> cases, std::span<const uint32_t> act
     }
     check_below(cases, addresses_.size(), "case");
     check_below(activities, activities_, "activity");
-    messages.clear();
-    targets.clear();
-    messages.reserve(n / 2);
-    std::vector<uint32_t> of_case;
-    of_case.reserve(n / 2);
-    for (size_t i = 0; i < n; ++i) {
-        const Moment event{times[i], activities[i]};
-        newest_ = std::max(newest_, event.time);
-        const int64_t bound = newest_ - late_;
-        uint32_t& open = open_[cases[i]];
-        if (open != 0 && append(messages[open - 1], event, bound)) continue;
-        messages.push_back(begin(event, bound));
-        of_case.push_back(cases[i]);
-        open = static_cast<uint32_t>(messages.size());
-    }
-    targets.reserve(of_case.size());
-    for (const uint32_t one : of_case) {
-        targets.push_back(addresses_[one]);
-        open_[one] = 0;
-    }
+    const uint32_t threads =
+        static_cast<uint32_t>(std::clamp<size_t>(n / events_per_thread, 1, threads_));
+    std::vector<Batch> batches(threads);
+    on_threads(threads,
+               [&](uint32_t t) { pack_some(cases, activities, times, t, threads, batches[t]); });
+    for (const int64_t time : times) newest_ = std::max(newest_, time);
+    return batches;
 }
 
 } // namespace denizen::procmine

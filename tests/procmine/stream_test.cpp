@@ -22,15 +22,16 @@ struct Fed {
     std::vector<int64_t> times;
 };
 
-struct Sent {
-    std::vector<Packer::Message> messages;
-    std::vector<uint32_t> targets;
-};
+using Sent = Packer::Batch;
 
+// All batches one behind the other.
 Sent packed_by(Packer& packer, const Fed& fed)
 {
     Sent sent;
-    packer.pack(fed.cases, fed.activities, fed.times, sent.messages, sent.targets);
+    for (const Packer::Batch& batch : packer.pack(fed.cases, fed.activities, fed.times)) {
+        sent.messages.insert(sent.messages.end(), batch.messages.begin(), batch.messages.end());
+        sent.targets.insert(sent.targets.end(), batch.targets.begin(), batch.targets.end());
+    }
     return sent;
 }
 
@@ -90,6 +91,30 @@ TEST(Packer, KeepsEveryCasesEventsInTheirOrder)
         const Sent sent = packed_by(packer, fed);
         expect_all_there(sent, fed);
         EXPECT_LE(sent.messages.size(), late > 500'000 || late == 0 ? 1'800u : 5'000u);
+    }
+}
+
+// By several threads: of each case the same messages in the same order.
+TEST(Packer, OfThreads)
+{
+    const Fed fed = random_events(4, 100'000, 500, 9, 1'000, 3'000);
+    for (const int64_t late : {int64_t{0}, int64_t{2'000}}) {
+        Packer one(addresses(500), 9, late);
+        Packer three(addresses(500), 9, late, 3);
+        EXPECT_EQ(three.pack(fed.cases, fed.activities, fed.times).size(), 3u);
+        (void)packed_by(one, fed);
+        for (int again = 0; again < 2; ++again) { // what was newest is known to all of them
+            const Sent expected = packed_by(one, fed);
+            const Sent found = packed_by(three, fed);
+            std::map<uint32_t, std::vector<std::array<uint32_t, packed::words>>> by_case[2];
+            for (size_t i = 0; i < expected.targets.size(); ++i) {
+                by_case[0][expected.targets[i]].push_back(expected.messages[i].words);
+            }
+            for (size_t i = 0; i < found.targets.size(); ++i) {
+                by_case[1][found.targets[i]].push_back(found.messages[i].words);
+            }
+            EXPECT_TRUE(by_case[0] == by_case[1]);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -179,7 +180,9 @@ class Stream:
         self._case = self._rt.spawn("Case", self._cases, timeout=_TIMEOUT)
         self._rt.broadcast("Case", "Begin", timeout=_TIMEOUT, graph=self._counts)
         self._rt.drain(_TIMEOUT)
-        self._packer = _core.ProcminePacker(self._case, self._activities, late)
+        # Workers on CPU threads need the cores themselves.
+        packers = min(4, max(1, (os.cpu_count() or 1) // 4)) if told["on_gpu"] else 1
+        self._packer = _core.ProcminePacker(self._case, self._activities, late, packers)
         self._finished = False
         self._feeding, self._reading = threading.Lock(), threading.Lock()
 
@@ -221,9 +224,9 @@ class Stream:
         with self._feeding:
             if self._finished:
                 raise ArgumentError("the stream is finished; make another for what comes now")
-            to, packed = self._packer.pack(*columns)
-            if len(to):
-                self._rt.send_many(to, packed.view(HAPPENED.dtype).reshape(-1), _TIMEOUT)
+            for to, packed in self._packer.pack(*columns):
+                if len(to):
+                    self._rt.send_many(to, packed.view(HAPPENED.dtype).reshape(-1), _TIMEOUT)
 
     def flush(self) -> None:
         """Wait until all events that were fed are counted, or wait for later ones."""
