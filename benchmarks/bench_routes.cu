@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages from actor to actor, both resident, by the device's own clock. One way: a ball between
 // two actors, thousands of trips between two readings of the clock; a sample is the mean trip. Many
-// ways at once: random_targets.cu.
+// ways at once: random_targets.cu. Where the time goes: own_message.cu.
 //
 // `bytes` is what a message takes on the wire: whole slots of 64 bytes, of which 36 (first) and 48
 // (others) carry payload. The ball carries its words all the way and each trip changes one, so what
@@ -9,6 +9,7 @@
 // by the program's own counts.
 #include <denizen/runtime.hpp>
 
+#include "own_message.hpp"
 #include "program.hpp"
 #include "random_targets.hpp"
 #include "route_counts.hpp"
@@ -41,7 +42,12 @@ struct Ball {
     DENIZEN_HD void arrive()
     {
         ++trip;
-        word[trip % words] += trip;
+        const uint32_t changes = trip % words;
+        if constexpr (Slots == 1) { // in registers: an index would put the ball into memory
+            for (uint32_t i = 0; i < words; ++i) word[i] += i == changes ? trip : 0;
+        } else {
+            word[changes] += trip;
+        }
     }
     // Words that are not what fill() and `trip` times arrive() make of them.
     DENIZEN_HD uint32_t damaged() const
@@ -329,6 +335,7 @@ void measure(const Arguments& arguments)
     one_way<16>(arguments);
     one_way<64>(arguments);
     raw_words(arguments);
+    measure_own_message(arguments);
     measure_random_targets(arguments);
 }
 

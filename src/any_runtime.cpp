@@ -258,7 +258,7 @@ void AnyRuntime::pause(nanoseconds deadline)
     c.check_alive();
     c.command(Command::pause);
     if (!c.parked() && !c.wait_until(ns(deadline), [&] { return c.in_mode(Mode::paused, true); })) {
-        const std::string who = c.stuck(0);
+        const std::string who = c.who_is_not(Mode::paused);
         throw Error(Errc::timeout,
                     "not paused after " + seconds(ns(deadline)) + (who.empty() ? "" : ": " + who));
     }
@@ -282,9 +282,11 @@ void AnyRuntime::park(nanoseconds deadline)
     for (uint64_t told = begin; !c.parked();) { // ends when all have left, or by the deadline
         c.check_alive();
         if (now_ns() - begin > ns(deadline)) {
+            const std::string who = c.who_is_not(Mode::left);
             c.command(c.nodes[0].backend->commanded());
             throw Error(Errc::timeout, "the program did not leave the GPU within " +
-                                           seconds(ns(deadline)) + "; it still has work");
+                                           seconds(ns(deadline)) +
+                                           (who.empty() ? "; it still has work" : ": " + who));
         }
         // A node that left before another one was told has come back because of it.
         if (c.nodes.size() > 1 && now_ns() - told > 2'000'000) {

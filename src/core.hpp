@@ -559,6 +559,9 @@ struct AnyRuntime::Core {
     bool join(uint64_t patience_ns);
     // As AnyRuntime's.
     std::string stuck(uint64_t at_least_ns);
+    // For an error's text: who keeps the program from being in this mode, and what it was doing.
+    // Empty if that is nobody by now.
+    std::string who_is_not(Mode mode);
     void close(uint64_t timeout_ns);
 
     static constexpr size_t urgent = static_cast<size_t>(Priority::urgent);

@@ -159,6 +159,48 @@ std::string AnyRuntime::Core::stuck(uint64_t at_least_ns)
            " for " + seconds(longest);
 }
 
+std::string AnyRuntime::Core::who_is_not(Mode mode)
+{
+    std::string who = stuck(0);
+    if (!who.empty()) {
+        return who;
+    }
+    constexpr uint64_t patience_ns = 50'000'000;
+    uint32_t others = 0;
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+        const Node& node = nodes[n];
+        if (node.backend->parked()) {
+            continue;
+        }
+        const std::string name = nodes.size() > 1 ? "node " + std::to_string(n) : "the program";
+        if (!node.backend->refresh(patience_ns)) {
+            return name + " has told nothing for " + seconds(patience_ns);
+        }
+        if (load<Scope::system>(&node.control->mode) == static_cast<uint32_t>(Mode::left)) {
+            return name + "'s monitor has left and some of its workers have not";
+        }
+        for (uint32_t w = 0; w < workers; ++w) {
+            const Report& report = node.reports[w];
+            const uint32_t told = load<Scope::system>(&report.mode);
+            if (told == static_cast<uint32_t>(mode)) {
+                continue;
+            }
+            if (!who.empty()) {
+                ++others;
+                continue;
+            }
+            const uint64_t busy = load<Scope::system>(&report.busy_ns);
+            const uint32_t parked = load<Scope::system>(&report.outbox);
+            who = worker_name(Address::actor(w, 0, n)) + " is " + to_string(Mode{told}) + ", " +
+                  (busy != 0 ? "has been at the runtime's own work for " + seconds(busy)
+                             : std::string("between two messages")) +
+                  (parked != 0 ? ", with " + std::to_string(parked) + " sends or orders waiting"
+                               : "");
+        }
+    }
+    return who + (others != 0 ? " (and " + std::to_string(others) + " more)" : "");
+}
+
 void AnyRuntime::Core::close(uint64_t timeout_ns)
 {
     // A second closer returns when the first is done; a snapshot is finished first.

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``denizen``: run an application, run benchmarks, say what this machine has.
 
-Exit status: 0 done, 1 it failed or a result was wrong, 2 wrong usage or unusable data, 130 Ctrl-C.
+Exit status: 0 done, 1 it failed or a result was wrong, 2 wrong usage or unusable data, 130 Ctrl-C,
+143 ended by SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -58,9 +60,15 @@ def _dispatch(words: Sequence[str]) -> int:
     return status
 
 
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with ``argv`` (default: the process's) and give its exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
+    if argv is None:  # what runs on the GPU, or in a process of its own, is ended with this one
+        signal.signal(signal.SIGTERM, _leave)
     try:
         return _dispatch(words)
     except (ArgumentError, DataError) as error:

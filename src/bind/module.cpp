@@ -97,8 +97,6 @@ nb::dict describe(const Description& d)
     return out;
 }
 
-constexpr const char* modes[] = {"starting", "running", "paused", "left"};
-
 // As python/denizen/telemetry.py has it, in seconds.
 nb::dict to_dict(const Durations& d)
 {
@@ -119,7 +117,7 @@ nb::dict to_dict(const WorkerTelemetry& w, const Image& image)
     nb::dict out;
     out["node"] = w.place.node();
     out["number"] = w.place.worker();
-    out["mode"] = modes[static_cast<uint32_t>(w.mode)];
+    out["mode"] = to_string(w.mode);
     out["actors"] = w.actors;
     out["handled"] = w.handled;
     out["batches"] = w.batches;
@@ -147,7 +145,7 @@ nb::dict telemetry(AnyRuntime& rt)
     out["time"] = static_cast<double>(t.host_ns) * 1e-9;
     out["device_time"] = static_cast<double>(t.device_ns) * 1e-9;
     out["observed"] = t.observed;
-    out["mode"] = modes[static_cast<uint32_t>(t.mode)];
+    out["mode"] = to_string(t.mode);
     out["handled"] = t.handled;
     out["dead_letters"] = t.dead_letters;
     out["errors"] = t.errors;
@@ -199,7 +197,7 @@ nb::dict stats(AnyRuntime& rt)
     out["held"] = s.held;
     out["errors"] = s.errors;
     out["first_error"] = s.first_error;
-    out["mode"] = modes[static_cast<uint32_t>(s.mode)];
+    out["mode"] = to_string(s.mode);
     out["launches"] = s.launches;
     out["handled_by_worker"] = s.handled_by_worker;
     static constexpr const char* names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};

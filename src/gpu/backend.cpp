@@ -145,13 +145,17 @@ public:
         if (shared_.control == nullptr) {
             return;
         }
-        if (c != Command::leave) { // which is for now; what is wanted holds when it is back
-            wanted_.store(c, std::memory_order_relaxed);
+        {
+            const std::lock_guard guard(command_mutex_);
+            if (c != Command::leave) { // which is for now; what is wanted holds when it is back
+                wanted_.store(c, std::memory_order_relaxed);
+            }
+            if (held_.load(std::memory_order_relaxed) && c != Command::stop) {
+                c = Command::leave;
+            }
+            store<Scope::system, Order::release>(&shared_.control->command,
+                                                 static_cast<uint32_t>(c));
         }
-        if (held_.load(std::memory_order_relaxed) && c != Command::stop) {
-            c = Command::leave;
-        }
-        store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
         ring_keeper(); // which looks more often while the program is on its way out
     }
 
@@ -264,8 +268,12 @@ public:
         if (!resident_) { // this node has left; another one is stuck
             return;
         }
-        command(Command::kill);
-        ring_keeper();
+        if (mode() == Mode::starting) {
+            command(Command::stop); // it has found no room: it ends as soon as it begins
+        } else {
+            command(Command::kill);
+            ring_keeper();
+        }
         const uint64_t begin = now_ns();
         while (!failed_.load(std::memory_order_acquire) && now_ns() - begin < 2000 * ms) {
             std::this_thread::yield(); // ends when the keeper sees the trap, or after 2 s
@@ -289,10 +297,14 @@ public:
 
 private:
     static constexpr size_t staging_bytes = 256 << 10;
+    static constexpr uint64_t no_room_ns = 5000 * ms;
 
     void ask_to_leave() override { command(Command::leave); }
     bool off() override { return parked() || failed_.load(std::memory_order_acquire); }
     void let_return() override { command(commanded()); }
+    int ordinal() const override { return info_.ordinal; }
+    uint32_t blocks() const override { return grid_.blocks; }
+    bool anywhere() const override { return grid_.geometry.cluster == 1; }
 
     std::string named() const
     {
@@ -351,6 +363,18 @@ private:
               "cuStreamCreateWithPriority");
         check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
+        // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
+        // and enlarge the context's local memory, and both wait for all that runs.
+        launch_kernel(Shared{});
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
+    void launch_kernel(Shared shared)
+    {
+        void* parameters[] = {&shared};
+        const LaunchConfig config = grid_.launch_on(stream_);
+        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
+              grid_.text());
     }
 
     void give_back()
@@ -398,21 +422,30 @@ private:
         back_now_.store(false, std::memory_order_relaxed);
         const ContextScope scope(context_);
         Control& c = *shared_.control;
-        store<Scope::system>(&c.command,
-                             static_cast<uint32_t>(wanted_.load(std::memory_order_relaxed)));
+        {
+            // Not between another thread's two stores: its command would be overwritten.
+            const std::lock_guard in_order(command_mutex_);
+            store<Scope::system>(&c.command,
+                                 static_cast<uint32_t>(wanted_.load(std::memory_order_relaxed)));
+        }
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
         store<Scope::system>(&c.leave, static_cast<uint32_t>(Leave::none));
         fetch_add<Scope::system>(&c.heartbeat, 1u);
-        check(driver_.memset_d32_async(
-                  board_command_, static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,
-                  stream_),
-              "cuMemsetD32Async");
         launches_.fetch_add(1, std::memory_order_relaxed);
+        launched_ns_ = now_ns();
         parked_.store(false, std::memory_order_release);
-        void* parameters[] = {&shared_};
-        const LaunchConfig config = grid_.launch_on(stream_);
-        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
-              grid_.text());
+        const auto launch = [this] {
+            check(driver_.memset_d32_async(
+                      board_command_,
+                      static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1, stream_),
+                  "cuMemsetD32Async");
+            launch_kernel(shared_);
+        };
+        if (anywhere()) {
+            launch();
+        } else {
+            residents().seat(*this, launch, [this] { return mode() != Mode::starting; });
+        }
         back_.made();
     }
 
@@ -426,6 +459,12 @@ private:
             const Result state = driver_.stream_query(stream_);
             if (state != success && state != error_not_ready) {
                 notice_failure(state);
+                return;
+            }
+            if (state == error_not_ready && mode() == Mode::starting &&
+                now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
+                fail("the program has found no room on " + info_.name + " (" + grid_.text() +
+                     ") beside other programs of this process: give those fewer sms or workers");
                 return;
             }
             const auto why = static_cast<Leave>(load<Scope::system>(&shared_.control->leave));
@@ -469,18 +508,22 @@ private:
         try {
             start();
         } catch (const Error& e) {
-            failure_ = std::string("the program could not be launched: ") + e.what();
-            failed_.store(true, std::memory_order_release); // partner: failure()
+            fail(std::string("the program could not be launched: ") + e.what());
         }
+    }
+
+    void fail(const std::string& why)
+    {
+        failure_ = why;
+        failed_.store(true, std::memory_order_release); // partner: failure()
     }
 
     void notice_failure(Result state)
     {
         const char* name = nullptr;
         driver_.get_error_name(state, &name);
-        failure_ = "the program on " + info_.name + " died: " + (name != nullptr ? name : "?") +
-                   "; the CUDA context is unusable, start a new process";
-        failed_.store(true, std::memory_order_release); // partner: failure()
+        fail("the program on " + info_.name + " died: " + (name != nullptr ? name : "?") +
+             "; the CUDA context is unusable, start a new process");
     }
 
     void stop_keeper_after_leaving(uint64_t patience_ns)
@@ -540,7 +583,9 @@ private:
     std::atomic<bool> back_now_{false}; // and goes back without a reason
     bool stayed_ = false;               // it was on the GPU when hold() came
     std::atomic<Command> wanted_{Command::run};
+    std::mutex command_mutex_; // wanted_ and Control::command change together
     std::atomic<uint64_t> launches_{0};
+    uint64_t launched_ns_ = 0; // the keeper's
     std::string failure_;
     std::atomic<bool> abandoned_{false};
     bool resident_ = false; // between launch() and join()

@@ -5,6 +5,8 @@
 
 #include <denizen/base/clock.hpp>
 
+#include <algorithm>
+#include <iterator>
 #include <thread>
 
 namespace denizen {
@@ -24,21 +26,32 @@ Residents& residents()
     return *all;
 }
 
-bool Residents::without_any(const std::function<void()>& use)
+namespace {
+
+// False if one of them does not leave within two seconds.
+bool send_away(const std::vector<Resident*>& who)
 {
-    const std::lock_guard guard(mutex);
-    for (Resident* r : all_) {
+    for (Resident* r : who) {
         r->ask_to_leave();
     }
     const uint64_t begin = now_ns();
     bool all_left = true;
-    for (Resident* r : all_) {
+    for (Resident* r : who) {
         // Ends when it has left, has died, or after two seconds.
         while (!r->off() && now_ns() - begin < 2'000'000'000) {
             std::this_thread::yield();
         }
         all_left &= r->off();
     }
+    return all_left;
+}
+
+} // namespace
+
+bool Residents::without_any(const std::function<void()>& use)
+{
+    const std::lock_guard guard(mutex);
+    const bool all_left = send_away(all_);
     if (all_left) {
         use();
     }
@@ -58,6 +71,50 @@ void Residents::remove(Resident* resident)
 {
     const std::lock_guard guard(mutex);
     std::erase(all_, resident);
+}
+
+bool Residents::beside(const Resident& who)
+{
+    const std::lock_guard guard(mutex);
+    return std::any_of(all_.begin(), all_.end(), [&](const Resident* r) {
+        return r != &who && r->ordinal() == who.ordinal();
+    });
+}
+
+uint32_t Residents::taken(int ordinal) const
+{
+    uint32_t blocks = 0;
+    for (const Resident* r : all_) {
+        blocks += r->ordinal() == ordinal ? r->blocks() : 0;
+    }
+    return blocks;
+}
+
+void Residents::seat(const Resident& who, const std::function<void()>& launch,
+                     const std::function<bool()>& seated)
+{
+    std::vector<Resident*> movable;
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(movable), [&](const Resident* r) {
+        return r != &who && r->ordinal() == who.ordinal() && r->anywhere();
+    });
+    const auto let_return = [&] {
+        for (Resident* r : movable) {
+            r->let_return();
+        }
+    };
+    send_away(movable);
+    try {
+        launch();
+    } catch (...) {
+        let_return();
+        throw;
+    }
+    const uint64_t begin = now_ns();
+    // Ends when it is there, or after a second: something else may be in the way.
+    while (!movable.empty() && !seated() && now_ns() - begin < 1'000'000'000) {
+        std::this_thread::yield();
+    }
+    let_return();
 }
 
 } // namespace denizen::gpu

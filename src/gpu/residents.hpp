@@ -4,6 +4,7 @@
 // all of them leave. They come back by themselves when there is something for them to do.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -18,6 +19,11 @@ public:
     // It may come back, or stay if it has not left.
     virtual void let_return() = 0;
 
+    virtual int ordinal() const = 0;     // its device's
+    virtual uint32_t blocks() const = 0; // each on an SM
+    // Whether any SMs do for its blocks: they are in no clusters.
+    virtual bool anywhere() const = 0;
+
 protected:
     ~Resident() = default;
 };
@@ -30,6 +36,15 @@ public:
 
     void add(Resident* resident);
     void remove(Resident* resident);
+
+    // Whether there is another than `who` on its device, which may have taken the room for it.
+    bool beside(const Resident& who);
+    // With the mutex held: SMs of a device that are taken, at most.
+    uint32_t taken(int ordinal) const;
+    // With the mutex held: launches `who`, whose clusters need SMs that lie together, while those
+    // that can be anywhere are away; these come back when seated(), or after a second.
+    void seat(const Resident& who, const std::function<void()>& launch,
+              const std::function<bool()>& seated);
 
     // Held during a launch, too: nobody comes back before `use` has ended.
     std::mutex mutex;

@@ -64,14 +64,15 @@ Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& o)
     Layout layout;
     layout.ranks = ranks;
     layout.channels = o.channels != 0 ? o.channels : on_gpu ? 128 : 4;
-    layout.slots = o.slots != 0 ? o.slots : 512;
+    const uint32_t slots = o.slots != 0 ? o.slots : 512;
+    layout.slots = (slots + run_packets - 1) / run_packets * run_packets;
     const uint32_t stage = o.stage_bytes != 0 ? o.stage_bytes : on_gpu ? 256 << 10 : 64 << 10;
     const uint32_t unit = line * ranks;
     layout.stage_bytes = (stage + unit - 1) / unit * unit;
     layout.heap_bytes = o.heap_bytes;
     layout.renew = o.renew;
     if (layout.channels > max_channels || layout.slots > 1u << 16 || o.stage_bytes > 64u << 20 ||
-        o.timeout.count() <= 0 || o.renew < 4) {
+        o.timeout.count() <= 0 || o.renew < 4 || o.renew > most_turns) {
         throw Error(Errc::bad_argument,
                     "options of a group are out of range: channels up to " +
                         std::to_string(max_channels) +
@@ -150,10 +151,7 @@ void plan(const Seat& seat, Call& call)
         call.channels = 1;
         return;
     }
-    if (call.kind != Kind::all_reduce) { // those two are all_reduce's
-        if (call.algorithm == Algorithm::two_shot) call.algorithm = Algorithm::one_shot;
-        if (call.algorithm == Algorithm::pull_twice) call.algorithm = Algorithm::pull;
-    }
+    call.algorithm = only_for(call.kind, call.algorithm);
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     if (call.count == 0) {

@@ -68,12 +68,44 @@ void ResidentGroup::come_back_if_left()
     ++launches_;
 }
 
+// Teams do not wait for one another between calls: what one team has written only the same team may
+// read next, or write again.
+bool ResidentGroup::follows(const Call& call) const
+{
+    const auto bytes = [&](const Call& c) {
+        return c.count * size_of(c.type) * seat_.ref.layout.ranks; // at most
+    };
+    const auto overlap = [&](const Call& a, const void* at, const Call& b, const void* other) {
+        const auto* const p = static_cast<const unsigned char*>(at);
+        const auto* const q = static_cast<const unsigned char*>(other);
+        return p != nullptr && q != nullptr && p < q + bytes(b) && q < p + bytes(a);
+    };
+    for (uint32_t n = posted_; n != 0 && posted_ - n < posts && !finished(n); --n) {
+        const Call& before = under_way_[n % posts];
+        const bool alike = before.kind == call.kind && before.type == call.type &&
+                           before.count == call.count && before.channels == call.channels &&
+                           before.algorithm == call.algorithm && before.root == call.root &&
+                           (before.in == call.in || before.in == call.out) &&
+                           (before.out == call.in || before.out == call.out) &&
+                           !gathers(call.kind) && !scatters(call.kind);
+        if (alike) continue;
+        if (overlap(before, before.out, call, call.in) ||
+            overlap(before, before.out, call, call.out) ||
+            overlap(before, before.in, call, call.out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t ResidentGroup::post(Call call)
 {
     plan(seat_, call);
     call.channels = std::min(call.channels, channels_);
     if (posted_ >= posts) wait(posted_ + 1 - posts);
+    if (follows(call)) wait(posted_);
     const uint32_t number = ++posted_;
+    under_way_[number % posts] = call;
     Packet message[post_packets];
     encode(call, number, message);
     // Partner: the first team's load. The first packet last: it is looked at first.

@@ -153,6 +153,7 @@ public:
 
 private:
     static constexpr size_t staging_bytes = 256 << 10;
+    static constexpr uint64_t no_room_ns = 5000 * ms;
 
     // ---- Resident
 
@@ -166,6 +167,9 @@ private:
         return off_.load(std::memory_order_acquire) || lost_.load(std::memory_order_acquire);
     }
     void let_return() override { held_.store(false, std::memory_order_relaxed); }
+    int ordinal() const override { return info_.ordinal; }
+    uint32_t blocks() const override { return blocks_; }
+    bool anywhere() const override { return true; }
 
     void without_residents(const std::function<void()>& use)
     {
@@ -188,7 +192,8 @@ private:
             throw Error(Errc::bad_argument, "sms = " + std::to_string(options.sms) + "; " +
                                                 info_.name + " has " + std::to_string(sms));
         }
-        blocks_ = options.sms != 0 ? options.sms : sms;
+        const uint32_t taken = residents().taken(info_.ordinal); // here the mutex is held
+        blocks_ = options.sms != 0 ? options.sms : taken < sms ? sms - taken : 1;
         warps_ = options.workers != 0 ? options.workers : most_warps;
         if (warps_ > most_warps) {
             throw Error(Errc::bad_argument, "workers = " + std::to_string(warps_) +
@@ -211,6 +216,31 @@ private:
               "cuStreamCreateWithPriority");
         check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
+        // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
+        // and enlarge the context's local memory, and both wait for all that runs.
+        launch_kernel(Shared{});
+        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
+    void launch_kernel(Shared shared)
+    {
+        void* parameters[] = {&shared};
+        // Cooperative: every block is resident or the launch fails.
+        LaunchAttribute cooperative;
+        cooperative.id = launch_cooperative;
+        cooperative.value.cooperative = 1;
+        LaunchConfig config;
+        config.grid[0] = blocks_;
+        config.block[0] = 32 * (warps_ + 1);
+        config.stream = stream_;
+        config.attributes = &cooperative;
+        config.attribute_count = 1;
+        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
+              text());
+    }
+    std::string text() const
+    {
+        return std::to_string(blocks_) + " blocks of " + std::to_string(warps_ + 1) + " warps";
     }
 
     void give_back()
@@ -254,20 +284,9 @@ private:
                                        stream_),
               "cuMemsetD32Async");
         launches_.fetch_add(1, std::memory_order_relaxed);
+        launched_ns_ = now_ns();
         off_.store(false, std::memory_order_release);
-        void* parameters[] = {&shared_};
-        // Cooperative: every block is resident or the launch fails.
-        LaunchAttribute cooperative;
-        cooperative.id = launch_cooperative;
-        cooperative.value.cooperative = 1;
-        LaunchConfig config;
-        config.grid[0] = blocks_;
-        config.block[0] = 32 * (warps_ + 1);
-        config.stream = stream_;
-        config.attributes = &cooperative;
-        config.attribute_count = 1;
-        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
-              std::to_string(blocks_) + " blocks of " + std::to_string(warps_ + 1) + " warps");
+        launch_kernel(shared_);
     }
 
     // The keeper thread: launches, heartbeat, failures.
@@ -292,6 +311,14 @@ private:
                     driver_.get_error_name(state, &name);
                     lose("the tasks on " + info_.name + " died: " + (name != nullptr ? name : "?") +
                          "; the CUDA context is unusable, start a new process");
+                    return;
+                } else if (load<Scope::system>(&shared_.control->mode) ==
+                               static_cast<uint32_t>(Mode::starting) &&
+                           now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
+                    command(Command::stop); // it ends as soon as it begins
+                    lose("the tasks have found no room on " + info_.name + " (" + text() +
+                         ") beside other programs of this process: give either fewer sms or "
+                         "workers");
                     return;
                 }
             }
@@ -327,6 +354,7 @@ private:
     std::atomic<bool> done_{false};
     std::atomic<bool> lost_{false};
     std::atomic<uint64_t> launches_{0};
+    uint64_t launched_ns_ = 0; // the keeper's
     std::string why_;
     bool resident_ = false;
 };

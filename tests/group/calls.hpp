@@ -122,10 +122,9 @@ inline std::vector<Call> all_calls()
     for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
                             Kind::broadcast, Kind::all_to_all}) {
         for (const Algorithm algorithm :
-             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
-            const bool twice =
-                algorithm == Algorithm::two_shot || algorithm == Algorithm::pull_twice;
-            if (twice && kind != Kind::all_reduce) continue;
+             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
+              Algorithm::push, Algorithm::push_twice}) {
+            if (only_for(kind, algorithm) != algorithm) continue;
             Call call;
             call.kind = kind;
             call.algorithm = algorithm;

@@ -111,6 +111,28 @@ TEST(Faults, AnotherCall)
 }
 
 // Both wait for data that do not come; the headers tell why.
+// Equal calls go without headers: the first that differs is found all the same, and at once.
+TEST(Faults, AnotherCallAfterEqualOnes)
+{
+    for (const uint32_t n : {2u, 3u, 4u, 8u}) {
+        for (const int change : {0, 1, 2}) {
+            std::vector<int> calls(n, 0);
+            const Seen error = common_error(n, [&](Group& g) {
+                std::vector<float> x(1000, 1.0f);
+                const bool other = g.rank() == 1 && ++calls[1] == 20;
+                g.all_reduce(x.data(), x.data(), other && change == 0 ? 900 : 1000,
+                             other && change == 1 ? Type::i32 : Type::f32,
+                             other && change == 2 ? Op::max : Op::sum);
+                if (!other) {
+                    EXPECT_EQ(x[999], static_cast<float>(g.ranks()));
+                }
+            });
+            EXPECT_EQ(error.code, Errc::bad_argument) << error.text;
+            EXPECT_EQ(calls[1], 20);
+        }
+    }
+}
+
 TEST(Faults, AnotherRoot)
 {
     const Seen error = common_error(2, [](Group& g) {
@@ -138,7 +160,8 @@ TEST(Faults, AnotherPlaceInSymmetricMemory)
 TEST(Faults, WhoDoesNotCome)
 {
     for (const Algorithm algorithm :
-         {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
+         {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
+          Algorithm::push, Algorithm::push_twice}) {
         GroupOptions o;
         o.timeout = std::chrono::seconds(1);
         o.table = {{0, algorithm, 2}};

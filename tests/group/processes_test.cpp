@@ -247,10 +247,9 @@ TEST_F(Processes, KilledAtAnyMoment)
         for (uint32_t r = 0; r < n; ++r) {
             children.start(r, [&](Told& told) {
                 GroupOptions o = patient(250);
-                o.table = {{2000, Algorithm::one_shot, 1},
-                           {4000, Algorithm::two_shot, 2},
-                           {8000, Algorithm::pull, 1},
-                           {0, Algorithm::pull_twice, 2}};
+                o.table = {{2000, Algorithm::one_shot, 1},    {4000, Algorithm::two_shot, 2},
+                           {6000, Algorithm::pull, 1},        {8000, Algorithm::push, 1},
+                           {10000, Algorithm::push_twice, 2}, {0, Algorithm::pull_twice, 2}};
                 Group g = Group::join(path_, r, n, Device::cpu(), o);
                 reduce_for_ever(g, told);
             });

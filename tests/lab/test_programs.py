@@ -3,7 +3,10 @@
 
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -75,17 +78,34 @@ def test_a_hanging_program_is_killed_with_its_children(tmp_path):
     command = script(tmp_path, f"sleep 600 & echo $! > {children}; wait")
     with pytest.raises(LabError, match=r"was stopped after 0\.5 s"):
         programs.run([command], 0.5)
-    child = int(children.read_text())
+    assert_gone(int(children.read_text()))
+
+
+def test_a_program_ends_with_the_command(tmp_path, monkeypatch):
+    children = tmp_path / "child"
+    script(tmp_path, f"sleep 600 & echo $! > {children}; wait", "bench_ring")
+    monkeypatch.setenv("DENIZEN_BENCH_DIR", str(tmp_path))
+    command = [sys.executable, "-m", "denizen", "bench", "ring", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as bench:
+        for _ in range(600):
+            if children.exists() and children.read_text():
+                break
+            time.sleep(0.05)
+        bench.terminate()
+        assert bench.wait(30) == 128 + signal.SIGTERM
+    assert_gone(int(children.read_text()))
+
+
+def assert_gone(process):
     for _ in range(200):  # the kill is delivered at once, the entry goes when init reaps it
         try:
-            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
         except FileNotFoundError:
-            break
+            return
         if state == "Z":
-            break
+            return
         time.sleep(0.05)
-    else:
-        pytest.fail("the child of a killed benchmark is still running")
+    pytest.fail("the child of a killed benchmark is still running")
 
 
 def test_programs_are_found_where_they_are_installed(tmp_path, monkeypatch):

@@ -73,6 +73,7 @@ finds bell -DPLANTED_NO_HEAVY_FENCE
 finds bell -DPLANTED_ONE_FLAG
 
 holds park
+finds park -DPLANTED_LAST_LAUNCH
 finds park -DPLANTED_LOOK_ONCE
 finds park -DPLANTED_ONLY_LANES
 finds park -DPLANTED_STAY

@@ -12,13 +12,20 @@
  * sleeps on a bell. A sender publishes under the port's lock, then looks whether the keeper sleeps or
  * the program has left. Messages are counted; their contents are the ring models' business.
  *
+ * A worker says that it has left in memory that outlives the launch: when the program is back, it goes
+ * on saying so until the worker has come as far as to say otherwise, while the monitor may be looking
+ * already. So the monitor believes it only when it has told the workers to leave. It may then still be
+ * wrong about a worker that has said nothing yet. The launch is over when the workers have really left,
+ * and what the monitor told the host of the lanes before is older than what such a worker does.
+ *
  * Unlocking is a store: it and the tail it publishes sit in the sender's store buffer while the
  * sender goes on to look whether anybody sleeps. The keeper never wakes by time-out here.
  *
- * Checked: when nothing moves any more, no message is left in a lane, an inbox or an outbox.
+ * Checked: when nothing moves any more, no message is left in a lane, an inbox or an outbox, and all
+ * workers have left; and no worker stays that nobody can tell to leave any more.
  */
 #ifndef MESSAGES
-#define MESSAGES 2 /* of each sender */
+#define MESSAGES 2 /* of sender 0; the other sends one less */
 #endif
 #ifndef INBOX
 #define INBOX 1
@@ -28,10 +35,13 @@ mtype = { RUNNING, LEFT };
 mtype mode = RUNNING;
 bool command_leave;
 bool quiet;
-bool worker_left[2];
+bool worker_left[2]; /* says the worker, or said it at the end of the last launch */
+bool on[2] = true;   /* it is in this launch and has not left */
+bool said[2];        /* it has said so */
 
 byte lane_tail[2]; /* drawn by the host */
 byte lane_done[2]; /* handled by the worker */
+byte lane_told[2]; /* told to the host */
 byte inbox_tail[2];
 byte inbox_written[2];
 byte inbox_done[2];
@@ -48,7 +58,7 @@ proctype Sender(bit me) {
     byte sent;
     bool look;
     do
-    :: sent < MESSAGES ->
+    :: sent < MESSAGES - me ->
         d_step { !locked -> locked = true; lane_tail[me]++; unlock_buffered[me] = true; sent++ }
         look = sleeping > 0 || mode == LEFT;
         if
@@ -58,7 +68,7 @@ proctype Sender(bit me) {
         :: else
         fi;
         look = false
-    :: sent == MESSAGES -> break
+    :: sent == MESSAGES - me -> break
     od
 }
 
@@ -80,8 +90,9 @@ end:
 proctype Worker(bit me) {
 end_left:
     do
+    :: d_step { on[me] && !said[me] -> said[me] = true; worker_left[me] = false }
     :: d_step {
-           !worker_left[me] && LANE_HAS ->
+           said[me] && LANE_HAS ->
            inbox_tail[1 - me]++;
            if
            :: ROOM(1 - me) -> inbox_written[1 - me]++
@@ -89,31 +100,37 @@ end_left:
            fi;
            lane_done[me]++
        }
-    :: d_step { !worker_left[me] && INBOX_HAS -> inbox_done[me]++ }
-    :: d_step { !worker_left[me] && CAN_FLUSH -> parked[me]--; inbox_written[1 - me]++ }
+    :: d_step { said[me] && INBOX_HAS -> inbox_done[me]++ }
+    :: d_step { said[me] && CAN_FLUSH -> parked[me]--; inbox_written[1 - me]++ }
 #ifdef PLANTED_STAY
-    :: !worker_left[me] && !WORK && parked[me] == 0 ->
+    :: said[me] && !WORK && parked[me] == 0 ->
 #else
-    :: !worker_left[me] ->
+    :: said[me] ->
 #endif
         if
-        :: command_leave -> worker_left[me] = true
-        :: !command_leave
+        :: d_step { command_leave -> worker_left[me] = true; said[me] = false; on[me] = false }
+        :: !command_leave -> assert(mode == RUNNING) /* else nobody will ever tell it */
         fi
     od
 }
 
 proctype Monitor() {
-    bool q;
 end_left:
     do
     :: atomic {
            mode == RUNNING && !command_leave ->
            command_leave = true
        }
+#ifdef PLANTED_LAST_LAUNCH
     :: mode == RUNNING && worker_left[0] && worker_left[1] ->
-        q = inbox_tail[0] == inbox_done[0] && inbox_tail[1] == inbox_done[1];
-        quiet = q;
+#else
+    :: mode == RUNNING && command_leave && worker_left[0] && worker_left[1] ->
+#endif
+        d_step {
+            lane_told[0] = lane_done[0];
+            lane_told[1] = lane_done[1];
+            quiet = inbox_tail[0] == inbox_done[0] && inbox_tail[1] == inbox_done[1]
+        }
         mode = LEFT
     od
 }
@@ -122,9 +139,9 @@ inline look_for_work() {
     d_step {
         !locked -> /* the port's lock, taken and given back */
 #ifdef PLANTED_ONLY_LANES
-        needed = lane_tail[0] != lane_done[0] || lane_tail[1] != lane_done[1]
+        needed = lane_tail[0] != lane_told[0] || lane_tail[1] != lane_told[1]
 #else
-        needed = !quiet || lane_tail[0] != lane_done[0] || lane_tail[1] != lane_done[1]
+        needed = !quiet || lane_tail[0] != lane_told[0] || lane_tail[1] != lane_told[1]
 #endif
     }
 }
@@ -134,7 +151,7 @@ proctype Keeper() {
     bool needed;
 end:
     do
-    :: mode == LEFT ->
+    :: mode == LEFT && !on[0] && !on[1] ->
         look_for_work();
         if
         :: !needed ->
@@ -162,8 +179,8 @@ end_asleep:
         :: needed ->
             d_step {
                 command_leave = false;
-                worker_left[0] = false;
-                worker_left[1] = false;
+                on[0] = true;
+                on[1] = true;
                 needed = false;
                 mode = RUNNING
             }
@@ -173,9 +190,9 @@ end_asleep:
 }
 
 proctype Audit() {
-    timeout -> assert(mode == LEFT && lane_tail[0] == lane_done[0] && lane_tail[1] == lane_done[1] &&
-                      inbox_tail[0] == inbox_done[0] && inbox_tail[1] == inbox_done[1] &&
-                      parked[0] + parked[1] == 0)
+    timeout -> assert(mode == LEFT && !on[0] && !on[1] && lane_tail[0] == lane_done[0] &&
+                      lane_tail[1] == lane_done[1] && inbox_tail[0] == inbox_done[0] &&
+                      inbox_tail[1] == inbox_done[1] && parked[0] + parked[1] == 0)
 }
 
 init {

@@ -390,6 +390,13 @@ def test_tensors_of_a_gpu(library):
         stream = module.cuda.Stream(non_blocking=True)
         pointer = tensor.data.ptr
         module.cuda.Device().synchronize()
+    # What loads a kernel or takes memory comes before the program is resident: it may wait for
+    # everything that is on the GPU.
+    with stream if library == "cupy" else module.cuda.stream(stream):
+        first = module.empty_like(tensor)
+        first[:] = tensor
+        assert float(first.sum()) == 3000
+        stream.synchronize()
     with denizen.Runtime(program(), "gpu", sms=8) as rt:
         (actor,) = rt.spawn("Scaler")
         with rt.wrap(tensor) as buffer:

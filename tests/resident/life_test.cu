@@ -233,6 +233,36 @@ TEST(life_image, that_does_not_start)
     EXPECT_TRUE(eventually([&] { return threads_of_this_process() == threads; }));
 }
 
+// A worker that says it runs, with three sends parked, and never looks at the command to pause.
+TEST(life_image, whose_workers_do_not_pause)
+{
+    Image image = image_of<Living>();
+    image.run_worker = [](const Shared& s, uint32_t id) {
+        const auto tell = [&](Mode mode) {
+            store<Scope::gpu, Order::release>(&s.status[id].mode, static_cast<uint32_t>(mode));
+        };
+        store<Scope::gpu>(&s.status[id].outbox, id == 1 ? 3u : 0u);
+        tell(Mode::running);
+        while (load<Scope::gpu>(&s.board->command) != static_cast<uint32_t>(Command::stop)) {
+            if (id == 0 &&
+                load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::pause)) {
+                tell(Mode::paused);
+            }
+            std::this_thread::yield();
+        }
+        tell(Mode::left);
+    };
+    Options o;
+    o.device = Device::cpu();
+    o.workers = 3;
+    AnyRuntime rt(image, o);
+    expect_error(Errc::timeout,
+                 "not paused after 0.1 s: worker 1 is running, between two messages, with 3 sends "
+                 "or orders waiting (and 1 more)",
+                 [&] { rt.pause(100ms); });
+    rt.close(100ms);
+}
+
 TEST_P(life, description_says_what_was_taken)
 {
     Rt rt(device(), AtEveryPlace::options());

@@ -127,9 +127,16 @@ protected:
         o.workers = on_gpu() ? 2 : GetParam().workers;
         return o;
     }
-    static task::Options one_worker()
+    // Workers of tasks on every SM would leave no room for a block of actors.
+    static task::Options task_options()
     {
         task::Options o = options();
+        o.sms = on_gpu() && o.sms == 0 ? 16 : o.sms;
+        return o;
+    }
+    static task::Options one_worker()
+    {
+        task::Options o = task_options();
         o.workers = o.sms = 1;
         return o;
     }
@@ -146,7 +153,7 @@ protected:
 
 TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
 {
-    TaskRuntime tasks(device(), options());
+    TaskRuntime tasks(device(), task_options());
     ActorRuntime actors(device(), actor_options());
     Bridge bridge(tasks, actors);
     const std::vector<Address> all = actors.spawn<Asker>(20);
@@ -166,6 +173,45 @@ TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
     bridge.close();
     EXPECT_EQ(bridge.carried(), all.size());
 }
+
+// Without being told how many SMs to use: they take those that the actors have left, which come
+// first when both return to the GPU.
+TEST_P(TasksOfActors, come_after_the_actors)
+{
+    ActorRuntime actors(device(), AtEveryPlace::options());
+    TaskRuntime tasks(device(), options());
+    Bridge bridge(tasks, actors);
+    const Address asker = actors.spawn<Asker>();
+    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), 15}).sum, 610u);
+    {
+        TaskRuntime others(device(), one_worker()); // for which all leave the GPU
+        others.spawn(Root{1, asker});
+        others.wait();
+    }
+    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), 10}).sum, 610u + 55u);
+}
+
+#if defined(__CUDACC__)
+TEST(RoomForActors, gpu_is_missed_with_an_error)
+{
+    if (!gpu_here()) {
+        GTEST_SKIP() << "this machine has no CUDA device";
+    }
+    if (!in_a_process_of_its_own()) {
+        return;
+    }
+    TaskRuntime tasks(Device::gpu()); // on every SM
+    ActorRuntime actors(Device::gpu());
+    expect_error_like(Errc::peer_dead,
+                      "the program has found no room on .* beside other programs of this process: "
+                      "give those fewer sms or workers",
+                      [&] { actors.spawn<Asker>(1, nanoseconds(30s)); });
+    Array<uint32_t> count(true, 1);
+    tasks.spawn(Mark{count.data()}); // and these go on
+    tasks.wait();
+    EXPECT_EQ(count[0], 1u);
+}
+#endif
 
 // One worker that is held, few crates and two places: the actor is told, what was taken is run.
 TEST_P(TasksOfActors, a_full_ring_is_told_and_nothing_is_lost)
@@ -200,7 +246,7 @@ TEST_P(TasksOfActors, a_full_ring_is_told_and_nothing_is_lost)
 TEST_P(TasksOfActors, replies_that_find_no_room_come_later)
 {
     constexpr uint32_t replies = 100;
-    task::Options o = options();
+    task::Options o = task_options();
     o.reply_slots = 2;
     TaskRuntime tasks(device(), o);
     ActorRuntime actors(device(), actor_options());
@@ -240,7 +286,7 @@ TEST_P(TasksOfActors, a_groups_tasks_are_dropped_when_it_is_cancelled)
 
 TEST_P(TasksOfActors, a_reply_of_another_size_is_refused)
 {
-    TaskRuntime tasks(device(), options());
+    TaskRuntime tasks(device(), task_options());
     tasks.spawn(Tell{7, Address::actor(0, 3)});
     tasks.wait();
     uint32_t word = 0;

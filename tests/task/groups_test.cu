@@ -45,6 +45,22 @@ struct Hold {
     }
 };
 
+// Waits for what it has spawned, which another worker has to run.
+struct Child {
+    uint32_t* done;
+    DENIZEN_HD void run(auto&) const { store<Scope::system>(done, 1u); }
+};
+struct Parent {
+    uint32_t* done;
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        ctx.spawn(Child{done});
+        while (load<Scope::system>(done) == 0 && !ctx.cancelled()) {
+            relax(); // ends by the child
+        }
+    }
+};
+
 // Spawns itself for ever: only cancelling ends it.
 struct Endless {
     uint64_t* count;
@@ -104,7 +120,8 @@ struct Idle {
 };
 
 using Groups = task::Program<Spread, Hold, Endless, Stop, Mark<Priority::low>,
-                             Mark<Priority::normal>, Mark<Priority::high>, Marks, SetWide, Idle>;
+                             Mark<Priority::normal>, Mark<Priority::high>, Marks, SetWide, Idle, Parent,
+                             Child>;
 
 class TaskGroups : public TasksAtEveryPlace {};
 DENIZEN_TASKS_AT_EVERY_PLACE(TaskGroups);
@@ -170,7 +187,9 @@ TEST_P(TaskGroups, AreCancelled)
         if (rt.workers() > 1) {                             // else the other would not go on
             endless.spawn(Hold{release.data(), &count[1]}); // looks whether it is cancelled
         }
-        EXPECT_TRUE(eventually([&] { return load<Scope::system>(&count[0]) > 100; }));
+        EXPECT_TRUE(eventually([&] { return load<Scope::system>(&count[0]) > 100; }))
+            << load<Scope::system>(&count[0]) << " have run, " << load<Scope::system>(&count[1])
+            << " hold; " << said(rt.stats());
         endless.cancel();
         const task::Ended end = endless.wait();
         EXPECT_EQ(end.cancelled, Cancelled::asked);
@@ -187,6 +206,41 @@ TEST_P(TaskGroups, AreCancelled)
     again.spawn(Endless{count.data()});
     again.spawn(Stop{}); // by one of its own tasks
     EXPECT_EQ(again.wait().cancelled, Cancelled::asked);
+}
+
+// Whatever else has come onto the warp of a long task.
+TEST_P(TaskGroups, EndBesideALongTask)
+{
+    Array<uint64_t> count(on_gpu(), 2);
+    Array<uint32_t> release(on_gpu(), 1);
+    task::Runtime<Groups> rt(device(), options());
+    if (rt.workers() == 1) {
+        GTEST_SKIP() << "the one worker is taken";
+    }
+    auto held = rt.group();
+    auto other = rt.group();
+    other.spawn(Spread{count.data(), 4, 0});
+    held.spawn(Hold{release.data(), &count[1]});
+    other.spawn(Spread{count.data(), 4, 0});
+    EXPECT_EQ(other.wait().dropped, 0u) << said(rt.stats());
+    EXPECT_EQ(load<Scope::system>(&count[0]), 62u);
+    store<Scope::system>(&release[0], 1u);
+    held.wait();
+}
+
+TEST_P(TaskGroups, ALongTasksOwnSpawnsRun)
+{
+    constexpr uint32_t parents = 5;
+    Array<uint32_t> done(on_gpu(), parents);
+    task::Runtime<Groups> rt(device(), options());
+    if (rt.workers() == 1) {
+        GTEST_SKIP() << "the one worker is taken";
+    }
+    for (uint32_t i = 0; i < parents; ++i) { // one after the other: CPU workers are few
+        rt.spawn(Parent{&done[i]});
+        rt.wait();
+        EXPECT_EQ(done[i], 1u);
+    }
 }
 
 TEST_P(TaskGroups, AreLate)

@@ -24,6 +24,20 @@ protected:
         at, suite, testing::ValuesIn(denizen::test::places()),                                     \
         [](const auto& instance) { return std::string(instance.param.name); })
 
+// For the text of a failure.
+inline std::string said(const task::Stats& s)
+{
+    uint64_t busiest = 0;
+    for (const uint64_t n : s.run_by_worker) {
+        busiest = n > busiest ? n : busiest;
+    }
+    return "run " + std::to_string(s.run) + " (at most " + std::to_string(busiest) +
+           " by a worker) in " + std::to_string(s.batches) + " batches, steals " +
+           std::to_string(s.steals) + ", crates " + std::to_string(s.crates) + ", letters " +
+           std::to_string(s.letters) + ", spilled " + std::to_string(s.spilled) + ", looks " +
+           std::to_string(s.looks) + ", launches " + std::to_string(s.launches);
+}
+
 // Zeroed. On a GPU pinned memory, left to the process's end: freeing it would wait for the program.
 template <class T>
 class Array {

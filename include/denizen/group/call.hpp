@@ -18,15 +18,17 @@ enum class Kind : uint32_t {
 };
 
 enum class Algorithm : uint32_t {
-    automatic, // by the group's table
-    one_shot,  // packets to every peer, one way; no barrier
-    two_shot,  // all_reduce: packets, reduce-scatter and all-gather; others: one_shot
-    pull,      // a barrier, then loads from every peer
-    pull_twice // all_reduce: pull a reduce-scatter, then an all-gather; others: pull
+    automatic,  // by the group's table
+    one_shot,   // packets to every peer, one way; no barrier
+    two_shot,   // all_reduce: packets, reduce-scatter and all-gather; others: one_shot
+    pull,       // a barrier, then loads from every peer
+    pull_twice, // all_reduce: pull a reduce-scatter, then an all-gather; others: pull
+    push,       // stores into every peer's stage, piece by piece
+    push_twice  // all_reduce: push a reduce-scatter and an all-gather; others: push
 };
 
 inline constexpr uint32_t kinds = 6;
-inline constexpr uint32_t algorithms = 5;
+inline constexpr uint32_t algorithms = 7;
 
 struct Call {
     Kind kind = Kind::barrier;
@@ -54,6 +56,17 @@ DENIZEN_HD inline bool gathers(Kind kind) // each peer's goes to another part of
 {
     return kind == Kind::all_gather || kind == Kind::all_to_all;
 }
+// What an algorithm that only all_reduce has is for another collective.
+DENIZEN_HD inline Algorithm only_for(Kind kind, Algorithm algorithm)
+{
+    if (kind == Kind::all_reduce) return algorithm;
+    switch (algorithm) {
+    case Algorithm::two_shot: return Algorithm::one_shot;
+    case Algorithm::pull_twice: return Algorithm::pull;
+    case Algorithm::push_twice: return Algorithm::push;
+    default: return algorithm;
+    }
+}
 
 // Three words; the ranks' are compared in every call. Counts have 48 bits.
 DENIZEN_HD inline Packet signature_of(const Call& call)
@@ -77,7 +90,8 @@ DENIZEN_HD inline const char* to_string(Kind kind)
 }
 DENIZEN_HD inline const char* to_string(Algorithm algorithm)
 {
-    const char* const names[] = {"automatic", "one_shot", "two_shot", "pull", "pull_twice"};
+    const char* const names[] = {"automatic",  "one_shot", "two_shot",  "pull",
+                                 "pull_twice", "push",     "push_twice"};
     return static_cast<uint32_t>(algorithm) < algorithms ? names[static_cast<uint32_t>(algorithm)]
                                                          : "?";
 }

@@ -7,6 +7,10 @@
 // of t - 1 from every peer, and each sent that after its whole team had finished t - 2 (all() is at
 // the end of a turn). That is why no collective ends with a barrier.
 //
+// A header also says what the peer calls. Where all call what they called before, and every peer
+// sends packets of data, these prove as much, and the turn goes without headers: packets of data
+// carry 16 bits of the turn and 16 of a hash of the call.
+//
 // Every wait ends: by the packet, by the group's poison, or at the deadline, and then the waiter
 // poisons the group. The verdict is what the first one wrote into rank 0's word.
 #pragma once
@@ -23,24 +27,32 @@ template <class Memory = Direct>
 class Channel {
 public:
     // Every thread of the team makes one, for the channel of the team's number. `group` stays where
-    // it is.
+    // it is. Turn 0 is no turn (go_on).
     DENIZEN_HD Channel(const GroupRef& group, uint32_t index, Memory memory = {})
-        : group_(group), memory_(memory), index_(index), turn_(*group.turn(index))
+        : group_(&group), memory_(memory), index_(index), signature_(*group.state(index)),
+          turn_(signature_.sequence != 0 ? signature_.sequence : 2), mark_(mark_of(signature_))
     {
     }
-    // Keeps the count of turns for the next kernel or thread. By every thread, at the end.
+    // Keeps the count of turns, and the last call, for the next kernel or thread. By every thread,
+    // at the end.
     DENIZEN_HD void close()
     {
         Team::sync();
-        if (Team::rank() == 0) *group_.turn(index_) = turn_;
+        if (Team::rank() != 0) return;
+        signature_.sequence = turn_;
+        *group_->state(index_) = signature_;
     }
 
-    DENIZEN_HD const GroupRef& group() const { return group_; }
-    DENIZEN_HD Memory& memory() { return memory_; }
+    DENIZEN_HD const GroupRef& group() const { return *group_; }
+    DENIZEN_HD const Memory& memory() const { return memory_; }
     DENIZEN_HD uint32_t index() const { return index_; }
     DENIZEN_HD uint32_t turn() const { return turn_; }
-    DENIZEN_HD uint32_t rank() const { return group_.rank; }
-    DENIZEN_HD uint32_t ranks() const { return group_.layout.ranks; }
+    // Of this turn's packets of data.
+    DENIZEN_HD uint32_t sequence() const { return mark_ | (turn_ & 0xffff); }
+    // The call has the signature of the one before, as with all ranks that call the same.
+    DENIZEN_HD bool known() const { return known_; }
+    DENIZEN_HD uint32_t rank() const { return group_->rank; }
+    DENIZEN_HD uint32_t ranks() const { return group_->layout.ranks; }
     // The rank `step` < ranks() behind this one, cyclically: walked so, not all meet at the same.
     DENIZEN_HD uint32_t peer(uint32_t step) const
     {
@@ -51,142 +63,195 @@ public:
     // Before the first turn of a call.
     DENIZEN_HD bool begin(const Call& call)
     {
-        signature_ = signature_of(call);
-        deadline_ = 0;
-        if (index_ == 0 && Team::rank() == 0) { // for the text of an error
-            Packet called = signature_;
-            called.sequence = 1;
-            Direct::store(&group_.control(rank())->called, called);
+        const Packet signature = signature_of(call);
+        known_ = agrees(signature, signature_);
+        if (!known_) {
+            signature_ = signature;
+            mark_ = mark_of(signature);
+            if (index_ == 0 && Team::rank() == 0) { // for the text of an error
+                Packet called = signature;
+                called.sequence = 1;
+                Direct::store(&group_->control(rank())->called, called);
+            }
         }
-        return turn_ < group_.layout.renew || renew();
+        return turn_ < group_->layout.renew || go_on(renewed(*this));
+    }
+    // After an algorithm, which works on a copy of the channel and returns the copy's turn, 0 if it
+    // failed: what is only copied can be in registers.
+    DENIZEN_HD bool go_on(uint32_t turn)
+    {
+        if (turn != 0) turn_ = turn;
+        return turn != 0;
     }
 
-    // A turn without an order between data and headers: for data that are packets themselves.
-    DENIZEN_HD void open_turn()
+    // A turn without an order between data and headers: for data that are packets themselves, or
+    // have packets of their own behind them. `proven`: no headers; the call is known(), and each
+    // peer sends this team at least one packet with sequence(), which it waits for.
+    DENIZEN_HD void open_turn(bool proven = false)
     {
         ++turn_;
-        send_headers();
+        if (!proven) send_headers();
     }
     // Its end. False for the whole team if it failed for one of its threads.
-    DENIZEN_HD bool close_turn(bool good) { return Team::all(good && take_headers()); }
+    DENIZEN_HD bool close_turn(bool good, bool proven = false) const
+    {
+        return Team::all(good && (proven || take_headers(false)));
+    }
 
     // A turn that is a barrier: what any thread of any team wrote before is seen by all after.
     DENIZEN_HD bool meet()
     {
         ++turn_;
         Team::sync();
-        if (Team::rank() < ranks()) memory_.fence(); // partner: the fence behind the peers' wait
+        if (speaker() < ranks()) memory_.release(); // partner: the peers' acquire of the header
         send_headers();
-        const bool good = take_headers();
-        if (Team::rank() < ranks()) memory_.fence(); // partner: the fence before the peers' send
-        return Team::all(good);
+        return Team::all(take_headers(true));
     }
 
-    // Until peer `from` has written the packet of this turn. False if the group is poisoned.
-    DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got)
+    // Until peer `from` has written the packet of this turn; `got` is what was there at the first
+    // look. `acquire`: what the peer wrote before it released can be read after. False if the group
+    // is poisoned.
+    DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got, bool acquire = false) const
     {
-        if (got.sequence != turn_) got = wait_for(p, from);
-        return got.sequence == turn_;
-    }
-
-    // The first accusation is the error of all ranks.
-    DENIZEN_COLD void condemn(Errc code, uint32_t culprit)
-    {
-        uint32_t word = 0;
-        const uint32_t mine = Verdict{code, culprit, rank()}.word();
-        if (compare_exchange<Scope::system>(&group_.control(0)->verdict, word, mine)) word = mine;
-        DENIZEN_ROLLED
-        for (uint32_t r = 0; r < ranks(); ++r) {
-            store<Scope::system>(&group_.control(r)->poison, word);
-        }
+        return wait_until(sequence(), p, from, got, acquire);
     }
 
 private:
-    DENIZEN_HD void send_headers()
+    // What waiting needs, by value: a channel whose address nobody takes stays in registers.
+    struct Watch {
+        const GroupRef& group;
+        Memory memory;
+        uint32_t index;
+        uint32_t turn;
+        uint32_t sequence; // waited for
+        Packet signature;
+    };
+
+    DENIZEN_HD bool wait_until(uint32_t sequence, const Packet* p, uint32_t from, Packet& got,
+                               bool acquire) const
+    {
+        if (got.sequence != sequence) {
+            got =
+                wait_for({*group_, memory_, index_, turn_, sequence, signature_}, p, from, acquire);
+        }
+        return got.sequence == sequence;
+    }
+
+    DENIZEN_HD static uint32_t mark_of(const Packet& signature)
+    {
+        return (signature.word[0] * 0x9e3779b1u ^ signature.word[1] * 0x85ebca6bu ^
+                signature.word[2] * 0xc2b2ae35u) &
+               0xffff0000u;
+    }
+
+    // The last threads of a team speak for it: in small calls they have no data to wait for.
+    DENIZEN_HD static uint32_t speaker() { return Team::size() - 1 - Team::rank(); }
+
+    DENIZEN_HD void send_headers() const
     {
         Packet header = signature_;
         header.sequence = turn_;
         DENIZEN_ROLLED
-        for (uint32_t r = Team::rank(); r < ranks(); r += Team::size()) {
-            if (r != rank()) memory_.store(group_.header(r, index_, turn_, rank()), header);
+        for (uint32_t r = speaker(); r < ranks(); r += Team::size()) {
+            if (r != rank()) memory_.store(group_->header(r, index_, turn_, rank()), header);
         }
     }
 
     // Any two that differ make every rank find one that differs from its own: nobody goes on.
-    DENIZEN_HD bool take_headers()
+    DENIZEN_HD bool take_headers(bool acquire) const
     {
         DENIZEN_ROLLED
-        for (uint32_t r = Team::rank(); r < ranks(); r += Team::size()) {
+        for (uint32_t r = speaker(); r < ranks(); r += Team::size()) {
             if (r == rank()) continue;
-            const Packet* const p = group_.header(rank(), index_, turn_, r);
-            Packet got = memory_.load(p);
-            if (!wait(p, r, got) || !agrees(got, r)) return false;
+            const Packet* const p = group_->header(rank(), index_, turn_, r);
+            Packet got = acquire ? memory_.acquire(p) : memory_.load(p);
+            if (!wait_until(turn_, p, r, got, acquire)) return false;
+            if (!agrees(got, signature_)) {
+                condemn(*group_, Errc::bad_argument, r);
+                return false;
+            }
         }
         return true;
     }
 
-    DENIZEN_HD bool agrees(const Packet& header, uint32_t from)
+    DENIZEN_HD static bool agrees(const Packet& header, const Packet& signature)
     {
-        if (header.word[0] == signature_.word[0] && header.word[1] == signature_.word[1] &&
-            header.word[2] == signature_.word[2]) {
-            return true;
-        }
-        condemn(Errc::bad_argument, from);
-        return false;
+        return header.word[0] == signature.word[0] && header.word[1] == signature.word[1] &&
+               header.word[2] == signature.word[2];
     }
 
-    DENIZEN_HD DENIZEN_APART Packet wait_for(const Packet* p, uint32_t from)
+    // The first accusation is the error of all ranks.
+    DENIZEN_COLD static void condemn(const GroupRef& group, Errc code, uint32_t culprit)
     {
-        Packet got = memory_.load(p);
-        uint32_t looks = 0;
-        while (got.sequence != turn_) { // ends: gave_up() by the deadline at the latest
-            if (++looks % 64 == 0 && gave_up(from)) break;
-            memory_.idle(looks);
-            got = memory_.load(p);
+        uint32_t word = 0;
+        const uint32_t mine = Verdict{code, culprit, group.rank}.word();
+        if (compare_exchange<Scope::system>(&group.control(0)->verdict, word, mine)) word = mine;
+        DENIZEN_ROLLED
+        for (uint32_t r = 0; r < group.ranks(); ++r) {
+            store<Scope::system>(&group.control(r)->poison, word);
+        }
+    }
+
+    DENIZEN_HD DENIZEN_APART static Packet wait_for(const Watch watch, const Packet* p,
+                                                    uint32_t from, bool acquire)
+    {
+        Packet got = acquire ? watch.memory.acquire(p) : watch.memory.load(p);
+        uint64_t deadline = 0;
+        // Ends: gave_up() by the deadline at the latest.
+        for (uint32_t looks = 1; got.sequence != watch.sequence; ++looks) {
+            if (looks % 64 == 0 && gave_up(watch, from, deadline)) break;
+            watch.memory.idle(looks);
+            got = acquire ? watch.memory.acquire(p) : watch.memory.load(p);
         }
         return got;
     }
 
-    DENIZEN_COLD bool gave_up(uint32_t from)
+    DENIZEN_COLD static bool gave_up(const Watch& watch, uint32_t from, uint64_t& deadline)
     {
-        if (load<Scope::system>(&group_.control(rank())->poison) != 0) return true;
+        const GroupRef& g = watch.group;
+        if (load<Scope::system>(&g.control(g.rank)->poison) != 0) return true;
         DENIZEN_ROLLED
-        for (uint32_t r = 0; r < ranks(); ++r) { // data may not come because the call is another
-            const Packet got = memory_.load(group_.header(rank(), index_, turn_, r));
-            if (r != rank() && got.sequence == turn_ && !agrees(got, r)) return true;
+        for (uint32_t r = 0; r < g.ranks(); ++r) { // data may not come because the call is another
+            const Packet got = watch.memory.load(g.header(g.rank, watch.index, watch.turn, r));
+            if (r != g.rank && got.sequence == watch.turn && !agrees(got, watch.signature)) {
+                condemn(g, Errc::bad_argument, r);
+                return true;
+            }
         }
         const uint64_t now = now_ns();
-        if (deadline_ == 0) {
-            deadline_ = now + group_.timeout_ns;
-        } else if (now > deadline_) {
-            condemn(Errc::peer_dead, from);
+        if (deadline == 0) {
+            deadline = now + g.timeout_ns;
+        } else if (now > deadline) {
+            condemn(g, Errc::peer_dead, from);
             return true;
         }
         return false;
     }
 
-    // Turns are numbers of 32 bits, used up within hours: before one comes again, packets that were
-    // written so long ago that it would be taken for theirs are wiped out.
-    DENIZEN_COLD bool renew()
+    // Packets carry 16 bits of their turn: before these come again, packets that were written so
+    // long ago that they would be taken for new are wiped out. (A call of more turns than that
+    // writes all of them in each.) Returns the turn to go on from, 0 if the group is poisoned.
+    DENIZEN_COLD static uint32_t renewed(Channel channel)
     {
-        if (!meet()) return false; // everybody has read what there was
-        const uint64_t packets = uint64_t{4} * group_.layout.slots * ranks();
-        Packet* const all = group_.inbox(rank(), index_, 0, 0, 0);
+        if (!channel.meet()) return 0; // everybody has read what there was
+        const GroupRef& g = channel.group();
+        const uint64_t packets = uint64_t{4} * g.layout.slots * g.ranks();
+        Packet* const all = g.inbox(g.rank, channel.index_, 0, 0, 0);
         DENIZEN_ROLLED
         for (uint64_t i = Team::rank(); i < packets; i += Team::size()) {
-            memory_.write(all + i, Packet{});
+            channel.memory_.write(all + i, Packet{});
         }
-        if (!meet()) return false;        // and nobody writes before all is clean
-        turn_ = (turn_ & 1) == 0 ? 2 : 1; // the headers of both parities are younger than that
-        return true;
+        if (!channel.meet()) return 0;           // and nobody writes before all is clean
+        return (channel.turn_ & 1) == 0 ? 2 : 1; // the headers of both parities are younger
     }
 
-    const GroupRef& group_;
+    const GroupRef* group_;
     Memory memory_;
     uint32_t index_;
+    Packet signature_; // of the last call
     uint32_t turn_;
-    uint64_t deadline_ = 0; // 0: nobody had to wait for long in this call
-    Packet signature_{};
+    uint32_t mark_; // a hash of it: the upper half of sequence()
+    bool known_ = false;
 };
 
 } // namespace denizen::group

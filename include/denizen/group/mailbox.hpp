@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A resident group: teams that stay on the device and do what the host posts, without a launch. The
 // host writes a call as one message of four packets; the first team reads it and passes it on to
-// the others through memory near them; the last team to be done says so to the host.
+// the others through memory near them; the last team to be done says so to the host. Teams whose
+// channel has no part in a call do not hold it up.
 //
 // The teams leave by themselves when nothing was posted for the length of the lease, or the host
 // says so; whoever posts later launches them again. So nothing stays on the device when the host
@@ -21,7 +22,7 @@ struct Mailbox {
     Packet* finished;  // [3], the host reads: the number that is done; that of the first one not
                        // taken, when the teams have left; not 0 when a call has failed
     Packet* relay;     // as post; the first team writes, the others read
-    uint32_t* done;    // [posts] teams that have done it, ever
+    uint32_t* done;    // [posts] teams that have done it, of those that take part
     uint32_t* stay;    // number to go on with, for the next launch
     uint64_t lease_ns; // and a wait within it has the group's own deadline
 };
@@ -67,6 +68,12 @@ DENIZEN_HD inline Call decode(const Packet (&from)[post_packets])
     return call;
 }
 
+// Of two messages' numbers; 0 is none.
+DENIZEN_HD inline bool later(uint32_t number, uint32_t than)
+{
+    return number != 0 && static_cast<int32_t>(number - than) > 0;
+}
+
 // Every thread of every team; `perform_one` does a call and says whether it went well. `shared`:
 // memory of the team's, for one message.
 template <class Perform>
@@ -82,8 +89,9 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams, 
             Packet got = Direct::load(at);
             const uint64_t until = now_ns() + box.lease_ns;
             uint32_t looks = 0;
-            // Ends with the message, or with the lease for the first team, which tells the others.
-            while (got.sequence != number) {
+            // Ends with the message or one that has taken its place, or with the lease for the
+            // first team, which tells the others.
+            while (got.sequence != number && !later(got.sequence, number)) {
                 if (++looks % 64 == 0 && team == 0 && now_ns() > until) break;
                 Direct::idle(looks);
                 got = Direct::load(at);
@@ -93,9 +101,11 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams, 
         Team::sync();
         Packet message[post_packets];
         bool leaves = false;
+        bool missed = false;
         for (uint32_t p = 0; p < post_packets; ++p) {
             message[p] = shared[p];
             leaves = leaves || message[p].sequence != number; // all of a message, or nothing
+            missed = missed || later(message[p].sequence, number);
         }
         leaves = leaves || (message[0].word[0] & 15) == leave_kind;
         if (teams > 1 && team == 0) {
@@ -107,24 +117,29 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams, 
                 Direct::store(box.relay + slot + p, passed);
             }
         }
-        Team::sync(); // `shared` is free again
+        Team::sync();         // `shared` is free again
+        if (missed) continue; // it is done: without this team, which had no part in it
         if (leaves) break;
-        const bool good = perform_one(decode(message));
+        const Call call = decode(message);
+        const uint32_t part = call.channels < teams ? call.channels : teams;
+        if (team >= part) continue;
+        const bool good = perform_one(call);
         Team::sync();
         if (i == 0) {
             if (!good) Direct::store(box.finished + 2, Packet{{0, 0, 0}, number});
-            Direct::fence(); // all of this team's results, before the count
+            // All results of the team, and for the last one those of the others.
             const uint32_t before =
-                fetch_add<Scope::system, Order::acq_rel>(box.done + number % posts, 1u);
-            if (before % teams == teams - 1) {
-                Direct::fence(); // and all other teams', before the host is told
+                fetch_add<Scope::gpu, Order::acq_rel>(box.done + number % posts, 1u);
+            if (before == part - 1) {
+                store<Scope::gpu>(box.done + number % posts, 0u); // for the one `posts` later
+                Direct::release();                                // partner: the host's load
                 Direct::store(box.finished, Packet{{0, 0, 0}, number});
             }
         }
     }
     if (team == 0 && Team::rank() == 0) {
         *box.stay = number; // for the next launch
-        Direct::fence();
+        Direct::release();
         Direct::store(box.finished + 1, Packet{{0, 0, 0}, number});
     }
 }

@@ -115,182 +115,237 @@ private:
     Wide sum_[per_packet<T>] = {};
 };
 
-// The packets number i of all peers that send: got[r]. All are asked for before the first is waited
-// for. False if the group is poisoned.
-template <class Memory>
-DENIZEN_HD inline bool collect(Channel<Memory>& channel, uint32_t phase, uint32_t i, uint32_t from,
-                               Packet (&got)[max_ranks])
+// Loops over ranks are written for N of them: 2 and 4 are compiled by themselves, since on the
+// device a short call takes as long as its instructions do; max_ranks stands for any other number.
+template <uint32_t N, class Memory>
+DENIZEN_HD inline uint32_t ranks_of(const Channel<Memory>& channel)
 {
-    const GroupRef& g = channel.group();
+    return N < max_ranks ? N : channel.ranks();
+}
+
+// A channel's packets of some data: runs of run_packets, dealt to the channels in turn. Number i of
+// the channel is this one of the data.
+struct Dealt {
+    uint32_t channel;
+    uint32_t channels;
+    DENIZEN_HD uint32_t operator()(uint32_t i) const
+    {
+        return (i / run_packets * channels + channel) * run_packets + i % run_packets;
+    }
+};
+
+// The packets number i of all peers that send: got[r]. All are asked for before the first is waited
+// for. `first`: rank 0's packet 0 in the inbox. False if the group is poisoned.
+template <uint32_t N, class Memory>
+DENIZEN_HD inline bool collect(const Channel<Memory>& channel, const Packet* first, uint32_t slots,
+                               uint32_t i, uint32_t from, Packet (&got)[N])
+{
     const uint32_t me = channel.rank();
-    const Packet* const first = g.inbox(me, channel.index(), channel.turn(), phase, 0) + i;
     const auto sends = [&](uint32_t r) {
-        return r < channel.ranks() && r != me && (from == max_ranks || r == from);
+        return r < ranks_of<N>(channel) && r != me && (from == max_ranks || r == from);
     };
+    const auto packet = [&](uint32_t r) { return first + (uint64_t{r} * slots + i); };
     DENIZEN_EACH
-    for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (sends(r)) got[r] = channel.memory().load(first + uint64_t{r} * g.layout.slots);
+    for (uint32_t r = 0; r < N; ++r) {
+        if (sends(r)) got[r] = channel.memory().load(packet(r));
     }
     DENIZEN_EACH
-    for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (sends(r) && !channel.wait(first + uint64_t{r} * g.layout.slots, r, got[r])) {
-            return false;
-        }
+    for (uint32_t r = 0; r < N; ++r) {
+        if (sends(r) && !channel.wait(packet(r), r, got[r])) return false;
     }
     return true;
 }
 
-template <class T>
-DENIZEN_HD inline Packet reduced(const Call& call, const Packet (&got)[max_ranks], uint32_t ranks)
+// A packet on its way to `to`.
+template <class Memory>
+DENIZEN_HD inline void send(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
+                            uint32_t i, Packet p)
+{
+    p.sequence = channel.sequence();
+    channel.memory().store(reinterpret_cast<Packet*>(channel.group().memory[to] + offset) + i, p);
+}
+
+template <class T, uint32_t N>
+DENIZEN_HD inline Packet reduced(Op op, const Packet (&got)[N], uint32_t ranks)
 {
     Sum<T> sum;
     DENIZEN_EACH
-    for (uint32_t r = 0; r < max_ranks; ++r) {
-        if (r < ranks) sum.add(call.op, got[r], r == 0);
+    for (uint32_t r = 0; r < N; ++r) {
+        if (r < ranks) sum.add(op, got[r], r == 0);
     }
-    return sum.result(call.op, ranks);
+    return sum.result(op, ranks);
 }
 
-template <class T, class Memory>
-DENIZEN_HD inline bool one_shot(Channel<Memory>& channel, const Call& call)
+// The turn to go on from (Channel::go_on).
+template <class T, uint32_t N, class Memory>
+DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
 {
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    const uint32_t ranks = channel.ranks();
+    const uint32_t ranks = ranks_of<N>(channel);
+    const uint32_t slots = g.layout.slots;
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     const bool broadcast = call.kind == Kind::broadcast;
     const bool sends = !broadcast || me == call.root;
-    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each;
+    const uint64_t room = uint64_t{call.channels} * slots * each;
+    const Dealt number{channel.index(), call.channels};
     uint64_t at = 0;
-    do { // a round: what the inboxes hold; ends after the last element
+    do { // a round: what the inboxes hold; ends after the last element, or with the last packet
         const uint64_t count = call.count - at < room ? call.count - at : room;
         const auto packets = static_cast<uint32_t>((count + each - 1) / each);
-        const uint32_t begin = packets * channel.index() / call.channels;
-        const uint32_t end = packets * (channel.index() + 1) / call.channels;
-        const auto source = [&](uint32_t i, uint32_t peer) {
-            const uint64_t element = at + uint64_t{i} * each;
+        const bool some = number(0) < packets;
+        if (!some && (at > 0 || channel.index() > 0))
+            break; // channel 0 compares calls all the same
+        const bool proven = some && channel.known() && !broadcast;
+        const auto source = [&](uint32_t n, uint32_t peer) {
+            const uint64_t element = at + uint64_t{n} * each;
             return pick<T>(in + ((scatters(call.kind) ? peer * call.count : 0) + element) *
                                     sizeof(T),
                            call.count - element);
         };
-        channel.open_turn();
+        channel.open_turn(proven);
+        const uint64_t mine = g.inbox_offset(channel.index(), channel.turn(), 0, me);
         DENIZEN_ROLLED
-        for (uint32_t i = begin + Team::rank(); sends && i < end; i += Team::size()) {
-            Packet p = source(i, 0);
+        for (uint32_t i = Team::rank(); sends && number(i) < packets; i += Team::size()) {
+            Packet p = source(number(i), 0);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
-                if (scatters(call.kind)) p = source(i, peer);
-                p.sequence = channel.turn();
-                channel.memory().store(
-                    g.inbox(peer, channel.index(), channel.turn(), 0, me) + (i - begin), p);
+                if (scatters(call.kind)) p = source(number(i), peer);
+                send(channel, peer, mine, i, p);
             }
         }
+        const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
         bool good = true;
         DENIZEN_ROLLED
-        for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
-            const uint64_t element = at + uint64_t{i} * each;
-            Packet got[max_ranks] = {};
+        for (uint32_t i = Team::rank(); good && number(i) < packets; i += Team::size()) {
+            const uint64_t element = at + uint64_t{number(i)} * each;
+            Packet got[N] = {};
+            const Packet own = sends ? source(number(i), me) : Packet{};
             DENIZEN_EACH
-            for (uint32_t r = 0; r < max_ranks; ++r) {
-                if (r == me && sends) got[r] = source(i, me);
+            for (uint32_t r = 0; r < N; ++r) {
+                if (r == me) got[r] = own;
             }
-            good = collect(channel, 0, i - begin, broadcast ? call.root : max_ranks, got);
+            good = collect<N>(channel, inbox, slots, i, broadcast ? call.root : max_ranks, got);
             if (!good) break;
             if (reduces(call.kind)) {
-                place<T>(out + element * sizeof(T), reduced<T>(call, got, ranks),
+                place<T>(out + element * sizeof(T), reduced<T>(call.op, got, ranks),
                          call.count - element);
                 continue;
             }
             DENIZEN_EACH
-            for (uint32_t r = 0; r < max_ranks; ++r) {
+            for (uint32_t r = 0; r < N; ++r) {
                 if (r >= ranks || (broadcast && r != call.root)) continue;
                 place<T>(out + ((gathers(call.kind) ? r * call.count : 0) + element) * sizeof(T),
                          got[r], call.count - element);
             }
         }
-        if (!channel.close_turn(good)) return false;
+        if (!channel.close_turn(good, proven)) return 0;
         at += count;
     } while (at < call.count);
-    return true;
+    return channel.turn();
 }
 
 // all_reduce: each rank adds up its part, and sends it to all.
-template <class T, class Memory>
-DENIZEN_HD inline bool two_shot(Channel<Memory>& channel, const Call& call)
+template <class T, uint32_t N, class Memory>
+DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
 {
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    const uint32_t ranks = channel.ranks();
+    const uint32_t ranks = ranks_of<N>(channel);
+    const uint32_t slots = g.layout.slots;
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
-    const uint64_t room = uint64_t{call.channels} * g.layout.slots * each * ranks;
+    const uint64_t room = uint64_t{call.channels} * slots * each * ranks;
+    const Dealt number{channel.index(), call.channels};
     uint64_t at = 0;
-    do { // a round: what the inboxes hold; ends after the last element
+    do { // a round: what the inboxes hold; ends after the last element, or with the last packet
         const uint64_t count = call.count - at < room ? call.count - at : room;
         const auto packets = static_cast<uint32_t>((count + each - 1) / each);
         const uint32_t part = (packets + ranks - 1) / ranks;
-        const uint32_t begin = part * channel.index() / call.channels;
-        const uint32_t end = part * (channel.index() + 1) / call.channels;
-        const auto exists = [&](uint32_t i, uint32_t owner) { return owner * part + i < packets; };
-        const auto element = [&](uint32_t i, uint32_t owner) {
-            return at + (uint64_t{owner} * part + i) * each;
+        if (number(0) >= part && (at > 0 || channel.index() > 0)) break;
+        const auto exists = [&](uint32_t n, uint32_t owner) {
+            return n < part && owner * part + n < packets;
         };
-        const auto source = [&](uint32_t i, uint32_t owner) {
-            return pick<T>(in + element(i, owner) * sizeof(T), call.count - element(i, owner));
+        const auto element = [&](uint32_t n, uint32_t owner) {
+            return at + (uint64_t{owner} * part + n) * each;
         };
-        const auto send = [&](Packet p, uint32_t peer, uint32_t phase, uint32_t i) {
-            p.sequence = channel.turn();
-            channel.memory().store(
-                g.inbox(peer, channel.index(), channel.turn(), phase, me) + (i - begin), p);
+        const auto source = [&](uint32_t n, uint32_t owner) {
+            return pick<T>(in + element(n, owner) * sizeof(T), call.count - element(n, owner));
         };
-        channel.open_turn();
+        const bool proven = channel.known() && exists(number(0), ranks - 1);
+        channel.open_turn(proven);
+        const uint64_t parts = g.inbox_offset(channel.index(), channel.turn(), 0, me);
+        const uint64_t sums = g.inbox_offset(channel.index(), channel.turn(), 1, me);
         DENIZEN_ROLLED
-        for (uint32_t i = begin + Team::rank(); i < end; i += Team::size()) {
+        for (uint32_t i = Team::rank(); number(i) < part; i += Team::size()) {
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
-                if (exists(i, peer)) send(source(i, peer), peer, 0, i);
+                if (exists(number(i), peer)) send(channel, peer, parts, i, source(number(i), peer));
             }
         }
+        const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
+        const Packet* const outcome = g.inbox(me, channel.index(), channel.turn(), 1, 0);
         bool good = true;
         DENIZEN_ROLLED
-        for (uint32_t i = begin + Team::rank(); good && i < end && exists(i, me);
-             i += Team::size()) {
-            Packet got[max_ranks] = {};
+        for (uint32_t i = Team::rank(); good && exists(number(i), me); i += Team::size()) {
+            const uint32_t n = number(i);
+            Packet got[N] = {};
+            const Packet own = source(n, me);
             DENIZEN_EACH
-            for (uint32_t r = 0; r < max_ranks; ++r) {
-                if (r == me) got[r] = source(i, me);
+            for (uint32_t r = 0; r < N; ++r) {
+                if (r == me) got[r] = own;
             }
-            good = collect(channel, 0, i - begin, max_ranks, got);
+            good = collect<N>(channel, inbox, slots, i, max_ranks, got);
             if (!good) break;
-            const Packet sum = reduced<T>(call, got, ranks);
+            const Packet sum = reduced<T>(call.op, got, ranks);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                send(sum, channel.peer(step), 1, i);
+                send(channel, channel.peer(step), sums, i, sum);
             }
-            place<T>(out + element(i, me) * sizeof(T), sum, call.count - element(i, me));
+            place<T>(out + element(n, me) * sizeof(T), sum, call.count - element(n, me));
         }
         DENIZEN_ROLLED
-        for (uint32_t i = begin + Team::rank(); good && i < end; i += Team::size()) {
+        for (uint32_t i = Team::rank(); good && number(i) < part; i += Team::size()) {
             DENIZEN_ROLLED
             for (uint32_t r = 0; good && r < ranks; ++r) {
-                if (r == me || !exists(i, r)) continue;
-                const Packet* const p =
-                    g.inbox(me, channel.index(), channel.turn(), 1, r) + (i - begin);
+                const uint32_t n = number(i);
+                if (r == me || !exists(n, r)) continue;
+                const Packet* const p = outcome + (uint64_t{r} * slots + i);
                 Packet got = channel.memory().load(p);
                 good = channel.wait(p, r, got);
                 if (good)
-                    place<T>(out + element(i, r) * sizeof(T), got, call.count - element(i, r));
+                    place<T>(out + element(n, r) * sizeof(T), got, call.count - element(n, r));
             }
         }
-        if (!channel.close_turn(good)) return false;
+        if (!channel.close_turn(good, proven)) return 0;
         at += count;
     } while (at < call.count);
-    return true;
+    return channel.turn();
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline uint32_t one_shot(const Channel<Memory>& channel, const Call& call)
+{
+    switch (channel.ranks()) {
+    case 2: return one_shot_of<T, 2>(channel, call);
+    case 4: return one_shot_of<T, 4>(channel, call);
+    default: return one_shot_of<T, max_ranks>(channel, call);
+    }
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline uint32_t two_shot(const Channel<Memory>& channel, const Call& call)
+{
+    switch (channel.ranks()) {
+    case 2: return two_shot_of<T, 2>(channel, call);
+    case 4: return two_shot_of<T, 4>(channel, call);
+    default: return two_shot_of<T, max_ranks>(channel, call);
+    }
 }
 
 } // namespace denizen::group

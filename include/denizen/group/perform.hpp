@@ -15,21 +15,20 @@
 
 #include <denizen/group/packets.hpp>
 #include <denizen/group/pull.hpp>
+#include <denizen/group/push.hpp>
 
 namespace denizen::group {
 
 template <class T, class Memory>
 DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
 {
-    switch (call.algorithm) {
-    case Algorithm::pull: return pull<T>(channel, call);
-    case Algorithm::pull_twice:
-        return call.kind == Kind::all_reduce ? pull_twice<T>(channel, call)
-                                             : pull<T>(channel, call);
-    case Algorithm::two_shot:
-        return call.kind == Kind::all_reduce ? two_shot<T>(channel, call)
-                                             : one_shot<T>(channel, call);
-    default: return one_shot<T>(channel, call);
+    switch (only_for(call.kind, call.algorithm)) {
+    case Algorithm::pull: return channel.go_on(pull<T>(channel, call));
+    case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
+    case Algorithm::push: return channel.go_on(push<T>(channel, call));
+    case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
+    case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
+    default: return channel.go_on(one_shot<T>(channel, call));
     }
 }
 
@@ -61,9 +60,13 @@ DENIZEN_HD inline uint64_t place_of(const GroupRef& group, const void* at, uint6
 }
 
 // For pulls: a peer's data are read where they are, if they lie in symmetric memory (then they must
-// on all ranks, at the same place) and are not overwritten meanwhile.
+// on all ranks, at the same place) and are not overwritten meanwhile. For push_twice: results are
+// written to where the peers want them, on the same condition.
 DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
 {
+    if (call.kind == Kind::all_reduce && call.algorithm == Algorithm::push_twice) {
+        call.out_place = place_of(group, call.out, call.count * size_of(call.type));
+    }
     if (call.algorithm != Algorithm::pull && call.algorithm != Algorithm::pull_twice) return;
     const uint64_t bytes = call.count * size_of(call.type);
     const auto* const in = static_cast<const unsigned char*>(call.in);

@@ -46,9 +46,10 @@ DENIZEN_HD inline Vector vector_at(const unsigned char* from, uint64_t i)
 #endif
 }
 
-// By the whole team; `to` is read by peers after the next meet(), or is the user's.
-template <class T, class Memory>
-DENIZEN_HD DENIZEN_APART inline void copy_elements(Channel<Memory>& channel, unsigned char* to,
+// By all of `Who`: the team, or a crew of it. `to` is the user's, or is read by peers after what
+// tells them so.
+template <class T, class Who = Team, class Memory>
+DENIZEN_HD DENIZEN_APART inline void copy_elements(const Memory memory, unsigned char* to,
                                                    const unsigned char* from, uint64_t count)
 {
     constexpr uint32_t unroll = 4;
@@ -56,43 +57,43 @@ DENIZEN_HD DENIZEN_APART inline void copy_elements(Channel<Memory>& channel, uns
     if (aligned(to) && aligned(from)) {
         const uint64_t vectors = count / per_vector<T>;
         auto* const target = reinterpret_cast<Vector*>(to);
-        uint64_t i = Team::rank();
+        uint64_t i = Who::rank();
         DENIZEN_ROLLED
-        for (; i + (unroll - 1) * Team::size() < vectors; i += unroll * Team::size()) {
+        for (; i + (unroll - 1) * Who::size() < vectors; i += unroll * Who::size()) {
             Vector some[unroll];
             DENIZEN_EACH
-            for (uint32_t u = 0; u < unroll; ++u) some[u] = vector_at(from, i + u * Team::size());
+            for (uint32_t u = 0; u < unroll; ++u) some[u] = vector_at(from, i + u * Who::size());
             DENIZEN_EACH
             for (uint32_t u = 0; u < unroll; ++u) {
-                channel.memory().write(target + i + u * Team::size(), some[u]);
+                memory.write(target + i + u * Who::size(), some[u]);
             }
         }
         DENIZEN_ROLLED
-        for (; i < vectors; i += Team::size())
-            channel.memory().write(target + i, vector_at(from, i));
+        for (; i < vectors; i += Who::size()) memory.write(target + i, vector_at(from, i));
         done = vectors * per_vector<T>;
     }
     DENIZEN_ROLLED
-    for (uint64_t i = done + Team::rank(); i < count; i += Team::size()) {
-        channel.memory().write(reinterpret_cast<T*>(to + i * sizeof(T)), element_at<T>(from, i));
+    for (uint64_t i = done + Who::rank(); i < count; i += Who::size()) {
+        memory.write(reinterpret_cast<T*>(to + i * sizeof(T)), element_at<T>(from, i));
     }
 }
 
-// Adds up, in the order of the ranks, what source(rank) points to. `too`: null, or where else the
-// result goes.
-template <class T, class Memory, class Source>
-DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned char* to,
-                                       unsigned char* too, uint64_t count, const Source& source)
+// Adds up, in the order of the ranks, what source(rank) points to. The result goes to `copies`
+// places, target(0) and so on.
+template <class T, class Who = Team, class Memory, class Source, class Target>
+DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op op, uint64_t count,
+                                       const Source& source, uint32_t copies, const Target& target)
 {
     using Wide = typename Narrow<T>::Wide;
     constexpr uint32_t unroll = DENIZEN_ON_DEVICE ? 4 : 1;
-    const uint32_t ranks = channel.ranks();
-    bool vectors_fit = aligned(to) && aligned(too);
+    bool vectors_fit = true;
     DENIZEN_ROLLED
     for (uint32_t r = 0; r < ranks; ++r) vectors_fit = vectors_fit && aligned(source(r));
+    DENIZEN_ROLLED
+    for (uint32_t c = 0; c < copies; ++c) vectors_fit = vectors_fit && aligned(target(c));
     const uint64_t vectors = vectors_fit ? count / per_vector<T> : 0;
     DENIZEN_ROLLED
-    for (uint64_t i = Team::rank(); i < vectors; i += unroll * Team::size()) {
+    for (uint64_t i = Who::rank(); i < vectors; i += unroll * Who::size()) {
         Wide sum[unroll][per_vector<T>] = {};
         DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks; ++r) {
@@ -100,7 +101,7 @@ DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned
             Vector some[unroll] = {};
             DENIZEN_EACH
             for (uint32_t u = 0; u < unroll; ++u) { // all loads are under way before the first sum
-                if (i + u * Team::size() < vectors) some[u] = vector_at(from, i + u * Team::size());
+                if (i + u * Who::size() < vectors) some[u] = vector_at(from, i + u * Who::size());
             }
             DENIZEN_EACH
             for (uint32_t u = 0; u < unroll; ++u) {
@@ -115,7 +116,7 @@ DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned
         }
         DENIZEN_EACH
         for (uint32_t u = 0; u < unroll; ++u) {
-            const uint64_t at = i + u * Team::size();
+            const uint64_t at = i + u * Who::size();
             if (at >= vectors) continue;
             T values[per_vector<T>];
             DENIZEN_EACH
@@ -124,12 +125,14 @@ DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned
             }
             Vector result;
             copy_bytes(result.word, values, sizeof values);
-            channel.memory().write(reinterpret_cast<Vector*>(to) + at, result);
-            if (too != nullptr) channel.memory().write(reinterpret_cast<Vector*>(too) + at, result);
+            DENIZEN_ROLLED
+            for (uint32_t c = 0; c < copies; ++c) {
+                memory.write(reinterpret_cast<Vector*>(target(c)) + at, result);
+            }
         }
     }
     DENIZEN_ROLLED
-    for (uint64_t i = vectors * per_vector<T> + Team::rank(); i < count; i += Team::size()) {
+    for (uint64_t i = vectors * per_vector<T> + Who::rank(); i < count; i += Who::size()) {
         Wide sum{};
         DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks; ++r) {
@@ -137,9 +140,9 @@ DENIZEN_HD inline void reduce_elements(Channel<Memory>& channel, Op op, unsigned
             sum = r == 0 ? value : combine(op, sum, value);
         }
         const T result = Narrow<T>::of(conclude(op, sum, ranks));
-        channel.memory().write(reinterpret_cast<T*>(to + i * sizeof(T)), result);
-        if (too != nullptr) {
-            channel.memory().write(reinterpret_cast<T*>(too + i * sizeof(T)), result);
+        DENIZEN_ROLLED
+        for (uint32_t c = 0; c < copies; ++c) {
+            memory.write(reinterpret_cast<T*>(target(c) + i * sizeof(T)), result);
         }
     }
 }
@@ -160,7 +163,7 @@ DENIZEN_HD inline Slice slice_of(uint64_t count, uint32_t channel, uint32_t chan
 
 // Everything but pull_twice. `element`: of the result, or of each rank's part of it.
 template <class T, class Memory>
-DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
+DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
 {
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
@@ -180,11 +183,11 @@ DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
             unsigned char* const stage = g.stage(me, channel.index(), channel.turn() + 1);
             DENIZEN_ROLLED
             for (uint32_t p = 0; p < parts; ++p) {
-                copy_elements<T>(channel, stage + p * room * sizeof(T),
+                copy_elements<T>(channel.memory(), stage + p * room * sizeof(T),
                                  in + (p * call.count + at) * sizeof(T), count);
             }
         }
-        if (!channel.meet()) return false;
+        if (!channel.meet()) return 0;
         const auto source = [&](uint32_t r) -> const unsigned char* {
             const uint64_t part = scatters(call.kind) ? me : 0;
             if (r == me) return in + (part * call.count + at) * sizeof(T);
@@ -192,7 +195,8 @@ DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
                           : g.stage(r, channel.index(), channel.turn()) + part * room * sizeof(T);
         };
         if (reduces(call.kind)) {
-            reduce_elements<T>(channel, call.op, out + at * sizeof(T), nullptr, count, source);
+            reduce_elements<T>(channel.memory(), ranks, call.op, count, source, 1,
+                               [&](uint32_t) { return out + at * sizeof(T); });
         } else {
             DENIZEN_ROLLED
             for (uint32_t step = 0; step < ranks; ++step) { // not all from the same one at a time
@@ -200,18 +204,18 @@ DENIZEN_HD inline bool pull(Channel<Memory>& channel, const Call& call)
                 if (broadcast && r != call.root) continue;
                 unsigned char* const to =
                     out + ((gathers(call.kind) ? r * call.count : 0) + at) * sizeof(T);
-                if (to != source(r)) copy_elements<T>(channel, to, source(r), count);
+                if (to != source(r)) copy_elements<T>(channel.memory(), to, source(r), count);
             }
         }
-        if (direct && !channel.meet()) return false; // the peers' data are theirs again
+        if (direct && !channel.meet()) return 0; // the peers' data are theirs again
         at += count;
     } while (at < mine.end);
-    return true;
+    return channel.turn();
 }
 
 // all_reduce: a part of the result from all, then the other parts from those who have them.
 template <class T, class Memory>
-DENIZEN_HD inline bool pull_twice(Channel<Memory>& channel, const Call& call)
+DENIZEN_HD inline uint32_t pull_twice(Channel<Memory> channel, const Call call)
 {
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
@@ -236,34 +240,36 @@ DENIZEN_HD inline bool pull_twice(Channel<Memory>& channel, const Call& call)
             DENIZEN_ROLLED
             for (uint32_t p = 0; p < ranks; ++p) {
                 if (p == me) continue; // nobody else reads it
-                copy_elements<T>(channel, stage + p * room * sizeof(T),
+                copy_elements<T>(channel.memory(), stage + p * room * sizeof(T),
                                  in + (p * part + at) * sizeof(T), count(p));
             }
         }
-        if (!channel.meet()) return false;
-        reduce_elements<T>(channel, call.op, out + (me * part + at) * sizeof(T),
-                           direct ? nullptr : g.stage(me, channel.index(), channel.turn() + 1),
-                           count(me), [&](uint32_t r) -> const unsigned char* {
-                               const uint64_t offset = (me * part + at) * sizeof(T);
-                               if (r == me) return in + offset;
-                               return direct ? g.heap(r) + (call.in_place - 1) + offset
-                                             : g.stage(r, channel.index(), channel.turn()) +
-                                                   me * room * sizeof(T);
-                           });
-        if (!channel.meet()) return false;
+        if (!channel.meet()) return 0;
+        const uint64_t own = (me * part + at) * sizeof(T);
+        reduce_elements<T>(
+            channel.memory(), ranks, call.op, count(me),
+            [&](uint32_t r) -> const unsigned char* {
+                if (r == me) return in + own;
+                return direct ? g.heap(r) + (call.in_place - 1) + own
+                              : g.stage(r, channel.index(), channel.turn()) + me * room * sizeof(T);
+            },
+            direct ? 1 : 2, [&](uint32_t c) { // the stage is for the peers
+                return c == 0 ? out + own : g.stage(me, channel.index(), channel.turn() + 1);
+            });
+        if (!channel.meet()) return 0;
         DENIZEN_ROLLED
         for (uint32_t step = 1; step < ranks; ++step) { // not all from the same one at a time
             const uint32_t r = channel.peer(step);
             const uint64_t offset = (r * part + at) * sizeof(T);
-            copy_elements<T>(channel, out + offset,
+            copy_elements<T>(channel.memory(), out + offset,
                              direct ? g.heap(r) + (call.out_place - 1) + offset
                                     : g.stage(r, channel.index(), channel.turn()),
                              count(r));
         }
-        if (direct && !channel.meet()) return false; // the peers' results are theirs again
+        if (direct && !channel.meet()) return 0; // the peers' results are theirs again
         at += all;
     } while (at < mine.end);
-    return true;
+    return channel.turn();
 }
 
 } // namespace denizen::group

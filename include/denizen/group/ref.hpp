@@ -6,7 +6,7 @@
 // The memory of a rank, the same on all:
 //
 //   control                               poison, verdict, what was called last
-//   turns    [channels]                   how often each channel was used; only for the rank itself
+//   states   [channels]                   last call and turn of each; only for the rank itself
 //   headers  [channels][2][ranks]         one packet from each peer in every turn
 //   packets  [channels][2][2][ranks][n]   inbox: parity of the turn, phase, who wrote
 //   stages   [channels][2][bytes]         outbox of the pulls: peers read
@@ -24,6 +24,8 @@ namespace denizen::group {
 
 inline constexpr uint32_t max_ranks = 8; // of one host
 inline constexpr uint32_t max_channels = 256;
+inline constexpr uint32_t run_packets = 32;    // next to each other in the data go by one channel
+inline constexpr uint32_t most_turns = 0x8000; // of a channel, till it begins anew
 
 struct alignas(line) Control {
     uint32_t poison;                // 0, or the verdict: polled by everyone who waits
@@ -53,13 +55,13 @@ struct Verdict {
 struct Layout {
     uint32_t ranks = 0;
     uint32_t channels = 0;
-    uint32_t slots = 0;       // packets of one channel, phase and peer
+    uint32_t slots = 0;       // packets of one channel, phase and peer; a multiple of run_packets
     uint32_t stage_bytes = 0; // of a channel and parity; a multiple of 16 * ranks
     uint64_t heap_bytes = 0;
-    uint32_t renew = 0; // turn after which a channel begins anew; even
+    uint32_t renew = 0; // turn after which a channel begins anew; even, at most most_turns
 
-    DENIZEN_HD uint64_t turns() const { return sizeof(Control); }
-    DENIZEN_HD uint64_t headers() const { return turns() + uint64_t{channels} * line; }
+    DENIZEN_HD uint64_t states() const { return sizeof(Control); }
+    DENIZEN_HD uint64_t headers() const { return states() + uint64_t{channels} * line; }
     DENIZEN_HD uint64_t header_bytes() const { return sizeof(Packet) * ranks; } // of a parity
     DENIZEN_HD uint64_t packets() const
     {
@@ -108,12 +110,18 @@ struct GroupRef {
     {
         return reinterpret_cast<group::Control*>(memory[of]);
     }
-    DENIZEN_HD uint32_t* turn(uint32_t channel) const
+    // The signature of the channel's last call; its sequence is the turn.
+    DENIZEN_HD Packet* state(uint32_t channel) const
     {
-        return reinterpret_cast<uint32_t*>(memory[rank] + layout.turns() +
-                                           uint64_t{channel} * line);
+        return reinterpret_cast<Packet*>(memory[rank] + layout.states() + uint64_t{channel} * line);
     }
-    // Where `from` writes to `of`.
+    // Where `from` writes to `of`. Of the packets, how far that is into anyone's memory.
+    DENIZEN_HD uint64_t inbox_offset(uint32_t channel, uint32_t turn, uint32_t phase,
+                                     uint32_t from) const
+    {
+        return layout.packets() + (4 * channel + 2 * (turn & 1) + phase) * layout.inbox() +
+               sizeof(Packet) * from * layout.slots;
+    }
     DENIZEN_HD Packet* header(uint32_t of, uint32_t channel, uint32_t turn, uint32_t from) const
     {
         return reinterpret_cast<Packet*>(memory[of] + layout.headers() +
@@ -123,9 +131,7 @@ struct GroupRef {
     DENIZEN_HD Packet* inbox(uint32_t of, uint32_t channel, uint32_t turn, uint32_t phase,
                              uint32_t from) const
     {
-        return reinterpret_cast<Packet*>(memory[of] + layout.packets() +
-                                         (4 * channel + 2 * (turn & 1) + phase) * layout.inbox()) +
-               uint64_t{from} * layout.slots;
+        return reinterpret_cast<Packet*>(memory[of] + inbox_offset(channel, turn, phase, from));
     }
     DENIZEN_HD unsigned char* stage(uint32_t of, uint32_t channel, uint32_t turn) const
     {

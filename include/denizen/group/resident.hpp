@@ -36,12 +36,14 @@ public:
 
 private:
     bool finished(uint32_t number) const;
+    bool follows(const group::Call& call) const;
     void come_back_if_left();
 
     group::Seat& seat_;
     uint32_t channels_;
     group::Mailbox box_{};
     uint32_t posted_ = 0;
+    group::Call under_way_[group::posts];
     uint32_t launches_ = 0;
 };
 

@@ -41,6 +41,32 @@ struct Team {
 #endif
 };
 
+// A part of a team that runs in step: a warp, or the one thread of the host. Lanes of it share a
+// piece of the data.
+struct Crew {
+#if DENIZEN_ON_DEVICE
+    __device__ static uint32_t rank() { return threadIdx.x % 32; }
+    __device__ static uint32_t size() // the last one of a block may be smaller
+    {
+        const uint32_t left = blockDim.x - threadIdx.x / 32 * 32;
+        return left < 32 ? left : 32;
+    }
+    __device__ static uint32_t lanes() { return 0xffffffffu >> (32 - size()); }
+    __device__ static void sync() { __syncwarp(lanes()); }
+    __device__ static bool all(bool good) { return __all_sync(lanes(), good ? 1 : 0) != 0; }
+    // Of the team.
+    __device__ static uint32_t index() { return threadIdx.x / 32; }
+    __device__ static uint32_t count() { return (blockDim.x + 31) / 32; }
+#else
+    DENIZEN_HD static uint32_t rank() { return 0; }
+    DENIZEN_HD static uint32_t size() { return 1; }
+    DENIZEN_HD static void sync() {}
+    DENIZEN_HD static bool all(bool good) { return good; }
+    DENIZEN_HD static uint32_t index() { return 0; }
+    DENIZEN_HD static uint32_t count() { return 1; }
+#endif
+};
+
 struct Direct {
     DENIZEN_HD static Packet load(const Packet* p) { return load_packet<Scope::system>(p); }
     DENIZEN_HD static void store(Packet* p, const Packet& value)
@@ -59,11 +85,32 @@ struct Direct {
 #endif
     }
 
-    // On the host packets are releases and acquires by themselves (base/packet.hpp).
-    DENIZEN_HD static void fence()
+    // What was written before, by this thread and by those it has synchronised with, can be read by
+    // who acquires a packet that is stored after. On the host packets do both by themselves
+    // (base/packet.hpp). __threadfence_system() would be sequentially consistent, which nobody here
+    // needs, and takes longer.
+    DENIZEN_HD static void release()
     {
 #if DENIZEN_ON_DEVICE
-        __threadfence_system();
+        denizen::detail::fence_if<Scope::system>(true);
+#endif
+    }
+    // A load that is an acquire, partner of release(): on the device an ordinary load that empties
+    // the L1, where a fence would wait for this thread's own stores.
+    DENIZEN_HD static Packet acquire(const Packet* p)
+    {
+#if DENIZEN_ON_DEVICE
+        uint64_t low = 0;
+        uint64_t high = 0;
+        asm volatile("{ .reg .b128 t; ld.acquire.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+                     : "=l"(low), "=l"(high)
+                     : "l"(__cvta_generic_to_global(p))
+                     : "memory");
+        return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+                 static_cast<uint32_t>(high)},
+                static_cast<uint32_t>(high >> 32)};
+#else
+        return load(p);
 #endif
     }
 

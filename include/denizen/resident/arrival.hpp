@@ -41,6 +41,17 @@ struct Words {
     DENIZEN_HD Header header() const { return decode({{word[0], word[1], word[2]}, 0}); }
 };
 
+// What is computed from these words is computed behind this. Else nvcc takes it out of a loop over
+// messages, also what hardly any of them needs.
+DENIZEN_HD inline void stay_here([[maybe_unused]] Words& words)
+{
+#if DENIZEN_ON_DEVICE
+    for (uint32_t& word : words.word) {
+        asm volatile("" : "+r"(word));
+    }
+#endif
+}
+
 #if DENIZEN_ON_DEVICE
 
 // Lane l holds packet l % 4 of slots l / 4, 8 + l / 4, ...: one access of the warp reads 512 bytes
@@ -209,6 +220,16 @@ public:
         batch.n = 1;
         batch.mine = true;
 #endif
+    }
+
+    // The one message of ring g, which alone is ready. False if it was ready before, too.
+    DENIZEN_HD bool take_one(uint32_t g, Batch& batch)
+    {
+        if ((ready_before_ & 1u << g) != 0) {
+            return false;
+        }
+        take(g, 1u << g, batch);
+        return true;
     }
 
     DENIZEN_HD void nothing_ready() { ready_before_ = 0; }

@@ -146,6 +146,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
+    if (s.workers == 0) {
+        return; // the first launch, which only has the driver make ready
+    }
     const uint32_t warp = threadIdx.x / 32;
     const uint32_t id = blockIdx.x * s.per_sm + warp;
     if (warp < s.per_sm && id < s.workers) {

@@ -193,6 +193,17 @@ enum class Command : uint32_t { run = 0, pause, leave, stop, kill };
 // How far a worker, or the whole program, is.
 enum class Mode : uint32_t { starting = 0, running, paused, left };
 
+DENIZEN_HD inline const char* to_string(Mode mode)
+{
+    switch (mode) {
+    case Mode::starting: return "starting";
+    case Mode::running: return "running";
+    case Mode::paused: return "paused";
+    case Mode::left: return "left";
+    }
+    return "unknown";
+}
+
 // Why the program left the processor.
 enum class Leave : uint32_t { none = 0, idle, stopped, host_lost, failed };
 

@@ -240,7 +240,9 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
             handled = sum;
             worked_at = now;
         }
-        if (r.all_left) {
+        // Before anybody was told to leave this is what the workers said when they left the last
+        // time: those that still fetch their boxes have not said anything since.
+        if (r.all_left && reason != Leave::none) {
             break;
         }
         if (command == Command::kill) {

@@ -71,6 +71,19 @@ DENIZEN_HD inline cluster::Address workers(cluster::Address b) { return b + afte
 DENIZEN_HD inline cluster::Address rings(cluster::Address b) { return b + after_rings + 12; }
 DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 16; }
 DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 20; }
+
+// Three of them at once: 16 bytes.
+struct Ways {
+    uint32_t first;
+    uint32_t count;
+    uint32_t workers; // 0 while tracing
+};
+DENIZEN_HD inline Ways ways(cluster::Address b)
+{
+    const Packet p = cluster::load_packet(first(b));
+    return {p.word[0], p.word[1], p.word[2]};
+}
+static_assert(after_rings % sizeof(Packet) == 0);
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
 static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 20);
 static_assert(__builtin_offsetof(NearBox, ring) == 4 * (3 * max_near + 8));
@@ -114,7 +127,6 @@ public:
     {
         const uint32_t first = id - own_;
         const uint32_t workers = s.workers - first < s.near ? s.workers - first : s.near;
-        local_head_ = cluster::load(detail::box::head(box_, own_));
         if (lanes::id() == 0) {
             cluster::store(detail::box::first(box_), s.node * max_workers + first);
             cluster::store(detail::box::rings(box_), s.local_mask == 0 ? 0 : workers);
@@ -129,6 +141,7 @@ public:
             head_ = credited_ = cluster::load(detail::box::head(box_, lanes::id()));
             mask_ = detail::near_ring_mask(s, own_, lanes::id());
             slots_ = detail::near_slots(s, box_, own_, lanes::id());
+            next_ = slots_ + (head_ & mask_) * sizeof(Slot);
         }
 #endif
         lanes::sync();
@@ -151,9 +164,10 @@ public:
 
     // Whether a handler has parked a message, or a chore (chores.hpp) was begun, since this was
     // asked before.
+    DENIZEN_HD bool parked() const { return cluster::load(detail::box::parked(box_)) != 0; }
     DENIZEN_HD bool parked_something() const
     {
-        const bool something = cluster::load(detail::box::parked(box_)) != 0;
+        const bool something = parked();
         if (something) {
             lanes::sync();
             cluster::store(detail::box::parked(box_), 0);
@@ -168,7 +182,7 @@ public:
         // The sequence of a slot's last packet, which is written last.
         bool here = false;
         if (mask_ != 0) {
-            here = cluster::load(slots_ + (head_ & mask_) * 64 + 60) == head_ + 1;
+            here = cluster::load(next_ + 60) == head_ + 1;
         }
         return lanes::ballot(here);
 #else
@@ -186,8 +200,9 @@ public:
     // From the worker itself: lane i gets message i of those that wait. Sets Batch::n.
     DENIZEN_HD void take_local(Batch& batch) const
     {
-        batch.ring = {nullptr, local_slots_, s_.local_mask, local_head_};
-        batch.mine = read(batch.ring, local_head_ + lanes::id(), batch.words);
+        const uint32_t head = shared_head(own_);
+        batch.ring = {nullptr, local_slots_, s_.local_mask, head};
+        batch.mine = read(batch.ring, head + lanes::id(), batch.words);
         const uint32_t n = lanes::first(~lanes::ballot(batch.mine));
         batch.n = n < lanes::size ? n : lanes::size;
         batch.mine = lanes::id() < batch.n;
@@ -207,6 +222,24 @@ public:
         batch.ring = source(turn_);
         batch.mine = read(batch.ring, batch.ring.head, batch.words);
         batch.n = batch.mine ? 1 : 0;
+#endif
+    }
+
+    // The first message of the one ring that `ready` names. None if there is a second one in the
+    // worker's ring to itself: take_local() takes many.
+    DENIZEN_HD void take_one(uint32_t ready, Batch& batch)
+    {
+#if DENIZEN_ON_DEVICE
+        batch.mine = false;
+        if ((ready >> lanes::id() & 1) != 0) {
+            const cluster::Address second = slots_ + ((head_ + 1) & mask_) * sizeof(Slot);
+            const bool more =
+                lanes::id() == own_ && cluster::load(second + 60) == head_ + 2;
+            batch.mine = read({nullptr, next_, 0, 0}, head_, batch.words) && !more;
+        }
+        batch.n = 1;
+#else
+        take_near(ready, batch);
 #endif
     }
 
@@ -234,26 +267,26 @@ public:
     // credit is a word of its own box.
     DENIZEN_HD void advance_local(uint32_t n)
     {
-        local_head_ += n;
-        if (lanes::id() == own_ % lanes::size) {
 #if DENIZEN_ON_DEVICE
-            head_ = credited_ = local_head_;
-#else
-            *reinterpret_cast<uint32_t*>(detail::box::head(box_, own_)) = local_head_;
-#endif
-            cluster::store_own(detail::box::credit(box_, own_), local_head_);
+        if (lanes::id() == own_) {
+            step(n);
+            credited_ = head_;
+            cluster::store_own(detail::box::credit(box_, own_), head_);
         }
         lanes::sync();
+#else
+        advance(own_, n, 0);
+#endif
     }
 
     // Lane by lane: this lane has handled `n` slots of the ring of ring_of(lane).
     DENIZEN_HD void advance_near(uint32_t n)
     {
 #if DENIZEN_ON_DEVICE
-        head_ += n;
+        step(n);
         give_credit(mask_ >> 2);
 #else
-        advance(turn_, n, s_.near_mask >> 2);
+        advance(turn_, n, detail::near_ring_mask(s_, own_, turn_) >> 2);
 #endif
     }
 
@@ -329,7 +362,14 @@ private:
         }
     }
 
+    __device__ void step(uint32_t n)
+    {
+        head_ += n;
+        next_ = slots_ + (head_ & mask_) * sizeof(Slot);
+    }
+
     uint32_t head_ = 0; // of this lane's ring
+    cluster::Address next_ = 0; // its slot
     uint32_t credited_ = 0;
     uint32_t mask_ = 0;
     cluster::Address slots_ = 0;
@@ -359,7 +399,6 @@ private:
     uint32_t own_; // which near worker this is
     cluster::Address box_;
     cluster::Address local_slots_; // of the ring to ourselves
-    uint32_t local_head_ = 0;
 };
 
 } // namespace denizen

@@ -93,13 +93,18 @@ DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
 #endif
 }
 
-DENIZEN_COLD inline bool has_room(const Shared& s, uint32_t id, const Parked& p)
+// What the reader of a parked message's ring has given back.
+DENIZEN_COLD inline uint32_t credit_for(const Shared& s, uint32_t id, const Parked& p)
 {
     const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
     // Acquire on the host: partner of the consumer's release of its credit.
-    const uint32_t credit = t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
-                                               : load<Scope::system, host_acquire>(t.credit);
-    return p.ticket - credit <= t.mask;
+    return t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
+                              : load<Scope::system, host_acquire>(t.credit);
+}
+
+DENIZEN_COLD inline bool has_room(const Shared& s, uint32_t id, const Parked& p, uint32_t credit)
+{
+    return p.ticket - credit <= target(s, id, static_cast<RingKind>(p.kind), p.index).mask;
 }
 
 DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
@@ -150,8 +155,9 @@ inline constexpr uint32_t entry_filled = 2;
 enum class Outlook { moving, only_to_self };
 
 // One lane, in the middle of a handler, writes the parked messages that have room and frees their
-// entries. The list keeps its length: other lanes may be adding to it.
-DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id)
+// entries, all but the first, which it claims: `mine`, null if there was none. The list keeps its
+// length: other lanes may be adding to it.
+DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
 {
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
@@ -161,13 +167,27 @@ DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id)
         return Outlook::moving; // another lane is at it
     }
     Outlook outlook = Outlook::only_to_self;
+    uint32_t host_credit = 0; // lies across the bus: one reading serves the whole pass
+    bool host_asked = false;
     for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
         Parked& p = outbox[i];
         // Acquire: partner of the release in park(); the rest of the entry is complete.
         const bool filled = load<Scope::block, Order::acquire>(&p.state) == entry_filled;
-        if (filled && has_room(s, id, p)) {
+        const bool to_host = filled && p.kind == static_cast<uint32_t>(RingKind::egress);
+        uint32_t credit = host_credit;
+        if (filled && !(to_host && host_asked)) {
+            credit = credit_for(s, id, p);
+            host_credit = to_host ? credit : host_credit;
+            host_asked |= to_host;
+        }
+        if (filled && has_room(s, id, p, credit)) {
             write_parked(s, id, p);
-            store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
+            if (mine == nullptr) {
+                store<Scope::block>(&p.state, entry_filling);
+                mine = &p;
+            } else {
+                store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
+            }
             outlook = Outlook::moving;
         } else if (!filled || !to_self(s, id, p)) {
             outlook = Outlook::moving;
@@ -200,7 +220,8 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
         fetch_add<Scope::block>(&status.outbox, ~0u);
     }
     for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
-        if (claim(outbox[i])) {
+        // Looked at first: to exchange takes ten times as long, and mostly all of them are taken.
+        if (load<Scope::block>(&outbox[i].state) == entry_free && claim(outbox[i])) {
             return &outbox[i];
         }
     }
@@ -224,7 +245,10 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         // with an error: at once if all of it waits for this very worker, which cannot make room
         // before this handler ends, and after two seconds if nobody else makes room either. The
         // program then stops, instead of hanging or losing the message silently.
-        const detail::Outlook outlook = detail::flush_during_handler(s, id);
+        const detail::Outlook outlook = detail::flush_during_handler(s, id, p);
+        if (p != nullptr) {
+            break;
+        }
         if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
             return;
         }
@@ -261,7 +285,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
         if (i < n) {
             const Parked& p = outbox[i];
             const bool filled = p.state != detail::entry_free;
-            keep = filled && !detail::has_room(s, id, p);
+            keep = filled && !detail::has_room(s, id, p, detail::credit_for(s, id, p));
             if (filled && !keep) {
                 detail::write_parked(s, id, p);
             }

@@ -391,28 +391,36 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
         if (priority == Priority::data && policy == Overflow::wait) {
             const cluster::Address b = detail::own_box(s, id);
             const uint32_t there = h.destination >> 18; // node and worker
-            const uint32_t near = there - cluster::load(detail::box::first(b));
+            const detail::box::Ways ways = detail::box::ways(b);
+            const uint32_t near = there - ways.first;
             const uint32_t w = there - s.node * max_workers;
-            const uint32_t workers = cluster::load(detail::box::workers(b)); // 0 while tracing
-            if (near < cluster::load(detail::box::count(b))) {
-                const bool self = w == id;
-                const uint32_t mask = self ? s.local_mask : s.near_mask;
+            const uint32_t workers = ways.workers;
+            if (near < ways.count) {
                 const uint32_t credit = cluster::load(detail::box::credit(b, near));
+                const cluster::Address ring = detail::ring_to(s, id, b, near);
                 const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
-                if (ticket - credit <= mask) {
-                    const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
-                    const cluster::Address slot =
-                        detail::ring_to(s, id, b, near) + (ticket & mask) * sizeof(Slot);
-                    for (uint32_t k = 0; k < 4; ++k) {
-                        self ? cluster::store_own_packet(slot + k * sizeof(Packet),
-                                                         content.packet[k])
-                             : cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
+                const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
+                rest = {detail::Rest::park_near, near, ticket};
+                if (w == id) { // the same twice: whether it is said where they lie, stores differ
+                    if (ticket - credit <= s.local_mask) {
+                        const cluster::Address slot =
+                            ring + (ticket & s.local_mask) * sizeof(Slot);
+                        for (uint32_t k = 0; k < 4; ++k) {
+                            cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
+                        }
+                        rest.kind = detail::Rest::nothing;
                     }
-                    rest.kind = detail::Rest::nothing;
+                    cluster::add(detail::box::sent(b, Route::worker), 1);
                 } else {
-                    rest = {detail::Rest::park_near, near, ticket};
+                    if (ticket - credit <= s.near_mask) {
+                        const cluster::Address slot = ring + (ticket & s.near_mask) * sizeof(Slot);
+                        for (uint32_t k = 0; k < 4; ++k) {
+                            cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
+                        }
+                        rest.kind = detail::Rest::nothing;
+                    }
+                    cluster::add(detail::box::sent(b, detail::near_route(s, id, b, w, near)), 1);
                 }
-                cluster::add(detail::box::sent(b, detail::near_route(s, id, b, w, near)), 1);
 #if !DENIZEN_ON_DEVICE
                 detail::ring_worker(detail::target(s, id, RingKind::near, near));
 #endif

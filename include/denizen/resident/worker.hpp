@@ -26,26 +26,53 @@ public:
         look_for_chores();
     }
 
-    // One round; true if a message was handled or a parked one written. The idle round is as short
-    // as it can be: how long it takes is how late a message is seen.
+    // One round; true if a message was handled or a parked one written. Messages that come one at a
+    // time are handled in a row, and nothing else is seen to between them: what there is to do from
+    // one to the next, and how long a round takes that finds nothing, is how late a message is.
     DENIZEN_HD bool round()
     {
         ++rounds_;
-        uint32_t ready = 0;
-        const uint32_t from = pick(ready);
         bool worked = false;
-        blocked_ = false;
-        if (from != nowhere) {
-            worked = serve(from, ready);
-            blocked_ = !worked;
-            end_turn();
-            batches_ += worked ? 1 : 0;
-            if (worked && lanes::id() == 0) {
-                store<Scope::gpu>(&status_.handled, handled_);
+        // What is urgent goes before what is near, and needs a look at it before every message.
+        const uint32_t most = P::has_urgent || outbox_used_ || chores_ ? 0 : max_row;
+        uint32_t left = most;
+        for (;;) { // ends: `left` counts down
+            Batch batch;
+            ActorEntry entry;
+            const Sight sight = look_around();
+            uint32_t from = nowhere;
+            const bool one = left != 0 && take_one(sight, from, batch, entry);
+            bool some = one;
+            blocked_ = false;
+            if (!one) {
+                uint32_t ready = sight.near;
+                from = pick(ready, sight, most != 0 && left == 0);
+                if (from != nowhere) {
+                    bool served = false;
+                    some = take(from, ready, batch, entry, served);
+                    worked |= served;
+                    blocked_ = !some && !served;
+                }
             }
-        } else if (!outbox_used_ && !chores_) {
-            worked_ = false;
-            return false;
+            if (some) {
+                side_by_side(batch, entry);
+                handled_ += batch.n;
+                advance(from, batch);
+                worked = true;
+            }
+            if (!one) {
+                if (from == nowhere && !worked && !outbox_used_ && !chores_) {
+                    worked_ = false;
+                    return false;
+                }
+                break;
+            }
+            --left;
+        }
+        end_turn();
+        batches_ += worked ? 1 : 0;
+        if (worked && lanes::id() == 0) {
+            store<Scope::gpu>(&status_.handled, handled_);
         }
         dirty_ = true;
         if (outbox_used_ || chores_ || near_.parked_something()) {
@@ -128,6 +155,7 @@ private:
     // Sources::ready() of the rings for urgent messages.
     static constexpr uint32_t urgent = 1u << source_host_urgent | 1u << source_node_urgent;
 
+    static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
     // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
@@ -145,31 +173,79 @@ private:
         }
     }
 
-    // What this round serves. `ready`: of the near rings (bit i) or of the sources (bit g).
-    DENIZEN_HD uint32_t pick(uint32_t& ready)
+    // What there is to be seen: near rings (bit i) and, if it has been looked there, sources (bit g).
+    struct Sight {
+        uint32_t near = 0;
+        uint32_t far = 0;
+        bool parked = false; // by a handler, since do_what_is_rare()
+        bool probed = false;
+    };
+
+    DENIZEN_HD Sight look_around()
+    {
+        Sight sight;
+        sight.parked = near_.parked();
+        sight.near = near_.poll();
+        if (!P::has_urgent && sight.near == 0) {
+            sight.probed = true;
+            sources_.probe();
+#if DENIZEN_ON_DEVICE
+            for (uint32_t i = 0; i < 6 && sight.near == 0; ++i) { // the probe takes as long
+                sight.near = near_.poll();
+            }
+#endif
+            sight.far = sight.near == 0 ? sources_.ready() : 0;
+        }
+        return sight;
+    }
+
+    // The one message that there is, if it can be handled without further ado.
+    DENIZEN_HD bool take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
+    {
+        const uint32_t all = sight.near | sight.far; // one of them is 0
+        if (all == 0 || (all & (all - 1)) != 0 || sight.parked) {
+            return false;
+        }
+        if (sight.near != 0) {
+            from = near;
+            near_.take_one(sight.near, batch);
+        } else {
+            from = lanes::first(sight.far);
+            if (from == source_host && (worked_ || jammed_ != 0)) {
+                return false;
+            }
+            if (!sources_.take_one(from, batch)) {
+                return false;
+            }
+        }
+        const bool needs_all = alone(batch.words.header(), entry);
+        return lanes::ballot(batch.mine && !needs_all) != 0;
+    }
+
+    // What this round serves. `ready`: of the near rings or of the sources. `everywhere`: the near
+    // rings have been first for long.
+    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight, bool everywhere)
     {
         const uint32_t own = 1u << near_.own();
-        ready = near_.poll();
         // What the worker sends itself is served without a look at global memory, but not for ever.
-        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds) {
+        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds &&
+            !everywhere) {
             ++local_rounds_;
             return local;
         }
-        sources_.probe();
+        uint32_t far = sight.far;
+        if (!sight.probed) {
+            sources_.probe();
+        }
         if constexpr (P::has_urgent) { // what is urgent goes before what is near
-            const uint32_t far = sources_.ready();
+            far = sources_.ready();
             if ((far & urgent) != 0) {
                 ready = far;
                 return lanes::first(far & urgent);
             }
         }
-#if DENIZEN_ON_DEVICE
-        for (uint32_t i = 0; i < 3 && ready == 0; ++i) { // the probe takes as long
-            ready = near_.poll();
-        }
-#endif
         const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
-        if (at_hand != nowhere && far_waited_ < max_wait) {
+        if (at_hand != nowhere && far_waited_ < max_wait && !everywhere) {
             ++far_waited_;
             local_rounds_ = 0;
             ready &= ~own;
@@ -177,7 +253,9 @@ private:
         }
         // Only while there is work: all idle workers reading one word would slow everybody's reads.
         const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-        const uint32_t far = sources_.ready();
+        if (!P::has_urgent && (!sight.probed || ready != 0)) {
+            far = sources_.ready();
+        }
         far_waited_ = 0;
         local_rounds_ = 0;
         if (far == 0) {
@@ -218,12 +296,12 @@ private:
         return last_inside_;
     }
 
-    // Handles what has arrived there: the first message of its ring, or as many as can be handled
-    // side by side. False if that was none: a long message that is not complete yet, or one that
-    // has to wait where it is.
-    DENIZEN_HD bool serve(uint32_t from, uint32_t ready)
+    // Takes what has arrived there: the first message of its ring, or as many as can be handled
+    // side by side; true if there are such. One that needs all lanes is handled here: then `served`
+    // says whether it could be, or has to wait where it is.
+    DENIZEN_HD bool take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry,
+                         bool& served)
     {
-        Batch batch;
         if (from == near) {
             // A ring whose first message has to wait where it is lets the others go first.
             const uint32_t others = ready & ~waiting_near_;
@@ -237,48 +315,49 @@ private:
         if (batch.n == 0) {
             return false;
         }
-        const Header h = batch.words.header();
-        ActorEntry entry;
-        const uint32_t alones = lanes::ballot(alone(h, entry) && batch.mine);
+        const bool needs_all = alone(batch.words.header(), entry);
+        const uint32_t alones = lanes::ballot(needs_all && batch.mine);
         const uint32_t leader = lanes::first(alones);
-        begin_turn();
-        uint32_t n = 0; // slots consumed: of the ring, or in a round of near rings by this lane
         if (alones != 0 && (leader == 0 || batch.n == 1 || from == near)) {
             if (from == near) {
                 batch.ring = near_.ring_of(leader);
             } else if (from != local) {
                 batch.ring = sources_.source(from);
             }
-            n = serve_alone(batch, leader);
-            handled_ += n != 0 ? 1 : 0;
+            begin_turn();
+            const uint32_t n = serve_alone(batch, leader); // slots consumed
+            served = n != 0;
+            handled_ += served ? 1 : 0;
             if (from == near) {
-                const bool any = n != 0;
-                waiting_near_ |= any ? 0 : 1u << near_.number_of(leader);
+                waiting_near_ |= served ? 0 : 1u << near_.number_of(leader);
                 near_.advance_near(lanes::id() == leader ? n : 0);
-                return any;
+            } else if (from == local) {
+                near_.advance_local(n);
+            } else {
+                sources_.advance(from, n);
             }
-        } else {
-            if (alones != 0) { // in ring order, up to the one that needs all lanes
-                batch.n = leader;
-                batch.mine = lanes::id() < leader;
-            }
-            if (P::can_fail && batch.n > 1) {
-                keep_room(batch);
-            }
-            side_by_side(batch, h, entry);
-            handled_ += batch.n;
-            if (from == near) {
-                near_.advance_near(batch.mine ? 1 : 0);
-                return true;
-            }
-            n = batch.n;
+            return false;
         }
-        if (from == local) {
-            near_.advance_local(n);
-        } else {
-            sources_.advance(from, n);
+        if (alones != 0) { // in ring order, up to the one that needs all lanes
+            batch.n = leader;
+            batch.mine = lanes::id() < leader;
         }
-        return n != 0;
+        if (P::can_fail && batch.n > 1) {
+            keep_room(batch);
+        }
+        return true;
+    }
+
+    // What was taken there has been handled.
+    DENIZEN_HD void advance(uint32_t from, const Batch& batch)
+    {
+        if (from == near) {
+            near_.advance_near(batch.mine ? 1 : 0);
+        } else if (from == local) {
+            near_.advance_local(batch.n);
+        } else {
+            sources_.advance(from, batch.n);
+        }
     }
 
     // Whether this lane's message needs the whole warp; if not, `entry` is its actor's. Without a
@@ -308,8 +387,10 @@ private:
     }
 
     // Each lane that has a message handles it.
-    DENIZEN_HD void side_by_side(const Batch& batch, const Header& h, const ActorEntry& entry)
+    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry)
     {
+        begin_turn();
+        const Header h = batch.words.header();
         bool todo = batch.mine;
         // Lanes whose messages go to the same actor take turns, in ring order.
         uint32_t rank = 0;
@@ -329,8 +410,10 @@ private:
                 waits = P::can_fail && r > 0 &&
                         actors_[Address{h.destination}.local()].kind != entry.kind;
                 if (!waits) {
-                    out = detail::run_handler<P>(s_, id_, entry, h, batch.words.word + 3, false,
-                                                 observer_.on());
+                    Words words = batch.words;
+                    stay_here(words);
+                    out = detail::run_handler<P>(s_, id_, entry, words.header(), words.word + 3,
+                                                 false, observer_.on());
                 }
             }
             // An observed handler counts also if its time is 0.
@@ -405,7 +488,7 @@ private:
 
     DENIZEN_HD void begin_turn()
     {
-        if (lanes::id() == 0) {
+        if (lanes::id() == 0 && (turn_ & 1) == 0) {
             store<Scope::gpu>(&status_.turn, ++turn_);
         }
         lanes::sync();

@@ -21,7 +21,7 @@ struct Image {
 struct Options {
     Device device;
     uint32_t workers = 0; // CPU: threads, 0: one per core. GPU: warps on each SM, 0: 24, the most
-    uint32_t sms = 0;     // GPU: blocks, one for each SM; 0: all
+    uint32_t sms = 0;     // GPU: blocks, one for each SM; 0: all that no runtime has taken before
     uint32_t queue_slots = 512; // tasks in each deque: a power of two, 64 to 65,536
     // For tasks that find no room there, the host's on their way, and what tasks allocate: 512 KiB
     // to 63 GiB.

@@ -34,8 +34,9 @@ public:
     {
     }
 
-    // Makes a task runnable. What it sees and when others can steal it: at the latest when this
-    // task, and those that run beside it on the same warp, have ended. ok, or exhausted: the deque
+    // Makes a task runnable. Others can steal it at the latest when this task has ended or asks
+    // cancelled(), or soon after if tasks beside it on the same warp take longer: these must not
+    // have spawned since they have asked. ok, or exhausted: the deque
     // is full and the arena has no block left, and the task was not taken. In a warp's or block's
     // task all lanes make the call, lane 0's task is spawned, and lane 0 gets the answer.
     template <class X>
@@ -184,10 +185,12 @@ public:
         return Errc::ok;
     }
 
-    // Whether this task's group has been cancelled or is late: a long task may look now and then.
-    DENIZEN_HD bool cancelled() const
+    // Whether this task's group has been cancelled or is late: a long task asks now and then, and
+    // by that lets others have what it has spawned.
+    DENIZEN_HD bool cancelled()
     {
-        return group_ != 0 && load<Scope::gpu>(&s_.groups[group_].cancelled) != 0;
+        hand_out();
+        return in_cancelled_group();
     }
     // Cancels this task's group: tasks of it that have not begun are dropped. Nothing in group 0.
     DENIZEN_HD void cancel()
@@ -245,6 +248,63 @@ public:
     DENIZEN_HD uint32_t group() const { return group_; }
     DENIZEN_HD uint32_t spawned() const { return spawned_; }
     DENIZEN_HD uint32_t tokens() const { return tokens_; } // that are left
+    DENIZEN_HD bool in_cancelled_group() const
+    {
+        return group_ != 0 && load<Scope::gpu>(&s_.groups[group_].cancelled) != 0;
+    }
+    // This lane's task, if it had one, has ended while others of the batch go on: neither what it
+    // has spawned nor the end of its group waits for them. Afterwards nothing is left to settle.
+    DENIZEN_HD void end_alone(bool ended)
+    {
+        hand_out();
+        const uint32_t back = tokens_ + (ended ? 1 : 0);
+        if (back != 0) {
+            // Release: what the task has done comes before; partner: the monitor's acquire.
+            fetch_add<Scope::gpu, Order::release>(&s_.groups[group_].word, ~uint64_t{back} + 1);
+            tokens_ = 0;
+        }
+    }
+    // Publishes what the batch has spawned so far, if lanes have reported all of it. One lane at a
+    // time does; `worker` is the one that all of them belong to.
+    static DENIZEN_COLD void share(const Shared& s, Local<P>& local, uint32_t worker)
+    {
+        uint32_t written = 0;
+        do { // ends: each turn but the first means that another lane has reported something
+            uint32_t nobody = 0;
+            if (!compare_exchange<Scope::block, Order::acquire>(&local.sharing, nobody, 1u)) {
+                return; // whoever it is looks again
+            }
+            // Acquire: partner of the release in report(). All places of what is reported are
+            // found in `fresh` behind it; so if these are no more, each of them is written.
+            written = load<Scope::block, Order::acquire>(&local.reported);
+            uint32_t meant[P::classes];
+            uint32_t all = 0;
+            for (uint32_t c = 0; c < P::classes; ++c) {
+                meant[c] = written_past(s, local, c);
+                all += meant[c];
+            }
+            for (uint32_t c = 0; all == written && c < P::classes; ++c) {
+                const uint32_t more = meant[c] - local.early[c];
+                if (more != 0) {
+                    uint64_t bottom = 0;
+                    deque::publish(&s.deques[worker].word[c], bottom, more);
+                    local.early[c] = meant[c];
+                }
+            }
+            // Release: partner of the acquire above, of whoever shares next.
+            store<Scope::block, Order::release>(&local.sharing, 0u);
+        } while (load<Scope::block>(&local.reported) != written);
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+        ring_bell(&s.board->bell, &s.board->sleeping);
+#endif
+    }
+    // Tasks of class c that the batch has written past the bottom, or is about to.
+    static DENIZEN_HD uint32_t written_past(const Shared& s, const Local<P>& local, uint32_t c)
+    {
+        const uint32_t fresh = load<Scope::block>(&local.fresh[c]);
+        const uint32_t room = deque::room(local.seen[c], s.deque_mask);
+        return fresh < room ? fresh : room;
+    }
     // Whether the worker has something to publish or to put in order.
     DENIZEN_HD bool busy() const { return touched_ || crate_.number != 0; }
 
@@ -297,7 +357,29 @@ private:
         }
         detail::store_slot<P::slot>(
             detail::slot_of(s_, worker_, c, deque::bottom(seen) + at, P::slot), words);
+        ++placed_;
         return true;
+    }
+
+    // What this lane has spawned so far does not wait for the end of the batch.
+    DENIZEN_HD void hand_out()
+    {
+        close_crate();
+        if (placed_ != 0) {
+            report(s_, local_, group_, spawned_, placed_);
+            spawned_ = placed_ = 0;
+            share(s_, local_, worker_);
+        }
+    }
+    // The tokens come before the tasks can be seen.
+    static DENIZEN_COLD void report(const Shared& s, Local<P>& local, uint32_t group,
+                                    uint32_t spawned, uint32_t placed)
+    {
+        if (spawned != 0) {
+            fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{spawned});
+        }
+        // Release: partner of the acquire in share().
+        fetch_add<Scope::block, Order::release>(&local.reported, placed);
     }
 
     DENIZEN_HD Errc put(const Words& words)
@@ -455,6 +537,7 @@ private:
     bool joined_ = false;  // this task has made a counter
     bool touched_ = false; // it has used the deque or a counter
     uint32_t spawned_ = 0; // into the own deque, not counted yet
+    uint32_t placed_ = 0;  // there, not reported yet
     Crate crate_;
 };
 

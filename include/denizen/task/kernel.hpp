@@ -28,6 +28,9 @@ template <class P>
 __device__ inline void run_block(const Shared& s)
 {
 #if DENIZEN_ON_DEVICE
+    if (s.workers == 0) {
+        return; // the first launch, which only has the driver make ready
+    }
     __shared__ Local<P> locals[most_warps];
     if constexpr (P::has_blocks) {
         if (threadIdx.x == 0) {

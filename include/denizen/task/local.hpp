@@ -15,6 +15,10 @@ template <class P>
 struct Local {
     uint64_t seen[P::classes];  // the deques' words as last seen; their bottoms are exact
     uint32_t fresh[P::classes]; // tasks written past the bottom, or meant to be, in this batch
+    uint32_t early[P::classes]; // of these, published before the batch has ended
+    uint32_t reported;          // and those of which a lane has said that they are written
+    uint32_t sharing;           // 1: a lane publishes
+    uint32_t arrived;           // lanes that wait for the longest task of the batch
     uint32_t pool;              // tokens
     uint32_t pool_group;        // and of which group they are
     uint32_t cached;            // free joins; as int, less than 0 if more were wanted

@@ -191,7 +191,9 @@ struct Program {
     static DENIZEN_HD void run(const Words& words, Context& ctx)
     {
         uint32_t index = 0;
-        (run_if<T, G>(index++, words, ctx), ...);
+        // One after the other until it is found: lanes with different tasks part here once, and
+        // none waits at the end of another's.
+        (void)(run_if<T, G>(index++, words, ctx) || ...);
     }
 
     static constexpr Table table()
@@ -208,7 +210,7 @@ struct Program {
 
 private:
     template <class X, Grain G, class Context>
-    static DENIZEN_HD void run_if(uint32_t index, const Words& words, Context& ctx)
+    static DENIZEN_HD bool run_if(uint32_t index, const Words& words, Context& ctx)
     {
         if constexpr (detail::grain_of<X>() == G) {
             if (type_of(words.word[0]) == index) {
@@ -218,8 +220,10 @@ private:
                 }
                 ctx.template begin<X>();
                 task.run(ctx);
+                return true;
             }
         }
+        return false;
     }
 };
 

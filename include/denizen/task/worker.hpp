@@ -26,6 +26,7 @@ inline constexpr uint32_t polls = 16;           // of the mailbox, in a look at 
 inline constexpr uint32_t patient_looks =
     64; // before an idle worker looks at the command each time
 inline constexpr uint32_t eager_looks = 5000; // before it begins to nap
+inline constexpr uint32_t patient_lanes = 32; // looks, before a lane settles its end by itself
 
 #if DENIZEN_ON_DEVICE
 // A block's task, as its warps see it.
@@ -55,9 +56,10 @@ public:
     {
         for (uint32_t c = denizen::lanes::id(); c < P::classes; c += denizen::lanes::size) {
             local.seen[c] = load<Scope::gpu, Order::acquire>(&s.deques[id].word[c]);
-            local.fresh[c] = 0;
+            local.fresh[c] = local.early[c] = 0;
         }
         if (denizen::lanes::id() == 0) {
+            local.reported = local.sharing = local.arrived = 0;
             local.pool = local.pool_group = local.cached = local.freed = 0;
             local.spilled = local.joined = 0;
         }
@@ -460,6 +462,11 @@ private:
 
     DENIZEN_HD void execute(const Batch& batch)
     {
+        // What this one holds of another group's tokens must not wait for a long task.
+        if (denizen::lanes::ballot(batch.mine && group_of(batch.words.word[0]) !=
+                                                     local_.pool_group) != 0) {
+            give_back();
+        }
         if constexpr (P::has_warps) {
             if (batch.grain == Grain::warp) {
                 run_warp(batch);
@@ -485,8 +492,40 @@ private:
         if (batch.mine && !dropped(ctx, true)) {
             P::template run<Grain::thread>(batch.words, ctx);
         }
+        const bool alone = ended_alone(ctx, batch.mine); // on every lane
+        const bool mine = batch.mine && !alone;
+        run_ += denizen::lanes::popcount(denizen::lanes::ballot(batch.mine && !mine));
+        settle(ctx, mine, mine ? 1 : 0);
+    }
+
+    // Waits for the other lanes' tasks; true if one takes so long that this lane's end has been
+    // settled by itself. That others go on while this one waits, and the other way round, is what
+    // the threads of a warp have promised since Volta: none holds up another for ever.
+    DENIZEN_HD bool ended_alone([[maybe_unused]] Context<P>& ctx, [[maybe_unused]] bool mine)
+    {
+        bool alone = false;
+#if DENIZEN_ON_DEVICE
+        if (__activemask() == ~0u) { // nearly always: all have come at once
+            return false;
+        }
+        // No lane has seen all of them, so each comes here.
+        fetch_add<Scope::block>(&local_.arrived, 1u << denizen::lanes::id());
+        for (uint32_t look = 0; load<Scope::block>(&local_.arrived) != ~0u; ++look) {
+            if (look == detail::patient_lanes) { // ends when the longest task does
+                ctx.end_alone(mine);
+                alone = true;
+            } else if (look > detail::patient_lanes) {
+                Context<P>::share(s_, local_, id_);
+            }
+            __nanosleep(look < detail::patient_lanes ? 20 : 500);
+        }
         denizen::lanes::sync();
-        settle(ctx, batch.mine, batch.mine ? 1 : 0);
+        if (denizen::lanes::id() == 0) {
+            store<Scope::block>(&local_.arrived, 0u);
+        }
+        denizen::lanes::sync();
+#endif
+        return alone;
     }
 
     DENIZEN_HD void run_warp(const Batch& batch)
@@ -507,7 +546,7 @@ private:
     // Whether the task's group was cancelled; `count` it then.
     DENIZEN_HD bool dropped(const Context<P>& ctx, bool count)
     {
-        if (ctx.group() == 0 || !ctx.cancelled()) {
+        if (!ctx.in_cancelled_group()) {
             return false;
         }
         if (count) {
@@ -580,6 +619,9 @@ private:
             words.word[i] = g.word[i];
         }
         const bool announcer = g.announcer == id_;
+        if (group_of(words.word[0]) != local_.pool_group) {
+            give_back();
+        }
         Context<P> ctx(s_, local_, id_, group_of(words.word[0]), Grain::block);
         __shared__ uint32_t drop;
         if (threadIdx.x == 0) {
@@ -682,13 +724,16 @@ private:
     {
         for (uint32_t c = denizen::lanes::id(); c < P::classes; c += denizen::lanes::size) {
             uint64_t seen = local_.seen[c];
-            const uint32_t room = deque::room(seen, s_.deque_mask);
-            const uint32_t n = local_.fresh[c] < room ? local_.fresh[c] : room;
+            const uint32_t early = local_.early[c];
+            const uint32_t n = Context<P>::written_past(s_, local_, c) - early;
             if (n != 0) {
                 deque::publish(&s_.deques[id_].word[c], seen, n);
-                local_.seen[c] = seen;
             }
-            local_.fresh[c] = 0;
+            local_.seen[c] = seen + (static_cast<uint64_t>(early) << 32);
+            local_.fresh[c] = local_.early[c] = 0;
+        }
+        if (denizen::lanes::id() == 0) {
+            local_.reported = 0;
         }
         denizen::lanes::sync();
         wake();
