@@ -63,6 +63,18 @@ def procmine_generate(
     events: int, activities: int, seed: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64], int]: ...
 def procmine_path_hash(path: NDArray[np.uint32]) -> int: ...
+def procmine_counts(activities: int, edges: int, shards: int) -> dict[str, int]: ...
+
+class ProcminePacker:
+    def __init__(
+        self, addresses: NDArray[np.uint32], activities: int, late: int, threads: int
+    ) -> None: ...
+    def pack(
+        self,
+        cases: NDArray[np.uint32],
+        activities: NDArray[np.uint32],
+        times: NDArray[np.int64],
+    ) -> list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]: ...
 
 class Graph:
     def __init__(

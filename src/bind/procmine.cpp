@@ -3,12 +3,15 @@
 #include "../procmine/gpu.hpp"
 #include "bind.hpp"
 
+#include <denizen/procmine/counts.hpp>
 #include <denizen/procmine/generate.hpp>
 #include <denizen/procmine/mine.hpp>
+#include <denizen/procmine/packer.hpp>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <bit>
 #include <memory>
 
 namespace nb = nanobind;
@@ -74,10 +77,65 @@ nb::dict to_dict(Mined&& mined)
     return out;
 }
 
+// Where the counters of a stream's graph lie, with room for so many edges in each shard.
+nb::dict layout_of(uint64_t activities, uint64_t edges, uint64_t shards)
+{
+    // A table of all pairs if that is no larger than one that is half full.
+    const uint64_t table = std::bit_ceil(2 * edges);
+    const uint64_t pairs = activities * activities;
+    const CountsLayout layout{activities, pairs <= table ? pairs : table, shards};
+    nb::dict out;
+    out["head"] = CountsLayout::head;
+    out["slots"] = layout.slots;
+    out["shards"] = layout.shards;
+    out["keys"] = layout.keys();
+    out["figures"] = layout.figures();
+    out["histograms"] = layout.histograms();
+    out["shard_words"] = layout.shard_words();
+    out["words"] = layout.words();
+    return out;
+}
+
+void streams(nb::module_& m)
+{
+    m.def("procmine_counts", &layout_of);
+    nb::class_<Packer>(m, "ProcminePacker")
+        .def("__init__",
+             [](Packer* self, const Column<uint32_t>& addresses, uint32_t activities, int64_t late,
+                uint32_t threads) {
+                 const auto all = span_of(addresses);
+                 new (self) Packer({all.begin(), all.end()}, activities, late, threads);
+             })
+        // A list of targets and messages, of batches.
+        .def("pack", [](Packer& packer, const Column<uint32_t>& cases,
+                        const Column<uint32_t>& activities, const Column<int64_t>& times) {
+            std::vector<Packer::Batch> batches;
+            {
+                const Unlocked unlocked;
+                batches = packer.pack(span_of(cases), span_of(activities), span_of(times));
+            }
+            nb::list out;
+            for (Packer::Batch& batch : batches) {
+                const size_t n = batch.messages.size();
+                auto kept =
+                    std::make_unique<std::vector<Packer::Message>>(std::move(batch.messages));
+                auto* all = kept.release();
+                const nb::capsule owner(all, [](void* p) noexcept {
+                    delete static_cast<std::vector<Packer::Message>*>(p);
+                });
+                out.append(nb::make_tuple(give(std::move(batch.targets)),
+                                          nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<2>>(
+                                              all->data(), {n, size_t{packed::words}}, owner))));
+            }
+            return out;
+        });
+}
+
 } // namespace
 
 void process_mining(nb::module_& m)
 {
+    streams(m);
     m.def("procmine_mine",
           [](const Column<uint32_t>& cases, const Column<uint32_t>& activities,
              const Column<int64_t>& times, uint32_t case_count, uint32_t activity_count,

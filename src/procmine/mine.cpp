@@ -25,7 +25,15 @@ struct Seen {
     uint64_t count = 0;
     uint64_t least = ~uint64_t{0};
     uint64_t most = 0;
-    std::vector<uint64_t> durations; // all of them, if quantiles are wanted
+    Durations durations; // all of them, if quantiles are wanted: then the rest comes later
+
+    void note(uint64_t duration)
+    {
+        sum.add(duration);
+        ++count;
+        least = std::min(least, duration);
+        most = std::max(most, duration);
+    }
 };
 
 void put_in_order_of_time(Step* begin, Step* end)
@@ -47,9 +55,8 @@ void put_in_order_of_time(Step* begin, Step* end)
 class Walker {
 public:
     Walker(const Events& events, const MineOptions& options, Mined& out)
-        : numbers_(events.activity_count), counts_(events.activity_count),
-          starts_(events.activity_count), ends_(events.activity_count),
-          case_count_(events.case_count), options_(options), out_(out)
+        : numbers_(events.activity_count), starts_(events.activity_count),
+          ends_(events.activity_count), case_count_(events.case_count), options_(options), out_(out)
     {
     }
 
@@ -79,7 +86,7 @@ public:
     EdgeNumbers numbers_;
     std::vector<Seen> edges_;
     VariantTable variants_;
-    std::vector<uint64_t> counts_, starts_, ends_;
+    std::vector<uint64_t> starts_, ends_;
 
 private:
     void walk_case(uint32_t number, Step* begin, Step* end)
@@ -91,7 +98,6 @@ private:
         out_.case_events[number] = length;
         out_.case_begins[number] = begin->time;
         out_.case_ends[number] = end[-1].time;
-        for (const Step* s = begin; s != end; ++s) ++counts_[s->activity];
         for (const Step* s = begin + 1; s != end; ++s) {
             const uint32_t edge = numbers_(s[-1].activity, s->activity);
             if (edge == edges_.size()) edges_.emplace_back();
@@ -99,9 +105,9 @@ private:
             const uint64_t duration =
                 static_cast<uint64_t>(s->time) - static_cast<uint64_t>(s[-1].time);
             if (options_.quantiles) {
-                seen.durations.push_back(duration);
+                seen.durations.add(duration, blocks_);
             } else {
-                note(seen, duration);
+                seen.note(duration);
             }
         }
         if (!options_.variants) return;
@@ -113,16 +119,7 @@ private:
         out_.case_variants[number] = variant; // this thread's number for now
     }
 
-public:
-    static void note(Seen& seen, uint64_t duration)
-    {
-        seen.sum.add(duration);
-        ++seen.count;
-        seen.least = std::min(seen.least, duration);
-        seen.most = std::max(seen.most, duration);
-    }
-
-private:
+    Blocks blocks_;
     std::vector<Step> steps_;
     std::vector<uint32_t> places_;
     uint32_t case_count_;
@@ -131,38 +128,31 @@ private:
 };
 
 // One edge out of what all threads saw of it.
-Edge finished(uint32_t from, uint32_t to, const std::vector<Seen*>& parts, bool quantiles,
-              Quantiles& select)
+Edge finished(uint32_t from, uint32_t to, const std::vector<const Seen*>& parts, bool quantiles)
 {
+    if (quantiles) {
+        std::vector<const Durations*> durations;
+        for (const Seen* part : parts) durations.push_back(&part->durations);
+        const Quantiles all(durations);
+        const auto [median, p95] = all.median_and_p95();
+        return {from, to, all.count, all.least, all.most, all.sum.over(all.count), median, p95};
+    }
     Seen all;
-    for (Seen* part : parts) {
-        if (quantiles) {
-            for (const uint64_t duration : part->durations) Walker::note(all, duration);
-        } else {
-            all.sum.add(part->sum);
-            all.count += part->count;
-            all.least = std::min(all.least, part->least);
-            all.most = std::max(all.most, part->most);
-        }
+    for (const Seen* part : parts) {
+        all.sum.add(part->sum);
+        all.count += part->count;
+        all.least = std::min(all.least, part->least);
+        all.most = std::max(all.most, part->most);
     }
-    Edge edge{from, to, all.count, all.least, all.most, all.sum.over(all.count), 0, 0};
-    if (!quantiles) return edge;
-    std::vector<uint64_t> values = std::move(parts[0]->durations);
-    for (size_t i = 1; i < parts.size(); ++i) {
-        values.insert(values.end(), parts[i]->durations.begin(), parts[i]->durations.end());
-        std::vector<uint64_t>().swap(parts[i]->durations);
-    }
-    select.count(values);
-    edge.median = select.at(values, 500);
-    edge.p95 = select.at(values, 950);
-    return edge;
+    return {from, to, all.count, all.least, all.most, all.sum.over(all.count), 0, 0};
 }
 
-void finish_edges(std::vector<Walker>& walkers, const Events& events, bool quantiles, Mined& out)
+void finish_edges(const std::vector<Walker>& walkers, const Events& events, bool quantiles,
+                  Mined& out)
 {
     EdgeNumbers numbers(events.activity_count);
-    std::vector<std::vector<Seen*>> parts;
-    for (Walker& walker : walkers) {
+    std::vector<std::vector<const Seen*>> parts;
+    for (const Walker& walker : walkers) {
         for (uint32_t i = 0; i < walker.numbers_.size(); ++i) {
             const uint32_t edge = numbers(walker.numbers_.from(i), walker.numbers_.to(i));
             if (edge == parts.size()) parts.emplace_back();
@@ -172,11 +162,10 @@ void finish_edges(std::vector<Walker>& walkers, const Events& events, bool quant
     out.edges.resize(parts.size());
     std::atomic<uint32_t> next{0};
     on_threads(static_cast<uint32_t>(walkers.size()), [&](uint32_t) {
-        Quantiles select;
         while (true) { // ends: each turn takes an edge
             const uint32_t i = next.fetch_add(1, std::memory_order_relaxed);
             if (i >= parts.size()) return;
-            out.edges[i] = finished(numbers.from(i), numbers.to(i), parts[i], quantiles, select);
+            out.edges[i] = finished(numbers.from(i), numbers.to(i), parts[i], quantiles);
         }
     });
     std::sort(out.edges.begin(), out.edges.end(), [](const Edge& a, const Edge& b) {
@@ -286,12 +275,13 @@ Mined mine(const Events& events, const MineOptions& options)
     });
     for (const Walker& walker : walkers) {
         for (uint32_t a = 0; a < events.activity_count; ++a) {
-            out.activity_counts[a] += walker.counts_[a];
             out.starts[a] += walker.starts_[a];
             out.ends[a] += walker.ends_[a];
         }
     }
     finish_edges(walkers, events, options.quantiles, out);
+    out.activity_counts = out.ends; // an event is the last of its case or has a step away
+    for (const Edge& edge : out.edges) out.activity_counts[edge.from] += edge.count;
     if (options.variants) finish_variants(walkers, all, walked_by, out);
     out.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     return out;

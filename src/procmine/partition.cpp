@@ -56,7 +56,7 @@ Partitions partition(const Events& events, uint32_t threads)
     const size_t n = events.cases.size();
     all.shift = shift_for(events);
     const uint32_t parts = ((events.case_count - 1) >> all.shift) + 1;
-    all.stamps = std::make_unique_for_overwrite<Stamp[]>(n);
+    all.stamps = pages<Stamp>(n);
     all.begins.resize(size_t{parts} + 1);
 
     // Each thread counts its piece of the log, then knows where its events of a partition begin:

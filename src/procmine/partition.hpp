@@ -3,10 +3,11 @@
 // what follows never leaves it. Stable: events keep their order.
 #pragma once
 
+#include "durations.hpp"
+
 #include <denizen/procmine/mine.hpp>
 
 #include <exception>
-#include <memory>
 #include <thread>
 
 namespace denizen::procmine {
@@ -18,7 +19,7 @@ struct Stamp {
 };
 
 struct Partitions {
-    std::unique_ptr<Stamp[]> stamps;
+    Pages<Stamp> stamps;
     std::vector<uint64_t> begins; // by partition, and the end
     uint32_t shift = 0;           // case >> shift is its partition
 

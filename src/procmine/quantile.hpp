@@ -1,64 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact quantiles of many durations without sorting them: they are counted by bucket in one pass,
-// and only the bucket that holds a wanted place is selected from.
+// with their sum, and only the buckets that hold the wanted places are selected from.
 #pragma once
+
+#include "durations.hpp"
 
 #include <denizen/procmine/text.hpp>
 
-#include <algorithm>
 #include <array>
-#include <vector>
 
 namespace denizen::procmine {
 
 class Quantiles {
 public:
-    // `values` are reordered if they are few. Not empty. The quantile between two is linear.
-    double at(std::vector<uint64_t>& values, uint32_t per_mille)
+    Sum sum;
+    uint64_t count = 0;
+    uint64_t least = ~uint64_t{0};
+    uint64_t most = 0;
+
+    // Those of one edge: `parts` have at least one value between them.
+    explicit Quantiles(std::span<const Durations* const> parts) : parts_(parts)
     {
-        const Rank rank = rank_of(values.size(), per_mille);
-        const uint64_t low = nth(values, rank.below);
-        if (rank.fraction == 0) return static_cast<double>(low);
-        return between(low, nth(values, rank.below + 1), rank.fraction);
+        for (const Durations* part : parts_) {
+            part->each([this](std::span<const uint64_t> piece) { look(piece); });
+        }
+        for (size_t i = 0; i < buckets; ++i) counts_[0][i] += counts_[1][i];
     }
 
-    // Before the first at() of other values.
-    void count(const std::vector<uint64_t>& values)
+    // Median and 95th percentile; between two values where their place is (linear).
+    std::array<double, 2> median_and_p95() const
     {
-        if (values.size() <= few) return;
-        counts_.fill(0);
-        for (const uint64_t value : values) ++counts_[bucket_of(value)];
-        held_ = buckets;
+        std::array<Place, 2> places{place(500), place(950)};
+        for (const Durations* part : parts_) {
+            part->each([&](std::span<const uint64_t> piece) { pick(piece, places); });
+        }
+        return {select(places[0]), select(places[1])};
     }
 
 private:
-    static constexpr size_t few = 4096;
+    // Of a quantile: the range of values of its bucket, or of two if the value after it is in
+    // another, and how many values are below it.
+    struct Place {
+        uint64_t least, most; // both included
+        uint64_t before;
+        Rank rank;
+        std::vector<uint64_t> picked;
+    };
 
-    uint64_t nth(std::vector<uint64_t>& values, uint64_t n)
+    void look(std::span<const uint64_t> piece)
     {
-        if (values.size() <= few) return select(values, n);
-        uint32_t bucket = 0;
-        for (; n >= counts_[bucket]; ++bucket) n -= counts_[bucket]; // ends: n is below their sum
-        if (held_ != bucket) {
-            picked_.clear();
-            for (const uint64_t value : values) {
-                if (bucket_of(value) == bucket) picked_.push_back(value);
-            }
-            held_ = bucket;
+        count += piece.size();
+        Sum of_piece;
+        uint64_t low = least;
+        uint64_t high = most;
+        for (size_t i = 0; i < piece.size(); ++i) {
+            const uint64_t value = piece[i];
+            of_piece.add(value);
+            low = std::min(low, value);
+            high = std::max(high, value);
+            ++counts_[i & 1][bucket_of(value)]; // by turns: the same bucket is not waited for
         }
-        return select(picked_, n);
+        sum.add(of_piece);
+        least = low;
+        most = high;
     }
 
-    static uint64_t select(std::vector<uint64_t>& values, uint64_t n)
+    Place place(uint32_t per_mille) const
     {
-        const auto place = values.begin() + static_cast<std::ptrdiff_t>(n);
-        std::nth_element(values.begin(), place, values.end());
-        return *place;
+        const Rank rank = rank_of(count, per_mille);
+        uint32_t bucket = 0;
+        uint64_t before = 0;
+        for (; before + counts_[0][bucket] <= rank.below; ++bucket) before += counts_[0][bucket];
+        uint32_t last = bucket; // both loops end: a value of that place is in some bucket
+        if (rank.fraction != 0) {
+            uint64_t below = before + counts_[0][bucket];
+            while (below <= rank.below + 1) below += counts_[0][++last];
+        }
+        const uint64_t end = last + 1 == buckets ? 0 : bucket_begin(last + 1);
+        return {bucket_begin(bucket), end - 1, before, rank, {}};
     }
 
-    std::array<uint64_t, buckets> counts_{};
-    std::vector<uint64_t> picked_; // the values of bucket held_
-    uint32_t held_ = buckets;
+    static void pick(std::span<const uint64_t> piece, std::array<Place, 2>& places)
+    {
+        // Without a branch that is hard to foresee: a value is always written, and kept if it fits.
+        for (Place& place : places) {
+            const size_t had = place.picked.size();
+            place.picked.resize(had + piece.size());
+            uint64_t* to = place.picked.data() + had;
+            const uint64_t width = place.most - place.least;
+            for (const uint64_t value : piece) {
+                *to = value;
+                to += value - place.least <= width ? 1 : 0;
+            }
+            place.picked.resize(static_cast<size_t>(to - place.picked.data()));
+        }
+    }
+
+    static double select(Place& place)
+    {
+        std::vector<uint64_t>& values = place.picked;
+        const auto at =
+            values.begin() + static_cast<std::ptrdiff_t>(place.rank.below - place.before);
+        std::nth_element(values.begin(), at, values.end());
+        if (place.rank.fraction == 0) return static_cast<double>(*at);
+        return between(*at, *std::min_element(at + 1, values.end()), place.rank.fraction);
+    }
+
+    std::span<const Durations* const> parts_;
+    std::array<std::array<uint64_t, buckets>, 2> counts_{};
 };
 
 } // namespace denizen::procmine

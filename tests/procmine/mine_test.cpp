@@ -155,21 +155,33 @@ TEST(Buckets, AscendAndHoldTheirValues)
     }
 }
 
-// Few and many values, all alike, and those of a single bucket.
+// Few and many values, all alike, those of a single bucket, and the longest; in several parts.
 TEST(QuantilesTest, AreThoseOfSortedValues)
 {
     std::mt19937_64 random(2);
     for (const size_t n : {1u, 2u, 3u, 20u, 21u, 5'000u, 20'001u}) {
-        for (const uint64_t range : {uint64_t{1}, uint64_t{1000}, uint64_t{1} << 40}) {
+        for (const uint64_t range :
+             {uint64_t{1}, uint64_t{1000}, uint64_t{1} << 40, ~uint64_t{0}}) {
+            Blocks blocks;
+            std::array<Durations, 3> parts;
             std::vector<uint64_t> values(n);
-            for (uint64_t& v : values) v = random() % range + (range == 1000 ? 1u << 20 : 0u);
-            Quantiles select;
-            const std::vector<uint64_t> same = values;
-            select.count(values);
-            EXPECT_EQ(select.at(values, 500), plain_quantile(same, 500));
-            EXPECT_EQ(select.at(values, 950), plain_quantile(same, 950));
-            EXPECT_EQ(select.at(values, 0), plain_quantile(same, 0));
-            EXPECT_EQ(select.at(values, 1000), plain_quantile(same, 1000));
+            Sum sum;
+            for (size_t i = 0; i < n; ++i) {
+                values[i] = range == ~uint64_t{0} ? random() | 1u << 20 : random() % range;
+                values[i] += range == 1000 ? 1u << 20 : 0u;
+                if (range == ~uint64_t{0} && i % 3 == 0) values[i] = ~uint64_t{0};
+                sum.add(values[i]);
+                parts[i < 2 ? i : 2].add(values[i], blocks);
+            }
+            const std::array<const Durations*, 3> all{&parts[0], &parts[1], &parts[2]};
+            const Quantiles found(all);
+            const auto [median, p95] = found.median_and_p95();
+            EXPECT_DOUBLE_EQ(median, plain_quantile(values, 500));
+            EXPECT_DOUBLE_EQ(p95, plain_quantile(values, 950));
+            EXPECT_EQ(found.count, n);
+            EXPECT_EQ(found.least, *std::min_element(values.begin(), values.end()));
+            EXPECT_EQ(found.most, *std::max_element(values.begin(), values.end()));
+            EXPECT_EQ(found.sum.over(n), sum.over(n));
         }
     }
 }

@@ -77,6 +77,30 @@ def test_filters_and_references(csv, tmp_path, capsys):
 def test_stream(csv, capsys):
     assert run(csv, "--stream", "--late", "90s") == 0
     assert "verified 26 / 26" in capsys.readouterr().out
+    assert run(csv, "--stream", "--edges", 2) == 2
+    assert "more edges than there is room for" in capsys.readouterr().err
+
+
+def test_start_and_completion_of_an_activity(tmp_path, capsys):
+    path = tmp_path / "stages.csv"
+    rows = [
+        f"{case},{activity},2024-01-01T0{hour}:{minute}0Z,{stage}"
+        for case in (1, 2)
+        for hour, activity in enumerate("ab")
+        for minute, stage in ((0, "start"), (3, "complete"))
+    ]
+    path.write_text("\n".join(["case,activity,time,lifecycle", *rows]) + "\n")
+    assert run(path, "--json") == 0
+    out, err = capsys.readouterr()
+    assert {p["kind"] for p in json.loads(out)["patterns"]} >= {"rework", "loop"}
+    assert "--executions makes one event of both" in err
+    assert run(path, "--json", "--executions", "--reference", path) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert "--executions" not in err
+    assert {p["kind"] for p in found["patterns"]} <= {"bottleneck"}
+    assert (found["events"], found["variants"]) == (4, [{"path": ["a", "b"], "count": 2}])
+    assert (found["edges"][0]["median"], found["conformance"]["fitness"]) == (3_600_000_000, 1)
 
 
 def test_a_made_log_can_be_read(tmp_path, capsys):

@@ -16,5 +16,5 @@ def test_the_examples_run(capsys):
     assert "variants; the first: step A" in out and "rework" in out
     arrays = {"case": np.uint32([3, 3]), "activity": np.uint32([0, 1]), "time": np.int64([5, 9])}
     exec(stream, arrays)
-    assert "[0 0 0" in capsys.readouterr().out
+    assert "[] [] [] [0 0 0" in capsys.readouterr().out
     assert arrays["stream"] is not None

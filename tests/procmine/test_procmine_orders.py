@@ -46,6 +46,12 @@ def test_pairs_of_a_lifecycle():
     rows = list(zip(found.activity.tolist(), found.start.tolist(), found.end.tolist(), strict=True))
     assert rows == [(0, 0, 10), (1, 5, 8), (1, 9, 9), (2, 20, 20), (3, 20, 20)]
     assert found.open == 1
+    log = procmine.by_execution(lifecycle_log())
+    rows = list(zip(log.activity.tolist(), log.start.tolist(), log.time.tolist(), strict=True))
+    assert rows == [(1, 5, 8), (1, 9, 9), (0, 0, 10), (2, 20, 20), (3, 20, 20)]
+    again = procmine.executions(log)
+    for name in ("case", "activity", "start", "end"):
+        assert getattr(again, name).tolist() == getattr(found, name).tolist()
 
 
 def test_concurrency():

@@ -130,3 +130,41 @@ def test_references_as_files(tmp_path, mined):
     path.write_text(json.dumps({"edges": [["a"]], "starts": [], "ends": []}))
     with pytest.raises(denizen.ArgumentError, match=r"graph\.json: no reference graph"):
         procmine.Reference.read(path)
+
+
+def test_conformance_of_a_very_long_case(make):
+    # Prefixes are not kept one by one: a case of 20,000 events would have 1.6 GB of them.
+    path = ["a", "b"] * 10_000
+    log = procmine.from_columns(
+        ["long"] * len(path), path, [i * 1_000_000 for i in range(len(path))]
+    )
+    mined = procmine.mine(log)
+    reference = procmine.Reference.of([("a", "b"), ("b", "a")], ["a"], ["b"])
+    found = procmine.check(mined, reference)
+    assert (found.fitness, found.deviations) == (1, [])
+    # After each b but the last one end escapes, at the end the way back: of 30,001 that may be.
+    assert found.precision == pytest.approx(1 - 10_000 / 30_001)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("least", [1, 20])
+def test_pm4py_finds_the_same_precision(real, monkeypatch, least):
+    monkeypatch.setenv("PM4PY_SHOW_PROGRESS_BAR", "False")
+    pm4py = pytest.importorskip("pm4py")
+    if "bpic2013" in real.name:
+        pytest.skip("its replay takes pm4py most of a minute")
+    mined = procmine.mine(procmine.read(real))
+    # Frequent edges, and the most frequent one from and to each activity: pm4py's replay takes a
+    # case to fit that does what the model does not know at all.
+    graph = {pair: n for pair, n in mined.counts.items() if n >= least}
+    for side in (0, 1):
+        best = {}
+        for pair, n in sorted(mined.counts.items(), key=lambda edge: edge[1]):
+            best[pair[side]] = (pair, n)
+        graph.update(best.values())
+    reference = procmine.Reference.of(graph, mined.start_activities, mined.end_activities)
+    net = pm4py.convert_to_petri_net(graph, mined.start_activities, mined.end_activities)
+    theirs = pm4py.precision_token_based_replay(pm4py.read_xes(str(real)), *net)
+    ours = procmine.check(mined, reference, end_is_a_step=False)
+    assert (ours.fitness == 1) == (graph.keys() == mined.counts.keys())
+    assert ours.precision == pytest.approx(theirs, rel=1e-9)

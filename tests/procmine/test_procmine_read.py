@@ -208,6 +208,77 @@ def test_parquet(tmp_path):
         procmine.read(path)
 
 
+ROWS = {  # name: value of each row
+    "case_id": ["1", "1", "2", "", None, "2", "3", "3", "2", "1"],
+    "activity": ["b", "a", "b", "a", "b", None, "c", "a", "a", "b"],
+    "timestamp": [
+        "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-03", "2024-01-03", "soon",
+        None, "2024-01-04T10:00:00+01:00", "2024-01-05",
+    ],
+    "start": [None, "2024-01-01", "", None, None, None, None, None, "2024-02-01", "now"],
+    "lifecycle": ["start", "COMPLETE", None, None, None, None, None, None, "other", ""],
+    "org": ["x", None, "y", "z", "z", "z", "z", "z", "x", ""],
+    "count": [1, 2, None, 4, 5, 6, 7, 8, 9, 10],
+}  # fmt: skip
+
+
+def same_log(one, other):
+    assert (one.cases, one.activities, one.problems) == (
+        other.cases, other.activities, other.problems,
+    )  # fmt: skip
+    for name in ("case", "activity", "time", "start", "lifecycle"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.attributes.keys() == other.attributes.keys()
+    for key, values in one.attributes.items():
+        assert values.values == other.attributes[key].values
+        np.testing.assert_array_equal(values.codes, other.attributes[key].codes)
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_parquet_reads_what_csv_reads(tmp_path, monkeypatch, rows):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from denizen.procmine import parquet as reader  # noqa: PLC0415
+
+    monkeypatch.setattr(reader, "_ROWS", rows)  # at a time
+    path, text = tmp_path / "log.parquet", tmp_path / "log.csv"
+    parquet.write_table(arrow.table(ROWS), path, row_group_size=3)
+    lines = zip(*ROWS.values(), strict=True)
+    cells = [",".join("" if cell is None else str(cell) for cell in line) for line in lines]
+    text.write_text("\n".join([",".join(ROWS), *cells]) + "\n")
+    for how in (
+        {"keep": ["org", "count", "none"]},
+        {"activity": ["activity", "org"]},
+        {"case": "org", "time": "start"},
+    ):
+        log = procmine.read(path, **how)
+        same_log(log, procmine.read(text, **how))
+    log = procmine.read(path)
+    assert log.problems == {"no case": 2, "no activity": 1, "no time": 3, "negative duration": 1}
+    assert (log.cases, log.activities, len(log)) == (["1", "2"], ["b", "a"], 5)
+    assert ":4: an event without a case" in log.first_problems["no case"]
+    assert ':6: an event of case "2" has no act' in log.first_problems["no activity"]
+    assert ':7: a time "soon" is no ISO' in log.first_problems["no time"]
+    assert ':9: an event of case "2" ends' in log.first_problems["negative duration"]
+    with pytest.raises(procmine.LogError, match=r"log\.parquet:4: an event without a case"):
+        procmine.read(path, on_error="stop")
+
+
+def test_a_parquet_file_that_is_damaged_inside(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "log.parquet"
+    many = {"case_id": list(range(5000)), "activity": ["a"] * 5000, "timestamp": list(range(5000))}
+    parquet.write_table(arrow.table(many), path)
+    assert len(procmine.read(path)) == 5000
+    data = bytearray(path.read_bytes())
+    data[4:2000] = b"\xff" * 1996
+    path.write_bytes(data)
+    with pytest.raises(procmine.LogError, match=r"log\.parquet:1: not readable as Parquet"):
+        procmine.read(path, on_error="stop")
+    assert procmine.read(path).problems == {"malformed": 1}
+
+
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     real = builtins.__import__
 

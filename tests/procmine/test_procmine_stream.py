@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mining as a stream: the end equals the log mined at once, for any order within the bound."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -56,13 +58,70 @@ def test_the_graph_while_it_grows():
         s.flush()
         assert s.edges().starts.tolist()[:3] == [1, 0, 0]  # of case 0; nothing woke case 1
         assert s.cases()["waiting"].tolist() == [2, 1, 0, 0]
+        assert s.edges().count.size == 0
         s.finish()
+        s.finish()  # harmless
         now = s.edges()
-        assert [tuple(edge) for edge in np.argwhere(now.count)] == [(0, 1), (1, 2)]
-        assert (now.mean[0, 1], now.mean[1, 2]) == (25, 5)
+        assert (now.source.tolist(), now.to.tolist()) == ([0, 1], [1, 2])
+        assert (now.mean.tolist(), now.least.tolist(), now.most.tolist()) == (
+            [25, 5], [25, 5], [25, 5],
+        )  # fmt: skip
         assert now.starts.tolist()[:3] == [2, 0, 0]
         assert now.ends.tolist()[:3] == [1, 0, 1]
         assert s.quantile([(0, 1), (2, 2)], 0.5) == pytest.approx([25, np.nan], nan_ok=True)
+        with pytest.raises(denizen.ArgumentError, match="finished"):
+            s.feed(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.int64))
+
+
+def test_the_graph_is_read_by_another_thread_while_it_grows():
+    log = procmine.generate(20_000, activities=8, seed=3)
+    seen, ended = [], threading.Event()
+    with stream.Stream(8, len(log.cases), device="cpu:2") as s:
+
+        def watch():
+            while not ended.is_set():
+                seen.append(int(s.edges().count.sum()))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            for part in np.array_split(np.arange(len(log)), 20):
+                s.feed(log.case[part], log.activity[part], log.time[part])
+            s.finish()
+        finally:
+            ended.set()
+            watcher.join()
+        mined = procmine.mine(log)
+        assert seen == sorted(seen) and seen[-1] <= mined.edge_count.sum()
+        assert s.edges().count.tolist() == mined.edge_count.tolist()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("late", [0, 3_600_000_000])
+def test_many_activities(device, late):
+    # More than 16 bits of a message hold, with too many pairs for a table of all of them.
+    rng = np.random.default_rng(1)
+    case = rng.integers(0, 300, 5_000)
+    activity = np.where(rng.random(5_000) < 0.5, rng.integers(0, 70_000, 5_000), case % 7)
+    log = procmine.from_columns(case, activity, np.arange(5_000) * 1_000_000)
+    assert len(log.activities) > 2_000
+    plenty = np.concatenate([log.activities, [f"x{i}" for i in range(70_000)]]).tolist()
+    log = procmine.Log("x", log.cases, plenty, log.case, log.activity[::1] + 68_000, log.time)
+    found = stream.replay(log, late=late, device=device, edges=10_000)
+    assert found.differences(procmine.mine(log)) == []
+    with pytest.raises(denizen.ExhaustedError, match="give edges="):
+        stream.replay(log, late=late, device=device, edges=64)
+
+
+def test_events_far_apart_and_before_1970():
+    times = np.array([-(2**60), 0, 2**60, 2**61])
+    for late in (0, 5):
+        with stream.Stream(2, 1, late=late, device="cpu:1") as s:
+            s.feed(np.zeros(4, np.uint32), np.array([0, 1, 0, 1], np.uint32), times)
+            s.finish()
+            now = s.edges()
+            assert (now.least.tolist(), now.most.tolist()) == ([2**60, 2**60], [2**60, 2**60])
+            assert (now.source.tolist(), now.count.tolist()) == ([0, 1], [2, 1])
 
 
 def test_more_events_wait_than_there_is_room():
@@ -75,7 +134,7 @@ def test_more_events_wait_than_there_is_room():
 
 
 def test_what_is_refused():
-    for arguments in ((129, 1), (0, 1)):
+    for arguments in ((2**31, 1), (0, 1), (1, 0)):
         with pytest.raises(denizen.ArgumentError, match="activities"):
             stream.Stream(*arguments, device="cpu")
     with pytest.raises(denizen.ArgumentError, match="waiting = 0"):
@@ -90,7 +149,7 @@ def test_what_is_refused():
 
 def test_the_actors_compile_for_a_gpu():
     try:
-        image = stream.program(8, 16).compile_gpu(90)
+        image = stream.program(16).compile_gpu(90)
     except denizen.CompileError as error:
         if "libnvrtc" not in str(error):
             raise

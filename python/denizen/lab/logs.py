@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from denizen import procmine
+from denizen import _core, procmine
 from denizen.lab.record import Measured, Scalar
 
 Counts = dict[tuple[str, str], tuple[int, float]]  # times and median in microseconds, by edge
@@ -118,7 +118,9 @@ def streamed(device: str, *, quick: bool) -> list[Measured]:
     """
     from denizen.procmine import stream  # noqa: PLC0415  (compiles a program)
 
-    log = procmine.generate(100_000 if quick else 4_000_000)
+    on_gpu = _core.gpu_count() > 0 and not device.startswith("cpu")
+    events = 20_000_000 if on_gpu else 4_000_000
+    log = procmine.generate(events // 10 if quick else events)
     mined = procmine.mine(log)
     samples, right = [], True
     for i in range(-1, 2 if quick else 5):  # the first is a warm-up

@@ -11,6 +11,7 @@ print(mined.edges[0], mined.variants[0].count)
 from denizen.procmine.concurrency import (
     Concurrency,
     Executions,
+    by_execution,
     concurrency,
     executions,
     partial_order,
@@ -37,6 +38,7 @@ __all__ = [
     "Reference",
     "Thresholds",
     "Variant",
+    "by_execution",
     "check",
     "concurrency",
     "executions",

@@ -1,56 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actors of a stream of events. A Case puts the events of its case in order, follows its path
-// and tells each step to an Activity, which counts steps and their durations. stream.py defines the
-// messages, and before this text `activity_count` and `waiting_slots`. Every sum is an integer, so
-// that no result depends on which worker was faster.
-#include <denizen/procmine/text.hpp>
-
-inline constexpr uint32_t no_activity = 0xffffffffu;
-
-struct Waiting {
-    int64_t time;
-    uint32_t activity;
-    uint32_t address; // of the activity's actor
-};
+// and counts each step in the graph that all share; a Clerk empties that graph and copies what the
+// host asks for. stream.py defines the messages, and before this text `waiting_slots`.
+#include <denizen/procmine/counts.hpp>
+#include <denizen/procmine/packed.hpp>
 
 struct Case {
     CaseReport seen{};
-    Waiting waiting[waiting_slots];
-    uint32_t count = 0; // of those that wait, in order of time
-    uint32_t address = 0;
+    denizen::procmine::Moment waiting[waiting_slots];
+    uint32_t count = 0;        // of those that wait, in order of time
+    uint64_t* graph = nullptr; // the host keeps this buffer for as long as the program runs
 
-    // Lets an event that is older than the stream's bound go: nothing may come before it any more.
-    void release(const Waiting& event, auto& ctx)
+    void on(const Begin& message, auto& ctx)
     {
-        const uint32_t from = seen.events == 0 ? no_activity : seen.last_activity;
-        const auto duration = static_cast<uint64_t>(event.time - seen.last);
-        ctx.send(denizen::Address{event.address},
-                 Step{seen.events == 0 ? uint64_t{0} : duration, from});
-        if (seen.events == 0) seen.first = event.time;
-        seen.hash += denizen::procmine::path_term(event.activity, seen.events);
-        seen.last = event.time;
-        seen.last_activity = event.activity;
-        address = event.address;
-        seen.events += 1;
-    }
-
-    void release_first(uint32_t n, auto& ctx)
-    {
-        for (uint32_t i = 0; i < n; ++i) release(waiting[i], ctx);
-        for (uint32_t i = n; i < count; ++i) waiting[i - n] = waiting[i];
-        count -= n;
+        graph = ctx.template data<uint64_t>(message.graph).data;
     }
 
     void on(const Happened& message, auto& ctx)
     {
-        const Waiting event{message.time, message.activity, message.address};
-        if (seen.events != 0 && event.time < seen.last) {
-            seen.late += 1; // a later one has gone already
-            return;
+        denizen::procmine::Counts counts(graph, ctx.worker());
+        const uint32_t n = denizen::procmine::packed::count(message.words);
+        const bool at_once = (message.words[8] & denizen::procmine::packed::at_once) != 0;
+        const int64_t bound = denizen::procmine::packed::base(message.words);
+        for (uint32_t i = 0; i < n; ++i) {
+            const auto event = denizen::procmine::packed::event(message.words, i);
+            if (seen.events != 0 && event.time < seen.last) {
+                seen.late += 1; // a later one has gone already
+            } else if (at_once) {
+                release(event, counts);
+            } else {
+                wait(event, bound, counts);
+            }
         }
+        if (at_once) return;
+        uint32_t ripe = 0;
+        while (ripe < count && waiting[ripe].time <= bound) ++ripe;
+        release_first(ripe, counts);
+    }
+
+    // The stream is over.
+    void on(const Finish&, auto& ctx)
+    {
+        denizen::procmine::Counts counts(graph, ctx.worker());
+        release_first(count, counts);
+        if (seen.events != 0) counts.end(seen.last_activity);
+    }
+
+    void on(const AskCase&, auto& ctx)
+    {
+        seen.waiting = count;
+        ctx.reply(seen);
+    }
+
+private:
+    // Lets an event go: it counts, and nothing may come before it any more.
+    void release(const denizen::procmine::Moment& event, denizen::procmine::Counts& counts)
+    {
+        if (seen.events == 0) {
+            counts.start(event.activity);
+            seen.first = event.time;
+        } else {
+            counts.step(seen.last_activity, event.activity,
+                        static_cast<uint64_t>(event.time) - static_cast<uint64_t>(seen.last));
+        }
+        seen.hash += denizen::procmine::path_term(event.activity, seen.events);
+        seen.last = event.time;
+        seen.last_activity = event.activity;
+        seen.events += 1;
+    }
+
+    void release_first(uint32_t n, denizen::procmine::Counts& counts)
+    {
+        for (uint32_t i = 0; i < n; ++i) release(waiting[i], counts);
+        for (uint32_t i = n; i < count; ++i) waiting[i - n] = waiting[i];
+        count -= n;
+    }
+
+    void wait(const denizen::procmine::Moment& event, int64_t bound,
+              denizen::procmine::Counts& counts)
+    {
         if (count == waiting_slots) {
-            seen.pushed_out += waiting[0].time > message.bound ? 1u : 0u;
-            release_first(1, ctx);
+            seen.pushed_out += waiting[0].time > bound ? 1u : 0u;
+            release_first(1, counts);
             if (event.time < seen.last) {
                 seen.late += 1;
                 return;
@@ -59,71 +90,39 @@ struct Case {
         uint32_t at = count++;
         for (; at != 0 && event.time < waiting[at - 1].time; --at) waiting[at] = waiting[at - 1];
         waiting[at] = event;
-        uint32_t ripe = 0;
-        while (ripe < count && waiting[ripe].time <= message.bound) ++ripe;
-        release_first(ripe, ctx);
-    }
-
-    // The stream is over.
-    void on(const Finish&, auto& ctx)
-    {
-        release_first(count, ctx);
-        if (seen.events != 0) ctx.send(denizen::Address{address}, End{});
-    }
-
-    void on(const AskCase&, auto& ctx)
-    {
-        seen.waiting = count;
-        ctx.reply(seen);
     }
 };
 
-struct Durations {
-    uint64_t count = 0;
-    denizen::procmine::Sum sum;
-    uint64_t least = ~uint64_t{0};
-    uint64_t most = 0;
-    uint32_t histogram[denizen::procmine::buckets]{};
+// Works on a range of words of the graph, with the whole warp.
+struct Clerk {
+    static constexpr auto grain = denizen::Grain::warp;
 
-    void add(uint64_t duration)
+    void on(const Clear& message, auto& ctx)
     {
-        ++count;
-        sum.add(duration);
-        least = duration < least ? duration : least;
-        most = duration > most ? duration : most;
-        ++histogram[denizen::procmine::bucket_of(duration)];
-    }
-};
-
-struct Activity {
-    Durations from[activity_count];
-    uint64_t starts = 0;
-    uint64_t ends = 0;
-
-    void on(const Step& step, auto&)
-    {
-        if (step.before == no_activity) {
-            ++starts;
-        } else {
-            from[step.before].add(step.duration);
+        const auto words = ctx.template data<uint64_t>(message.graph);
+        for (uint64_t i = ctx.lane(); i < message.count; i += ctx.lanes()) {
+            denizen::store<denizen::Scope::gpu>(words.data + message.first + i, uint64_t{0});
         }
+        ctx.reply(Done{});
     }
 
-    void on(const End&, auto&) { ++ends; }
-
-    void on(const AskEdge& ask, auto& ctx)
+    void on(const Set& message, auto& ctx)
     {
-        const Durations& edge = from[ask.before];
-        ctx.reply(EdgeReport{edge.count, edge.sum.high, edge.sum.low, edge.least, edge.most});
+        const auto words = ctx.template data<uint64_t>(message.graph);
+        if (ctx.lane() == 0) {
+            for (uint32_t i = 0; i < 3; ++i) words.data[i] = message.words[i];
+        }
+        ctx.reply(Done{});
     }
 
-    // Eight buckets of an edge at a time.
-    void on(const AskHistogram& ask, auto& ctx)
+    void on(const Copy& message, auto& ctx)
     {
-        Buckets part{};
-        for (uint32_t i = 0; i < 8; ++i) part.counts[i] = from[ask.before].histogram[ask.first + i];
-        ctx.reply(part);
+        const auto words = ctx.template data<uint64_t>(message.graph);
+        const auto to = ctx.template data<uint64_t>(message.to);
+        for (uint64_t i = ctx.lane(); i < message.count; i += ctx.lanes()) {
+            to.data[message.at + i] =
+                denizen::load<denizen::Scope::gpu>(words.data + message.first + i);
+        }
+        ctx.reply(Done{});
     }
-
-    void on(const AskEnds&, auto& ctx) { ctx.reply(Ends{starts, ends}); }
 };

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.procmine.log import LIFECYCLE, Log
+from denizen.procmine.log import LIFECYCLE, Attribute, Log
 
 _MOST_PAIRS = 512  # executions of one case whose pairs are counted one by one
 
@@ -38,6 +38,36 @@ def executions(log: Log) -> Executions:
     that no other took; complete events without one are moments, and so are events of other
     transitions.
     """
+    events, begun, unpaired = _carried_out(log)
+    case, activity, end = log.case[events], log.activity[events], log.time[events]
+    order = np.lexsort((end, begun, case))
+    return Executions(case[order], activity[order], begun[order], end[order], unpaired)
+
+
+def by_execution(log: Log) -> Log:
+    """A log with one event for each execution: its time is the end, its start the begin.
+
+    What executions() says of lifecycles holds: without this, an activity of which a log tells both
+    start and completion follows itself in every case.
+    """
+    events, begun, _ = _carried_out(log)
+    attributes = {
+        key: Attribute(column.values, column.codes[events])
+        for key, column in log.attributes.items()
+    }
+    return replace(
+        log,
+        case=log.case[events],
+        activity=log.activity[events],
+        time=log.time[events],
+        start=begun,
+        lifecycle=None,
+        attributes=attributes,
+    )
+
+
+def _carried_out(log: Log) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The events that end executions, in order; when these began; start events without an end."""
     order = log.order()
     case, activity, time = log.case[order], log.activity[order], log.time[order]
     start = time.copy() if log.start is None else log.start[order]
@@ -55,9 +85,7 @@ def executions(log: Log) -> Executions:
                 start[i] = time[begun]
                 left[begun] = False
         unpaired = sum(map(len, waiting.values()))
-    case, activity, start, time = case[left], activity[left], start[left], time[left]
-    order = np.lexsort((time, start, case))
-    return Executions(case[order], activity[order], start[order], time[order], unpaired)
+    return order[left], start[left], unpaired
 
 
 def order_of(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -91,13 +91,14 @@ class Conformance:
     deviations: list[tuple[str, str, int]]
 
 
-def check(mined: Mined, reference: Reference) -> Conformance:
+def check(mined: Mined, reference: Reference, *, end_is_a_step: bool = True) -> Conformance:
     """Hold a log against a reference graph. Needs variants.
 
     Precision goes along the prefixes of the log's cases up to their first deviation. At each, what
     the reference allows after its last activity is counted, and of that what no case with this
     prefix goes on with (the escaping edges), both times the cases that come through. 1: everything
-    that is allowed is seen to happen; 0 where nothing fits.
+    that is allowed is seen to happen; 0 where nothing fits. ``end_is_a_step``: to end is one of the
+    things that a reference allows; without it precision is that of ETConformance as pm4py has it.
     """
     names = mined.log.activities
     after: dict[str, set[str]] = defaultdict(set)
@@ -107,8 +108,11 @@ def check(mined: Mined, reference: Reference) -> Conformance:
     of_variant = np.empty(len(mined.variant_count) + 1)
     of_variant[-1] = np.nan
     steps = allowed_steps = fitting = 0
-    came: dict[tuple[int, ...], int] = defaultdict(int)
-    seen: dict[tuple[int, ...], set[str | None]] = defaultdict(set)
+    # Prefixes as nodes of a tree: by the one before and the activity; 0 is the empty one.
+    nodes: dict[tuple[int, int], int] = {}
+    last_of = [-1]
+    came: dict[int, int] = defaultdict(int)
+    seen: dict[int, set[str | None]] = defaultdict(set)
     for v, count in enumerate(mined.variant_count.tolist()):
         numbers = mined.path(v).tolist()
         path = [names[a] for a in numbers]
@@ -131,18 +135,24 @@ def check(mined: Mined, reference: Reference) -> Conformance:
         allowed_steps += count * (len(path) + 1 - len(wrong))
         fitting += count * (not wrong)
         of_variant[v] = 1 - len(wrong) / (len(path) + 1)
+        prefix = 0
         for i in range(min(deviates_at, len(path)) + 1):
-            prefix = tuple(numbers[:i])
-            came[prefix] += count
-            if i < deviates_at:
-                seen[prefix].add(path[i] if i < len(path) else None)
+            if i != 0:
+                step_to = (prefix, numbers[i - 1])
+                prefix = nodes.setdefault(step_to, len(last_of))
+                if prefix == len(last_of):
+                    last_of.append(numbers[i - 1])
+            if i < len(path) or end_is_a_step:
+                came[prefix] += count
+                if i < deviates_at:
+                    seen[prefix].add(path[i] if i < len(path) else None)
     allowed = escaping = 0
     for prefix, count in came.items():
         may: set[str | None] = set()
-        if prefix:
-            last = names[prefix[-1]]
+        if prefix != 0:
+            last = names[last_of[prefix]]
             may |= after[last]
-            if last in reference.ends:
+            if end_is_a_step and last in reference.ends:
                 may.add(None)
         else:
             may |= reference.starts

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from denizen.procmine import tables, times, xes
+from denizen.procmine import parquet, tables, times, xes
 from denizen.procmine.log import Builder, Log, LogError, OnError
 
 
@@ -51,7 +51,7 @@ def read(
     elif name.endswith((".csv", ".tsv", ".txt")):
         tables.read_csv(path, builder, parse, activity=activity, start=start, **keys)
     elif name.endswith(".parquet"):
-        tables.read_parquet(path, builder, parse, zone=zone, activity=activity, start=start, **keys)
+        parquet.read(path, builder, parse, zone=zone, activity=activity, start=start, **keys)
     else:
         raise LogError(f"{path}: neither .xes, .csv (both also .gz) nor .parquet")
     return builder.log()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,7 +25,7 @@ PROBLEMS = (
 MISSING = 0xFFFFFFFF
 """The code of an attribute that an event or a case does not have."""
 LIFECYCLE = {"start": 1, "complete": 2}
-_OTHER = 3
+OTHER = 3
 
 
 class LogError(ArgumentError):
@@ -156,15 +157,12 @@ class Builder:
         self._problems = dict.fromkeys(PROBLEMS, 0)
         self._first: dict[str, str] = {}
         self.case_names, self.activity_names = Names(), Names()
-        self._case: list[int] = []
-        self._activity: list[int] = []
-        self._time: list[int] = []
-        self._start: list[int] = []
-        self._lifecycle: list[int] = []
+        self._case, self._activity, self._time = array("q"), array("q"), array("q")
+        self._start, self._lifecycle = array("q"), array("q")
         self._has_start = self._has_lifecycle = False
         self.keep = tuple(dict.fromkeys(keep))
         self._values = {key: Names() for key in self.keep}
-        self._codes: dict[str, list[int]] = {key: [] for key in self.keep}
+        self._codes = {key: array("q") for key in self.keep}
         self._case_codes: dict[str, dict[int, int]] = {key: {} for key in self.keep}
 
     def problem(self, kind: str, line: int, what: str, count: int = 1) -> None:
@@ -191,10 +189,38 @@ class Builder:
         self._has_start |= start is not None
         self._start.append(time if start is None else start)
         self._has_lifecycle |= lifecycle is not None
-        self._lifecycle.append(0 if lifecycle is None else LIFECYCLE.get(lifecycle.lower(), _OTHER))
+        self._lifecycle.append(0 if lifecycle is None else LIFECYCLE.get(lifecycle.lower(), OTHER))
         for key in self.keep:
             value = None if attributes is None else attributes.get(key)
             self._codes[key].append(MISSING if value is None else self._values[key](value))
+
+    def extend(
+        self,
+        case: NDArray[np.int64],
+        activity: NDArray[np.int64],
+        time: NDArray[np.int64],
+        *,
+        start: NDArray[np.int64] | None,
+        lifecycle: NDArray[np.int64] | None,
+        attributes: Mapping[str, NDArray[np.int64]],
+    ) -> None:
+        """Many events at once: numbers by case_names, activity_names and ``value()``."""
+        none = np.zeros(len(time), np.int64)
+        self._has_start |= start is not None
+        self._has_lifecycle |= lifecycle is not None and bool(lifecycle.any())
+        for column, values in (
+            (self._case, case),
+            (self._activity, activity),
+            (self._time, time),
+            (self._start, time if start is None else start),
+            (self._lifecycle, none if lifecycle is None else lifecycle),
+            *((self._codes[key], attributes.get(key, none + MISSING)) for key in self.keep),
+        ):
+            column.frombytes(np.ascontiguousarray(values, np.int64).tobytes())
+
+    def value(self, key: str, text: str) -> int:
+        """The number of a value of an attribute that is kept."""
+        return self._values[key](text)
 
     def describe_case(self, case: str, attributes: Mapping[str, str]) -> None:
         """Attributes of the case itself."""

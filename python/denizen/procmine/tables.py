@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs out of tables: CSV, and Parquet by way of pyarrow. One row is one event."""
+"""Logs out of tables, one row of which is one event: their columns, and CSV."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from denizen.errors import MissingPackageError
 from denizen.procmine.log import Builder, LogError
 from denizen.procmine.times import Parse
 
@@ -22,10 +21,8 @@ TIME = ("time:timestamp", "timestamp", "complete_timestamp", "end", "time")
 START = ("start_timestamp", "start")
 LIFECYCLE = ("lifecycle:transition", "lifecycle")
 
-_Cell = str | int | None
 
-
-class _Columns:
+class Columns:
     """Which column has which role."""
 
     def __init__(
@@ -51,6 +48,12 @@ class _Columns:
         self.lifecycle = self._maybe(None, LIFECYCLE)
         self.kept = {key: self._names.index(key) for key in builder.keep if key in self._names}
 
+    def used(self) -> list[int]:
+        """The places of all of them."""
+        maybe = [self.start, self.lifecycle, *self.kept.values()]
+        here = {self.case, *self.activity, self.time, *(at for at in maybe if at is not None)}
+        return sorted(here)
+
     def _find(self, known: Iterable[str]) -> int | None:
         lower = [name.lower() for name in self._names]
         return next((lower.index(name) for name in known if name in lower), None)
@@ -72,13 +75,11 @@ class _Columns:
 
 
 def _rows(
-    rows: Iterator[Sequence[_Cell]], columns: _Columns, builder: Builder, parse: Parse,
+    rows: Iterator[Sequence[str]], columns: Columns, builder: Builder, parse: Parse,
     line_of: Callable[[], int],
 ) -> None:  # fmt: skip
-    def time_of(cell: _Cell, what: str) -> int | None:
-        if isinstance(cell, int):  # of Parquet: microseconds already
-            return cell
-        if cell is None or not cell.strip():
+    def time_of(cell: str, what: str) -> int | None:
+        if not cell.strip():
             builder.problem("no time", line_of(), f"an event without {what}")
             return None
         try:
@@ -94,11 +95,11 @@ def _rows(
             builder.problem("malformed", line_of(), f"a row of {len(row)} fields: some are missing")
             continue
         case = row[columns.case]
-        if case is None or case == "":
+        if case == "":
             builder.problem("no case", line_of(), "an event without a case")
             continue
         parts = [row[at] for at in columns.activity]
-        if any(part is None or part == "" for part in parts):
+        if "" in parts:
             builder.problem("no activity", line_of(), f'an event of case "{case}" has no activity')
             continue
         time = time_of(row[columns.time], "a time")
@@ -117,17 +118,13 @@ def _rows(
         lifecycle = None
         if columns.lifecycle is not None and columns.lifecycle < len(row):
             lifecycle = row[columns.lifecycle]
-        kept = {
-            key: str(row[at])
-            for key, at in columns.kept.items()
-            if at < len(row) and row[at] not in (None, "")
-        }
+        kept = {key: row[at] for key, at in columns.kept.items() if at < len(row) and row[at] != ""}
         builder.add(
-            str(case),
-            "+".join(map(str, parts)),
+            case,
+            "+".join(parts),
             time,
             start=start,
-            lifecycle=None if lifecycle in (None, "") else str(lifecycle),
+            lifecycle=lifecycle or None,
             attributes=kept,
         )
 
@@ -158,7 +155,7 @@ def read_csv(
             head = file.readline()
             delimiter = max(",;\t|", key=head.count)
             names = next(csv.reader([head], delimiter=delimiter), [])
-            columns = _Columns(names, builder, case=case, activity=activity, time=time, start=start)
+            columns = Columns(names, builder, case=case, activity=activity, time=time, start=start)
             reader = csv.reader(file, delimiter=delimiter, strict=True)
 
             def line_of() -> int:
@@ -170,58 +167,3 @@ def read_csv(
             if line != 1:
                 line = line_of()
             builder.problem("malformed", line, f"not readable as CSV: {error}")
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingPackageError("pyarrow", "tables") from error
-    return pyarrow
-
-
-def read_parquet(
-    path: Path,
-    builder: Builder,
-    parse: Parse,
-    *,
-    zone: str = "UTC",
-    case: str | None = None,
-    activity: Sequence[str] = (),
-    time: str | None = None,
-    start: str | None = None,
-) -> None:
-    """Feed the rows of a Parquet file to ``builder``; a problem's line is the row's, from 1.
-
-    Raises MissingPackageError without pyarrow, LogError for a file that is no Parquet.
-    """
-    arrow = _arrow()
-    compute = __import__("pyarrow.compute").compute
-    try:
-        file = arrow.parquet.ParquetFile(path)
-    except arrow.ArrowException as error:
-        raise LogError(f"{path}:1: not readable as Parquet: {error}") from error
-    names = file.schema_arrow.names
-    columns = _Columns(names, builder, case=case, activity=activity, time=time, start=start)
-    line = 0
-
-    def rows() -> Iterator[Sequence[_Cell]]:
-        nonlocal line
-        for batch in file.iter_batches():
-            cells = []
-            for column in batch.columns:
-                kept = column
-                if arrow.types.is_timestamp(kept.type):
-                    if kept.type.tz is None and zone != "UTC":
-                        kept = compute.assume_timezone(kept, zone)
-                    kept = kept.cast(arrow.timestamp("us", tz=kept.type.tz), safe=False)
-                    kept = kept.cast(arrow.int64())
-                elif not arrow.types.is_integer(kept.type):
-                    kept = kept.cast(arrow.string())
-                cells.append(kept.to_pylist())
-            for row in zip(*cells, strict=True):
-                line += 1
-                yield row
-
-    _rows(rows(), columns, builder, parse, lambda: line)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from denizen import procmine, terminal
 from denizen.apps.procmine import show
 from denizen.errors import ArgumentError
@@ -30,14 +32,18 @@ def run(
     reference: Path | None = None,
     save_reference: Path | None = None,
     least: int = 1,
+    executions: bool = False,
     stream: int | None = None,
+    edges: int | None = None,
 ) -> int:
     """Mine ``file`` and show what was found; the exit status.
 
     ``reading``: arguments of procmine.read(); ``cases``: of procmine.select(). ``variants``: how
     many the table has. ``reference``: a log or a graph to hold it against; ``least``: how often an
-    edge of a log must occur to count as reference. ``stream``: mine by an actor for each case too,
-    waiting this many microseconds for late events, and compare; status 1 if they differ.
+    edge of a log must occur to count as reference. ``executions``: one event for each start and
+    complete event, in the reference too. ``stream``: mine by an actor for each case too, waiting
+    this many microseconds for late events, with room for ``edges`` different edges, and compare;
+    status 1 if they differ.
 
     Raises ArgumentError for what cannot be used.
     """
@@ -47,12 +53,14 @@ def run(
     everything = len(log.cases)
     if any(value for key, value in cases.items() if key != "window"):
         log = procmine.select(log, **cases)
+    if executions:
+        log = procmine.by_execution(log)
     mined = procmine.mine(log, device=device)
     patterns = procmine.find(mined, thresholds)
     together = procmine.concurrency(log)
     agreement = None
     if reference is not None:
-        agreement = procmine.check(mined, _reference(reference, reading, least))
+        agreement = procmine.check(mined, _reference(reference, reading, least, executions))
     if save_reference is not None:
         procmine.Reference.of_mined(mined, least).write(save_reference)
     if html is not None:
@@ -63,7 +71,7 @@ def run(
     _warn(log)
     status = 0
     if stream is not None:
-        status = _stream(log, mined, device, stream, quiet=as_json)
+        status = _stream(log, mined, device, stream, edges=edges, quiet=as_json)
     if as_json:
         json.dump(
             show.as_dict(mined, patterns, together, agreement), sys.stdout, ensure_ascii=False
@@ -77,23 +85,40 @@ def run(
     return status
 
 
-def _reference(path: Path, reading: Mapping[str, Any], least: int) -> procmine.Reference:
+def _reference(
+    path: Path, reading: Mapping[str, Any], least: int, executions: bool
+) -> procmine.Reference:
     if path.suffix == ".json":
         return procmine.Reference.read(path)
-    return procmine.Reference.of_mined(procmine.mine(procmine.read(path, **reading)), least)
+    log = procmine.read(path, **reading)
+    if executions:
+        log = procmine.by_execution(log)
+    return procmine.Reference.of_mined(procmine.mine(log), least)
 
 
 def _warn(log: procmine.Log) -> None:
     for kind, count in log.problems.items():
         terminal.error(f"{kind}: {count:,} times, first {log.first_problems[kind]}")
+    if log.lifecycle is not None and {1, 2} <= set(np.unique(log.lifecycle).tolist()):
+        print(
+            "The log tells activities' start and completion apart, so each may follow itself: "
+            "--executions makes one event of both.",
+            file=sys.stderr,
+        )
 
 
 def _stream(
-    log: procmine.Log, mined: procmine.Mined, device: str, late: int, *, quiet: bool
+    log: procmine.Log,
+    mined: procmine.Mined,
+    device: str,
+    late: int,
+    *,
+    edges: int | None,
+    quiet: bool,
 ) -> int:
     from denizen.procmine import stream  # noqa: PLC0415  (compiles a program)
 
-    found = stream.replay(log, late=late, device=device)
+    found = stream.replay(log, late=late, device=device, edges=edges)
     different = found.differences(mined)
     if different:
         terminal.error(f"not verified: {different[0]}")

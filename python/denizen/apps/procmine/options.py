@@ -9,7 +9,7 @@ from pathlib import Path
 
 from denizen import terminal
 from denizen.arguments import Commands, add_device
-from denizen.errors import ArgumentError, MissingPackageError
+from denizen.errors import ArgumentError, ExhaustedError, MissingPackageError
 from denizen.procmine import Thresholds
 from denizen.procmine.times import parser as time_parser
 from denizen.procmine.times import zone_of
@@ -56,6 +56,9 @@ def add(commands: Commands) -> None:
         "--late", type=_span, default=0, metavar="SPAN", help="with --stream: lateness to wait for"
     )
     parser.add_argument(
+        "--edges", type=int, metavar="N", help="with --stream: room for so many edges (8 KB each)"
+    )
+    parser.add_argument(
         "--generate", type=int, metavar="N", help="write a made log of about N events to LOG (CSV)"
     )
     parser.add_argument("--seed", type=int, default=1, help="with --generate")
@@ -89,6 +92,9 @@ def _reading(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--time", metavar="KEY", help="when it happened, or ended")
     group.add_argument("--start", metavar="KEY", help="when it began")
+    group.add_argument(
+        "--executions", action="store_true", help="one event for each start and complete event"
+    )
     group.add_argument("--zone", default="UTC", help="of times without an offset: Europe/Berlin")
 
 
@@ -191,8 +197,10 @@ def run(given: argparse.Namespace) -> int:
             reference=given.reference,
             save_reference=given.save_reference,
             least=given.least,
+            executions=given.executions,
             stream=given.late if given.stream else None,
+            edges=given.edges,
         )
-    except (ArgumentError, FileNotFoundError, MissingPackageError) as error:
+    except (ArgumentError, ExhaustedError, FileNotFoundError, MissingPackageError) as error:
         terminal.error(str(error))
         return 2
