@@ -8,6 +8,7 @@
 #include <denizen/wave/plan.hpp>
 #include <denizen/wave/simulation.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -44,7 +45,8 @@ public:
     // Pressure of all cells, x fastest.
     virtual void set(const std::vector<double>& now, const std::vector<double>& before) = 0;
     virtual std::vector<double> get(bool before) const = 0;
-    virtual Method chosen() const = 0;
+    // What Method::automatic stands for; may try the methods out.
+    virtual Method chosen() = 0;
     // Runs at most `steps` steps, appends to the traces and keeps what commands changed. `mailbox`:
     // null if nobody sends commands.
     virtual Ran run(uint32_t steps, Method method, Mailbox* mailbox, uint32_t ahead) = 0;
@@ -55,8 +57,24 @@ public:
     bool on_gpu = false;
 };
 
-std::unique_ptr<Engine> make_cpu_engine(State& state, uint32_t threads);
-std::unique_ptr<Engine> make_gpu_engine(State& state, int ordinal, const Code& code);
+// `slabs`: along z, of CPU threads or each on a GPU, from `ordinal` on; `group_code`: the groups'
+// kernels, for several GPUs.
+std::unique_ptr<Engine> make_cpu_engine(State& state, uint32_t threads, uint32_t slabs);
+std::unique_ptr<Engine> make_gpu_engine(State& state, int ordinal, uint32_t slabs, const Code& code,
+                                        const Code& group_code);
+
+// Where slab `slab` of `slabs` begins.
+inline uint32_t first_plane(uint32_t planes, uint32_t slabs, uint32_t slab)
+{
+    return static_cast<uint32_t>(uint64_t{planes} * slab / slabs);
+}
+
+// What a window holds.
+inline uint64_t largest_face(const Geometry& geometry)
+{
+    const auto& n = geometry.n;
+    return std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2], uint64_t{n[1]} * n[2]});
+}
 
 // The kernel of the class of every cell, and of each segment of a row the class that all its cells
 // have, or `mixed`.

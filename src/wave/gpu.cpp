@@ -61,7 +61,7 @@ public:
         }
     }
 
-    Method chosen() const override
+    Method chosen() override
     {
         std::string why_not;
         return tiling(false, why_not).name != nullptr ? Method::tiles : Method::graph;
@@ -682,7 +682,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<Engine> make_gpu_engine(State& state, int ordinal, const Code& code)
+std::unique_ptr<Engine> make_gpu_engine(State& state, int ordinal, uint32_t, const Code& code, const Code&)
 {
     if (state.precision == Precision::single) {
         return std::make_unique<GpuEngine<float>>(state, ordinal, code);

@@ -3,12 +3,15 @@
 
 #include "../backend.hpp"
 
+#include <denizen/group/ref.hpp>
+
 #include <cmath>
 #include <thread>
 
 namespace denizen::wave {
 namespace {
 
+constexpr uint32_t least_planes = 4; // of a slab
 constexpr double stable = 0.57735026918962576; // 1 / sqrt(3): Courant, Friedrichs and Lewy (1928)
 
 std::string number(double value)
@@ -138,7 +141,8 @@ struct Simulation::Run {
     std::thread thread;
 };
 
-Simulation::Simulation(const Settings& settings, Device device, const Code& code, uint32_t threads)
+Simulation::Simulation(const Settings& settings, Device device, const Code& code, uint32_t threads,
+                       uint32_t slabs, const Code& group_code)
     : state_(state_of(settings))
 {
     const bool gpu = device.kind == Device::Kind::gpu || (device.kind == Device::Kind::automatic &&
@@ -147,8 +151,17 @@ Simulation::Simulation(const Settings& settings, Device device, const Code& code
         throw Error(Errc::no_device, "this simulation was compiled without CUDA: compile the file "
                                      "that makes it with nvcc, or use Device::cpu()");
     }
-    engine_ =
-        gpu ? make_gpu_engine(*state_, device.ordinal, code) : make_cpu_engine(*state_, threads);
+    if (slabs == 0 || slabs > group::max_ranks || slabs > state_->geometry.n[2] / least_planes) {
+        refuse(std::to_string(slabs) + " slabs of " + std::to_string(state_->geometry.n[2]) +
+               " planes along z; there can be 1 to " + std::to_string(group::max_ranks) +
+               ", of at least " + std::to_string(least_planes) + " planes each");
+    }
+    if (!gpu && threads != 0 && threads % slabs != 0) {
+        refuse(std::to_string(threads) + " threads for " + std::to_string(slabs) +
+               " slabs; each has as many");
+    }
+    engine_ = gpu ? make_gpu_engine(*state_, device.ordinal, slabs, code, group_code)
+                  : make_cpu_engine(*state_, threads, slabs);
 }
 
 Simulation::~Simulation()

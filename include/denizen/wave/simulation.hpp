@@ -97,10 +97,13 @@ struct State;
 // GPU, the resident programs of this process leave it, and come back by themselves.
 class Simulation {
 public:
-    // `threads`: of the CPU, 0 for as many as there are. Errc::bad_argument for settings that are
-    // out of range or not stable, Errc::no_device, Errc::exhausted (memory).
+    // `threads`: of the CPU, 0 for as many as there are. `slabs`: the grid is cut along z into so
+    // many, each on a GPU, from `device` on (`group_code`: group::compiled_code()), or on its share
+    // of the threads. Errc::bad_argument for settings that are out of range or not stable,
+    // Errc::no_device, Errc::exhausted (memory).
     explicit Simulation(const Settings& settings, Device device = Device::automatic(),
-                        const Code& code = compiled_code(), uint32_t threads = 0);
+                        const Code& code = compiled_code(), uint32_t threads = 0,
+                        uint32_t slabs = 1, const Code& group_code = {});
     ~Simulation();
     Simulation(const Simulation&) = delete;
     Simulation& operator=(const Simulation&) = delete;
