@@ -2,6 +2,7 @@
 // The simulation on threads of the host: by slabs and rows (cpu_march.hpp), or by the resident
 // tiles and the passes of the GPU, whose text is the same.
 #include "cpu_march.hpp"
+#include "cpu_passes.hpp"
 #include "cpu_tiles.hpp"
 
 #include <cstdlib>
@@ -68,8 +69,8 @@ public:
         const size_t receivers = state_.receivers.size();
         traces_.assign(receivers * steps, 0);
         const uint64_t first = state_.step;
-        if (method == Method::threads) {
-            march(steps, mailbox, ran);
+        if (method != Method::tiles && method != Method::deep) {
+            led(steps, method, mailbox, ran);
         } else {
             tiles(steps, method == Method::deep, mailbox, ahead, ran);
         }
@@ -90,9 +91,11 @@ private:
         }
     }
 
-    void march(uint32_t steps, Mailbox* mailbox, Ran& ran)
+    // By the methods that the host leads step by step.
+    void led(uint32_t steps, Method method, Mailbox* mailbox, Ran& ran)
     {
-        March<T> all(state_, field_, kinds_, threads_, traces_.data(), steps);
+        if (method != Method::threads) check_passes(state_.geometry, "threads");
+        March<T> march(state_, field_, kinds_, threads_, traces_.data(), steps);
         const uint64_t first = state_.step;
         std::unique_ptr<Served> served;
         std::function<bool(uint32_t)> serve;
@@ -101,19 +104,25 @@ private:
                 *mailbox,
                 [&](Request& command) {
                     state_.keep(command, first);
-                    if (command.act == Act::damping) all.refresh_table();
+                    if (command.act == Act::damping) march.refresh_table();
                     if (command.act == Act::cells) changed(command.edit);
                 },
                 [&](const Box& box) {
                     T* window = static_cast<T*>(mailbox->window());
-                    each(box, all.turn(), [&](T* begin, T* end) {
+                    each(box, march.turn(), [&](T* begin, T* end) {
                         window = std::copy(begin, end, window);
                     });
                 });
             serve = [&](uint32_t step) { return served->serve(step); };
         }
         const uint64_t began = now_ns();
-        ran.steps = all.run(serve);
+        if (method == Method::threads) {
+            ran.steps = march.run(serve);
+        } else {
+            CpuPasses<T> passes(state_, field_, traces_.data(), steps);
+            ran.steps = method == Method::pass2 ? passes.template run<PassOf<T, 2>>(kinds_, serve)
+                                                : passes.template run<PassOf<T, 4>>(kinds_, serve);
+        }
         if (served) served->close(ran.steps);
         ran.seconds = static_cast<double>(now_ns() - began) * 1e-9;
     }

@@ -8,6 +8,7 @@
 #include "sweep.hpp"
 
 #include <denizen/group/group.hpp>
+#include <denizen/wave/pass.hpp>
 
 #include <algorithm>
 
@@ -35,10 +36,11 @@ public:
         for (const Part& part : slabs_) bytes = std::max(bytes, part.layout.elements() * sizeof(T));
         GroupOptions options;
         options.timeout = std::chrono::seconds(60);
-        options.heap_bytes = 2 * (bytes + line);
+        options.heap_bytes = 4 * (bytes + 256);
         group_ = Group::local(ranks, Device::cpu(), options, Code{});
         for (uint32_t r = 0; r < ranks; ++r) {
             for (T*& field : slabs_[r].fields) field = static_cast<T*>(group_[r].allocate(bytes));
+            for (T*& field : slabs_[r].spare) field = static_cast<T*>(group_[r].allocate(bytes));
         }
     }
 
@@ -79,6 +81,33 @@ public:
                 table,
                 geometry_.periodic(0),
                 geometry_.periodic(1)};
+    }
+
+    // What a pass over slab `r` reads and writes; make_spare() has been called.
+    Pass<T> pass(uint32_t r) const
+    {
+        const Part& part = slabs_[r];
+        const Slab<T> before = slab(r, 1, {}, nullptr);
+        Pass<T> pass{};
+        pass.sweep.slab = slab(r, 0, {}, nullptr);
+        pass.sweep.first_plane = part.first;
+        pass.before_below = before.below;
+        pass.before_above = before.above;
+        std::copy_n(part.spare, 2, pass.to);
+        pass.all_planes = layout_.n[2];
+        pass.periodic_z = geometry_.periodic(2);
+        return pass;
+    }
+    void make_spare()
+    {
+        if (slabs_[0].spare[0] != nullptr) return;
+        spare_ = {make(), make()};
+        for (uint32_t i = 0; i < 2; ++i) slabs_[0].spare[i] = spare_[i].get();
+    }
+    void swap_spare()
+    {
+        for (Part& part : slabs_) std::swap(part.fields, part.spare);
+        std::swap(own_, spare_);
     }
 
     // By one thread of each slab: from here on what the others wrote before it is there.
@@ -125,13 +154,15 @@ private:
         uint32_t first = 0;
         Layout layout;
         T* fields[2] = {}; // now, before
+        T* spare[2] = {};  // what passes write
     };
 
     Geometry geometry_;
     Layout layout_;
     std::vector<Part> slabs_;
     std::vector<T> zeros_;
-    std::array<Memory, 2> own_;
+    std::array<Memory, 2> own_; // of one slab
+    std::array<Memory, 2> spare_;
     std::vector<Group> group_;
 };
 

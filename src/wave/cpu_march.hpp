@@ -55,8 +55,8 @@ class March {
 public:
     // `traces`: for each receiver `steps`.
     March(State& state, CpuField<T>& field, Kinds& kinds, uint32_t threads, T* traces,
-          uint32_t steps)
-        : state_(state), field_(field), kinds_(kinds), traces_(traces), steps_(steps),
+          uint32_t steps, size_t cache = near_bytes())
+        : cache_(cache), state_(state), field_(field), kinds_(kinds), traces_(traces), steps_(steps),
           first_(state.step), table_(table_of<T>(state.medium)),
           members_(std::clamp(threads / field.slabs(), 1u, field.layout().n[2] / field.slabs())),
           most_(depth())
@@ -101,22 +101,22 @@ public:
         return step_;
     }
 
-    void refresh_table() { table_ = table_of<T>(state_.medium); }
-    uint32_t turn() const { return turn_; }
-
-private:
-    static constexpr uint32_t most_depth = 4;
-    static constexpr uint32_t least_rows = 8; // of a block
-
     // Steps of a pass: one where a step finds the whole field in the cache, where planes have no
     // first one, and where slabs need each other's.
     uint32_t depth() const
     {
         const Layout& all = field_.layout();
         if (field_.slabs() > 1 || state_.geometry.periodic(2)) return 1;
-        if (2 * sizeof(T) * all.elements() <= members_ * near_bytes()) return 1;
+        if (2 * sizeof(T) * all.elements() <= members_ * cache_) return 1;
         return std::clamp(all.n[2] / members_ / 2, 1u, most_depth);
     }
+
+    void refresh_table() { table_ = table_of<T>(state_.medium); }
+    uint32_t turn() const { return turn_; }
+
+private:
+    static constexpr uint32_t most_depth = 4;
+    static constexpr uint32_t least_rows = 8; // of a block
 
     // Rows of a block: two fields' planes of a turn in half the cache. Where y is periodic a row
     // needs one of the other end, so all go together.
@@ -125,7 +125,7 @@ private:
         const Layout& all = field_.layout();
         if (state_.geometry.periodic(1)) return all.n[1];
         const size_t row = 2 * sizeof(T) * all.pitch * (together_ + 2);
-        return static_cast<uint32_t>(std::max<size_t>(least_rows, near_bytes() / 2 / row));
+        return static_cast<uint32_t>(std::max<size_t>(least_rows, cache_ / 2 / row));
     }
 
     uint32_t border(uint32_t slab, uint32_t id) const // where thread `id` of a slab begins
@@ -215,6 +215,7 @@ private:
         }
     }
 
+    size_t cache_; // of a core, bytes
     State& state_;
     CpuField<T>& field_;
     Kinds& kinds_;

@@ -52,7 +52,7 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     const Leading leading{&control,       commands.data(),  edits.data(),    0,
                           sources.data(), run.source_count, box.heartbeat(), box.orders(),
                           box.answers(),  state.step,       steps,           ahead,
-                          tiling.count(), ~uint64_t{0}};
+                          tiling.count(), {S::x, S::y, S::z}, ~uint64_t{0}};
     std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
     for (uint32_t i = 0; i < tiling.count(); ++i) {
         memories.push_back(std::make_unique<TileMemory<T, S>>());
@@ -64,7 +64,7 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
             Tile<T, S>(run, *memories[i], i).run();
         });
     }
-    Conductor(leading).lead();
+    Conductor(leading, nullptr).lead();
     for (std::thread& thread : threads) thread.join();
     if (control.late != 0) {
         throw Error(Errc::timeout, "the tiles did not get on for 10 s and gave up");

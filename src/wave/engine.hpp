@@ -5,6 +5,7 @@
 #include "mailbox.hpp"
 
 #include <denizen/wave/layout.hpp>
+#include <denizen/wave/pass.hpp>
 #include <denizen/wave/plan.hpp>
 #include <denizen/wave/simulation.hpp>
 
@@ -12,6 +13,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace denizen::wave {
@@ -69,6 +71,9 @@ inline uint32_t first_plane(uint32_t planes, uint32_t slabs, uint32_t slab)
     return static_cast<uint32_t>(uint64_t{planes} * slab / slabs);
 }
 
+// Errc::bad_argument where a strip of four cells would meet the other end; use `instead`.
+void check_passes(const Geometry& geometry, const char* instead);
+
 // What a window holds.
 inline uint64_t largest_face(const Geometry& geometry)
 {
@@ -85,6 +90,8 @@ struct Kinds {
 Kinds kinds_of(const State& state);
 // The same after the cells of `box` have changed.
 void refresh(Kinds& kinds, const State& state, const Box& box);
+// The kinds of some planes and of kinds_beside planes on both sides of them, where there are any.
+Kinds kinds_around(const Kinds& all, const Geometry& geometry, uint32_t first, uint32_t planes);
 
 template <class T>
 std::vector<Coefficients<T>> table_of(const Medium& medium)
@@ -93,6 +100,11 @@ std::vector<Coefficients<T>> table_of(const Medium& medium)
     for (uint32_t i = 0; i < classes; ++i) table[i] = coefficients<T>(i, medium);
     return table;
 }
+
+// The shape of a pass of `Depth` steps.
+template <class T, uint32_t Depth>
+using PassOf = std::conditional_t<sizeof(T) == 4, std::conditional_t<Depth == 2, Pass2, Pass4>,
+                                  std::conditional_t<Depth == 2, TwofoldPass2, TwofoldPass4>>;
 
 // A shape of tiles for a grid.
 struct Tiling {

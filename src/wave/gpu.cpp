@@ -597,6 +597,7 @@ private:
                               steps,
                               ahead,
                               tiling.count(),
+                              {S::x, S::y, S::z},
                               patience_ns};
         launch(typed(tiling.name), {tiling.count() + 1, 1, 1}, {S::threads, 1},
                sizeof(TileMemory<T, S>), true, run, leading);

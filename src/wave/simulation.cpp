@@ -126,6 +126,8 @@ const char* to_string(Method method)
     case Method::graph: return "graph";
     case Method::tiles: return "tiles";
     case Method::deep: return "deep";
+    case Method::pass2: return "pass2";
+    case Method::pass4: return "pass4";
     }
     return "unknown";
 }
@@ -241,7 +243,8 @@ Method Simulation::method_of(Method method) const
     const bool gpu_only = method == Method::launches || method == Method::graph;
     if (on_gpu() ? method == Method::threads : gpu_only) {
         refuse(std::string("method ") + to_string(method) + " is not one of " + device() +
-               ": use " + (on_gpu() ? "launches, graph, tiles or deep" : "threads, tiles or deep"));
+               ": use " + (on_gpu() ? "launches, graph, tiles, deep, pass2 or pass4"
+                            : "threads, tiles, deep, pass2 or pass4"));
     }
     return method;
 }

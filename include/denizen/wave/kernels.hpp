@@ -97,7 +97,12 @@ template <class T, class S>
 __device__ inline void tile(const TileRun<T>& run, const Leading& leading)
 {
     if (blockIdx.x == leading.tiles) {
-        if (threadIdx.x == 0) Conductor(leading).lead();
+        Porch& porch = *reinterpret_cast<Porch*>(tile_memory);
+        if (threadIdx.x == 0) porch = {};
+        __syncthreads();
+        const bool open = leading.ahead != 0;
+        if (threadIdx.x == 0) Conductor(leading, open ? &porch : nullptr).lead();
+        if (threadIdx.x == 32 && open) carry(Orders(leading.in), porch); // of another warp
         return;
     }
     Tile<T, S>(run, *reinterpret_cast<TileMemory<T, S>*>(tile_memory), blockIdx.x).run();

@@ -49,6 +49,8 @@ enum class Method {
     graph,     // GPU: a captured graph of launches
     tiles,     // resident: each block holds a tile, which swaps faces with its neighbours
     deep,      // the same with shells of two cells, which are swapped every second step
+    pass2,     // two steps in each pass over the memory
+    pass4,     // four
 };
 const char* to_string(Method method);
 
@@ -128,7 +130,7 @@ public:
 
     // The same on a thread of its own, open to commands. `ahead`: how many steps the conductor of
     // resident tiles is in front of them.
-    void start(uint32_t steps, Method method = Method::automatic, uint32_t ahead = 4);
+    void start(uint32_t steps, Method method = Method::automatic, uint32_t ahead = 2);
     // From any thread: applies the commands together, between two steps; the step, counted from the
     // start of the simulation, in front of which that was. Returns when they have been taken. A
     // read has to be the last; `values` are its cells, x fastest. Errc::closed if the run was over,

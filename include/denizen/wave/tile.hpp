@@ -11,13 +11,6 @@
 #include <sched.h>
 #endif
 
-// A loop whose every turn has registers of its own.
-#if DENIZEN_ON_DEVICE
-#define DENIZEN_WAVE_UNROLL _Pragma("unroll")
-#else
-#define DENIZEN_WAVE_UNROLL
-#endif
-
 namespace denizen::wave {
 
 // What all tiles of a run share. Fields lie as layout.hpp says; `to` is not `from`: a neighbour may
@@ -63,11 +56,6 @@ struct TileMemory {
     uint64_t go;
 };
 
-template <class T>
-struct alignas(16) Four {
-    T v[4];
-};
-
 template <class T, class S>
 class Tile {
 public:
@@ -105,7 +93,6 @@ public:
         uint32_t since = 0; // steps since the shell was renewed
         Mail mail = mail_of();
         while (proceed(step)) { // ends with the last step, by a command, or late
-            const uint64_t go = rank() == 0 ? load<Scope::gpu>(&r_.control->go) : 0;
             advance_by<0>(since);
             turn_ ^= 1;
             sync();
@@ -120,6 +107,7 @@ public:
                 since = 0;
                 send(mail, exchange);
             }
+            const uint64_t go = rank() == 0 ? load<Scope::gpu>(&r_.control->go) : 0;
             prepare(step); // while the packets fly
             if (renew) receive(mail, exchange);
             if (rank() == 0) {
@@ -491,7 +479,7 @@ private:
             sync();
             if (rank() == 0) {
                 idle.pause();
-                m_.go = load<Scope::gpu, Order::acquire>(&r_.control->go);
+                m_.go = load<Scope::gpu>(&r_.control->go);
                 m_.late = load<Scope::gpu>(&r_.control->late);
             }
             sync();
@@ -535,14 +523,59 @@ private:
         return false;
     }
 
+    // Cells of the grid, as places: from low to one before high.
+    struct Range {
+        int32_t low[3];
+        uint32_t size[3];
+
+        DENIZEN_HD uint32_t cells() const { return size[0] * size[1] * size[2]; }
+        DENIZEN_HD void at(uint32_t i, int32_t place[3]) const
+        {
+            place[0] = low[0] + static_cast<int32_t>(i % size[0]);
+            place[1] = low[1] + static_cast<int32_t>(i / size[0] % size[1]);
+            place[2] = low[2] + static_cast<int32_t>(i / (size[0] * size[1]));
+        }
+    };
+
+    // The tile's cells and `shell` beside them that are in the box or at most `reach` beside it;
+    // where the tile meets the other end of a periodic axis, all along that.
+    DENIZEN_HD Range near(const Box& box, int32_t shell, int32_t reach) const
+    {
+        const int32_t size[3] = {S::x, S::y, S::z};
+        Range range{};
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            const auto n = static_cast<int32_t>(cells_.geometry.n[axis]);
+            int32_t low = tile_[axis] * size[axis] - shell;
+            int32_t high = low + size[axis] + 2 * shell;
+            if (!cells_.geometry.periodic(axis) || (low >= 0 && high <= n)) {
+                low = low > box.low[axis] - reach ? low : box.low[axis] - reach;
+                high = high < box.high[axis] + reach ? high : box.high[axis] + reach;
+            }
+            range.low[axis] = low;
+            range.size[axis] = high > low ? static_cast<uint32_t>(high - low) : 0;
+        }
+        return range;
+    }
+
+    DENIZEN_HD uint32_t element_at(const int32_t place[3]) const
+    {
+        return S::index(place[0] - tile_[0] * static_cast<int32_t>(S::x),
+                        place[1] - tile_[1] * static_cast<int32_t>(S::y),
+                        place[2] - tile_[2] * static_cast<int32_t>(S::z));
+    }
+
     DENIZEN_HD void change(const Edit& edit)
     {
         const bool solid = edit.cell >= static_cast<uint32_t>(Cell::reflector);
-        for (uint32_t i = rank(); i < S::elements; i += members) {
+        const Range range = near(edit.box, S::depth, 1);
+        for (uint32_t i = rank(); i < range.cells(); i += members) {
             int32_t at[3];
-            if (!place(i, at) || !inside(at) || !touches(edit.box, at)) continue;
-            m_.kind[i] = cells_.class_at(at);
-            if (solid && edit.box.contains(at)) m_.field[0][i] = m_.field[1][i] = 0;
+            range.at(i, at);
+            const uint32_t element = element_at(at);
+            if (!inside(at) || !touches(edit.box, at)) continue;
+            m_.kind[element] = cells_.class_at(at);
+            if (solid && edit.box.contains(at)) m_.field[0][element] = m_.field[1][element] = 0;
         }
     }
 
@@ -550,14 +583,15 @@ private:
     {
         const auto wide = static_cast<uint32_t>(box.high[0] - box.low[0]);
         const auto high = static_cast<uint32_t>(box.high[1] - box.low[1]);
-        for (uint32_t i = rank(); i < S::elements; i += members) {
+        const Range range = near(box, 0, 0);
+        if (range.cells() == 0) return;
+        for (uint32_t i = rank(); i < range.cells(); i += members) {
             int32_t at[3];
-            place(i, at);
-            if (!own(i) || !box.contains(at)) continue;
+            range.at(i, at);
             const auto x = static_cast<uint64_t>(at[0] - box.low[0]);
             const auto y = static_cast<uint64_t>(at[1] - box.low[1]);
             const auto z = static_cast<uint64_t>(at[2] - box.low[2]);
-            r_.window[(z * high + y) * wide + x] = now()[i];
+            r_.window[(z * high + y) * wide + x] = now()[element_at(at)];
         }
         sync();
         // Release: partner of the conductor's acquire, which then tells the host.

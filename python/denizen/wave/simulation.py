@@ -221,7 +221,7 @@ class Simulation:
         """
         return self._ran(self._core.run(_count(steps), method))
 
-    def start(self, steps: int, method: str = "auto", *, ahead: int = 4) -> Steered:
+    def start(self, steps: int, method: str = "auto", *, ahead: int = 2) -> Steered:
         """Begin a run of at most ``steps`` steps that takes commands while it is under way.
 
         ``ahead``: how many steps resident tiles may be behind the block that takes the commands;
