@@ -181,7 +181,11 @@ const std::string& Simulation::device() const { return engine_->device; }
 uint64_t Simulation::steps() const { return run_ ? run_->first : state_->step; }
 double Simulation::dt() const { return state_->dt; }
 double Simulation::courant() const { return state_->medium.courant; }
-Method Simulation::chosen() const { return engine_->chosen(); }
+Method Simulation::chosen() const
+{
+    if (run_) refuse("a run is under way: ask for its method before it or after it");
+    return engine_->chosen();
+}
 
 void Simulation::add_source(Source source, const std::vector<float>& samples)
 {

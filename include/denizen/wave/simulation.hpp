@@ -43,7 +43,7 @@ struct Settings {
 };
 
 enum class Method {
-    automatic, // tiles where the grid fits into the GPU's SMs, else graph; threads on the CPU
+    automatic, // GPU: the fastest, found by trying those that the grid fits; CPU: threads
     threads,   // CPU: slabs of planes, a barrier per step
     launches,  // GPU: a kernel launch per step
     graph,     // GPU: a captured graph of launches
@@ -69,7 +69,9 @@ static inline void* wave_kernel(const std::string& name)
         DENIZEN_WAVE_NAMED(medium_f32),     DENIZEN_WAVE_NAMED(large_f32),
         DENIZEN_WAVE_NAMED(small_deep_f32), DENIZEN_WAVE_NAMED(medium_deep_f32),
         DENIZEN_WAVE_NAMED(small_f64),      DENIZEN_WAVE_NAMED(medium_f64),
-        DENIZEN_WAVE_NAMED(small_deep_f64),
+        DENIZEN_WAVE_NAMED(small_deep_f64), DENIZEN_WAVE_NAMED(pass2_f32),
+        DENIZEN_WAVE_NAMED(pass4_f32),      DENIZEN_WAVE_NAMED(pass2_f64),
+        DENIZEN_WAVE_NAMED(pass4_f64),
     };
 #undef DENIZEN_WAVE_NAMED
     return denizen::detail::function_of(kernels, name, "the wave");
@@ -146,7 +148,8 @@ public:
     double courant() const;
     bool on_gpu() const;
     const std::string& device() const;
-    // The method that `automatic` stands for here.
+    // The method that `automatic` stands for here. The first call on a GPU tries the methods out,
+    // some ms each, and may not be made while a run is under way.
     Method chosen() const;
 
 private:
