@@ -64,7 +64,11 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
             Tile<T, S>(run, *memories[i], i).run();
         });
     }
-    Conductor(leading, nullptr).lead();
+    Porch porch;
+    std::thread porter;
+    if (ahead != 0) porter = std::thread([&] { carry(Orders(leading.in), porch); });
+    Conductor(leading, ahead != 0 ? &porch : nullptr).lead();
+    if (porter.joinable()) porter.join();
     for (std::thread& thread : threads) thread.join();
     if (control.late != 0) {
         throw Error(Errc::timeout, "the tiles did not get on for 10 s and gave up");

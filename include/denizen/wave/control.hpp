@@ -8,8 +8,8 @@
 //   host <--answers----------------- conductor <------- progress of tile 0 ------ tile 0
 //
 // The conductor stays `ahead` steps in front of tile 0. A look into the host's memory takes longer
-// than a step, and would hold the tiles up: on a device another thread, the porter, does nothing
-// else and lays what it has found into the porch, in the memory of the block.
+// than a step, and would hold the tiles up: another thread, the porter, does nothing else and lays
+// what it has found into the porch, in the memory of the block.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -126,23 +126,29 @@ struct Porch {
 
 DENIZEN_HD inline void carry(Orders orders, Porch& porch)
 {
+    Backoff idle;
     // Ends when the conductor closes the porch.
     while (load<Scope::block>(&porch.closed) == 0) {
         // Acquire: partner of the conductor's release when it has taken what lay there.
-        if (load<Scope::block, Order::acquire>(&porch.full) != 0) continue;
-        if (!orders.try_receive(porch.header, porch.order)) continue;
-        store<Scope::block, Order::release>(&porch.full, 1u); // partner: the conductor's acquire
+        if (load<Scope::block, Order::acquire>(&porch.full) == 0 &&
+            orders.try_receive(porch.header, porch.order)) {
+            store<Scope::block, Order::release>(&porch.full, 1u); // partner: conductor's acquire
+            idle.reset();
+        } else if (!DENIZEN_ON_DEVICE) {
+            idle.pause();
+        }
     }
+    // Release: partner of the conductor's acquire.
     store<Scope::block, Order::release>(&porch.left, 1u);
 }
 
 // One thread runs it until all tiles have ended.
 class Conductor {
 public:
-    // `porch`: null where the conductor looks into the ring itself.
+    // `porch`: null where nobody sends commands.
     DENIZEN_HD Conductor(const Leading& with, Porch* porch)
-        : l_(with), porch_(porch), in_(with.in), out_(with.out), end_(with.steps),
-          edited_(with.edited), sources_(with.source_count)
+        : l_(with), porch_(porch), out_(with.out), end_(with.steps), edited_(with.edited),
+          sources_(with.source_count)
     {
     }
 
@@ -191,7 +197,7 @@ private:
 
     DENIZEN_HD bool receive(Header& header, Command& order)
     {
-        if (porch_ == nullptr) return in_.try_receive(header, order);
+        if (porch_ == nullptr) return false;
         // Acquire: partner of the porter's release.
         if (load<Scope::block, Order::acquire>(&porch_->full) == 0) return false;
         header = porch_->header;
@@ -203,7 +209,7 @@ private:
     // Commands that belong together get the same step: the limit is not raised among them.
     DENIZEN_HD bool take()
     {
-        if (l_.ahead == 0 || asked_) return false;
+        if (asked_) return false;
         Command order;
         Header header;
         if (!receive(header, order)) return false;
@@ -283,7 +289,6 @@ private:
 
     Leading l_;
     Porch* porch_;
-    Orders in_; // without a porch
     SpscSender<Scope::system> out_;
     uint32_t end_;
     uint32_t edited_;
