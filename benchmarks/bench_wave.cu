@@ -7,6 +7,7 @@
 // has been seen by the host.
 #include "program.hpp"
 
+#include <denizen/group/group.hpp>
 #include <denizen/wave/simulation.hpp>
 
 #include "../src/wave/sweep.hpp"
@@ -137,13 +138,26 @@ void measure_room(const Arguments& arguments, uint32_t cells)
         simulated("auto", params, chosen, Method::automatic, steps).ratio_base = {
             "graph", "launches", "copy", "CPU threads"};
         simulated("auto", params, gpu(), Method::automatic, steps).arm = "A/A";
-        for (const Method method : {Method::launches, Method::graph, Method::tiles, Method::deep}) {
+        for (const Method method : {Method::launches, Method::graph, Method::tiles, Method::deep,
+                                    Method::pass2, Method::pass4}) {
             try {
                 simulated(to_string(method), params, gpu(), method, steps);
             } catch (const Error& error) {
                 if (error.code() != Errc::bad_argument) throw;
                 arms.pop_back(); // the room is too large for tiles
                 std::fprintf(stderr, "%u: %s\n", cells, error.what());
+            }
+        }
+        int gpus = 0;
+        check_cuda(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+        for (int slabs = 2; cells >= 256 && slabs <= std::min(gpus, 8); slabs *= 2) {
+            Json several = params;
+            several.add("gpus", slabs);
+            for (const Method method : {Method::graph, Method::pass2, Method::pass4}) {
+                simulated(to_string(method), several,
+                          std::make_shared<Simulation>(room, arguments.device, compiled_code(), 0,
+                                                       slabs, group::compiled_code()),
+                          method, steps);
             }
         }
         stream = std::make_shared<OwnStream>();

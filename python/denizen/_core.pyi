@@ -265,6 +265,8 @@ class WaveSimulation:
         ordinal: int,
         cubin: bytes,
         threads: int,
+        slabs: int,
+        group_cubin: bytes,
     ) -> None: ...
     def add_source(
         self,

@@ -40,11 +40,11 @@ nb::object give(std::vector<double>&& values)
 Method method_of(const std::string& name)
 {
     for (const Method method : {Method::automatic, Method::threads, Method::launches, Method::graph,
-                                Method::tiles, Method::deep}) {
+                                Method::tiles, Method::deep, Method::pass2, Method::pass4}) {
         if (name == to_string(method)) return method;
     }
     throw Error(Errc::bad_argument,
-                "method \"" + name + "\" is none of auto, threads, launches, graph, tiles, deep");
+                "method \"" + name + "\" is none of auto, threads, launches, graph, tiles, deep, pass2, pass4");
 }
 
 nb::tuple answer(const Ran& ran)
@@ -93,7 +93,8 @@ void waves(nb::module_& m)
              [](Simulation* self, const std::array<uint32_t, 3>& cells, double spacing,
                 double speed, double dt, double damping, double absorber,
                 const std::array<uint32_t, 3>& boundary, const Array<uint8_t>& kinds, bool twofold,
-                bool on_gpu, int ordinal, nb::bytes cubin, uint32_t threads) {
+                bool on_gpu, int ordinal, nb::bytes cubin, uint32_t threads, uint32_t slabs,
+                nb::bytes group_cubin) {
                  Settings settings;
                  for (size_t axis = 0; axis < 3; ++axis) {
                      settings.cells[axis] = cells[axis];
@@ -108,9 +109,12 @@ void waves(nb::module_& m)
                  settings.precision = twofold ? Precision::twofold : Precision::single;
                  Code code;
                  code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
+                 Code group_code;
+                 group_code.cubin.assign(group_cubin.c_str(),
+                                         group_cubin.c_str() + group_cubin.size());
                  const Unlocked unlocked;
                  new (self) Simulation(settings, on_gpu ? Device::gpu(ordinal) : Device::cpu(),
-                                       code, threads);
+                                       code, threads, slabs, group_code);
              })
         .def("add_source",
              [](Simulation& s, uint32_t shape, const Three& at, double amplitude, double frequency,

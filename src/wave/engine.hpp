@@ -5,12 +5,15 @@
 #include "mailbox.hpp"
 
 #include <denizen/wave/layout.hpp>
+#include <denizen/wave/pass.hpp>
 #include <denizen/wave/plan.hpp>
 #include <denizen/wave/simulation.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace denizen::wave {
@@ -44,7 +47,8 @@ public:
     // Pressure of all cells, x fastest.
     virtual void set(const std::vector<double>& now, const std::vector<double>& before) = 0;
     virtual std::vector<double> get(bool before) const = 0;
-    virtual Method chosen() const = 0;
+    // What Method::automatic stands for; may try the methods out.
+    virtual Method chosen() = 0;
     // Runs at most `steps` steps, appends to the traces and keeps what commands changed. `mailbox`:
     // null if nobody sends commands.
     virtual Ran run(uint32_t steps, Method method, Mailbox* mailbox, uint32_t ahead) = 0;
@@ -55,8 +59,27 @@ public:
     bool on_gpu = false;
 };
 
-std::unique_ptr<Engine> make_cpu_engine(State& state, uint32_t threads);
-std::unique_ptr<Engine> make_gpu_engine(State& state, int ordinal, const Code& code);
+// `slabs`: along z, of CPU threads or each on a GPU, from `ordinal` on; `group_code`: the groups'
+// kernels, for several GPUs.
+std::unique_ptr<Engine> make_cpu_engine(State& state, uint32_t threads, uint32_t slabs);
+std::unique_ptr<Engine> make_gpu_engine(State& state, int ordinal, uint32_t slabs, const Code& code,
+                                        const Code& group_code);
+
+// Where slab `slab` of `slabs` begins.
+inline uint32_t first_plane(uint32_t planes, uint32_t slabs, uint32_t slab)
+{
+    return static_cast<uint32_t>(uint64_t{planes} * slab / slabs);
+}
+
+// Errc::bad_argument where a strip of four cells would meet the other end; use `instead`.
+void check_passes(const Geometry& geometry, const char* instead);
+
+// What a window holds.
+inline uint64_t largest_face(const Geometry& geometry)
+{
+    const auto& n = geometry.n;
+    return std::max({uint64_t{n[0]} * n[1], uint64_t{n[0]} * n[2], uint64_t{n[1]} * n[2]});
+}
 
 // The kernel of the class of every cell, and of each segment of a row the class that all its cells
 // have, or `mixed`.
@@ -67,6 +90,8 @@ struct Kinds {
 Kinds kinds_of(const State& state);
 // The same after the cells of `box` have changed.
 void refresh(Kinds& kinds, const State& state, const Box& box);
+// The kinds of some planes and of kinds_beside planes on both sides of them, where there are any.
+Kinds kinds_around(const Kinds& all, const Geometry& geometry, uint32_t first, uint32_t planes);
 
 template <class T>
 std::vector<Coefficients<T>> table_of(const Medium& medium)
@@ -75,6 +100,11 @@ std::vector<Coefficients<T>> table_of(const Medium& medium)
     for (uint32_t i = 0; i < classes; ++i) table[i] = coefficients<T>(i, medium);
     return table;
 }
+
+// The shape of a pass of `Depth` steps.
+template <class T, uint32_t Depth>
+using PassOf = std::conditional_t<sizeof(T) == 4, std::conditional_t<Depth == 2, Pass2, Pass4>,
+                                  std::conditional_t<Depth == 2, TwofoldPass2, TwofoldPass4>>;
 
 // A shape of tiles for a grid.
 struct Tiling {

@@ -57,9 +57,10 @@ uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* value
     };
     for (size_t i = 0; i < commands.size(); ++i) {
         commands[i].joined = i + 1 < commands.size() ? 1 : 0;
-        const Header header{0, first + static_cast<uint32_t>(i), 0, 0, sizeof(Request)};
+        const Command order = command_of(commands[i]);
+        const Header header{0, first + static_cast<uint32_t>(i), 0, 0, sizeof order};
         // Ends with room, which the other side makes, or by the deadline.
-        while (sender_.try_send(header, &commands[i]) == Errc::full) wait();
+        while (sender_.try_send(header, &order) == Errc::full) wait();
     }
     Answer last;
     // Ends with the last command's answer, with the run, or by the deadline.
@@ -114,15 +115,16 @@ bool Served::serve(uint32_t step)
     bool ended = false;
     bool joined = false;
     while (true) { // ends when nothing is left to serve and the run is not paused
-        Request command;
+        Command order;
         Header header;
-        if (in_.try_receive(header, &command, sizeof command) != Errc::ok) {
+        if (in_.try_receive(header, &order, sizeof order) != Errc::ok) {
             if (joined || (paused_ && !ended)) {
                 idle.pause();
                 continue;
             }
             return !ended;
         }
+        Request command = request_of(order);
         joined = command.joined != 0;
         command.step = step;
         switch (command.act) {
@@ -138,9 +140,9 @@ bool Served::serve(uint32_t step)
 
 void Served::close(uint32_t step)
 {
-    Request command;
+    Command order;
     Header header;
-    while (in_.try_receive(header, &command, sizeof command) == Errc::ok) { // ends: nobody sends on
+    while (in_.try_receive(header, &order, sizeof order) == Errc::ok) { // ends: nobody sends on
         answer(header.sender, step, true);
     }
 }

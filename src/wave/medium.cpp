@@ -66,6 +66,24 @@ void refresh(Kinds& kinds, const State& state, const Box& box)
     classify(kinds, state, around);
 }
 
+Kinds kinds_around(const Kinds& all, const Geometry& geometry, uint32_t first, uint32_t planes)
+{
+    const size_t plane = size_t{geometry.n[0]} * geometry.n[1];
+    const size_t rows = size_t{segments_in(geometry.n[0])} * geometry.n[1];
+    const uint32_t n = geometry.n[2];
+    Kinds around;
+    around.cells.resize(plane * (planes + 2 * kinds_beside));
+    around.segments.resize(rows * (planes + 2 * kinds_beside));
+    for (uint32_t i = 0; i < planes + 2 * kinds_beside; ++i) {
+        uint32_t z = first + n + i - kinds_beside; // n on top: it may be below 0
+        if (!geometry.periodic(2) && (z < n || z >= 2 * n)) continue;
+        z %= n;
+        std::copy_n(&all.cells[z * plane], plane, &around.cells[i * plane]);
+        std::copy_n(&all.segments[z * rows], rows, &around.segments[i * rows]);
+    }
+    return around;
+}
+
 void State::keep(const Request& command, uint64_t first_step)
 {
     switch (command.act) {
@@ -87,6 +105,13 @@ void State::keep(const Request& command, uint64_t first_step)
     }
     default: break;
     }
+}
+
+void check_passes(const Geometry& geometry, const char* instead)
+{
+    if (!geometry.periodic(0) || geometry.n[0] % 4 == 0) return;
+    throw Error(Errc::bad_argument, "passes need a multiple of 4 cells along a periodic x, not " +
+                                        std::to_string(geometry.n[0]) + "; use " + instead);
 }
 
 std::string Tiling::text() const

@@ -3,12 +3,15 @@
 
 #include "../backend.hpp"
 
+#include <denizen/group/ref.hpp>
+
 #include <cmath>
 #include <thread>
 
 namespace denizen::wave {
 namespace {
 
+constexpr uint32_t least_planes = 4; // of a slab
 constexpr double stable = 0.57735026918962576; // 1 / sqrt(3): Courant, Friedrichs and Lewy (1928)
 
 std::string number(double value)
@@ -123,6 +126,8 @@ const char* to_string(Method method)
     case Method::graph: return "graph";
     case Method::tiles: return "tiles";
     case Method::deep: return "deep";
+    case Method::pass2: return "pass2";
+    case Method::pass4: return "pass4";
     }
     return "unknown";
 }
@@ -138,7 +143,8 @@ struct Simulation::Run {
     std::thread thread;
 };
 
-Simulation::Simulation(const Settings& settings, Device device, const Code& code, uint32_t threads)
+Simulation::Simulation(const Settings& settings, Device device, const Code& code, uint32_t threads,
+                       uint32_t slabs, const Code& group_code)
     : state_(state_of(settings))
 {
     const bool gpu = device.kind == Device::Kind::gpu || (device.kind == Device::Kind::automatic &&
@@ -147,8 +153,17 @@ Simulation::Simulation(const Settings& settings, Device device, const Code& code
         throw Error(Errc::no_device, "this simulation was compiled without CUDA: compile the file "
                                      "that makes it with nvcc, or use Device::cpu()");
     }
-    engine_ =
-        gpu ? make_gpu_engine(*state_, device.ordinal, code) : make_cpu_engine(*state_, threads);
+    if (slabs == 0 || slabs > group::max_ranks || slabs > state_->geometry.n[2] / least_planes) {
+        refuse(std::to_string(slabs) + " slabs of " + std::to_string(state_->geometry.n[2]) +
+               " planes along z; there can be 1 to " + std::to_string(group::max_ranks) +
+               ", of at least " + std::to_string(least_planes) + " planes each");
+    }
+    if (!gpu && threads != 0 && threads % slabs != 0) {
+        refuse(std::to_string(threads) + " threads for " + std::to_string(slabs) +
+               " slabs; each has as many");
+    }
+    engine_ = gpu ? make_gpu_engine(*state_, device.ordinal, slabs, code, group_code)
+                  : make_cpu_engine(*state_, threads, slabs);
 }
 
 Simulation::~Simulation()
@@ -166,7 +181,11 @@ const std::string& Simulation::device() const { return engine_->device; }
 uint64_t Simulation::steps() const { return run_ ? run_->first : state_->step; }
 double Simulation::dt() const { return state_->dt; }
 double Simulation::courant() const { return state_->medium.courant; }
-Method Simulation::chosen() const { return engine_->chosen(); }
+Method Simulation::chosen() const
+{
+    if (run_) refuse("a run is under way: ask for its method before it or after it");
+    return engine_->chosen();
+}
 
 void Simulation::add_source(Source source, const std::vector<float>& samples)
 {
@@ -228,7 +247,8 @@ Method Simulation::method_of(Method method) const
     const bool gpu_only = method == Method::launches || method == Method::graph;
     if (on_gpu() ? method == Method::threads : gpu_only) {
         refuse(std::string("method ") + to_string(method) + " is not one of " + device() +
-               ": use " + (on_gpu() ? "launches, graph, tiles or deep" : "threads, tiles or deep"));
+               ": use " + (on_gpu() ? "launches, graph, tiles, deep, pass2 or pass4"
+                            : "threads, tiles, deep, pass2 or pass4"));
     }
     return method;
 }

@@ -68,7 +68,8 @@ template <class T>
     }
 }
 
-template <class T>
+// Far: the rows over it and its own before come out of memory, else out of a cache.
+template <bool Far, class T>
 [[gnu::always_inline]] inline void sweep_row(const Slab<T>& s, int32_t y, int32_t z)
 {
     const uint32_t n = s.layout.n[0];
@@ -80,7 +81,7 @@ template <class T>
     T* const out = s.before + s.layout.row(row, plane);
     // The processor's own prefetching does not follow rows of so many planes at a time.
     const size_t ahead = 2 * size_t{s.layout.pitch};
-    for (uint32_t x = 0; x < n; x += 64 / sizeof(T)) {
+    for (uint32_t x = 0; Far && x < n; x += 64 / sizeof(T)) {
         __builtin_prefetch(out + ahead + x, 1, 2);
         __builtin_prefetch(around.above + ahead + x, 0, 2);
     }
@@ -99,35 +100,29 @@ template <class T>
     }
 }
 
-// A few planes at a time, so that a row is still in L1 when the rows over and under it are made,
-// and a block of their rows, so that the planes between two turns stay in L2.
 template <class T>
-[[gnu::always_inline]] inline void sweep_slab(const Slab<T>& s, uint32_t first, uint32_t last)
+[[gnu::always_inline]] inline void sweep_plane(const Slab<T>& s, uint32_t z, uint32_t low,
+                                               uint32_t high, bool far)
 {
-    constexpr uint32_t together = 4;
-    constexpr size_t near_bytes = size_t{512} << 10;
-    const size_t row_bytes = (2 * together + 2) * s.layout.pitch * sizeof(T);
-    const auto rows = static_cast<uint32_t>(std::max<size_t>(8, near_bytes / row_bytes));
-    for (uint32_t block = 0; block < s.layout.n[1]; block += rows) {
-        const uint32_t end = std::min(block + rows, s.layout.n[1]);
-        for (uint32_t z = first; z < last; z += together) {
-            for (uint32_t y = block; y < end; ++y) {
-                for (uint32_t k = z; k < std::min(z + together, last); ++k) {
-                    sweep_row(s, static_cast<int32_t>(y), static_cast<int32_t>(k));
-                }
-            }
+    for (uint32_t y = low; y < high; ++y) {
+        if (far) {
+            sweep_row<true>(s, static_cast<int32_t>(y), static_cast<int32_t>(z));
+        } else {
+            sweep_row<false>(s, static_cast<int32_t>(y), static_cast<int32_t>(z));
         }
     }
 }
 
-DENIZEN_LEVELS void sweep_single(const Slab<float>& s, uint32_t first, uint32_t last)
+DENIZEN_LEVELS void plane_single(const Slab<float>& s, uint32_t z, uint32_t low, uint32_t high,
+                                 bool far)
 {
-    sweep_slab(s, first, last);
+    sweep_plane(s, z, low, high, far);
 }
 
-DENIZEN_LEVELS void sweep_twofold(const Slab<double>& s, uint32_t first, uint32_t last)
+DENIZEN_LEVELS void plane_twofold(const Slab<double>& s, uint32_t z, uint32_t low, uint32_t high,
+                                  bool far)
 {
-    sweep_slab(s, first, last);
+    sweep_plane(s, z, low, high, far);
 }
 
 DENIZEN_LEVELS void stream_single(float* __restrict a, const float* __restrict b, float s, size_t n)
@@ -137,14 +132,14 @@ DENIZEN_LEVELS void stream_single(float* __restrict a, const float* __restrict b
 
 } // namespace
 
-void sweep(const Slab<float>& slab, uint32_t first, uint32_t last)
+void sweep(const Slab<float>& slab, uint32_t plane, uint32_t low, uint32_t high, bool far)
 {
-    sweep_single(slab, first, last);
+    plane_single(slab, plane, low, high, far);
 }
 
-void sweep(const Slab<double>& slab, uint32_t first, uint32_t last)
+void sweep(const Slab<double>& slab, uint32_t plane, uint32_t low, uint32_t high, bool far)
 {
-    sweep_twofold(slab, first, last);
+    plane_twofold(slab, plane, low, high, far);
 }
 
 void stream(float* a, const float* b, float s, size_t n) { stream_single(a, b, s, n); }

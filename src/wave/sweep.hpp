@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a slab on one thread of the host.
+// A thread's share of a step of a slab, on the host.
 #pragma once
 
 #include <denizen/wave/layout.hpp>
@@ -8,10 +8,11 @@
 
 namespace denizen::wave {
 
-// Makes `before` of the slab's planes from first to one before last into the next step. Sources,
-// receivers and the ghosts of rows are the caller's.
-void sweep(const Slab<float>& slab, uint32_t first, uint32_t last);
-void sweep(const Slab<double>& slab, uint32_t first, uint32_t last);
+// Makes the rows from low to one before high of a plane of `before` into the next step; `far`: they
+// come out of memory, not out of a cache. Sources, receivers and the ghosts of rows are the
+// caller's.
+void sweep(const Slab<float>& slab, uint32_t plane, uint32_t low, uint32_t high, bool far);
+void sweep(const Slab<double>& slab, uint32_t plane, uint32_t low, uint32_t high, bool far);
 
 // a[i] = b[i] + s a[i]: as many bytes for each element as a step for each cell. What a step is
 // measured against.

@@ -16,12 +16,24 @@ def cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(params=["cpu:2", pytest.param("gpu", marks=GPU)])
+TWO = pytest.mark.skipif(_core.gpu_count() < 2, reason="there are no two GPUs")  # noqa: PLR2004
+
+
+@pytest.fixture(
+    params=[
+        "cpu:2",
+        "cpu:2x1",
+        pytest.param("gpu", marks=GPU),
+        pytest.param("gpu:0-1", marks=TWO),
+    ]
+)
 def device(request):
     return request.param
 
 
 @pytest.fixture
 def methods(device):
-    on_gpu = device == "gpu"
-    return ["auto", *(["launches", "graph"] if on_gpu else ["threads"]), "tiles", "deep"]
+    on_gpu = device.startswith("gpu")
+    in_tiles = [] if device in ("cpu:2x1", "gpu:0-1") else ["tiles", "deep"]
+    led = ["launches", "graph"] if on_gpu else ["threads"]
+    return ["auto", *led, *in_tiles, "pass2", "pass4"]

@@ -13,8 +13,9 @@ namespace {
 class Methods : public testing::TestWithParam<Place> {
 protected:
     // `room` for `steps` steps, in two runs, by every method.
-    void check(const Settings& room, uint32_t steps = 40)
+    void check(const Settings& room, uint32_t steps = 40, bool in_tiles = true)
     {
+        if (room.cells[2] < 4 * GetParam().slabs) return; // what_is_refused
         Reference reference(room);
         const auto x = static_cast<int32_t>(room.cells[0]);
         const auto y = static_cast<int32_t>(room.cells[1]);
@@ -32,8 +33,9 @@ protected:
         }
         const double limit = room.precision == Precision::single ? 1e-5 : 1e-12;
         for (const Method method : methods_of(GetParam())) {
+            if (!in_tiles && (method == Method::tiles || method == Method::deep)) continue;
             SCOPED_TRACE(to_string(method));
-            Simulation simulation(room, GetParam().device, compiled_code(), GetParam().threads);
+            Simulation simulation = simulation_of(room, GetParam());
             for (const Source& source : reference.sources) simulation.add_source(source);
             const uint32_t receiver = simulation.add_receiver(static_cast<uint32_t>(ear[0]),
                                                               static_cast<uint32_t>(ear[1]),
@@ -110,6 +112,16 @@ TEST_P(Methods, double_precision)
     check(settings, 100);
 }
 
+// More than one column of a pass along x and y, more than one block along z.
+TEST_P(Methods, columns_of_passes)
+{
+    Settings wide = room(130, 61, 12, Boundary::absorbing);
+    wide.kinds.assign(size_t{130} * 61 * 12, 0);
+    for (size_t i = 0; i < wide.kinds.size(); i += 1013) wide.kinds[i] = static_cast<uint8_t>(i % 4);
+    check(wide, 9);
+    check(room(132, 60, 12, Boundary::periodic), 9, false);
+}
+
 TEST_P(Methods, a_hundred_steps) { check(room(40, 20, 12, Boundary::absorbing), 100); }
 
 TEST_P(Methods, fields_that_are_set)
@@ -125,7 +137,7 @@ TEST_P(Methods, fields_that_are_set)
         if (method == Method::deep) continue; // needs two tiles along x
         SCOPED_TRACE(to_string(method));
         Reference expected = reference;
-        Simulation simulation(settings, GetParam().device, compiled_code(), GetParam().threads);
+        Simulation simulation = simulation_of(settings, GetParam());
         simulation.set_fields(expected.now, expected.before);
         for (int i = 0; i < 5; ++i) expected.step();
         simulation.run(5, method);
@@ -188,6 +200,14 @@ TEST(Simulation, what_is_refused)
     for (uint32_t i = 0; i < most_sources; ++i) simulation.add_source({.at = {1, 1, 1}});
     EXPECT_EQ(code([&] { simulation.add_source({.at = {1, 1, 1}}); }), Errc::exhausted);
     EXPECT_EQ(simulation.chosen(), Method::threads);
+    settings.cells[0] = 50;
+    settings.kinds.clear();
+    Simulation odd(settings, Device::cpu(), {}, 1);
+    EXPECT_EQ(code([&] { odd.run(2, Method::pass2); }), Errc::bad_argument); // 50 is no 4 k
+    EXPECT_EQ(code([&] { Simulation(settings, Device::cpu(), {}, 3, 2); }), Errc::bad_argument);
+    EXPECT_EQ(code([&] { Simulation(settings, Device::cpu(), {}, 0, 9); }), Errc::bad_argument);
+    Simulation halves(settings, Device::cpu(), {}, 2, 2);
+    EXPECT_EQ(code([&] { halves.run(1, Method::tiles); }), Errc::bad_argument);
 }
 
 } // namespace

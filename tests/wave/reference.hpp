@@ -3,6 +3,7 @@
 // cell and step, with nothing of the code that it is compared with but the settings.
 #pragma once
 
+#include <denizen/group/group.hpp>
 #include <denizen/wave/simulation.hpp>
 
 #include "../src/backend.hpp"
@@ -17,23 +18,53 @@ struct Place {
     const char* name;
     Device device;
     uint32_t threads;
+    uint32_t slabs = 1;
 };
+
+#if defined(__CUDACC__)
+inline int gpus()
+{
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+#endif
+
+inline Simulation simulation_of(const Settings& room, const Place& at)
+{
+#if defined(__CUDACC__)
+    const Code group_code = group::compiled_code();
+#else
+    const Code group_code;
+#endif
+    return Simulation(room, at.device, compiled_code(), at.threads, at.slabs, group_code);
+}
 
 inline std::vector<Place> places()
 {
-    std::vector<Place> all{{"cpu1", Device::cpu(), 1}, {"cpu3", Device::cpu(), 3}};
+    std::vector<Place> all{{"cpu1", Device::cpu(), 1},
+                           {"cpu3", Device::cpu(), 3},
+                           {"cpu2x2", Device::cpu(), 4, 2},
+                           {"cpu3x1", Device::cpu(), 3, 3}};
 #if defined(__CUDACC__)
     if (gpu_present()) all.push_back({"gpu", Device::gpu(), 0});
+    if (gpus() > 1) all.push_back({"gpu2", Device::gpu(), 0, 2});
 #endif
     return all;
 }
 
 inline std::vector<Method> methods_of(const Place& place)
 {
-    if (place.device.kind == Device::Kind::gpu) {
-        return {Method::launches, Method::graph, Method::tiles, Method::deep};
+    if (place.slabs > 1 && place.device.kind == Device::Kind::gpu) {
+        return {Method::launches, Method::graph, Method::pass2, Method::pass4};
     }
-    if (place.threads == 1) return {Method::threads, Method::tiles, Method::deep};
+    if (place.device.kind == Device::Kind::gpu) {
+        return {Method::launches, Method::graph, Method::tiles,
+                Method::deep,     Method::pass2, Method::pass4};
+    }
+    if (place.slabs > 1) return {Method::threads, Method::pass2, Method::pass4};
+    if (place.threads == 1) {
+        return {Method::threads, Method::tiles, Method::deep, Method::pass2, Method::pass4};
+    }
     return {Method::threads};
 }
 

@@ -59,8 +59,7 @@ protected:
         settings.boundary[1] = Boundary::absorbing;
         return settings;
     }
-    Simulation simulation_{room(), GetParam().place.device, compiled_code(),
-                           GetParam().place.threads};
+    Simulation simulation_ = simulation_of(room(), GetParam().place);
 };
 
 TEST_P(Steering, is_reproduced_by_the_same_commands_at_the_same_steps)

@@ -120,11 +120,11 @@ def test_energy_is_kept_by_rigid_walls_and_lost_by_others(device, methods):
 
 
 def test_absorbing_walls_return_nothing_at_right_angles(device):
-    room = wave.Simulation((4, 4, 200), boundary=("periodic", "periodic", "absorbing"),
+    room = wave.Simulation((8, 4, 200), boundary=("periodic", "periodic", "absorbing"),
                            device=device)  # fmt: skip
     x = np.arange(200)
     pulse = np.exp(-(((x - 100) / 8.0) ** 2))
-    room.set_pressure(np.tile(pulse, (4, 4, 1)))
+    room.set_pressure(np.tile(pulse, (8, 4, 1)))
     room.run(400)  # 200 cells: it has met the walls and would be back
     assert np.abs(room.pressure).max() < 5e-3
 
@@ -133,11 +133,11 @@ def test_walls_return_with_their_sign(device):
     x = np.arange(200)
     pulse = np.exp(-(((x - 100) / 8.0) ** 2))
     for kind, sign in ((2, 1), (3, -1)):
-        cells = np.zeros((4, 4, 200), np.uint8)
+        cells = np.zeros((8, 4, 200), np.uint8)
         cells[:, :, -2:] = kind
-        room = wave.Simulation((4, 4, 200), boundary=("periodic", "periodic", "absorbing"),
+        room = wave.Simulation((8, 4, 200), boundary=("periodic", "periodic", "absorbing"),
                                cells=cells, device=device)  # fmt: skip
-        room.set_pressure(np.tile(pulse, (4, 4, 1)))
+        room.set_pressure(np.tile(pulse, (8, 4, 1)))
         room.run(396)  # one half has left; the other went 98 cells, and comes back by 100
         heard = room.pressure[2, 2]
         assert heard[np.abs(heard).argmax()] * sign == pytest.approx(0.5, abs=0.03)
@@ -154,7 +154,8 @@ def test_what_is_refused():
         lambda: wave.Simulation((8, 8, 8), dt=-1.0),
         lambda: wave.Simulation((8, 8, 8), cells=np.zeros((8, 8, 9), int)),
         lambda: wave.Simulation((8, 8, 8), cells=np.full((8, 8, 8), 4)),
-        lambda: wave.Simulation((8, 8, 8), device="cpu:2x2"),
+        lambda: wave.Simulation((8, 8, 8), device="cpu:3x1"),  # slabs of less than 4 planes
+        lambda: wave.Simulation((8, 8, 8), device="cpu:1").run(5, "pass3"),
         lambda: wave.Simulation((8, 8, 8), device="cpu").run(0),
         lambda: wave.Simulation((8, 8, 8), device="cpu").run(5, "fast"),
         lambda: wave.Simulation((8, 8, 8), device="cpu").run(5, "graph"),
@@ -182,5 +183,5 @@ def test_the_kernels_compile_at_run_time(architecture):
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    for name in ("sweep_f32", "tick", "small_f32", "large_f32", "medium_deep_f32"):
+    for name in ("sweep_f32", "tick", "small_f32", "large_f32", "medium_deep_f32", "pass2_f32", "pass4_f32"):
         assert f"denizen_wave_{name}".encode() in cubin

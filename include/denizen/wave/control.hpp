@@ -4,11 +4,12 @@
 // first step that no tile may have begun, so that all of them apply it at the same one, and the
 // word that lets them go on names the number of commands as well: who may go on knows of them.
 //
-//   host --commands--> conductor --go: limit, number of commands--> tiles
-//   host <--answers--- conductor <------- progress of tile 0 ------ tile 0
+//   host --orders--> porter --porch--> conductor --go: limit, number of commands--> tiles
+//   host <--answers----------------- conductor <------- progress of tile 0 ------ tile 0
 //
-// The conductor stays `ahead` steps in front of tile 0: far enough that tiles do not wait for it,
-// which they do after a round trip through L2, and near enough that a command is felt at once.
+// The conductor stays `ahead` steps in front of tile 0. A look into the host's memory takes longer
+// than a step, and would hold the tiles up: another thread, the porter, does nothing else and lays
+// what it has found into the porch, in the memory of the block.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -22,7 +23,7 @@ namespace denizen::wave {
 struct Control {
     alignas(line) uint64_t go; // limit | number of commands << 32: written by the conductor alone
     alignas(line) uint32_t progress; // steps that tile 0 has done
-    alignas(line) uint32_t read;     // tiles that have served a read, over all reads
+    alignas(line) uint32_t read;     // parts of reads that tiles have written, over all
     alignas(line) uint32_t left;     // tiles that have ended
     alignas(line) uint32_t late;     // everybody leaves: the result is void
     alignas(line) uint64_t began;    // by the device's clock: the first tile's first step
@@ -45,6 +46,7 @@ struct Leading {
     uint32_t steps;
     uint32_t ahead; // 0: nobody will send commands, the tiles are let go to the end at once
     uint32_t tiles;
+    uint32_t size[3];     // of a tile
     uint64_t patience_ns; // of a run without a heartbeat
 };
 
@@ -53,11 +55,99 @@ DENIZEN_HD inline uint64_t go_word(uint32_t limit, uint32_t commands)
     return limit | uint64_t{commands} << 32;
 }
 
+// The consumer of the orders. It asks for all packets of two slots at once: of a ring in the host's
+// memory a device would else wait for each of them.
+class Orders {
+public:
+    DENIZEN_HD explicit Orders(const RingView& ring)
+        : ring_(ring), head_(ring.start), credited_(ring.start)
+    {
+    }
+
+    DENIZEN_HD bool try_receive(Header& header, Command& order)
+    {
+        if (seen_ == 0) look();
+        if (seen_ == 0) {
+            give_credit();
+            return false;
+        }
+        const Packet* const p = packet_[2 - seen_];
+        header = decode(p[0]);
+        for (uint32_t i = 0; i < 9; ++i) order.word[i] = p[1 + i / 3].word[i % 3];
+        --seen_;
+        ++head_;
+        if (head_ - credited_ > ring_.mask >> 2) give_credit();
+        return true;
+    }
+
+private:
+    DENIZEN_HD void look()
+    {
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t i = 0; i < 8; ++i) {
+            packet_[i / 4][i % 4] = load_packet<Scope::system>(
+                &ring_.slots[(head_ + i / 4) & ring_.mask].packet[i % 4]);
+        }
+        bool here[2] = {true, true};
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t i = 0; i < 8; ++i) {
+            here[i / 4] &= packet_[i / 4][i % 4].sequence == head_ + i / 4 + 1;
+        }
+        if (!here[0]) return;
+        seen_ = here[1] ? 2 : 1;
+        if (seen_ == 1) {
+            for (uint32_t i = 0; i < 4; ++i) packet_[1][i] = packet_[0][i];
+        }
+    }
+
+    DENIZEN_HD void give_credit()
+    {
+        if (credited_ == head_) return;
+        // Release: partner of the producer's acquire.
+        store<Scope::system, Order::release>(&ring_.words->credit, head_);
+        credited_ = head_;
+    }
+
+    RingView ring_;
+    uint32_t head_;
+    uint32_t credited_;
+    uint32_t seen_ = 0; // slots that have been looked at and not taken: the last of packet_
+    Packet packet_[2][4];
+};
+
+// Between two threads of a block.
+struct Porch {
+    Command order;
+    Header header;
+    uint32_t full = 0;
+    uint32_t closed = 0; // by the conductor
+    uint32_t left = 0;   // the porter has
+};
+
+DENIZEN_HD inline void carry(Orders orders, Porch& porch)
+{
+    Backoff idle;
+    // Ends when the conductor closes the porch.
+    while (load<Scope::block>(&porch.closed) == 0) {
+        // Acquire: partner of the conductor's release when it has taken what lay there.
+        if (load<Scope::block, Order::acquire>(&porch.full) == 0 &&
+            orders.try_receive(porch.header, porch.order)) {
+            store<Scope::block, Order::release>(&porch.full, 1u); // partner: conductor's acquire
+            idle.reset();
+        } else if (!DENIZEN_ON_DEVICE) {
+            idle.pause();
+        }
+    }
+    // Release: partner of the conductor's acquire.
+    store<Scope::block, Order::release>(&porch.left, 1u);
+}
+
 // One thread runs it until all tiles have ended.
 class Conductor {
 public:
-    DENIZEN_HD explicit Conductor(const Leading& with)
-        : l_(with), in_(with.in), out_(with.out), end_(with.steps), edited_(with.edited),
+    // `porch`: null where nobody sends commands.
+    DENIZEN_HD Conductor(const Leading& with, Porch* porch)
+        : l_(with), porch_(porch), out_(with.out), end_(with.steps), edited_(with.edited),
           sources_(with.source_count)
     {
     }
@@ -91,6 +181,11 @@ public:
             }
         }
         answer();
+        if (porch_ != nullptr) {
+            store<Scope::block>(&porch_->closed, 1u);
+            // Acquire: partner of the porter's release. Ends after its last look.
+            while (load<Scope::block, Order::acquire>(&porch_->left) == 0) relax();
+        }
         while (take()) { // what came too late is told so
         }
         l_.control->steps = end_;
@@ -100,13 +195,25 @@ public:
 private:
     DENIZEN_HD bool over() const { return limit_ == end_; }
 
+    DENIZEN_HD bool receive(Header& header, Command& order)
+    {
+        if (porch_ == nullptr) return false;
+        // Acquire: partner of the porter's release.
+        if (load<Scope::block, Order::acquire>(&porch_->full) == 0) return false;
+        header = porch_->header;
+        order = porch_->order;
+        store<Scope::block, Order::release>(&porch_->full, 0u);
+        return true;
+    }
+
     // Commands that belong together get the same step: the limit is not raised among them.
     DENIZEN_HD bool take()
     {
-        if (l_.ahead == 0 || asked_ != 0) return false;
-        Request command;
+        if (asked_) return false;
+        Command order;
         Header header;
-        if (in_.try_receive(header, &command, sizeof command) != Errc::ok) return false;
+        if (!receive(header, order)) return false;
+        Request command = request_of(order);
         const bool refused = over() || known_ == most_commands ||
                              (command.act == Act::cells && edited_ == most_commands) ||
                              (command.act == Act::source && sources_ == most_sources);
@@ -124,7 +231,8 @@ private:
         Answer reply{command.step, refused ? 1u : 0u};
         if (!refused && command.act == Act::read) {
             reading_ = header.sender;
-            asked_ = ++reads_;
+            asked_ = true;
+            parts_ += tiles_of(command.edit.box);
             reply_ = reply;
         } else {
             send(header.sender, reply);
@@ -132,15 +240,25 @@ private:
         return true;
     }
 
-    // A read is answered when every tile has written its part.
+    // How many tiles have cells in the box.
+    DENIZEN_HD uint32_t tiles_of(const Box& box) const
+    {
+        uint32_t count = 1;
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            const auto size = static_cast<int32_t>(l_.size[axis]);
+            count *= static_cast<uint32_t>((box.high[axis] - 1) / size - box.low[axis] / size + 1);
+        }
+        return count;
+    }
+
+    // A read is answered when each of those has written its part.
     DENIZEN_HD void answer()
     {
+        if (!asked_ || load<Scope::system>(&l_.control->read) != parts_) return;
         // Acquire: partner of the tiles' release after writing; what the host reads has come.
-        if (asked_ != 0 &&
-            load<Scope::system, Order::acquire>(&l_.control->read) == asked_ * l_.tiles) {
-            asked_ = 0;
-            send(reading_, reply_);
-        }
+        (void)load<Scope::system, Order::acquire>(&l_.control->read);
+        asked_ = false;
+        send(reading_, reply_);
     }
 
     DENIZEN_HD void send(uint32_t id, const Answer& reply)
@@ -159,15 +277,18 @@ private:
             if (wanted > limit_) limit_ = wanted;
         }
         const uint64_t go = go_word(limit_, known_);
-        if (go != went_) {
+        if (go == went_) return;
+        if (go >> 32 != went_ >> 32) {
             // Release: partner of the tiles' acquire; the commands are there when they are counted.
             store<Scope::gpu, Order::release>(&l_.control->go, go);
-            went_ = go;
+        } else {
+            store<Scope::gpu>(&l_.control->go, go);
         }
+        went_ = go;
     }
 
     Leading l_;
-    SpscReceiver<Scope::system> in_;
+    Porch* porch_;
     SpscSender<Scope::system> out_;
     uint32_t end_;
     uint32_t edited_;
@@ -175,8 +296,8 @@ private:
     uint32_t limit_ = 0;
     uint32_t known_ = 0;
     uint64_t went_ = 0;
-    uint32_t reads_ = 0;
-    uint32_t asked_ = 0; // the read that is being served, from 1
+    uint32_t parts_ = 0; // of reads, that tiles have to write
+    bool asked_ = false; // a read is being served
     uint32_t reading_ = 0;
     Answer reply_;
     bool paused_ = false;

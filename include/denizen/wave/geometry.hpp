@@ -6,6 +6,13 @@
 
 #include <denizen/wave/cell.hpp>
 
+// A loop whose every turn has registers of its own.
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_WAVE_UNROLL _Pragma("unroll")
+#else
+#define DENIZEN_WAVE_UNROLL
+#endif
+
 namespace denizen::wave {
 
 // n cells along x, y, z; x is the fastest in memory.

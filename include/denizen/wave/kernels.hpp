@@ -3,6 +3,7 @@
 // that was compiled at run time and among the functions that nvcc compiled into a program.
 #pragma once
 
+#include <denizen/wave/pass.hpp>
 #include <denizen/wave/sweep.hpp>
 #include <denizen/wave/tile.hpp>
 
@@ -66,23 +67,26 @@ __device__ inline void sweep(const Sweep<T>& w)
     // By the thread that wrote the cell.
     const uint64_t step = *w.clock + w.after;
     const auto mine = [&](const int32_t at[3]) {
+        const int32_t z = at[2] - static_cast<int32_t>(w.first_plane);
         return static_cast<uint32_t>(at[0]) / 4 == x / 4 && at[1] == row &&
-               at[2] >= static_cast<int32_t>(first) && at[2] < static_cast<int32_t>(last);
+               z >= static_cast<int32_t>(first) && z < static_cast<int32_t>(last);
     };
     for (uint32_t i = 0; i < w.source_count; ++i) {
         const int32_t* const at = w.sources[i].at;
         if (!mine(at)) continue;
-        const uint64_t cell = (static_cast<uint64_t>(at[2]) * s.layout.n[1] + y) * s.layout.n[0] +
+        const uint32_t z = static_cast<uint32_t>(at[2]) - w.first_plane;
+        const uint64_t cell = (uint64_t{z} * s.layout.n[1] + y) * s.layout.n[0] +
                               static_cast<uint64_t>(at[0]);
         if (s.kinds[cell] <= soft) continue;
-        s.before[s.layout.index(static_cast<uint32_t>(at[0]), y, static_cast<uint32_t>(at[2]))] +=
+        s.before[s.layout.index(static_cast<uint32_t>(at[0]), y, z)] +=
             drive<T>(w.sources[i], step, w.pool);
     }
     for (uint32_t i = 0; i < w.receiver_count; ++i) {
         const int32_t* const at = w.receivers[i];
         if (!mine(at)) continue;
         w.traces[uint64_t{i} * w.trace_steps + (step - *w.begun)] =
-            s.before[s.layout.index(static_cast<uint32_t>(at[0]), y, static_cast<uint32_t>(at[2]))];
+            s.before[s.layout.index(static_cast<uint32_t>(at[0]), y,
+                                    static_cast<uint32_t>(at[2]) - w.first_plane)];
     }
     if (s.periodic_x) { // the ghosts
         for (uint32_t k = first; k < last; ++k) {
@@ -94,10 +98,24 @@ __device__ inline void sweep(const Sweep<T>& w)
 }
 
 template <class T, class S>
+__device__ inline void pass(const Pass<T>& p)
+{
+    Strip<T, S> strip;
+    Column<T, S>(p, *reinterpret_cast<PassMemory<T, S>*>(tile_memory), blockIdx.x, blockIdx.y,
+                 blockIdx.z)
+        .run(&strip);
+}
+
+template <class T, class S>
 __device__ inline void tile(const TileRun<T>& run, const Leading& leading)
 {
     if (blockIdx.x == leading.tiles) {
-        if (threadIdx.x == 0) Conductor(leading).lead();
+        Porch& porch = *reinterpret_cast<Porch*>(tile_memory);
+        if (threadIdx.x == 0) porch = {};
+        __syncthreads();
+        const bool open = leading.ahead != 0;
+        if (threadIdx.x == 0) Conductor(leading, open ? &porch : nullptr).lead();
+        if (threadIdx.x == 32 && open) carry(Orders(leading.in), porch); // of another warp
         return;
     }
     Tile<T, S>(run, *reinterpret_cast<TileMemory<T, S>*>(tile_memory), blockIdx.x).run();
@@ -119,6 +137,13 @@ __device__ inline void tile(const TileRun<T>& run, const Leading& leading)
     {                                                                                              \
         denizen::wave::tile<T, denizen::wave::S>(run, leading);                                    \
     }
+// `blocks`: on an SM, for which a thread's registers must suffice.
+#define DENIZEN_WAVE_PASS(name, T, S, blocks)                                                      \
+    DENIZEN_WAVE_KERNEL __launch_bounds__(denizen::wave::S::threads, blocks)                       \
+        denizen_wave_##name(const __grid_constant__ denizen::wave::Pass<T> p)                      \
+    {                                                                                              \
+        denizen::wave::pass<T, denizen::wave::S>(p);                                               \
+    }
 // clang-format on
 
 // The last node of a captured graph of `steps` launches.
@@ -133,6 +158,8 @@ DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f32(denizen::wave:
 {
     denizen::wave::sweep(s);
 }
+DENIZEN_WAVE_PASS(pass2_f32, float, Pass2, 2)
+DENIZEN_WAVE_PASS(pass4_f32, float, Pass4, 1)
 DENIZEN_WAVE_TILE(small_f32, float, SmallTile)
 DENIZEN_WAVE_TILE(medium_f32, float, MediumTile)
 DENIZEN_WAVE_TILE(large_f32, float, LargeTile)
@@ -145,6 +172,8 @@ DENIZEN_WAVE_KERNEL __launch_bounds__(256) denizen_wave_sweep_f64(denizen::wave:
 {
     denizen::wave::sweep(s);
 }
+DENIZEN_WAVE_PASS(pass2_f64, double, TwofoldPass2, 1)
+DENIZEN_WAVE_PASS(pass4_f64, double, TwofoldPass4, 1)
 DENIZEN_WAVE_TILE(small_f64, double, SmallTile)
 DENIZEN_WAVE_TILE(medium_f64, double, MediumTile)
 DENIZEN_WAVE_TILE(small_deep_f64, double, SmallDeepTile)

@@ -35,6 +35,12 @@ DENIZEN_HD inline Layout layout_of(const Geometry& geometry)
     return {{geometry.n[0], geometry.n[1], geometry.n[2]}, unit, pitch};
 }
 
+// Four cells side by side, which a thread of a GPU loads at once.
+template <class T>
+struct alignas(16) Four {
+    T v[4];
+};
+
 // Cells of one row that are told apart as one: see Slab::segments.
 inline constexpr uint32_t segment = 64;
 inline constexpr uint8_t mixed = 255;

@@ -43,12 +43,14 @@ struct Settings {
 };
 
 enum class Method {
-    automatic, // tiles where the grid fits into the GPU's SMs, else graph; threads on the CPU
+    automatic, // GPU: the fastest, found by trying those that the grid fits; CPU: threads
     threads,   // CPU: slabs of planes, a barrier per step
     launches,  // GPU: a kernel launch per step
     graph,     // GPU: a captured graph of launches
     tiles,     // resident: each block holds a tile, which swaps faces with its neighbours
     deep,      // the same with shells of two cells, which are swapped every second step
+    pass2,     // two steps in each pass over the memory
+    pass4,     // four
 };
 const char* to_string(Method method);
 
@@ -67,7 +69,9 @@ static inline void* wave_kernel(const std::string& name)
         DENIZEN_WAVE_NAMED(medium_f32),     DENIZEN_WAVE_NAMED(large_f32),
         DENIZEN_WAVE_NAMED(small_deep_f32), DENIZEN_WAVE_NAMED(medium_deep_f32),
         DENIZEN_WAVE_NAMED(small_f64),      DENIZEN_WAVE_NAMED(medium_f64),
-        DENIZEN_WAVE_NAMED(small_deep_f64),
+        DENIZEN_WAVE_NAMED(small_deep_f64), DENIZEN_WAVE_NAMED(pass2_f32),
+        DENIZEN_WAVE_NAMED(pass4_f32),      DENIZEN_WAVE_NAMED(pass2_f64),
+        DENIZEN_WAVE_NAMED(pass4_f64),
     };
 #undef DENIZEN_WAVE_NAMED
     return denizen::detail::function_of(kernels, name, "the wave");
@@ -97,10 +101,13 @@ struct State;
 // GPU, the resident programs of this process leave it, and come back by themselves.
 class Simulation {
 public:
-    // `threads`: of the CPU, 0 for as many as there are. Errc::bad_argument for settings that are
-    // out of range or not stable, Errc::no_device, Errc::exhausted (memory).
+    // `threads`: of the CPU, 0 for as many as there are. `slabs`: the grid is cut along z into so
+    // many, each on a GPU, from `device` on (`group_code`: group::compiled_code()), or on its share
+    // of the threads. Errc::bad_argument for settings that are out of range or not stable,
+    // Errc::no_device, Errc::exhausted (memory).
     explicit Simulation(const Settings& settings, Device device = Device::automatic(),
-                        const Code& code = compiled_code(), uint32_t threads = 0);
+                        const Code& code = compiled_code(), uint32_t threads = 0,
+                        uint32_t slabs = 1, const Code& group_code = {});
     ~Simulation();
     Simulation(const Simulation&) = delete;
     Simulation& operator=(const Simulation&) = delete;
@@ -125,7 +132,7 @@ public:
 
     // The same on a thread of its own, open to commands. `ahead`: how many steps the conductor of
     // resident tiles is in front of them.
-    void start(uint32_t steps, Method method = Method::automatic, uint32_t ahead = 4);
+    void start(uint32_t steps, Method method = Method::automatic, uint32_t ahead = 2);
     // From any thread: applies the commands together, between two steps; the step, counted from the
     // start of the simulation, in front of which that was. Returns when they have been taken. A
     // read has to be the last; `values` are its cells, x fastest. Errc::closed if the run was over,
@@ -141,7 +148,8 @@ public:
     double courant() const;
     bool on_gpu() const;
     const std::string& device() const;
-    // The method that `automatic` stands for here.
+    // The method that `automatic` stands for here. The first call on a GPU tries the methods out,
+    // some ms each, and may not be made while a run is under way.
     Method chosen() const;
 
 private:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
+from denizen.group import group
 from denizen.errors import ArgumentError, ClosedError
 from denizen.program import cubin_of
 from denizen.runtime import _capability, _parse_device
@@ -76,6 +77,8 @@ class Simulation:
             pressure: what returns has the other sign); see read_mask(). None: all are normal.
         dtype: "float32" or "float64".
         device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
+            Several GPUs of one host: "gpu:FIRST-LAST", at most 8; the grid is cut along z into
+            slabs of at least 4 planes. "cpu:SLABSxTHREADS": groups of CPU threads do the same.
 
     While a run uses a GPU, the resident programs of this process leave it. Raises ArgumentError,
     DeviceError, CompileError, ExhaustedError (memory).
@@ -96,8 +99,6 @@ class Simulation:
         device: str = "auto",
     ) -> None:
         where = _parse_device(device)
-        if where.nodes != 1:
-            raise ArgumentError(f'device "{device}"; a simulation uses one GPU or the CPU')
         if len(shape) != _SEVERAL or not all(4 <= n <= 8192 for n in shape):
             raise ArgumentError(f"shape {shape}; three numbers from 4 to 8192 are expected")
         self._dtype = np.dtype(dtype)
@@ -119,14 +120,17 @@ class Simulation:
             if given.min() < 0 or given.max() > 3:
                 raise ArgumentError(f"cells go from {given.min()} to {given.max()}; 0 to 3 exist")
             kinds = np.ascontiguousarray(given, np.uint8).ravel()
-        cubin = b""
+        cubin = group_cubin = b""
         if where.on_gpu:
             cubin = cubin_of(_KERNELS[self._dtype.name], "the wave", _capability(where))
+        if where.nodes > 1:
+            group_cubin = group._prepare(where)
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._core = _core.WaveSimulation(
             self._shape[::-1], spacing, speed, dt or 0.0, damping, absorber,
             tuple(_BOUNDARIES.index(side) for side in reversed(sides)), kinds,
-            self._dtype == np.float64, where.on_gpu, where.first, cubin, where.threads or 0,
+            self._dtype == np.float64, where.on_gpu, where.first, cubin,
+            (where.threads or 0) * where.nodes, where.nodes, group_cubin,
         )  # fmt: skip
 
     @property
@@ -161,7 +165,7 @@ class Simulation:
 
     @property
     def auto(self) -> str:
-        """The method that "auto" stands for on this device and grid."""
+        """The method that "auto" stands for on this device and grid; not during a run."""
         return self._core.chosen
 
     def add_source(self, source: Source, at: Place) -> None:
@@ -214,14 +218,15 @@ class Simulation:
             method: "threads" (CPU), "launches" and "graph" (GPU: a kernel launch per step, and a
                 captured graph of them), "tiles" (resident: each block holds a tile, which swaps
                 faces with its neighbours), "deep" (the same with shells of two cells, which are
-                swapped every second step), or "auto": tiles where the grid fits into the GPU's
-                SMs, else graph; threads on the CPU.
+                swapped every second step), "pass2" and "pass4" (two or four steps in each pass
+                over the memory), or "auto": the fastest of those that the grid fits, found by
+                trying each for some ms at the first run on a GPU; threads on the CPU.
 
         Raises ArgumentError for a method that the device does not have or the grid does not fit.
         """
         return self._ran(self._core.run(_count(steps), method))
 
-    def start(self, steps: int, method: str = "auto", *, ahead: int = 4) -> Steered:
+    def start(self, steps: int, method: str = "auto", *, ahead: int = 2) -> Steered:
         """Begin a run of at most ``steps`` steps that takes commands while it is under way.
 
         ``ahead``: how many steps resident tiles may be behind the block that takes the commands;

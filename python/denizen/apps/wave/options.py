@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from denizen.arguments import Commands, add_device, port, positive
+from denizen.arguments import Commands, port, positive
 from denizen.errors import ArgumentError
 
 
@@ -52,12 +52,17 @@ def add(commands: Commands) -> None:
     wave.add_argument("--at", type=int, metavar="N", help="where the slice is; the middle")
     wave.add_argument(
         "--method",
-        choices=("auto", "threads", "launches", "graph", "tiles", "deep"),
+        choices=("auto", "threads", "launches", "graph", "tiles", "deep", "pass2", "pass4"),
         default="auto",
-        help="auto goes by device and grid",
+        help="auto tries on a GPU what the grid fits",
     )
     wave.add_argument("--double", action="store_true", help="in double precision")
-    add_device(wave)
+    wave.add_argument(
+        "--device",
+        default="auto",
+        help="auto (a GPU if there is one), cpu, cpu:THREADS, gpu:INDEX; the grid in slabs: "
+        "gpu:FIRST-LAST, cpu:SLABSxTHREADS",
+    )
     wave.set_defaults(run=_run)
 
 
