@@ -124,7 +124,7 @@ def test_what_else_is_refused(tmp_path, monkeypatch):
 def test_a_file_with_profiles_gives_the_references_alerts(made, expected, tmp_path):
     load.write(str(tmp_path / "t.csv"), made[0])
     load.write(str(tmp_path / "p.csv"), made[1])
-    lines, state = tmp_path / "alerts.jsonl", tmp_path / "state.npz"
+    lines, state = tmp_path / "alerts.jsonl", tmp_path / "state.dzs"
     done = run(
         tmp_path / "t.csv", "--profiles", tmp_path / "p.csv", "--device", "cpu:2", "--check",
         "--alerts", lines, "--save", state, "--batch", "256", "--drill", "4",
@@ -141,7 +141,7 @@ def test_a_file_with_profiles_gives_the_references_alerts(made, expected, tmp_pa
 
 
 def test_a_second_process_goes_on_where_the_first_stopped(made, expected, tmp_path):
-    first, rest, state = (tmp_path / name for name in ("a.raw", "b.raw", "state.npz"))
+    first, rest, state = (tmp_path / name for name in ("a.raw", "b.raw", "state.dzs"))
     load.write(str(first), made[0][:1700])
     load.write(str(rest), made[0][1700:])
     load.write(str(tmp_path / "p.raw"), made[1])
@@ -206,7 +206,7 @@ def test_alerts_on_stdout_and_records_from_stdin(made, expected, tmp_path):
         ((), "give a FILE, or --generate N"),
         (("--generate", "5"), "1000 to 2147483648"),
         (("t.txt",), "no format is known"),
-        (("--generate", "1000", "--customers", "100"), "power of two"),
+        (("--generate", "1000", "--memory", "-1"), "is no size"),
         (("--generate", "1000", "--change", "x"), "no PLACE=FILE.json"),
     ],
 )

@@ -51,8 +51,9 @@ class Options:
     alerts: str | None = None
     device: str = "auto"
     shards: int | None = None
-    customers: int = 1 << 16
     batch: int = 0
+    memory: int = 0
+    """MiB."""
     check: bool = False
     drill: int | None = None
     """Seed of failures on purpose."""
@@ -125,8 +126,8 @@ def run(o: Options) -> int:
         Stage(
             o.device,
             shards=o.shards,
-            customers=o.customers,
             batch=o.batch,
+            memory=o.memory << 20,
             rules=rules,
             restore=o.restore,
         ) as stage,
@@ -191,17 +192,15 @@ def run(o: Options) -> int:
             stage.save(o.save)
             print(f"{o.save}: snapshot before record {stage.done:,}", file=sys.stderr)
         counts = stage.counts()
+        customers = f"{stage.customers():,}, in {stage.memory >> 20:,} MiB"
         there = stage.runtime.description
         name = str(there["device"]) if there["on_gpu"] else machine.cpu_name()
         device = f"{name}; {stage.shards:,} shards"
     table: list[tuple[str, str]] = [
         ("device", device),
         ("transactions", f"{counts.records:,}"),
-        *(
-            (outcome, f"{n:,}")
-            for outcome, n in counts.outcomes.items()
-            if n or outcome != "no room"
-        ),
+        *((outcome, f"{n:,}") for outcome, n in counts.outcomes.items()),
+        ("customers", customers),
         ("alerts", f"{counts.alerts:,}"),
     ]
     for rule, title in enumerate(RULE_NAMES, 1):

@@ -40,8 +40,10 @@ def add(commands: Commands) -> None:
         "--alerts", metavar="OUT", help="lines of JSON, or .arrow; -: stdout, the table to stderr"
     )
     tx.add_argument("--shards", type=int, help="actors; one for each worker if not given")
-    tx.add_argument("--customers", type=int, default=1 << 16, help="room for so many, a power of 2")
     tx.add_argument("--batch", type=int, default=0, help="records looked at together")
+    tx.add_argument(
+        "--memory", type=int, default=0, metavar="MIB", help="most for customers; 0: what there is"
+    )
     tx.add_argument("--check", action="store_true", help="compare with the sequential reference")
     tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
     tx.add_argument("--metrics", type=port, metavar="PORT", help="serve Prometheus metrics")
