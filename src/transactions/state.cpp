@@ -31,7 +31,7 @@ void Stage::grow()
     const Description& there = rt_.description();
     while (bytes >= least_region && arenas_.size() < max_regions) { // ends: it halves
         try {
-            arenas_.emplace_back(there.on_gpu ? Device::gpu(0) : Device::cpu(), bytes);
+            arenas_.emplace_back(there.on_gpu ? Device::gpu(there.ordinal) : Device::cpu(), bytes);
         } catch (const Error& error) {
             if (error.code() != Errc::exhausted) throw;
             why = std::string(error.what()) + "; free some, and call again";

@@ -112,6 +112,8 @@ class Stage:
 
     Args:
         device: as of denizen.Runtime; one node.
+        workers: as of denizen.Runtime. A GPU's SM has room for seven; if not given, there is one on
+            each of a quarter of the SMs.
         shards: actors that own the customers; None: one for each worker.
         batch: most records that are looked at together; smaller ones come back sooner. 0: 65,536 on
             a GPU, 8,192 on the CPU.
@@ -124,7 +126,7 @@ class Stage:
             same; device, shards, memory and batches may differ.
 
     Where there is no memory for one more customer, ExhaustedError. Nothing is lost: records before
-    ``done`` are done, their alerts can be had by take(), and the others wait; each call tries again.
+    ``done`` are done, their alerts can be had by take(), the others wait; each call tries again.
 
     Not for several threads at once, but for counts(). Errors are subclasses of DenizenError.
     """
@@ -133,6 +135,7 @@ class Stage:
         self,
         device: str = "auto",
         *,
+        workers: int | None = None,
         shards: int | None = None,
         batch: int = 0,
         depth: int = 3,
@@ -147,7 +150,7 @@ class Stage:
         ):  # fmt: skip
             if not 0 <= value < 2**bits:
                 raise ArgumentError(f"{name} = {value} is no size")
-        self.runtime = denizen.Runtime(program(), device)
+        self.runtime = denizen.Runtime(program(), device, workers=workers)
         """The program it runs on, for its description, telemetry and metrics."""
         try:
             self._core: _core.TransactionStage | None = _core.TransactionStage(
