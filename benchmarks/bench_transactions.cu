@@ -47,7 +47,6 @@ Input input(const Arguments& arguments)
     tx::MakeOptions made;
     made.share = 0.01; // records of a case: some 0.6 % have an alert
     in.made = tx::make(in.count, made);
-    while (in.options.customers / 2 < in.made.profiles.size()) in.options.customers *= 2; // ends
     in.options.horizon = 1 << 20;
     in.options.batch = 1 << 13; // what suits the CPU's caches
     tx::Reference reference{tx::Rules{}};
@@ -83,7 +82,6 @@ Options options_of(const Arguments& arguments, const StageOptions& stage, uint32
         o.sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
         o.egress_slots = 1 << 18;
         o.pool_bytes = 256u << 20;
-        o.pool_bytes += uint64_t{stage.customers} * 2 * sizeof(tx::Customer);
         o.pool_bytes += uint64_t{stage.depth + 2} * stage.batch * 512;
     }
     return o;
@@ -205,7 +203,7 @@ void measure(const Arguments& arguments)
     };
     const uint64_t room = in.alerts.size() + 1024;
     const auto geometry = [&in](uint32_t shards, uint32_t batch) {
-        Geometry g{shards, in.options.customers, 16, batch, 1, in.options.horizon, 0};
+        Geometry g{shards, 16, batch, 1, in.options.horizon, 0};
         while (g.edges <= g.horizon + uint64_t{2} * batch) g.edges *= 2; // ends: within 2^30
         return g;
     };

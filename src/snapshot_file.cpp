@@ -49,9 +49,12 @@ std::string quoted(const std::string& path) { return "snapshot \"" + path + "\""
 
 std::string kind_name(uint32_t kind)
 {
-    return kind == static_cast<uint32_t>(SnapshotKind::program) ? "a whole program"
-           : kind == static_cast<uint32_t>(SnapshotKind::actor) ? "one actor"
-                                                                : "kind " + std::to_string(kind);
+    switch (static_cast<SnapshotKind>(kind)) {
+    case SnapshotKind::program: return "a whole program";
+    case SnapshotKind::actor: return "one actor";
+    case SnapshotKind::transactions: return "a stage of transactions";
+    }
+    return "kind " + std::to_string(kind);
 }
 
 class File {

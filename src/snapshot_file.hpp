@@ -15,7 +15,7 @@
 
 namespace denizen {
 
-enum class SnapshotKind : uint32_t { program = 1, actor = 2 };
+enum class SnapshotKind : uint32_t { program = 1, actor = 2, transactions = 3 };
 
 inline constexpr uint32_t snapshot_version = 1;
 

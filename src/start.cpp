@@ -48,6 +48,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     }
     launch();
     const Geometry& g = nodes[0].backend->geometry();
+    description.ordinal = options.device.ordinal;
     description.nodes = options.nodes;
     description.workers = workers;
     description.cluster = g.cluster;

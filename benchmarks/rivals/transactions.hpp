@@ -27,7 +27,6 @@ struct BareContext {
     DENIZEN_HD uint32_t lane() const { return lanes::id(); }
     DENIZEN_HD uint32_t lanes() const { return lanes::size; }
     DENIZEN_HD void sync() const { lanes::sync(); }
-    DENIZEN_HD void fail(uint32_t) const {}
     DENIZEN_HD void send(Address, const tx::Alert& alert) const
     {
         if (lane() == 0) {
@@ -40,7 +39,8 @@ struct BareContext {
 };
 
 // The head of a book of one batch under way.
-inline void prepare(tx::Book& book, const tx::Geometry& geometry, const tx::Rules& rules)
+inline void prepare(tx::Book& book, const tx::Geometry& geometry, const tx::Rules& rules,
+                    ArenaRef customers)
 {
     std::memset(static_cast<void*>(&book), 0, sizeof book);
     book.geometry = geometry;
@@ -49,13 +49,31 @@ inline void prepare(tx::Book& book, const tx::Geometry& geometry, const tx::Rule
     for (uint32_t code = 0; code < tx::country_codes; ++code) {
         book.bits[code] = static_cast<uint8_t>(tx::country_bit(code));
     }
+    book.regions.add(customers);
 }
 
-DENIZEN_HD inline void put_profile(tx::Book& book, const tx::Profile& profile)
+// Bytes that surely hold the customers of so many profiles, and no others.
+inline uint64_t room_for(size_t profiles, uint32_t shards)
 {
-    const uint32_t place = book.find_or_take(profile.customer);
-    if (place != tx::Book::no_place) book.customers()[place].set(profile);
+    return (profiles * 1024 + uint64_t{shards} * 65536) * 2;
 }
+
+// Those of one shard's customers.
+DENIZEN_HD inline void put_profiles_of(tx::Book& book, uint32_t shard, const tx::Profile* profiles,
+                                       uint64_t count, const BareContext& ctx)
+{
+    tx::Ledger& ledger = book.ledger(shard);
+    for (uint64_t k = 0; k < count; ++k) {
+        if (book.shard_of(profiles[k].customer) != shard) continue;
+        const tx::Entry* const entry = ledger.take(book.regions, profiles[k].customer, ctx);
+        if (ctx.lane() == 0) entry->customer->set(profiles[k]);
+        ctx.sync();
+    }
+}
+
+struct NoDrill {
+    DENIZEN_HD bool operator()(uint32_t) const { return false; }
+};
 
 inline void sort_alerts(std::vector<tx::Alert>& alerts)
 {
@@ -81,25 +99,27 @@ inline RivalRun run_threads(const tx::Transaction* records, uint64_t count,
         static_cast<unsigned char*>(std::aligned_alloc(128, bytes)), std::free);
     std::memset(memory.get(), 0, bytes);
     tx::Book& book = *reinterpret_cast<tx::Book*>(memory.get());
-    prepare(book, geometry, {});
-    for (const tx::Profile& p : profiles) put_profile(book, p);
+    const Arena customers(Device::cpu(), room_for(profiles.size(), geometry.shards));
+    prepare(book, geometry, {}, customers.ref());
 
     RivalRun run;
     run.alerts.resize(room);
     uint64_t told = 0;
+    for (uint32_t s = 0; s < geometry.shards; ++s) {
+        put_profiles_of(book, s, profiles.data(), profiles.size(), {nullptr, &told, 0});
+    }
     std::barrier meet(geometry.shards);
     const auto work = [&](uint32_t part) {
-        tx::Shard shard;
         BareContext ctx{run.alerts.data(), &told, room};
         uint32_t batch = 0;
         for (uint64_t base = 0; base < count; base += geometry.batch, ++batch) { // ends: by count
             const auto n = static_cast<uint32_t>(std::min<uint64_t>(geometry.batch, count - base));
             const tx::Feed feed{{}, {}, base, 0, n, batch, part};
-            shard.split(book, feed, records + base, ctx);
+            tx::split(book, feed, records + base, ctx, NoDrill{});
             meet.arrive_and_wait();
-            shard.judge(book, batch, part, ctx);
+            tx::judge(book, batch, part, ctx, NoDrill{});
             meet.arrive_and_wait();
-            shard.search(book, batch, part, ctx);
+            tx::search(book, batch, part, ctx, NoDrill{});
             meet.arrive_and_wait();
         }
     };
@@ -120,8 +140,7 @@ inline constexpr uint32_t launch_threads = 128; // four shards to a block
 
 __global__ void put_profiles(tx::Book* book, const tx::Profile* profiles, uint64_t count)
 {
-    const uint64_t k = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x;
-    if (k < count) put_profile(*book, profiles[k]);
+    put_profiles_of(*book, blockIdx.x, profiles, count, {});
 }
 
 // A warp for each shard. `pass`: 0, 1, 2.
@@ -130,13 +149,12 @@ __global__ void transaction_pass(tx::Book* book, const tx::Transaction* records,
 {
     const uint32_t part = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (part >= book->geometry.shards) return;
-    tx::Shard shard;
     if (pass == 0) {
-        shard.split(*book, tx::Feed{{}, {}, base, 0, count, batch, part}, records, ctx);
+        tx::split(*book, tx::Feed{{}, {}, base, 0, count, batch, part}, records, ctx, NoDrill{});
     } else if (pass == 1) {
-        shard.judge(*book, batch, part, ctx);
+        tx::judge(*book, batch, part, ctx, NoDrill{});
     } else {
-        shard.search(*book, batch, part, ctx);
+        tx::search(*book, batch, part, ctx, NoDrill{});
     }
 }
 
@@ -170,11 +188,14 @@ inline RivalRun run_launches(const tx::Transaction* records, uint64_t count, boo
     cuda_ok(cudaMemset(memory.p, 0, tx::offsets(geometry).end));
     cuda_ok(cudaMemset(told.p, 0, sizeof(uint64_t)));
     const auto head = std::make_unique<tx::Book>();
-    prepare(*head, geometry, {});
+    int gpu = 0;
+    cuda_ok(cudaGetDevice(&gpu));
+    const Arena customers(Device::gpu(gpu), room_for(profiles.size(), geometry.shards));
+    prepare(*head, geometry, {}, customers.ref());
     cuda_ok(cudaMemcpy(book, head.get(), sizeof(tx::Book), cudaMemcpyHostToDevice));
     cuda_ok(cudaMemcpy(known.p, profiles.data(), profiles.size() * sizeof(tx::Profile),
                        cudaMemcpyHostToDevice));
-    put_profiles<<<static_cast<uint32_t>(profiles.size() / 256 + 1), 256>>>(
+    put_profiles<<<geometry.shards, 32>>>(
         book, static_cast<const tx::Profile*>(known.p), profiles.size());
     cudaStream_t compute = nullptr;
     cudaStream_t copy = nullptr;

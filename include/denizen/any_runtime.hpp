@@ -141,6 +141,7 @@ struct RestartBudget {
 struct Description {
     std::string device; // "NVIDIA H100 80GB HBM3" or "CPU"
     bool on_gpu = false;
+    int ordinal = 0; // of the first node's GPU
     uint32_t nodes = 1;
     uint32_t workers = 0;       // of each node
     uint32_t cluster = 1;       // SMs (CPU: workers) whose workers share near rings

@@ -8,12 +8,13 @@
 #include <denizen/transactions/stage.hpp>
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <memory>
+#include <optional>
 
 namespace nb = nanobind;
 
@@ -114,29 +115,21 @@ void transaction_stages(nb::module_& m)
             return give(std::move(alerts));
         });
 
-    // (rules, next, horizon, customers, edges)
-    using Saved = std::tuple<nb::bytes, uint64_t, uint32_t, nb::object, nb::object>;
     nb::class_<Stage>(m, "TransactionStage")
         .def(
             "__init__",
-            [](Stage* self, AnyRuntime& rt, uint32_t shards, uint32_t customers, uint32_t batch,
-               uint32_t depth, uint32_t horizon, nb::handle rules, nb::handle restore) {
-                StageOptions o{shards, customers, batch,
-                               depth,  horizon,   one<Rules>(rules, "rules")};
-                Snapshot saved;
-                if (!restore.is_none()) {
-                    const nb::tuple t = nb::cast<nb::tuple>(restore);
-                    saved.rules = one<Rules>(t[0], "rules");
-                    saved.next = nb::cast<uint64_t>(t[1]);
-                    saved.horizon = nb::cast<uint32_t>(t[2]);
-                    const View<Customer> known(t[3], "customers");
-                    saved.customers.assign(known.data(), known.data() + known.size());
-                    const View<Edge> edges(t[4], "edges");
-                    saved.edges.assign(edges.data(), edges.data() + edges.size());
-                }
-                const Snapshot* from = restore.is_none() ? nullptr : &saved;
+            [](Stage* self, AnyRuntime& rt, uint32_t shards, uint32_t batch, uint32_t depth,
+               uint32_t horizon, uint64_t memory, nb::handle rules,
+               const std::optional<std::string>& restore) {
+                const StageOptions o{shards,  batch,  depth,
+                                     horizon, memory, one<Rules>(rules, "rules")};
                 const Unlocked unlocked;
-                new (self) Stage(rt, o, from);
+                if (restore) {
+                    const Snapshot saved = read_snapshot(*restore);
+                    new (self) Stage(rt, o, &saved);
+                } else {
+                    new (self) Stage(rt, o);
+                }
             },
             nb::keep_alive<1, 2>(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
             nb::arg(), nb::arg(), nb::arg().none())
@@ -179,10 +172,11 @@ void transaction_stages(nb::module_& m)
         .def_prop_ro("rules", [](const Stage& s) { return raw(s.rules()); })
         .def_prop_ro("done", &Stage::done)
         .def_prop_ro("shards", [](const Stage& s) { return s.geometry().shards; })
-        .def("taken",
+        .def_prop_ro("memory", &Stage::memory)
+        .def("customers",
              [](Stage& s) {
                  const Unlocked unlocked;
-                 return s.taken();
+                 return s.customers();
              })
         // (records, alerts, restarts, by outcome)
         .def("counts",
@@ -190,15 +184,10 @@ void transaction_stages(nb::module_& m)
                  const Counts c = s.counts();
                  return nb::make_tuple(c.records, c.alerts, c.restarts, by_outcome(c.of));
              })
-        .def("snapshot",
-             [](Stage& s) {
-                 Snapshot saved;
-                 {
-                     const Unlocked unlocked;
-                     saved = s.snapshot();
-                 }
-                 return Saved(raw(saved.rules), saved.next, saved.horizon,
-                              give(std::move(saved.customers)), give(std::move(saved.edges)));
+        .def("save",
+             [](Stage& s, const std::string& path) {
+                 const Unlocked unlocked;
+                 write_snapshot(path, s.snapshot());
              })
         .def("drill", [](Stage& s, uint32_t shard, uint32_t pass, uint32_t after) {
             if (pass >= passes) throw Error(Errc::bad_argument, "pass is none of 0, 1, 2");

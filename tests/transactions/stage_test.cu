@@ -7,9 +7,11 @@
 #include <resident/places.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <unistd.h>
 
 namespace {
 
@@ -36,7 +38,6 @@ const Made& stream()
 StageOptions small()
 {
     StageOptions o;
-    o.customers = 256;
     o.batch = 512;
     o.depth = 3;
     o.horizon = 2000;
@@ -118,7 +119,7 @@ TEST_P(transactions_stage, alerts_are_the_references_for_any_shards_and_cuts)
         EXPECT_EQ(all, made.records.size());
         EXPECT_GT(counts.of[static_cast<uint32_t>(Outcome::late)], 0u);
         EXPECT_GT(counts.of[static_cast<uint32_t>(Outcome::duplicate)], 0u);
-        EXPECT_EQ(stage.taken(), made.profiles.size());
+        EXPECT_EQ(stage.customers(), made.profiles.size());
     }
 }
 
@@ -183,7 +184,6 @@ TEST_P(transactions_stage, goes_on_from_a_snapshot_with_other_shards)
     Rt rt(device(), roomy());
     StageOptions o = small();
     o.shards = 4;
-    o.customers = 1024;
     o.batch = 77;
     Stage stage(rt.untyped(), o, &saved);
     stage.feed(made.records.data() + cut, made.records.size() - cut);
@@ -191,6 +191,121 @@ TEST_P(transactions_stage, goes_on_from_a_snapshot_with_other_shards)
     expect_same(found, wanted);
     o.horizon = 99;
     EXPECT_EQ(error_of([&] { Stage other(rt.untyped(), o, &saved); }).code(), Errc::bad_snapshot);
+}
+
+// Every record of another customer: ledgers are widened again and again, by shards that fail, too,
+// and one arena is not enough.
+std::vector<Transaction> strangers(uint32_t count)
+{
+    std::vector<Transaction> records(count);
+    for (uint32_t k = 0; k < count; ++k) {
+        records[k].id = k;
+        records[k].customer = k + 1;
+        records[k].dest = count - k;
+        records[k].amount = 2'000'000;
+        records[k].ts = 1000 + k;
+    }
+    return records;
+}
+
+TEST_P(transactions_stage, customers_are_as_many_as_come)
+{
+    const uint32_t count = scaled(20'000);
+    const std::vector<Transaction> records = strangers(count);
+    Rt rt(device(), roomy());
+    StageOptions o = small();
+    o.shards = 4;
+    Stage stage(rt.untyped(), o);
+    stage.drill(2, Pass::judge, count / 40);
+    stage.feed(records.data(), records.size());
+    expect_same(stage.drain(), expected(records, {}, small().horizon));
+    EXPECT_EQ(stage.customers(), count);
+    const Snapshot saved = stage.snapshot();
+    ASSERT_EQ(saved.customers.size(), count);
+    for (uint32_t k = 0; k < count; ++k) ASSERT_EQ(saved.customers[k].key, k + 2);
+}
+
+TEST_P(transactions_stage, memory_that_is_full_loses_nothing)
+{
+    const uint32_t count = 4000; // in 3 MB
+    const std::vector<Transaction> records = strangers(count);
+    const std::vector<Alert> wanted = expected(records, {}, small().horizon);
+    Rt rt(device(), roomy());
+    StageOptions o = small();
+    o.shards = 3;
+    o.memory = 1 << 20;
+    std::vector<Alert> found;
+    Snapshot saved;
+    {
+        Stage stage(rt.untyped(), o);
+        while (stage.done() < 512) { // ends: two batches find room
+            stage.feed(records.data() + stage.done(), 512);
+            append(found, stage.drain());
+        }
+        saved = stage.snapshot();
+        const Error full = error_of([&] {
+            stage.feed(records.data() + 512, records.size() - 512);
+            stage.drain();
+        });
+        EXPECT_EQ(full.code(), Errc::exhausted);
+        EXPECT_NE(std::string(full.what()).find("nothing is lost"), std::string::npos)
+            << full.what();
+        EXPECT_NE(std::string(full.what()).find("memory=1048576 is reached"), std::string::npos)
+            << full.what();
+        EXPECT_EQ(stage.memory(), 1u << 20);
+        // What was done before has its alerts, and the next call says it again.
+        append(found, stage.take());
+        ASSERT_EQ(found.size(), stage.done());
+        expect_same(found, {wanted.begin(), wanted.begin() + static_cast<int64_t>(found.size())});
+        EXPECT_EQ(error_of([&] { stage.drain(); }).code(), Errc::exhausted);
+    }
+    o.memory = 0;
+    Stage stage(rt.untyped(), o, &saved);
+    found.resize(saved.next);
+    stage.feed(records.data() + saved.next, records.size() - saved.next);
+    append(found, stage.drain());
+    expect_same(found, wanted);
+    EXPECT_EQ(stage.customers(), count);
+}
+
+TEST_P(transactions_stage, arenas_are_added_as_they_fill)
+{
+    const std::vector<Transaction> records = strangers(6000); // in 4 MB
+    Rt rt(device(), roomy());
+    StageOptions o = small();
+    o.first_memory = 1 << 20;
+    Stage stage(rt.untyped(), o);
+    stage.feed(records.data(), records.size());
+    expect_same(stage.drain(), expected(records, {}, small().horizon));
+    EXPECT_GE(stage.memory(), 4u << 20);
+}
+
+TEST_P(transactions_stage, a_snapshot_is_a_file_that_says_what_is_wrong_with_it)
+{
+    const std::string path = testing::TempDir() + "/transactions_" + std::to_string(getpid()) + ".dzs";
+    Snapshot saved;
+    saved.next = 7;
+    saved.horizon = 3;
+    saved.customers.resize(2);
+    saved.customers[1].key = 9;
+    saved.edges.resize(3);
+    write_snapshot(path, saved);
+    const Snapshot read = read_snapshot(path);
+    EXPECT_EQ(read.next, 7u);
+    EXPECT_EQ(read.customers.size(), 2u);
+    EXPECT_EQ(read.customers[1].key, 9u);
+    EXPECT_EQ(read.edges.size(), 3u);
+    saved.edges.resize(4);
+    write_snapshot(path, saved);
+    EXPECT_NE(std::string(error_of([&] { read_snapshot(path); }).what()).find("makes no sense"),
+              std::string::npos);
+    Options o = roomy();
+    o.restore = path;
+    const Error other = error_of([&] { Rt rt(device(), o); });
+    EXPECT_EQ(other.code(), Errc::bad_snapshot);
+    EXPECT_NE(std::string(other.what()).find("holds a stage of transactions"), std::string::npos)
+        << other.what();
+    std::remove(path.c_str());
 }
 
 TEST_P(transactions_stage, shards_that_fail_anywhere_change_nothing)
@@ -224,17 +339,7 @@ TEST_P(transactions_stage, refuses_what_cannot_be)
     Rt rt(device(), roomy());
     Made made = stream();
     StageOptions o = small();
-    o.customers = 64; // 56 of which can be taken
-    {
-        Stage stage(rt.untyped(), o);
-        const Error full = error_of([&] {
-            stage.feed(made.records.data(), made.records.size());
-            stage.drain();
-        });
-        EXPECT_EQ(full.code(), Errc::exhausted);
-        EXPECT_NE(std::string(full.what()).find("start with customers=128"), std::string::npos);
-    }
-    o.customers = 65;
+    o.memory = 1000;
     EXPECT_EQ(error_of([&] { Stage stage(rt.untyped(), o); }).code(), Errc::bad_argument);
     Stage stage(rt.untyped(), small());
     Rules rules;

@@ -3,6 +3,8 @@
 
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -72,6 +74,12 @@ def test_columns_as_others_write_them(tmp_path):
         assert records["ts_ms"].tolist() == [1_700_000_000_000, 5]
         assert records["type"].tolist() == [3, 0]
         assert records["dest"].tolist() == [3, 4]
+    columns["dest"] = pa.array([3, None])
+    table = pa.table(columns)
+    with pa.ipc.new_stream(str(path), table.schema) as out:
+        out.write_table(table)
+    with pytest.raises(load.DataError, match="row 2: dest is null"):
+        list(load.pieces(str(path)))
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(load.DataError, match="not arrow that can be read"):
         list(load.pieces(str(path)))
@@ -83,13 +91,18 @@ def test_columns_as_others_write_them(tmp_path):
         ("", 'column "id" is missing'),
         ("id,customer,dest,amount_cents\n", 'column "ts_ms" is missing'),
         ("id,id,customer,dest,amount_cents,ts_ms\n", 'column "id" appears twice'),
-        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4,5\n1,2,3\n", "row 3: 3 fields"),
-        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4.5,5\n", 'row 2: amount_cents is "4.5"'),
-        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4,-5\n", 'row 2: ts_ms is "-5"'),
+        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4,5\n1,2,3\n", "line 3: 3 fields"),
+        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4.5,5\n", 'line 2: amount_cents is "4.5"'),
+        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4,-5\n", 'line 2: ts_ms is "-5"'),
         ("id,customer,dest,amount_cents,ts_ms,country\n1,2,3,4,5,66000\n", "0 to 65535"),
         ("id,customer,dest,amount_cents,ts_ms,type\n1,2,3,4,5,cheque\n", 'type is "cheque"'),
-        ('id,customer,dest,amount_cents,ts_ms\n1,2,3,4,"5\n', "row"),
-        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,4,\xff\n".encode("latin-1"), "not UTF-8"),
+        ("id,customer,dest,amount_cents,ts_ms\n1,2,3,1_000,5\n", 'line 2: amount_cents is "1_000"'),
+        ('id,customer,dest,amount_cents,ts_ms,memo\n1,2,3,4,5,"a\nb"\n1,2,3,x,5,c\n', "line 4"),
+        ('id,customer,dest,amount_cents,ts_ms\n1,2,3,4,"5\n', "line 2"),
+        (
+            "id,customer,dest,amount_cents,ts_ms\n1,2,3,4,\xff\n".encode("latin-1"),
+            "line 2: not UTF-8",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_by_row(tmp_path, text, message):
@@ -124,7 +137,7 @@ def test_what_else_is_refused(tmp_path, monkeypatch):
 def test_a_file_with_profiles_gives_the_references_alerts(made, expected, tmp_path):
     load.write(str(tmp_path / "t.csv"), made[0])
     load.write(str(tmp_path / "p.csv"), made[1])
-    lines, state = tmp_path / "alerts.jsonl", tmp_path / "state.npz"
+    lines, state = tmp_path / "alerts.jsonl", tmp_path / "state.dzs"
     done = run(
         tmp_path / "t.csv", "--profiles", tmp_path / "p.csv", "--device", "cpu:2", "--check",
         "--alerts", lines, "--save", state, "--batch", "256", "--drill", "4",
@@ -141,7 +154,7 @@ def test_a_file_with_profiles_gives_the_references_alerts(made, expected, tmp_pa
 
 
 def test_a_second_process_goes_on_where_the_first_stopped(made, expected, tmp_path):
-    first, rest, state = (tmp_path / name for name in ("a.raw", "b.raw", "state.npz"))
+    first, rest, state = (tmp_path / name for name in ("a.raw", "b.raw", "state.dzs"))
     load.write(str(first), made[0][:1700])
     load.write(str(rest), made[0][1700:])
     load.write(str(tmp_path / "p.raw"), made[1])
@@ -200,13 +213,56 @@ def test_alerts_on_stdout_and_records_from_stdin(made, expected, tmp_path):
     assert b"transactions per second" in done.stderr
 
 
+def header_and_lines(records):
+    names = ("id", "customer", "dest", "amount_cents", "ts_ms", "country")
+    lines = [",".join(names)]
+    lines += [",".join(str(r[name]) for name in names) for r in records]
+    return [line.encode() + b"\n" for line in lines]
+
+
+def test_a_pipes_alerts_come_at_once_and_its_rules_change_on_a_signal(made, tmp_path):
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"enabled": ["amount"], "amount_limit": 1}')
+    head, *lines = header_and_lines(made[0][:4])
+    words = ("-", "--format", "csv", "--rules", rules, "--alerts", "-", "--device", "cpu:1")
+    with subprocess.Popen(
+        [sys.executable, "-m", "denizen", "run", "transactions", *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+
+        def one(line):
+            process.stdin.write(line)
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        def told(text):
+            os.kill(process.pid, signal.SIGHUP)
+            line = process.stderr.readline().decode()
+            assert text in line, line
+
+        assert one(head + lines[0])["rules_version"] == 1
+        rules.write_text('{"enabled": ["amount"], "amount_limit": 2}')
+        told("version 2 from the next record on")
+        alert = one(lines[1])
+        assert (alert["rules_version"], alert["limit"]) == (2, 2)
+        rules.write_text('{"speed": 1}')
+        told('no "speed"; the rules stay as they are')
+        assert one(lines[2])["rules_version"] == 2
+        process.stdin.write(b"7,8,nine,1,1,0\n")
+        process.stdin.close()
+        assert "stdin, line 5: dest is" in process.stderr.read().decode()
+        assert process.wait(60) != 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "give a FILE, or --generate N"),
         (("--generate", "5"), "1000 to 2147483648"),
         (("t.txt",), "no format is known"),
-        (("--generate", "1000", "--customers", "100"), "power of two"),
+        (("--generate", "1000", "--memory", "-1"), "is no size"),
         (("--generate", "1000", "--change", "x"), "no PLACE=FILE.json"),
     ],
 )

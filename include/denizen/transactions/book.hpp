@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that all shards of a stage share, one buffer: customers in an open-addressed table,
-// the transactions of the last `edges` places of the stream as edges between accounts, and for each
-// batch under way what its three passes hand on.
+// The memory that all shards of a stage share, one buffer: each shard's ledger (ledger.hpp: its
+// customers, who lie in arenas), the transactions of the last `edges` places of the stream as edges
+// between accounts, and for each batch under way what its three passes hand on.
 //
 //   split   part p cuts slice p of the batch into runs, one for each shard, in order
 //   judge   shard s takes its run of every slice, in order: its customers' rules, their edges
@@ -9,13 +9,15 @@
 //
 // judge(b) begins when all of split(b) and search(b - 1) are done, search(b) when judge(b) is:
 // whoever comes last through a gate starts what is behind it. Within a pass nobody writes what
-// another reads, so gates are all there is of synchronisation.
+// another reads, so gates are all there is of synchronisation; and while it judges, a shard may do
+// with its ledger what it likes, even rebuild it.
 //
 // Counters of gates only grow, and a part notes the number of the batch that it has done. A part
 // that is told twice to do its work, because it may have failed the first time, does it once.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
+#include <denizen/transactions/ledger.hpp>
 #include <denizen/transactions/rules.hpp>
 
 namespace denizen::transactions {
@@ -25,13 +27,12 @@ inline constexpr uint32_t max_batch = (1u << 21) - 1;
 inline constexpr uint32_t max_depth = 8;
 
 struct Geometry {
-    uint32_t shards;    // actors, and parts of each pass: at most max_shards
-    uint32_t customers; // places in the table, a power of two; seven eighths can be taken
-    uint32_t edges;     // a power of two, greater than horizon + depth * batch
-    uint32_t batch;     // most records of one, at most max_batch
-    uint32_t depth;     // batches under way, at most max_depth
-    uint32_t horizon;   // places of the stream back to which round trips are followed
-    uint32_t staged;    // 1: records are copied to the book by `split`, once, across the bus
+    uint32_t shards;  // actors, and parts of each pass: at most max_shards
+    uint32_t edges;   // a power of two, greater than horizon + depth * batch
+    uint32_t batch;   // most records of one, at most max_batch
+    uint32_t depth;   // batches under way, at most max_depth
+    uint32_t horizon; // places of the stream back to which round trips are followed
+    uint32_t staged;  // 1: records are copied to the book by `split`, once, across the bus
 };
 
 // A transaction as the search for round trips sees it.
@@ -41,11 +42,6 @@ struct Edge {
     uint64_t amount;
     uint64_t before; // 1 + sequence of the payer's edge before it; 0: none
     uint64_t latest; // event time of the payer's edges up to this one, the greatest
-};
-
-// Memory is copied by these.
-struct alignas(16) Unit {
-    uint64_t word[2];
 };
 
 // What lies of a record in the book: the half that anything looks at.
@@ -70,15 +66,15 @@ struct alignas(128) Flight {
 };
 
 struct Offsets {
-    uint64_t customers, edges, verdicts, staged, order, runs, done, end;
+    uint64_t ledgers, edges, verdicts, staged, order, runs, done, end;
 
     DENIZEN_HD static constexpr uint64_t up(uint64_t n) { return (n + 127) / 128 * 128; }
     DENIZEN_HD static Offsets of(const Geometry& g, uint64_t header)
     {
         Offsets o{};
         const uint64_t records = uint64_t{g.depth} * g.batch;
-        o.customers = up(header);
-        o.edges = o.customers + up(uint64_t{g.customers} * sizeof(Customer));
+        o.ledgers = up(header);
+        o.edges = o.ledgers + up(uint64_t{g.shards} * sizeof(Ledger));
         o.verdicts = o.edges + up(uint64_t{g.edges} * sizeof(Edge));
         o.staged = o.verdicts + up(records * sizeof(Verdict));
         o.order = o.staged + (g.staged != 0 ? up(records * sizeof(Staged)) : 0);
@@ -89,11 +85,16 @@ struct Offsets {
     }
 };
 
+DENIZEN_HD constexpr uint32_t shard_of(uint64_t customer, uint32_t shards)
+{
+    return static_cast<uint32_t>((mix(customer) >> 32) * shards >> 32);
+}
+
 struct Book {
     Geometry geometry;
-    uint32_t taken; // places of the table
     Offsets at;
     Rules rules;
+    Regions regions;              // where customers lie
     uint32_t address[max_shards]; // of the actors
     uint8_t bits[1024];           // by country, country_bit()
     Flight flights[max_depth];
@@ -103,7 +104,12 @@ struct Book {
     {
         return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(this) + offset);
     }
-    DENIZEN_HD Customer* customers() { return part<Customer>(at.customers); }
+    DENIZEN_HD Ledger& ledger(uint32_t shard) { return part<Ledger>(at.ledgers)[shard]; }
+    // Of a customer, whosever it is; null if nothing of it is known.
+    DENIZEN_HD Entry* find(uint64_t customer)
+    {
+        return ledger(shard_of(customer)).find(customer);
+    }
     DENIZEN_HD Edge& edge(uint64_t sequence)
     {
         return part<Edge>(at.edges)[sequence & (geometry.edges - 1)];
@@ -139,51 +145,11 @@ struct Book {
 
     DENIZEN_HD uint32_t shard_of(uint64_t customer) const
     {
-        return static_cast<uint32_t>((mix(customer) >> 32) * geometry.shards >> 32);
+        return transactions::shard_of(customer, geometry.shards);
     }
     DENIZEN_HD uint32_t first_of(uint32_t count, uint32_t slice) const
     {
         return static_cast<uint32_t>(uint64_t{count} * slice / geometry.shards);
-    }
-
-    // The place of a customer; no_place if it has none.
-    static constexpr uint32_t no_place = ~0u;
-    DENIZEN_HD uint32_t find(uint64_t customer)
-    {
-        const uint32_t mask = geometry.customers - 1;
-        // Ends at a free place: an eighth of them is.
-        for (auto at_place = static_cast<uint32_t>(mix(customer));; ++at_place) {
-            const uint64_t key = load<Scope::gpu>(&customers()[at_place & mask].key);
-            if (key == customer + 1) {
-                return at_place & mask;
-            }
-            if (key == 0) {
-                return no_place;
-            }
-        }
-    }
-    // The same, but it takes one; no_place if there is none to be had. Several may take at a time.
-    DENIZEN_HD uint32_t find_or_take(uint64_t customer)
-    {
-        const uint32_t mask = geometry.customers - 1;
-        for (auto at_place = static_cast<uint32_t>(mix(customer));; ++at_place) { // ends as above
-            uint64_t* const key = &customers()[at_place & mask].key;
-            uint64_t found = load<Scope::gpu>(key);
-            if (found == 0) {
-                // Counted before it is taken, so that an eighth stays free whoever comes.
-                if (fetch_add<Scope::gpu>(&taken, 1u) >= geometry.customers / 8 * 7) {
-                    fetch_add<Scope::gpu>(&taken, ~0u);
-                    return no_place;
-                }
-                if (compare_exchange<Scope::gpu>(key, found, customer + 1)) {
-                    return at_place & mask;
-                }
-                fetch_add<Scope::gpu>(&taken, ~0u);
-            }
-            if (found == customer + 1) {
-                return at_place & mask;
-            }
-        }
     }
 };
 

@@ -29,12 +29,12 @@ struct Search {
     template <uint32_t Left, uint32_t Step>
     DENIZEN_HD bool leads(uint64_t account, uint64_t since)
     {
-        const uint32_t place = book.find(account);
-        if (place == Book::no_place) {
+        const Entry* const entry = book.find(account);
+        if (entry == nullptr) {
             return false;
         }
         visited[Step] = account;
-        uint64_t next = book.customers()[place].edge;
+        uint64_t next = entry->edge;
         uint32_t looked_at = 0;
         // Ends: places in the stream only fall, and those of this batch are not many.
         while (next != 0 && looked_at < fanout) {

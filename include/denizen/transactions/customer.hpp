@@ -23,23 +23,24 @@ enum class Outcome : uint8_t {
     late,      // older than the watermark, or than everything remembered
     duplicate, // the customer's transaction of this id is remembered
     invalid,
-    no_room, // one customer too many
 };
-inline constexpr uint32_t outcomes = 5;
+inline constexpr uint32_t outcomes = 4;
 
-// What the first pass finds out about a record; the second adds round trips and tells.
+struct Customer;
+
+// What the second pass finds out about a record; the third adds round trips and tells.
 struct Verdict {
-    uint64_t gap;      // ms since the customer's transaction before it in event time
-    uint32_t slot;     // of the customer
-    uint32_t velocity; // transactions in the window, this one included
-    uint32_t fired;    // bits of rules
-    uint8_t outcome;   // Outcome
-    uint8_t reserved[3];
+    uint64_t gap;       // ms since the customer's transaction before it in event time
+    Customer* customer; // of accepted records
+    uint32_t velocity;  // transactions in the window, this one included
+    uint16_t fired;     // bits of rules
+    uint8_t outcome;    // Outcome
+    uint8_t reserved;
 };
 static_assert(sizeof(Verdict) == 24);
 
 struct Customer {
-    uint64_t key;     // customer + 1; 0: nobody's place
+    uint64_t key;     // customer + 1
     uint64_t applied; // 1 + sequence of the last record that was looked at
     uint64_t edge;    // 1 + sequence of the last one that paid another account
     uint64_t latest;  // event time of those, the greatest

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 
@@ -27,7 +30,7 @@ from denizen.apps.transactions.records import (
     generate,
 )
 from denizen.apps.transactions.stage import PASSES, Reference, Stage
-from denizen.errors import ArgumentError
+from denizen.errors import ArgumentError, DataError
 from denizen.lab import machine
 
 _PIECE = 1 << 16  # records fed at once
@@ -50,9 +53,11 @@ class Options:
     """(place of the stream, file): the rules from there on."""
     alerts: str | None = None
     device: str = "auto"
+    workers: int | None = None
     shards: int | None = None
-    customers: int = 1 << 16
     batch: int = 0
+    memory: int = 0
+    """MiB."""
     check: bool = False
     drill: int | None = None
     """Seed of failures on purpose."""
@@ -99,6 +104,41 @@ def _cut(
         at += len(rest)
 
 
+class _Reread:
+    """A file of rules, read again when the process gets SIGHUP; what is wrong changes nothing."""
+
+    def __init__(self, path: Path, rules: Rules) -> None:
+        self._path = path
+        self._version = rules.version
+        self._new: Rules | None = None
+
+    @contextmanager
+    def on_signal(self) -> Iterator[None]:
+        before = signal.signal(signal.SIGHUP, self._read)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
+    def take(self) -> Rules | None:
+        """Rules that have come since the last call."""
+        new, self._new = self._new, None
+        return new
+
+    def _read(self, _signal: int, _frame: FrameType | None) -> None:
+        try:
+            new = load.rules(self._path, Rules(version=self._version + 1))
+        except DataError as error:
+            print(f"{error}; the rules stay as they are", file=sys.stderr, flush=True)
+            return
+        self._new, self._version = new, new.version
+        print(
+            f"{self._path}: version {new.version} from the next record on",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def run(o: Options) -> int:
     """The whole command; the exit status: 1 if --check found a difference, else 0.
 
@@ -110,6 +150,7 @@ def run(o: Options) -> int:
         before = changes[-1][1] if changes else rules
         following = Rules.from_dict({"version": before.version + 1}, before)
         changes.append((place, load.rules(path, following)))
+    reread = None if o.rules is None else _Reread(o.rules, rules)
     pieces, known = _streams(o)
     if o.check and o.restore is not None:
         raise ArgumentError("--check needs the stream from its beginning: leave out --restore")
@@ -122,11 +163,13 @@ def run(o: Options) -> int:
     seconds = 0.0
     with (
         output.sink(o.alerts) as tell,
+        reread.on_signal() if reread is not None else nullcontext(),
         Stage(
             o.device,
+            workers=o.workers,
             shards=o.shards,
-            customers=o.customers,
             batch=o.batch,
+            memory=o.memory << 20,
             rules=rules,
             restore=o.restore,
         ) as stage,
@@ -160,11 +203,15 @@ def run(o: Options) -> int:
                 expected = expected[len(alerts) :]
 
         first = stage.done
-        for change, piece in _cut(pieces, changes, first):
+        for planned, piece in _cut(pieces, changes, first):
+            change = planned
+            if change is None and reread is not None:
+                change = reread.take()
             if change is not None:
                 stage.change(change)
                 if reference is not None:
                     reference.change(change)
+            if planned is not None:
                 continue
             if o.drill is not None and len(piece):
                 stage.drill(
@@ -176,7 +223,8 @@ def run(o: Options) -> int:
                 expected = np.concatenate([expected, reference.feed(piece)])
             begin = time.perf_counter()
             stage.feed(piece)
-            alerts = stage.take()
+            # A short piece is all that there is for now: its alerts are not for later.
+            alerts = stage.drain() if len(piece) < (o.batch or _PIECE) else stage.take()
             seconds += time.perf_counter() - begin
             take(alerts)
             if o.count is not None:
@@ -191,17 +239,15 @@ def run(o: Options) -> int:
             stage.save(o.save)
             print(f"{o.save}: snapshot before record {stage.done:,}", file=sys.stderr)
         counts = stage.counts()
+        customers = f"{stage.customers():,}, in {stage.memory >> 20:,} MiB"
         there = stage.runtime.description
         name = str(there["device"]) if there["on_gpu"] else machine.cpu_name()
         device = f"{name}; {stage.shards:,} shards"
     table: list[tuple[str, str]] = [
         ("device", device),
         ("transactions", f"{counts.records:,}"),
-        *(
-            (outcome, f"{n:,}")
-            for outcome, n in counts.outcomes.items()
-            if n or outcome != "no room"
-        ),
+        *((outcome, f"{n:,}") for outcome, n in counts.outcomes.items()),
+        ("customers", customers),
         ("alerts", f"{counts.alerts:,}"),
     ]
     for rule, title in enumerate(RULE_NAMES, 1):

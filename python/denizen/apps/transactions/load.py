@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads transactions, profiles and rules; writes transactions. Nothing is repaired or left out.
 
-The first thing that is wrong ends the reading with file, row and reason (DataError).
+The first thing that is wrong ends the reading with file, line and reason (DataError).
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from denizen.apps.transactions.records import (
     Rules,
 )
 from denizen.errors import ArgumentError, DataError, MissingPackageError
+
+if TYPE_CHECKING:
+    import io
 
 __all__ = ["FORMATS", "DataError", "pieces", "profiles", "rules", "write"]
 
@@ -63,12 +67,24 @@ _OF_PROFILE = _Wanted(
     ("home", "allowed", "amount_limit", "exposed_limit", "dormant_ms", "velocity_limit", *_MARKS),
 )
 
-# Columns of a table, and the row of the file in which each begins.
 _Columns = Mapping[str, Any]
+
+
+class _Place(NamedTuple):
+    """Where a piece of a file was: its rows' numbers, of lines or rows, from 1."""
+
+    name: str
+    unit: str
+    numbers: Sequence[int]
+
+    def at(self, k: int) -> str:
+        return f"{self.name}, {self.unit} {self.numbers[k]}"
 
 
 def pieces(path: str, form: str | None = None, size: int = 1 << 16) -> Iterator[Records]:
     """The transactions of a file, dtype TRANSACTION, at most ``size`` at a time.
+
+    Those of a pipe come as soon as they are there, not when there are ``size`` of them.
 
     Args:
         path: "-" is stdin, whose form must be given; it cannot be Parquet.
@@ -76,7 +92,7 @@ def pieces(path: str, form: str | None = None, size: int = 1 << 16) -> Iterator[
 
     Raises DataError, and MissingPackageError where Parquet or Arrow needs pyarrow.
     """
-    for name, row, columns in _tables(path, form, size, TRANSACTION, _OF_TRANSACTION):
+    for place, columns in _tables(path, form, size, TRANSACTION, _OF_TRANSACTION):
         if isinstance(columns, np.ndarray):
             yield columns
             continue
@@ -85,7 +101,7 @@ def pieces(path: str, form: str | None = None, size: int = 1 << 16) -> Iterator[
         for field, values in columns.items():
             if field == "type":
                 values = _kinds(values)  # noqa: PLW2901
-            _set(records, field, values, name, row)
+            _set(records, field, values, place)
         yield records
 
 
@@ -94,7 +110,7 @@ def profiles(path: str, form: str | None = None) -> Records:
     CSV; all countries if there is no such column), the limits, exposed and enhanced (0 or 1).
     """
     found = []
-    for name, row, columns in _tables(path, form, 1 << 16, PROFILE, _OF_PROFILE):
+    for place, columns in _tables(path, form, 1 << 16, PROFILE, _OF_PROFILE):
         if isinstance(columns, np.ndarray):
             found.append(columns)
             continue
@@ -103,10 +119,10 @@ def profiles(path: str, form: str | None = None) -> Records:
         for field, values in columns.items():
             if field in _MARKS:
                 mark = np.zeros(len(records), TRANSACTION)
-                _set(mark, "type", values, name, row, most=1, called=field)
+                _set(mark, "type", values, place, most=1, called=field)
                 records["flags"] |= mark["type"].astype(np.uint16) * np.uint16(_MARKS[field])
             else:
-                _set(records, field, values, name, row)
+                _set(records, field, values, place)
         found.append(records)
     return np.concatenate(found) if found else np.zeros(0, PROFILE)
 
@@ -175,8 +191,8 @@ def _form(path: str, form: str | None) -> str:
     return form
 
 
-# Names the file, tells the first row of each table, and gives its columns or ready records.
-_Tables = Iterator[tuple[str, int, _Columns | Records]]
+# Columns, or ready records, and where they were.
+_Tables = Iterator[tuple[_Place, _Columns | Records]]
 
 
 def _tables(
@@ -208,12 +224,12 @@ def _tables(
 def _raw(file: IO[bytes], name: str, size: int, dtype: np.dtype[Any]) -> _Tables:
     row = 0
     rest = b""
-    while data := file.read(size * dtype.itemsize - len(rest)):  # ends with the file
+    while data := _what_is_there(file, size * dtype.itemsize - len(rest)):  # ends with the file
         data = rest + data
         whole = len(data) // dtype.itemsize * dtype.itemsize
         rest = data[whole:]
         if whole:
-            yield name, row, np.frombuffer(data[:whole], dtype)
+            yield _Place(name, "record", ()), np.frombuffer(data[:whole], dtype)
         row += whole // dtype.itemsize
     if rest:
         raise DataError(
@@ -222,32 +238,73 @@ def _raw(file: IO[bytes], name: str, size: int, dtype: np.dtype[Any]) -> _Tables
         )
 
 
+def _what_is_there(file: IO[bytes], most: int) -> bytes:
+    """Up to ``most`` bytes, of a pipe what has arrived; empty at the end."""
+    return cast("io.BufferedReader", file).read1(most)
+
+
+class _Lines:
+    """The lines of a file as text. ``waiting``: there are whole ones that have arrived."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file, self._name = file, name
+        self._ready: deque[bytes] = deque()
+        self._rest = b""
+        self._number = 0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._ready)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while not self._ready:  # ends: with a line, or with the file
+            data = _what_is_there(self._file, 1 << 23)
+            if not data:
+                if not self._rest:
+                    raise StopIteration
+                self._ready.append(self._rest)
+                self._rest = b""
+                break
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._ready.extend(line + b"\n" for line in lines)
+        self._number += 1
+        try:
+            return self._ready.popleft().decode("utf-8-sig" if self._number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self._name}, line {self._number}: not UTF-8 text: {error.reason}"
+            ) from error
+
+
 def _csv(file: IO[bytes], name: str, size: int, wanted: _Wanted) -> _Tables:
-    lines = (line.decode("utf-8-sig" if n == 0 else "utf-8") for n, line in enumerate(file))
+    lines = _Lines(file, name)
     reader = csv.reader(lines, strict=True)
     try:
         header = [title.strip() for title in next(reader, [])]
         _check_columns(name, header, wanted)
         chosen = [(field, header.index(field)) for field in wanted.of(header)]
         rows: list[list[str]] = []
-        first = 2
+        numbers: list[int] = []
         for row in reader:
             if len(row) != len(header):
                 raise DataError(
-                    f"{name}, row {first + len(rows)}: {len(row)} fields, the header has "
+                    f"{name}, line {reader.line_num}: {len(row)} fields, the header has "
                     f"{len(header)}"
                 )
             rows.append(row)
-            if len(rows) == size:
-                yield name, first, {field: [r[at] for r in rows] for field, at in chosen}
-                first += len(rows)
-                rows = []
+            numbers.append(reader.line_num)
+            if len(rows) == size or not lines.waiting:
+                columns = {field: [r[at] for r in rows] for field, at in chosen}
+                yield _Place(name, "line", numbers), columns
+                rows, numbers = [], []
         if rows:
-            yield name, first, {field: [r[at] for r in rows] for field, at in chosen}
+            columns = {field: [r[at] for r in rows] for field, at in chosen}
+            yield _Place(name, "line", numbers), columns
     except csv.Error as error:
-        raise DataError(f"{name}, row {reader.line_num}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name}: not UTF-8 text: {error.reason}") from error
+        raise DataError(f"{name}, line {reader.line_num}: {error}") from error
 
 
 def _arrow(file: IO[bytes], name: str, size: int, form: str, wanted: _Wanted) -> _Tables:
@@ -277,16 +334,18 @@ def _arrow(file: IO[bytes], name: str, size: int, form: str, wanted: _Wanted) ->
         for batch in batches:
             for at in range(0, batch.num_rows, size):
                 piece = batch.slice(at, size)
-                yield name, row, {f: _column(pa, piece, f, name) for f in wanted.of(header)}
+                place = _Place(name, "row", range(row, row + piece.num_rows))
+                yield place, {f: _column(pa, piece, f, place) for f in wanted.of(header)}
                 row += piece.num_rows
     except pa.ArrowException as error:
         raise DataError(f"{name}: not {form} that can be read: {error}") from error
 
 
-def _column(pa: Any, batch: Any, field: str, name: str) -> Any:
+def _column(pa: Any, batch: Any, field: str, place: _Place) -> Any:
     column = batch.column(batch.schema.get_field_index(field))
     if column.null_count:
-        raise DataError(f'{name}: column "{field}" has {column.null_count} nulls')
+        first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(f"{place.at(first)}: {field} is null")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms")).cast(pa.int64())
     if pa.types.is_dictionary(column.type):
@@ -294,7 +353,7 @@ def _column(pa: Any, batch: Any, field: str, name: str) -> Any:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.to_pylist()
     if not (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
-        raise DataError(f'{name}: column "{field}" is of {column.type}; use integers')
+        raise DataError(f'{place.name}: column "{field}" is of {column.type}; use integers')
     return column.to_numpy(zero_copy_only=False)
 
 
@@ -316,12 +375,26 @@ def _kinds(values: Any) -> Any:
     return values
 
 
+def _number(text: str) -> int:
+    """A whole number in decimal digits; -1 for anything else."""
+    digits = text.strip(" ")
+    return int(digits) if digits.isascii() and digits.isdecimal() else -1
+
+
+def _mask(text: str) -> int:
+    """The same, or 0x and hexadecimal digits."""
+    digits = text.strip(" ")
+    if digits[:2].lower() == "0x" and digits[2:].isalnum():
+        with suppress(ValueError):
+            return int(digits, 16)
+    return _number(text)
+
+
 def _set(
     records: Records,
     field: str,
     values: Any,
-    name: str,
-    row: int,
+    place: _Place,
     *,
     most: int | None = None,
     called: str | None = None,
@@ -330,19 +403,14 @@ def _set(
     if most is None:
         most = int(np.iinfo(records.dtype[field]).max)
     if isinstance(values, list):
-        read = cast(
-            "Callable[[str], int]", int if field != "allowed" else lambda text: int(text, 0)
-        )
+        read = _mask if field == "allowed" else _number
         numbers = np.zeros(len(values), np.uint64)
         for k, text in enumerate(values):
-            try:
-                number = read(text)
-            except (TypeError, ValueError):
-                number = -1
+            number = -1 if text is None else read(text)
             if not 0 <= number <= most:
                 raise DataError(
-                    f'{name}, row {row + k}: {called or field} is "{text}", not a whole number '
-                    f"from 0 to {most}"
+                    f'{place.at(k)}: {called or field} is "{text}", not a whole number from 0 to '
+                    f"{most}"
                 )
             numbers[k] = number
         records[field] = numbers
@@ -351,7 +419,7 @@ def _set(
     if len(wrong):
         at = int(wrong[0])
         raise DataError(
-            f"{name}, row {row + at}: {called or field} is {values[at]}, not a whole number from 0 "
-            f"to {most}"
+            f"{place.at(at)}: {called or field} is {values[at]}, not a whole number from 0 to "
+            f"{most}"
         )
     records[field] = values

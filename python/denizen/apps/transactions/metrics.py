@@ -46,7 +46,7 @@ class Collector(_Collector):
             "denizen_transactions", "Transactions, by what became of them.", labels=("outcome",)
         )
         for outcome, number in counts.outcomes.items():
-            records.add_metric((outcome.replace(" ", "_"),), number)
+            records.add_metric((outcome,), number)
         yield records
         alerts = CounterMetricFamily(
             "denizen_transaction_alerts", "Alerts.", labels=("rule", "severity")

@@ -26,7 +26,12 @@ def add(commands: Commands) -> None:
         help="of FILE, if its name does not tell",
     )
     tx.add_argument("--profiles", metavar="FILE", help="what is known of customers")
-    tx.add_argument("--rules", type=Path, metavar="JSON", help="instead of the default rules")
+    tx.add_argument(
+        "--rules",
+        type=Path,
+        metavar="JSON",
+        help="instead of the default rules; read again on SIGHUP",
+    )
     tx.add_argument(
         "--change",
         dest="changes",
@@ -39,9 +44,12 @@ def add(commands: Commands) -> None:
     tx.add_argument(
         "--alerts", metavar="OUT", help="lines of JSON, or .arrow; -: stdout, the table to stderr"
     )
+    tx.add_argument("--workers", type=int, metavar="N", help="GPU: warps, seven fill an SM")
     tx.add_argument("--shards", type=int, help="actors; one for each worker if not given")
-    tx.add_argument("--customers", type=int, default=1 << 16, help="room for so many, a power of 2")
     tx.add_argument("--batch", type=int, default=0, help="records looked at together")
+    tx.add_argument(
+        "--memory", type=int, default=0, metavar="MIB", help="most for customers; 0: what there is"
+    )
     tx.add_argument("--check", action="store_true", help="compare with the sequential reference")
     tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
     tx.add_argument("--metrics", type=port, metavar="PORT", help="serve Prometheus metrics")

@@ -23,7 +23,7 @@ RULE_NAMES = (
 )  # fmt: skip
 """Rule 1 to rule 7."""
 SEVERITIES = ("low", "medium", "high", "critical")
-OUTCOMES = ("accepted", "late", "duplicate", "invalid", "no room")
+OUTCOMES = ("accepted", "late", "duplicate", "invalid")
 """What becomes of a record."""
 KINDS = ("wire", "ach", "check", "card", "cash", "internal")
 """Values of a transaction's field type."""

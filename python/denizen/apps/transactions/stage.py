@@ -3,18 +3,12 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 import denizen
 from denizen import _core
@@ -27,7 +21,7 @@ from denizen.apps.transactions.records import (
     Rules,
     as_bytes,
 )
-from denizen.errors import ArgumentError, SnapshotError
+from denizen.errors import ArgumentError
 from denizen.message import MessageType
 
 if TYPE_CHECKING:
@@ -35,11 +29,10 @@ if TYPE_CHECKING:
 
 HORIZON = 1 << 20
 PASSES = ("split", "judge", "search")
-_FORMAT = 1
 
 
 class _Wire(MessageType):
-    """A message whose struct is in shard.hpp."""
+    """A message whose struct is in messages.hpp, or record.hpp."""
 
     def _struct(self) -> str:
         name = f"denizen::transactions::{self.name}"
@@ -50,19 +43,29 @@ class _Wire(MessageType):
 
 
 _GEOMETRY: list[Field] = [
-    (name, "u4") for name in ("shards", "customers", "edges", "batch", "depth", "horizon", "staged")
+    (name, "u4") for name in ("shards", "edges", "batch", "depth", "horizon", "staged")
 ]
 _BOOK: Field = ("book", denizen.BUFFER)
 _MESSAGES: tuple[MessageType, ...] = (
     _Wire("Open", [_BOOK, *_GEOMETRY, ("part", "u4"), ("step", "u4")]),
+    _Wire("Grow", [_BOOK, ("map", "u8")]),
     _Wire("Change", [_BOOK, ("rules", "u8", (16,))]),
-    _Wire("Put", [_BOOK, ("profiles", denizen.BUFFER), ("count", "u4"), ("part", "u4")]),
+    _Wire(
+        "Put",
+        [_BOOK, ("from_", denizen.BUFFER), ("first", "u4"), ("count", "u4"), ("part", "u4"),
+         ("whole", "u4")],
+    ),
+    _Wire(
+        "Get",
+        [_BOOK, ("to", denizen.BUFFER), ("first", "u4"), ("count", "u4"), ("part", "u4"),
+         ("at", "u4")],
+    ),
     _Wire(
         "Move",
         [("from_", denizen.BUFFER), ("to", denizen.BUFFER), ("from_at", "u8"), ("to_at", "u8"),
          ("bytes", "u8")],
     ),
-    _Wire("Taken", [_BOOK, ("taken", "u4")]),
+    _Wire("Taken", [_BOOK, ("part", "u4")]),
     _Wire("Drill", [("pass_", "u4"), ("after", "u4")]),
     _Wire("Ready", [("value", "u4")]),
     _Wire(
@@ -71,7 +74,8 @@ _MESSAGES: tuple[MessageType, ...] = (
          ("batch", "u4"), ("part", "u4")],
     ),
     _Wire("Step", [("book", "u8"), ("batch", "u4"), ("pass_part", "u4")]),
-    _Wire("Finished", [("batch", "u4"), ("tally", "u4", (5,)), ("alerts", "u4")]),
+    _Wire("Full", [("batch", "u4"), ("part", "u4"), ("regions", "u4")]),
+    _Wire("Finished", [("batch", "u4"), ("tally", "u4", (4,)), ("alerts", "u4")]),
     _Wire("Alert", [("words", "u8", (16,))]),
     denizen.DOWN,
 )  # fmt: skip
@@ -108,15 +112,21 @@ class Stage:
 
     Args:
         device: as of denizen.Runtime; one node.
+        workers: as of denizen.Runtime. A GPU's SM has room for seven; if not given, there is one on
+            each of a quarter of the SMs.
         shards: actors that own the customers; None: one for each worker.
-        customers: places in the table of customers, a power of two; seven eighths can be taken.
         batch: most records that are looked at together; smaller ones come back sooner. 0: 65,536 on
             a GPU, 8,192 on the CPU.
         depth: batches under way, 1 to 8.
         horizon: records of the stream back to which round trips are followed.
+        memory: most bytes for what is known of customers, 664 of each and an index; 0: as much as
+            the device has. It is taken as it is needed, 64 MiB first, then twice as much each time.
         rules: to begin with.
         restore: a file that save() wrote: goes on there, with its rules. The horizon must be the
-            same; device, shards, places and batches may differ.
+            same; device, shards, memory and batches may differ.
+
+    Where there is no memory for one more customer, ExhaustedError. Nothing is lost: records before
+    ``done`` are done, their alerts can be had by take(), the others wait; each call tries again.
 
     Not for several threads at once, but for counts(). Errors are subclasses of DenizenError.
     """
@@ -125,38 +135,37 @@ class Stage:
         self,
         device: str = "auto",
         *,
+        workers: int | None = None,
         shards: int | None = None,
-        customers: int = 1 << 16,
         batch: int = 0,
         depth: int = 3,
         horizon: int = HORIZON,
+        memory: int = 0,
         rules: Rules | None = None,
         restore: str | os.PathLike[str] | None = None,
     ) -> None:
-        for name, value in (
-            ("shards", shards or 0), ("customers", customers), ("batch", batch), ("depth", depth),
-            ("horizon", horizon),
+        for name, value, bits in (
+            ("shards", shards or 0, 32), ("batch", batch, 32), ("depth", depth, 32),
+            ("horizon", horizon, 32), ("memory", memory, 64),
         ):  # fmt: skip
-            if not 0 <= value < 2**32:
+            if not 0 <= value < 2**bits:
                 raise ArgumentError(f"{name} = {value} is no size")
-        saved = None if restore is None else _read(Path(restore))
-        self.runtime = denizen.Runtime(program(), device)
+        self.runtime = denizen.Runtime(program(), device, workers=workers)
         """The program it runs on, for its description, telemetry and metrics."""
         try:
             self._core: _core.TransactionStage | None = _core.TransactionStage(
                 self.runtime._core,
                 shards or 0,
-                customers,
                 batch,
                 depth,
                 horizon,
+                memory,
                 (rules or Rules()).packed(),
-                saved,
+                None if restore is None else os.fspath(restore),
             )
         except BaseException:
             self.runtime.close()
             raise
-        self._horizon = horizon
         self._counts = self._count()
 
     def __enter__(self) -> Stage:
@@ -227,9 +236,14 @@ class Stage:
         """As of the last call of feed(), take() or drain(), from any thread."""
         return self._counts
 
-    def taken(self) -> int:
-        """Places of the table of customers that are taken."""
-        return self._open.taken()
+    def customers(self) -> int:
+        """How many are known: those with a profile, and those who have paid."""
+        return self._open.customers()
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are reserved for them; it grows as they come."""
+        return self._open.memory
 
     def drill(self, shard: int, within: str, after: int = 0) -> None:
         """Has a shard fail on purpose, once: a drill of recovery, which changes no alert.
@@ -245,24 +259,10 @@ class Stage:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes what it knows, between two records, to a file, which appears in one step.
 
-        Alerts that are ready and not taken are not in it: take() them.
+        The file is one of those in docs/snapshots.md: checksummed, and refused by name when it has
+        been altered. Alerts that are ready and not taken are not in it: take() them.
         """
-        rules, following, horizon, customers, edges = self._open.snapshot()
-        meta = {"format": _FORMAT, "next": following, "horizon": horizon}
-        out = io.BytesIO()
-        np.savez_compressed(
-            out,
-            meta=np.frombuffer(json.dumps(meta).encode(), np.uint8),
-            rules=np.frombuffer(rules, np.uint8),
-            customers=customers,
-            edges=edges,
-        )
-        part = Path(f"{os.fspath(path)}.part")
-        with part.open("wb") as file:
-            file.write(out.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        self._open.save(os.fspath(path))
 
     def close(self) -> None:
         """Waits for what is under way, and ends the program. Harmless when called again."""
@@ -275,30 +275,6 @@ class Stage:
     def _count(self) -> Counts:
         records, alerts, restarts, outcomes = self._open.counts()
         return Counts(records, dict(zip(OUTCOMES, outcomes, strict=True)), alerts, restarts)
-
-
-_Saved = tuple[bytes, int, int, np.ndarray, np.ndarray]
-
-
-def _read(path: Path) -> _Saved:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            meta = json.loads(file["meta"].tobytes())
-            if meta["format"] != _FORMAT:
-                raise SnapshotError(f"{path} is of format {meta['format']}, not {_FORMAT}")
-            return (
-                file["rules"].tobytes(),
-                int(meta["next"]),
-                int(meta["horizon"]),
-                file["customers"],
-                file["edges"],
-            )
-    except OSError as error:
-        raise SnapshotError(f"{path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
-        if isinstance(error, SnapshotError):
-            raise
-        raise SnapshotError(f"{path} is no snapshot of a stage, or damaged: {error}") from error
 
 
 class Reference:
