@@ -140,7 +140,7 @@ DENIZEN_HD inline bool collect(const Channel<Memory>& channel, const Packet* fir
 
 // A packet on its way to `to`.
 template <class Memory>
-DENIZEN_HD inline void send(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
+DENIZEN_HD inline void send_packet(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
                             uint32_t i, Packet p)
 {
     p.sequence = channel.turn();
@@ -194,7 +194,7 @@ DENIZEN_HD inline uint32_t one_shot(Channel<Memory> channel, const Call call)
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
                 if (scatters(call.kind)) p = source(i, peer);
-                send(channel, peer, mine, i - begin, p);
+                send_packet(channel, peer, mine, i - begin, p);
             }
         }
         const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
@@ -262,7 +262,7 @@ DENIZEN_HD inline uint32_t two_shot(Channel<Memory> channel, const Call call)
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
-                if (exists(i, peer)) send(channel, peer, parts, i - begin, source(i, peer));
+                if (exists(i, peer)) send_packet(channel, peer, parts, i - begin, source(i, peer));
             }
         }
         const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
@@ -281,7 +281,7 @@ DENIZEN_HD inline uint32_t two_shot(Channel<Memory> channel, const Call call)
             const Packet sum = reduced<T>(call, got, ranks);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                send(channel, channel.peer(step), sums, i - begin, sum);
+                send_packet(channel, channel.peer(step), sums, i - begin, sum);
             }
             place<T>(out + element(i, me) * sizeof(T), sum, call.count - element(i, me));
         }
