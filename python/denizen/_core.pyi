@@ -143,6 +143,8 @@ class Group:
     @property
     def device(self) -> str: ...
     @property
+    def engine(self) -> str: ...
+    @property
     def table(self) -> list[tuple[int, str, int]]: ...
     @property
     def links(self) -> list[tuple[int, str, float]]: ...
@@ -190,7 +192,7 @@ def group_local(
     table: _Rows,
 ) -> list[Group]: ...
 def group_join(
-    path: str,
+    address: str,
     rank: int,
     ranks: int,
     on_gpu: bool,
@@ -200,6 +202,8 @@ def group_join(
     heap_bytes: int,
     least_gbs: float,
     table: _Rows,
+    engine: str,
+    token: str,
 ) -> Group: ...
 def group_input(array: Any) -> tuple[int, int, str, bool, int]: ...
 def group_output(array: Any) -> tuple[int, int, str, bool, int]: ...

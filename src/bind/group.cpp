@@ -108,6 +108,7 @@ void groups(nb::module_& m)
         .def_prop_ro("ranks", &Group::ranks)
         .def_prop_ro("on_gpu", &Group::on_gpu)
         .def_prop_ro("device", &Group::device)
+        .def_prop_ro("engine", &Group::engine)
         .def_prop_ro("table", [](const Group& g) { return rows_of(g.table()); })
         // (peer, its device, GB/s)
         .def_prop_ro("links",
@@ -175,13 +176,16 @@ void groups(nb::module_& m)
         for (Group& g : all) list.append(nb::cast(std::move(g)));
         return list;
     });
-    m.def("group_join", [](const std::string& path, uint32_t rank, uint32_t ranks, bool on_gpu,
+    m.def("group_join", [](const std::string& address, uint32_t rank, uint32_t ranks, bool on_gpu,
                            int ordinal, nb::bytes cubin, double timeout, uint64_t heap_bytes,
-                           double least_gbs, const std::vector<Row>& table) {
-        const GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
+                           double least_gbs, const std::vector<Row>& table,
+                           const std::string& engine, const std::string& token) {
+        GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
+        options.engine = named<Engine>("engine", engine, 3);
+        options.token = token;
         const Code code = code_of(cubin);
         const Unlocked unlocked;
-        return Group::join(path, rank, ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(),
+        return Group::join(address, rank, ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(),
                            options, code);
     });
     m.def(

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Group: options, the plan of a call (which algorithm, how many channels, from where), errors. What
 // depends on the device is behind Seat.
-#include "seat.hpp"
+#include "meeting.hpp"
+#include "nccl.hpp"
 
 #include "../backend.hpp"
 
 #include <denizen/group/perform.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 namespace denizen {
 
@@ -99,18 +102,16 @@ std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptio
 std::string name_of(const Packet& called)
 {
     if (called.sequence == 0) return "nothing yet";
-    const auto kind = static_cast<Kind>(called.word[0] & 15);
-    if (kind == Kind::barrier) return "barrier";
-    const uint64_t count = called.word[1] | (uint64_t{called.word[2]} & 0xffff) << 32;
+    Call call;
+    call.kind = static_cast<Kind>(called.word[0] & 15);
+    if (call.kind == Kind::barrier) return text_of(call);
+    call.type = static_cast<Type>(called.word[0] >> 4 & 15);
+    call.op = static_cast<Op>(called.word[0] >> 8 & 15);
+    call.root = called.word[0] >> 18 & 15;
+    call.count = called.word[1] | (uint64_t{called.word[2]} & 0xffff) << 32;
     const auto algorithm = static_cast<Algorithm>(called.word[0] >> 12 & 15);
-    std::string text = std::string(to_string(kind)) + " of " + std::to_string(count) + " " +
-                       to_string(static_cast<Type>(called.word[0] >> 4 & 15));
-    if (reduces(kind)) {
-        text += std::string(", ") + to_string(static_cast<Op>(called.word[0] >> 8 & 15));
-    }
-    if (kind == Kind::broadcast) text += ", root " + std::to_string(called.word[0] >> 18 & 15);
-    text += std::string(" (") + to_string(algorithm) + ", " + std::to_string(called.word[0] >> 22) +
-            " channels";
+    std::string text = text_of(call) + " (" + to_string(algorithm) + ", " +
+                       std::to_string(called.word[0] >> 22) + " channels";
     text += (called.word[0] >> 16 & 3) != 0
                 ? ", symmetric memory " + std::to_string(called.word[2] >> 16) + ")"
                 : ")";
@@ -124,43 +125,41 @@ bool overlap(const unsigned char* a, uint64_t a_bytes, const unsigned char* b, u
 
 } // namespace
 
-void plan(const Seat& seat, Call& call)
+std::string text_of(const Call& call)
 {
-    const Layout& layout = seat.ref.layout;
+    if (call.kind == Kind::barrier) return "barrier";
+    std::string text = std::string(to_string(call.kind)) + " of " + std::to_string(call.count) +
+                       " " + to_string(call.type);
+    if (reduces(call.kind)) text += std::string(", ") + to_string(call.op);
+    if (call.kind == Kind::broadcast) text += ", root " + std::to_string(call.root);
+    return text;
+}
+
+std::string no_more_use(const Seat& seat)
+{
+    return "; the group of " + std::to_string(seat.ref.layout.ranks) +
+           " is of no more use, make a new one";
+}
+
+void check_call(const Seat& seat, const Call& call)
+{
+    const uint32_t ranks = seat.ref.layout.ranks;
     if (static_cast<uint32_t>(call.kind) >= kinds || static_cast<uint32_t>(call.type) >= types ||
         static_cast<uint32_t>(call.op) >= ops ||
-        static_cast<uint32_t>(call.algorithm) >= algorithms || call.root >= layout.ranks ||
+        static_cast<uint32_t>(call.algorithm) >= algorithms || call.root >= ranks ||
         call.count >> 46 != 0) {
         throw Error(Errc::bad_argument, "a call of a group is out of range: root " +
                                             std::to_string(call.root) + " of " +
-                                            std::to_string(layout.ranks) + " ranks, " +
+                                            std::to_string(ranks) + " ranks, " +
                                             std::to_string(call.count) + " elements");
     }
+    if (call.kind == Kind::barrier || call.count == 0) return;
     const uint32_t size = size_of(call.type);
     const uint64_t bytes = call.count * size;
-    const Choice& choice = seat.ref.choice(bytes);
-    if (call.algorithm == Algorithm::automatic) {
-        call.algorithm = choice.algorithm;
-        if (call.channels == 0) call.channels = choice.channels;
-    }
-    if (call.channels == 0) call.channels = choice.channels;
-    call.channels = std::min(call.channels, layout.channels);
-    call.in_place = call.out_place = 0;
-    if (call.kind == Kind::barrier) {
-        call.count = 0;
-        call.channels = 1;
-        return;
-    }
-    call.algorithm = only_for(call.kind, call.algorithm);
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
-    if (call.count == 0) {
-        call.algorithm = Algorithm::one_shot;
-        call.channels = 1;
-        return;
-    }
-    const uint64_t in_bytes = bytes * (scatters(call.kind) ? layout.ranks : 1);
-    const uint64_t out_bytes = bytes * (gathers(call.kind) ? layout.ranks : 1);
+    const uint64_t in_bytes = bytes * (scatters(call.kind) ? ranks : 1);
+    const uint64_t out_bytes = bytes * (gathers(call.kind) ? ranks : 1);
     if (in == nullptr || out == nullptr || reinterpret_cast<uintptr_t>(in) % size != 0 ||
         reinterpret_cast<uintptr_t>(out) % size != 0) {
         throw Error(Errc::bad_argument, std::string(to_string(call.kind)) +
@@ -175,8 +174,48 @@ void plan(const Seat& seat, Call& call)
                     std::string(to_string(call.kind)) +
                         ": input and output overlap; use the same places, or others");
     }
-    find_places(seat.ref, call);
 }
+
+void Seat::plan(Call& call) const
+{
+    check_call(*this, call);
+    const Choice& choice = ref.choice(call.count * size_of(call.type));
+    if (call.algorithm == Algorithm::automatic) {
+        call.algorithm = choice.algorithm;
+        if (call.channels == 0) call.channels = choice.channels;
+    }
+    if (call.channels == 0) call.channels = choice.channels;
+    call.channels = std::min(call.channels, ref.layout.channels);
+    call.in_place = call.out_place = 0;
+    call.algorithm = only_for(call.kind, call.algorithm);
+    if (call.kind == Kind::barrier) call.count = 0;
+    if (call.count == 0) {
+        if (call.kind != Kind::barrier) call.algorithm = Algorithm::one_shot;
+        call.channels = 1;
+        return;
+    }
+    find_places(ref, call);
+}
+
+void Seat::look() const
+{
+    uint32_t word = 0;
+    read(&word, &ref.control(ref.rank)->poison, sizeof word);
+    if (word != 0) throw_verdict(*this, Verdict::of(word));
+}
+
+Mailbox Seat::open_mailbox(uint32_t)
+{
+    throw Error(Errc::bad_argument,
+                "a group between hosts (NCCL) has no kernels that stay: its calls are enqueued on "
+                "streams; use a group of one host for what is called without a launch");
+}
+void Seat::launch(const Mailbox& box, uint32_t teams)
+{
+    (void)box;
+    open_mailbox(teams);
+}
+void Seat::close_mailbox(const Mailbox&) {}
 
 void throw_verdict(const Seat& seat, Verdict verdict)
 {
@@ -187,8 +226,7 @@ void throw_verdict(const Seat& seat, Verdict verdict)
     };
     const std::string culprit = "rank " + std::to_string(verdict.culprit);
     const std::string accuser = "rank " + std::to_string(verdict.accuser);
-    const std::string end = "; the group of " + std::to_string(seat.ref.layout.ranks) +
-                            " is of no more use, make a new one";
+    const std::string end = no_more_use(seat);
     if (verdict.code == Errc::bad_argument) {
         throw Error(verdict.code, culprit + " called " + called(verdict.culprit) + ", but " +
                                       accuser + " called " + called(verdict.accuser) + end);
@@ -231,16 +269,14 @@ std::vector<Group> Group::local(uint32_t ranks, Device first, const GroupOptions
     return groups;
 }
 
-Group Group::join(const std::string& path, uint32_t rank, uint32_t ranks, Device device,
-                  const GroupOptions& options, const Code& code)
+namespace {
+
+std::unique_ptr<Seat> join_on_host(const std::string& path, uint32_t rank, uint32_t ranks,
+                                   Device device, const GroupOptions& options, const Code& code)
 {
     const bool on_gpu = device.kind == Device::Kind::gpu;
     Hello hello;
     hello.layout = layout_of(ranks, on_gpu, options);
-    if (rank >= ranks) {
-        throw Error(Errc::bad_argument, "rank " + std::to_string(rank) + " of a group of " +
-                                            std::to_string(ranks) + "; ranks count from 0");
-    }
     hello.rank = rank;
     hello.on_gpu = on_gpu ? 1 : 0;
     const std::vector<Choice> table = table_of(on_gpu, hello.layout, options);
@@ -251,7 +287,129 @@ Group Group::join(const std::string& path, uint32_t rank, uint32_t ranks, Device
     equip(*seat, options);
     seat->begin_check();
     seat->end_check();
-    return Group(std::move(seat));
+    return seat;
+}
+
+// A folder of this process's own, for the socket of ranks that met over the network.
+class Folder {
+public:
+    ~Folder()
+    {
+        if (!path_.empty()) rmdir(path_.c_str());
+    }
+    std::string make()
+    {
+        const char* const own = std::getenv("XDG_RUNTIME_DIR");
+        for (const std::string place : {own != nullptr ? own : "", "/tmp"}) {
+            std::string path = place + "/denizen-XXXXXX";
+            if (place.empty() || path.size() > 80 || mkdtemp(path.data()) == nullptr) continue;
+            path_ = path;
+            return path_ + "/socket";
+        }
+        throw Error(Errc::failed, "no folder for the group's socket can be made in "
+                                  "XDG_RUNTIME_DIR or /tmp");
+    }
+
+private:
+    std::string path_;
+};
+
+// Rank 0's decision: one host or several?
+Decision decide(const std::vector<Visit>& ranks, Folder& folder)
+{
+    Decision decision;
+    decision.engine = static_cast<Engine>(ranks[0].engine);
+    std::string hosts;
+    for (const Visit& v : ranks) {
+        if (std::strcmp(v.host, ranks[0].host) != 0) hosts = " (rank " + std::to_string(v.rank) + ")";
+    }
+    if (decision.engine == Engine::memory && !hosts.empty()) {
+        throw Error(Errc::bad_argument, "the ranks are on several hosts" + hosts +
+                                            ", which share no memory: use the engine nccl");
+    }
+    if (decision.engine == Engine::automatic) {
+        decision.engine = hosts.empty() ? Engine::memory : Engine::nccl;
+    }
+    if (decision.engine == Engine::memory) {
+        const std::string path = folder.make();
+        std::memcpy(decision.start, path.c_str(), path.size() + 1);
+        return decision;
+    }
+    if (ranks[0].on_gpu == 0) {
+        throw Error(Errc::bad_argument, "between hosts" + hosts +
+                                            " a group needs GPUs: NCCL has no other ranks");
+    }
+    const nccl::UniqueId id = nccl::new_id();
+    std::memcpy(decision.start, id.bytes, sizeof id.bytes);
+    return decision;
+}
+
+std::unique_ptr<Seat> join_over_network(const std::string& address, uint32_t rank, uint32_t ranks,
+                                        Device device, const GroupOptions& options,
+                                        const Code& code)
+{
+    Visit mine;
+    if (options.token.size() < 8 || options.token.size() >= sizeof mine.token) {
+        throw Error(Errc::bad_argument,
+                    "a group that meets at " + address + " needs a token of 8 to " +
+                        std::to_string(sizeof mine.token - 1) +
+                        " bytes, the same on all ranks: others can reach that address too");
+    }
+    if (ranks > most_ranks || options.timeout.count() <= 0) {
+        throw Error(Errc::bad_argument, "options of a group are out of range: up to " +
+                                            std::to_string(most_ranks) +
+                                            " ranks, a time limit above 0");
+    }
+    const bool on_gpu = device.kind == Device::Kind::gpu;
+    if (options.engine == Engine::nccl) { // what can be known at once
+        if (!on_gpu) {
+            throw Error(Errc::bad_argument, "the engine nccl is for GPUs; ranks on the CPU of one "
+                                            "host use memory");
+        }
+        nccl::library();
+    }
+    mine.rank = rank;
+    mine.ranks = ranks;
+    mine.engine = static_cast<uint32_t>(options.engine);
+    mine.on_gpu = on_gpu ? 1 : 0;
+    std::strncpy(mine.host, host_name().c_str(), sizeof mine.host - 1);
+    const std::string name = on_gpu ? gpu::device_info(device.ordinal).name : "CPU";
+    std::strncpy(mine.device, name.c_str(), sizeof mine.device - 1);
+    std::memcpy(mine.token, options.token.data(), options.token.size());
+    Folder folder;
+    const Meeting meeting = meet_over_network(
+        address, mine, options.timeout,
+        [&](const std::vector<Visit>& visits) { return decide(visits, folder); });
+    if (meeting.decision.engine == Engine::memory) {
+        return join_on_host(meeting.decision.start, rank, ranks, device, options, code);
+    }
+    nccl::UniqueId id;
+    std::memcpy(id.bytes, meeting.decision.start, sizeof id.bytes);
+    auto seat = join_nccl(id, rank, ranks, device.ordinal, options);
+    for (uint32_t r = 0; r < ranks; ++r) {
+        if (r != rank) seat->links.push_back({r, meeting.devices[r], 0, false});
+    }
+    return seat;
+}
+
+} // namespace
+
+Group Group::join(const std::string& address, uint32_t rank, uint32_t ranks, Device device,
+                  const GroupOptions& options, const Code& code)
+{
+    if (rank >= ranks) {
+        throw Error(Errc::bad_argument, "rank " + std::to_string(rank) + " of a group of " +
+                                            std::to_string(ranks) + "; ranks count from 0");
+    }
+    if (is_network_address(address)) {
+        return Group(join_over_network(address, rank, ranks, device, options, code));
+    }
+    if (options.engine == Engine::nccl) {
+        throw Error(Errc::bad_argument, "ranks of the engine nccl meet over TCP: give "
+                                        "tcp://HOST:PORT (on one host tcp://127.0.0.1:PORT) "
+                                        "instead of " + address);
+    }
+    return Group(join_on_host(address, rank, ranks, device, options, code));
 }
 
 uint32_t Group::rank() const { return seat_->ref.rank; }
@@ -260,7 +418,16 @@ bool Group::on_gpu() const { return seat_->on_gpu; }
 const std::string& Group::device() const { return seat_->device; }
 const std::vector<GroupLink>& Group::links() const { return seat_->links; }
 const std::vector<Choice>& Group::table() const { return seat_->table; }
-const GroupRef& Group::ref() const { return seat_->ref; }
+const char* Group::engine() const { return to_string(seat_->shares_memory ? Engine::memory : Engine::nccl); }
+const GroupRef& Group::ref() const
+{
+    if (!seat_->shares_memory) {
+        throw Error(Errc::bad_argument,
+                    "kernels cannot take part in a group between hosts (NCCL): its ranks share no "
+                    "memory; call it from the host");
+    }
+    return seat_->ref;
+}
 
 void* Group::allocate(uint64_t bytes)
 {
@@ -272,14 +439,14 @@ void* Group::allocate(uint64_t bytes)
                                          std::to_string(room) + " bytes left, not " +
                                          std::to_string(bytes) + "; give it more (heap_bytes)");
     }
-    void* const at = seat_->ref.heap(rank()) + seat_->allocated;
+    void* const at = seat_->heap() + seat_->allocated;
     seat_->allocated += size;
     return at;
 }
 
 void Group::run(Call call, void* stream)
 {
-    plan(*seat_, call);
+    seat_->plan(call);
     seat_->run(call, stream);
 }
 
@@ -332,11 +499,6 @@ void Group::barrier(void* stream)
 
 void Group::wait(void* stream) { seat_->wait(stream); }
 
-void Group::check() const
-{
-    uint32_t word = 0;
-    seat_->read(&word, &seat_->ref.control(rank())->poison, sizeof word);
-    if (word != 0) throw_verdict(*seat_, Verdict::of(word));
-}
+void Group::check() const { seat_->look(); }
 
 } // namespace denizen

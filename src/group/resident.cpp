@@ -100,7 +100,7 @@ bool ResidentGroup::follows(const Call& call) const
 
 uint32_t ResidentGroup::post(Call call)
 {
-    plan(seat_, call);
+    seat_.plan(call);
     call.channels = std::min(call.channels, channels_);
     if (posted_ >= posts) wait(posted_ + 1 - posts);
     if (follows(call)) wait(posted_);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's place in a group, as Group sees it: memory that all ranks reach, and a way to run a
-// call. Two of them: CPU (cpu.cpp) and GPU (gpu.cpp). Also what makes ranks of processes: the
-// bootstrap (bootstrap.cpp).
+// call. Two of them, CPU (cpu.cpp) and GPU (gpu.cpp); a third one shares no memory (nccl.cpp). Also
+// what makes ranks of processes: the bootstrap on a host (bootstrap.cpp) and between hosts
+// (meeting.cpp).
 #pragma once
 
 #include <denizen/group/group.hpp>
@@ -17,9 +18,14 @@ class Seat {
 public:
     virtual ~Seat() = default;
 
+    // Completes `call`: all ranks come to the same from the same sizes, types and places.
+    // Errc::bad_argument.
+    virtual void plan(Call& call) const;
     // On the CPU: done on return. On a GPU: enqueued. `call` is planned.
     virtual void run(const Call& call, void* stream) = 0;
     virtual void wait(void* stream) = 0;
+    // Throws the group's error, if it has one.
+    virtual void look() const;
     // Of any rank's memory, while it may be in use.
     virtual void read(void* to, const void* from, size_t bytes) const = 0;
     // Takes part in the check of all links, with all other ranks at the same time: begin on all,
@@ -28,11 +34,16 @@ public:
     virtual void end_check() = 0;
 
     // Memory for `teams` that will serve, all zero; and the teams, which go on at *stay.
-    virtual Mailbox open_mailbox(uint32_t teams) = 0;
-    virtual void launch(const Mailbox& box, uint32_t teams) = 0;
-    virtual void close_mailbox(const Mailbox& box) = 0; // the teams have left, or are given up
+    // Not where no memory is shared.
+    virtual Mailbox open_mailbox(uint32_t teams);
+    virtual void launch(const Mailbox& box, uint32_t teams);
+    virtual void close_mailbox(const Mailbox& box); // the teams have left, or are given up
+
+    // Where allocate() takes from.
+    virtual unsigned char* heap() const { return ref.heap(ref.rank); }
 
     GroupRef ref;
+    bool shares_memory = true; // else only number and rank, time limit and heap of `ref` are set
     bool on_gpu = false;
     std::string device;
     std::vector<GroupLink> links;
@@ -76,9 +87,12 @@ std::unique_ptr<Seat> join_cpu(const std::string& path, Hello hello,
 std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
                                std::chrono::nanoseconds timeout, int ordinal, const Code& code);
 
-// Completes `call`: all ranks come to the same from the same sizes, types and places.
-// Errc::bad_argument.
-void plan(const Seat& seat, Call& call);
+// What every engine asks of a call: ranges, alignment, no overlap. Errc::bad_argument.
+void check_call(const Seat& seat, const Call& call);
+
+// For the texts of errors.
+std::string text_of(const Call& call);
+std::string no_more_use(const Seat& seat);
 
 // Throws the error of a poisoned group.
 [[noreturn]] void throw_verdict(const Seat& seat, Verdict verdict);

@@ -9,6 +9,10 @@
 //   auto mine = denizen::Group::join("/run/user/1000/job.sock", rank, 4,
 //   denizen::Device::gpu(rank));
 //
+//   options.token = "...";                                        // ranks on several hosts: NCCL
+//   auto mine = denizen::Group::join("tcp://node0:29500", rank, 16, denizen::Device::gpu(rank % 8),
+//                                    options);
+//
 // A rank that does not come within the time limit, or calls something else than the others, poisons
 // the group: every rank's next wait throws the same error (Errc::peer_dead, Errc::bad_argument),
 // and the group is of no more use. Multicast objects are never made.
@@ -54,6 +58,17 @@ inline Code compiled_code() { return {}; }
 
 class Seat;
 
+// What carries the data. Between hosts: NCCL, which is loaded at run time.
+enum class Engine : uint32_t {
+    automatic, // memory, if all ranks are on one host
+    memory,    // that all ranks reach
+    nccl
+};
+inline const char* to_string(Engine engine)
+{
+    return engine == Engine::memory ? "memory" : engine == Engine::nccl ? "nccl" : "automatic";
+}
+
 } // namespace group
 
 struct GroupOptions {
@@ -65,6 +80,8 @@ struct GroupOptions {
     double least_gbs = 10;    // GPUs: a slower link between two of them is an error; 0: any
     std::vector<group::Choice> table;   // what automatic means; empty: a built-in one
     uint32_t renew = group::most_turns; // see Layout
+    group::Engine engine = group::Engine::automatic;
+    std::string token; // for tcp://: 8 to 127 bytes that all ranks know, and nobody else
 };
 
 // What the start found out about the way from this rank to a peer.
@@ -83,10 +100,13 @@ public:
     static std::vector<Group> local(uint32_t ranks, Device first, const GroupOptions& options = {},
                                     const Code& code = group::compiled_code());
 
-    // This process is one rank of several, all of which call this with the same `path`: a socket
-    // in the file system that rank 0 makes, with mode 0600, and removes again when all have come.
-    // Errc::timeout names who did not; Errc::bad_argument who has other options or another user.
-    static Group join(const std::string& path, uint32_t rank, uint32_t ranks, Device device,
+    // This process is one rank of several, all of which call this with the same `address`: a socket
+    // in the file system that rank 0 makes, with mode 0600, and removes again when all have come;
+    // or tcp://HOST:PORT, where rank 0 listens (on its HOST) until then, and GroupOptions::token.
+    // Over tcp:// ranks that are all on one host share memory, unless the engine NCCL is asked for;
+    // others need it, and GPUs. Errc::timeout names who did not come; Errc::bad_argument who has
+    // other options, another user or another token; Errc::no_device: there is no NCCL.
+    static Group join(const std::string& address, uint32_t rank, uint32_t ranks, Device device,
                       const GroupOptions& options = {}, const Code& code = group::compiled_code());
 
     ~Group(); // nobody uses its memory any more
@@ -97,10 +117,11 @@ public:
     uint32_t ranks() const;
     bool on_gpu() const;
     const std::string& device() const; // its name
+    const char* engine() const;        // "memory" or "nccl"
     const std::vector<GroupLink>& links() const;
-    const std::vector<group::Choice>& table() const;
+    const std::vector<group::Choice>& table() const; // empty over NCCL, which chooses by itself
 
-    // For kernels and threads. Valid as long as the group.
+    // For kernels and threads. Valid as long as the group. Errc::bad_argument over NCCL.
     const GroupRef& ref() const;
 
     // Symmetric memory: all ranks allocate in the same order. Data that lie in it on all ranks (or

@@ -158,8 +158,8 @@ DENIZEN_HD inline bool collect(const Channel<Memory>& channel, const Packet* fir
 
 // A packet on its way to `to`.
 template <class Memory>
-DENIZEN_HD inline void send(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
-                            uint32_t i, Packet p)
+DENIZEN_HD inline void send_packet(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
+                                   uint32_t i, Packet p)
 {
     p.sequence = channel.sequence();
     channel.memory().store(reinterpret_cast<Packet*>(channel.group().memory[to] + offset) + i, p);
@@ -214,7 +214,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
                 if (scatters(call.kind)) p = source(number(i), peer);
-                send(channel, peer, mine, i, p);
+                send_packet(channel, peer, mine, i, p);
             }
         }
         const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
@@ -285,7 +285,8 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
-                if (exists(number(i), peer)) send(channel, peer, parts, i, source(number(i), peer));
+                if (exists(number(i), peer))
+                    send_packet(channel, peer, parts, i, source(number(i), peer));
             }
         }
         const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
@@ -305,7 +306,7 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
             const Packet sum = reduced<T>(call.op, got, ranks);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
-                send(channel, channel.peer(step), sums, i, sum);
+                send_packet(channel, channel.peer(step), sums, i, sum);
             }
             place<T>(out + element(n, me) * sizeof(T), sum, call.count - element(n, me));
         }

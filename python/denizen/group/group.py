@@ -15,31 +15,14 @@ from numpy.typing import DTypeLike
 
 from denizen import _core
 from denizen.errors import ArgumentError
+from denizen.group import nccl
 from denizen.group import table as tables
+from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
 from denizen.program import cubin_of
 from denizen.runtime import _capability, _Device, _parse_device
 
 _KERNELS = "#include <denizen/group/kernels.hpp>\n"
-_SWITCHES = {
-    "NCCL_NVLS_ENABLE": "0",
-    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
-    "NVSHMEM_DISABLE_NVLS": "1",
-}
-
-
-def forbid_multicast() -> None:
-    """Make sure that NCCL, PyTorch and NVSHMEM in this process make no multicast objects.
-
-    Called by everything here that uses a GPU, before it does. Sets the libraries' switches in the
-    environment. ArgumentError if one of them is on: turn it off before the process starts.
-    """
-    for name, off in _SWITCHES.items():
-        if os.environ.setdefault(name, off) != off:
-            raise ArgumentError(
-                f"{name} is {os.environ[name]}: multicast objects must not be made beside a group; "
-                f"start the process with {name}={off}"
-            )
 
 
 class Link(NamedTuple):
@@ -77,7 +60,8 @@ class _Calls:
                 in float32, in the order of the ranks: all get the same bits.
             op: "sum", "min", "max" or "avg".
             out: of the same size; by default the tensor itself.
-            algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice".
+            algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice", "push",
+                "push_twice"; over NCCL only "automatic".
             stream: on a GPU, a CUDA stream's handle; by default PyTorch's current one for a
                 PyTorch tensor, else the group's own.
         """
@@ -199,6 +183,11 @@ class Group(_Calls):
     def device(self) -> str:
         """The name of this rank's."""
         return self._core.device
+
+    @property
+    def engine(self) -> str:
+        """What carries the data: "memory" that all ranks reach, or "nccl" between hosts."""
+        return self._core.engine
 
     @property
     def links(self) -> list[Link]:
@@ -396,7 +385,7 @@ def local(
 
 
 def join(
-    path: str | os.PathLike[str],
+    address: str | os.PathLike[str],
     rank: int,
     ranks: int,
     device: str = "cpu",
@@ -405,27 +394,40 @@ def join(
     heap_bytes: int = 0,
     least_gbs: float = 10.0,
     table: Sequence[tuple[int, str, int]] | None = None,
+    engine: str = "automatic",
+    token: str = "",
 ) -> Group:
-    """This process as one rank; all ranks call this with the same ``path`` and options.
+    """This process as one rank; all ranks call this with the same ``address`` and options.
 
     Args:
-        path: where rank 0 makes a socket, which only this user can open and which is removed when
-            all have come: in a folder of your own.
-        rank: 0 to ranks - 1.
+        address: on one host a path, where rank 0 makes a socket, which only this user can open and
+            which is removed when all have come: in a folder of your own. For several hosts
+            "tcp://HOST:PORT": rank 0's host, and a port there that is free until all have come.
+        rank, ranks: this one, and how many: at most 8 that share memory.
         device: "cpu" or "gpu:N", another one for each rank.
         timeout: as for `local`; DeadlineError names who has not come here by then.
         heap_bytes, least_gbs: as for `local`.
         table: rank 0's is everyone's.
+        engine: "automatic", "memory" (all ranks reach one another's) or "nccl". Automatic is memory
+            for a path, and for ranks that came over TCP from one host; else NCCL, the library of
+            the wheel that PyTorch uses, or the one that the variable DENIZEN_NCCL names.
+        token: for tcp://, 8 to 127 bytes that all ranks know and nobody else. The line is not
+            encrypted.
     """
     where = _parse_device(device)
     if where.nodes != 1 or where.threads is not None:
         raise ArgumentError(f'device "{device}"; a rank is "cpu" or one GPU')
     if rank < 0 or ranks < 1:
         raise ArgumentError(f"rank {rank} of {ranks}; ranks count from 0")
-    cubin = _prepare(where)
-    rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
+    place = os.fspath(address)
+    if place.startswith("tcp://") and engine != "memory":
+        nccl.prepare()
+    cubin = b"" if engine == "nccl" else _prepare(where)
+    rows: list[tuple[int, str, int]] = []
+    if engine != "nccl":
+        rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
     core = _core.group_join(
-        os.fspath(path),
+        place,
         rank,
         ranks,
         where.on_gpu,
@@ -435,5 +437,7 @@ def join(
         heap_bytes,
         least_gbs,
         rows,
+        engine,
+        token,
     )
     return Group(core, where.first)

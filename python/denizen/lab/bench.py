@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 
 from denizen import terminal
-from denizen.lab import cases, goals, groups, machine, programs
+from denizen.group import nccl
+from denizen.lab import cases, goals, machine, programs
 from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
 
@@ -72,7 +73,7 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", machine.commit()):
         raise LabError(f'DENIZEN_COMMIT is "{machine.commit()}", expected 40 hexadecimal digits')
     if experiment == "group":
-        groups.prepare()
+        nccl.prepare()
     command = [str(programs.find(experiment)), "--device", device, *(["--quick"] if quick else [])]
     with Sampler(gpu) as sampler:
         environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
