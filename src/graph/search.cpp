@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "choice.hpp"
 #include "engine.hpp"
 
 #include "../backend.hpp"
@@ -54,6 +55,7 @@ Search::Search(const Csr& graph, Device device, const Code& code, uint32_t threa
         throw Error(Errc::no_device, "these searches were compiled without CUDA: compile the file "
                                      "that makes the Search with nvcc, or use Device::cpu()");
     }
+    choice_ = std::make_unique<Choice>(Method::narrow, Method::wide, graph.vertices());
     engine_ = gpu ? make_gpu_engine(graph, device.ordinal, code) : make_cpu_engine(graph, threads);
 }
 
@@ -110,10 +112,14 @@ Paths Search::shortest_paths(uint32_t source, Method method)
                                             to_string(method) + "; use narrow, wide or serial");
     }
     if (method == Method::automatic) {
-        method = on_gpu() && has_hub(graph_) ? Method::wide : one_member();
+        method = !on_gpu()         ? Method::serial
+                 : has_hub(graph_) ? Method::wide // one block would take for ever
+                                   : choice_->next();
     }
     check_device(method);
-    return engine_->shortest_paths(source, method);
+    Paths paths = engine_->shortest_paths(source, method);
+    choice_->took(paths);
+    return paths;
 }
 
 } // namespace denizen::graph

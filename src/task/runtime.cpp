@@ -270,7 +270,8 @@ uint32_t AnyRuntime::workers() const { return core_->shared.workers; }
 bool AnyRuntime::on_gpu() const { return core_->on_gpu; }
 const std::string& AnyRuntime::device() const { return core_->backend->device(); }
 
-void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline)
+void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline,
+                       uint64_t before, uint64_t after)
 {
     Core& c = *core_;
     c.check_alive();
@@ -313,7 +314,8 @@ void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, na
                 },
                 [&] {
                     return "the port of tasks is full (" + std::to_string(capacity) + " slots); " +
-                           std::to_string(done) + " of " + std::to_string(count) + " were taken";
+                           std::to_string(before + done) + " of " +
+                           std::to_string(before + count + after) + " were taken";
                 },
                 Errc::full);
         }

@@ -8,6 +8,7 @@
 #include <denizen/graph/validate.hpp>
 
 #include "../src/backend.hpp"
+#include "../src/graph/choice.hpp"
 
 #include <gtest/gtest.h>
 
@@ -233,6 +234,28 @@ TEST_P(Searches, what_is_refused)
 
 INSTANTIATE_TEST_SUITE_P(Places, Searches, testing::ValuesIn(places()),
                          [](const auto& at) { return std::string(at.param.name); });
+
+// Of two methods the faster one is found by using both, each once if that is enough.
+TEST(Choices, follow_what_was_measured)
+{
+    const auto searched = [](Method method, uint32_t reached, double seconds) {
+        Paths paths;
+        paths.method = method;
+        paths.reached = reached;
+        paths.seconds = seconds;
+        return paths;
+    };
+    Choice choice(Method::narrow, Method::wide, 1000);
+    EXPECT_EQ(choice.next(), Method::narrow);
+    choice.took(searched(Method::narrow, 1, 1e-6)); // says nothing
+    EXPECT_EQ(choice.next(), Method::narrow);
+    choice.took(searched(Method::narrow, 1000, 2e-3));
+    EXPECT_EQ(choice.next(), Method::wide);
+    choice.took(searched(Method::wide, 500, 1.5e-3)); // longer for each vertex
+    EXPECT_EQ(choice.next(), Method::narrow);
+    choice.took(searched(Method::wide, 1000, 1e-3)); // asked for by name, and faster this time
+    EXPECT_EQ(choice.next(), Method::wide);
+}
 
 // The rules find out each kind of wrong answer.
 TEST(Rules, name_what_is_wrong)

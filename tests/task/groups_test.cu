@@ -119,9 +119,9 @@ struct Idle {
     DENIZEN_HD void run(auto&) const {}
 };
 
-using Groups = task::Program<Spread, Hold, Endless, Stop, Mark<Priority::low>,
-                             Mark<Priority::normal>, Mark<Priority::high>, Marks, SetWide, Idle, Parent,
-                             Child>;
+using Groups =
+    task::Program<Spread, Hold, Endless, Stop, Mark<Priority::low>, Mark<Priority::normal>,
+                  Mark<Priority::high>, Marks, SetWide, Idle, Parent, Child>;
 
 class TaskGroups : public TasksAtEveryPlace {};
 DENIZEN_TASKS_AT_EVERY_PLACE(TaskGroups);
@@ -339,6 +339,33 @@ TEST_P(TaskGroups, Futures)
                  [&] { rt.promise<uint32_t>(); });
     expect_error(Errc::timeout, "no task has set the result within 0.01 s",
                  [&] { one.future.get(10ms); });
+}
+
+// However many parts they are handed in by.
+TEST(TaskErrors, AFullPortSaysHowManyWereTaken)
+{
+    constexpr uint64_t many = 100'000; // more than the arena has room for
+    Array<uint64_t> count(false, 2);
+    Array<uint32_t> release(false, 1);
+    task::Options o;
+    o.workers = 1;
+    o.port_slots = 64;
+    o.arena_bytes = 512 << 10;
+    task::Runtime<Groups> rt(Device::cpu(), o);
+    rt.spawn(Hold{release.data(), &count[1]});
+    EXPECT_TRUE(eventually([&] { return load<Scope::system>(&count[1]) == 1; }));
+    const std::vector<Spread> tasks(many, Spread{count.data(), 0, 0});
+    const Error e = error_of([&] { rt.spawn_many(tasks.data(), many, 50ms); });
+    EXPECT_EQ(e.code(), Errc::full);
+    std::string taken;
+    EXPECT_TRUE(matches(e.what(),
+                        "the port of tasks is full \\(64 slots\\); ([0-9]+) of 100000 were taken",
+                        &taken))
+        << e.what();
+    EXPECT_GT(std::stoull("0" + taken), 512u);
+    store<Scope::system>(&release[0], 1u);
+    rt.wait();
+    EXPECT_EQ(std::to_string(load<Scope::system>(&count[0])), taken);
 }
 
 TEST(TaskErrors, Options)

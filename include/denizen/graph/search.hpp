@@ -72,6 +72,7 @@ struct Paths {
     Method method = Method::automatic; // that was used
 };
 
+class Choice;
 class Engine;
 
 // A graph made ready on a device. One call at a time. While a search uses a GPU, the resident
@@ -91,6 +92,8 @@ public:
 
     // Needs weights (Errc::bad_argument). Errc::oversize for a path longer than 2^31 - 1. Methods:
     // narrow and wide are near-far by one block or all (near_far.hpp), serial is Dijkstra's.
+    // automatic on a GPU, unless the graph has hubs: the first search is narrow, the next one wide,
+    // and from then on the faster of the two; searches that reach little of the graph do not count.
     Paths shortest_paths(uint32_t source, Method method = Method::automatic);
 
     bool on_gpu() const;
@@ -102,6 +105,7 @@ private:
     Method one_member() const; // for graphs of many small levels
 
     const Csr& graph_;
+    std::unique_ptr<Choice> choice_;
     std::unique_ptr<Engine> engine_;
 };
 

@@ -66,8 +66,10 @@ public:
     const std::string& device() const;
 
     // `count` tasks of `words` words (at most 12), the first of each its header. Errc::full if the
-    // port has no room within the deadline: the text says how many were taken.
-    void spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline);
+    // port has no room within the deadline: the text says how many were taken. For a caller who
+    // hands in more than these, part by part: `before` were taken already, `after` come later.
+    void spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline,
+               uint64_t before = 0, uint64_t after = 0);
 
     // Where actors on the same device hand tasks in; see ref.hpp. Valid as long as this.
     Ingress* ingress() const;

@@ -234,7 +234,7 @@ private:
                 const typename P::Words w = P::encode(tasks[done + i], group);
                 std::copy_n(w.word, words, encoded.data() + i * words);
             }
-            runtime_.spawn(encoded.data(), words, n, deadline);
+            runtime_.spawn(encoded.data(), words, n, deadline, done, count - done - n);
         }
     }
 

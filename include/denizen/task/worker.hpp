@@ -463,8 +463,8 @@ private:
     DENIZEN_HD void execute(const Batch& batch)
     {
         // What this one holds of another group's tokens must not wait for a long task.
-        if (denizen::lanes::ballot(batch.mine && group_of(batch.words.word[0]) !=
-                                                     local_.pool_group) != 0) {
+        if (denizen::lanes::ballot(batch.mine &&
+                                   group_of(batch.words.word[0]) != local_.pool_group) != 0) {
             give_back();
         }
         if constexpr (P::has_warps) {

@@ -55,21 +55,24 @@ DENIZEN_COLD inline void install(const Map& a, uint32_t* slot, uint32_t x)
     }
 }
 
-// One of page's listed words, into the slot if that is worth it: the slot is empty, or blocks of
-// the word are left.
-DENIZEN_COLD inline Grant from_page(const Map& a, uint32_t page, uint32_t c, uint32_t n, Slot slot,
-                                    uint32_t spread)
+// Blocks of word x, which the caller has taken from the list; into the slot with it if that is
+// worth it: the slot is empty, or blocks of the word are left.
+DENIZEN_HD inline Grant hold_of(const Map& a, uint32_t x, uint32_t c, uint32_t n, Slot slot)
 {
-    const uint32_t x = take_listed(a, page, c, spread);
-    if (x == nothing) {
-        return {};
-    }
     bool holds = slot.vacant;
     const uint32_t got = claim_and_hold(a, x, c, n, holds);
     if (holds) {
         install(a, slot.at, x);
     }
     return {x, 0, got};
+}
+
+// Of one of page's listed words.
+DENIZEN_COLD inline Grant from_page(const Map& a, uint32_t page, uint32_t c, uint32_t n, Slot slot,
+                                    uint32_t spread)
+{
+    const uint32_t x = take_listed(a, page, c, spread);
+    return x != nothing ? hold_of(a, x, c, n, slot) : Grant{};
 }
 
 // A fresh page, whose other words are listed.
@@ -133,7 +136,8 @@ DENIZEN_COLD inline Grant from_others(const Map& a, uint32_t c, uint32_t n, uint
         const uint32_t* slots = a.slots_of((start + i) % a.magazines, c);
         for (uint32_t k = 0; k <= mask; ++k) {
             const uint32_t x = load<Scope::gpu>(&slots[k]);
-            const uint32_t got = x != 0 ? claim(a, x - 1, c, n) : 0;
+            const uint32_t got =
+                x != 0 ? claim(a, x - 1, load<Scope::gpu>(&a.words[x - 1]), c, n) : 0;
             if (got != 0) {
                 return {x - 1, 0, got};
             }
@@ -255,19 +259,37 @@ DENIZEN_COLD inline Grant refill(const Map& a, uint32_t c, uint32_t n, uint32_t 
 
 // Blocks of class c for n lanes: up to n, fewer if that is what is at hand; none if there is no
 // room.
+//
+// A full warp uses a whole word, so whoever only allocates finds nothing in its slot: the way past
+// it, to a listed word of the SM's recent page, is as common. Its two loads are on their way with
+// those of the slot: four accesses one after the other for a whole word, and none to what all SMs
+// share. (1 Mi threads take 32,768 words: two atomics each, on as many addresses, are a microsecond
+// for the L2, and the 8 MB of addresses that they store are three. What counts is how many accesses
+// wait for each other, and that none is to one address for all: 32,768 loads of one are 20 us.)
 DENIZEN_HD inline Grant grant(const Map& a, uint32_t c, uint32_t n)
 {
     const Spot spot = Spot::here();
     const uint32_t index = spot.sm % a.magazines;
+    const uint32_t spread = spot.sm * 7 + spot.warp;
     uint32_t* const slot = a.slots_of(index, c) + (spot.warp & a.slot_mask(c));
     const uint32_t x = load<Scope::gpu>(slot);
+    const uint32_t recent = load<Scope::gpu>(&a.magazine[index].recent[c]);
+    const Word now = x != 0 ? load<Scope::gpu>(&a.words[x - 1]) : 0;
+    const uint64_t listed = recent != 0 ? load<Scope::gpu>(&a.listed[recent - 1]) : 0;
     if (x != 0) {
-        const uint32_t got = claim(a, x - 1, c, n);
+        const uint32_t got = claim(a, x - 1, now, c, n);
         if (got != 0) {
             return {x - 1, 0, got};
         }
     }
-    return refill(a, c, n, index, {slot, x == 0}, spot.sm * 7 + spot.warp);
+    if (n < blocks_of(c) && (listed & words_mask(c)) != 0) {
+        const uint32_t y = take_of(a, recent - 1, listed, c, spread);
+        const Grant grant = y != nothing ? hold_of(a, y, c, n, {slot, x == 0}) : Grant{};
+        if (grant.bits != 0) {
+            return grant;
+        }
+    }
+    return refill(a, c, n, index, {slot, x == 0}, spread);
 }
 
 } // namespace denizen::arena

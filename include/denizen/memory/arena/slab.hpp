@@ -34,17 +34,12 @@ DENIZEN_COLD inline void unlist(const Map& a, uint32_t page, uint32_t c)
     }
 }
 
-// Takes one of page's listed words; `nothing` if it has none, or others are always first. `spread`
-// says where to look first.
-DENIZEN_COLD inline uint32_t take_listed(const Map& a, uint32_t page, uint32_t c, uint32_t spread)
+// Takes one of page's words that were listed when the caller looked, `here`; `nothing` if others
+// are always first. `spread` says where to begin.
+DENIZEN_HD inline uint32_t take_of(const Map& a, uint32_t page, uint64_t here, uint32_t c,
+                                   uint32_t spread)
 {
-    uint64_t here = load<Scope::gpu>(&a.listed[page]) & words_mask(c);
-    if (here == 0) {
-        if (a.listed_set(c).has(page)) { // many come here at once: to look is cheaper
-            unlist(a, page, c);
-        }
-        return nothing;
-    }
+    here &= words_mask(c);
     constexpr uint32_t tries = 4;
     for (uint32_t n = 0; n < tries && here != 0; ++n) {
         const uint32_t w = bits::first_from(here, spread % words_of(c));
@@ -57,6 +52,19 @@ DENIZEN_COLD inline uint32_t take_listed(const Map& a, uint32_t page, uint32_t c
         if ((before & bit) != 0) {
             return page * page_words + w;
         }
+    }
+    return nothing;
+}
+
+// Takes one of page's listed words; `nothing` if it has none.
+DENIZEN_COLD inline uint32_t take_listed(const Map& a, uint32_t page, uint32_t c, uint32_t spread)
+{
+    const uint64_t here = load<Scope::gpu>(&a.listed[page]);
+    if ((here & words_mask(c)) != 0) {
+        return take_of(a, page, here, c, spread);
+    }
+    if (a.listed_set(c).has(page)) { // many come here at once: to look is cheaper
+        unlist(a, page, c);
     }
     return nothing;
 }
@@ -159,12 +167,12 @@ DENIZEN_HD inline uint32_t release(const Map& a, uint32_t x, uint32_t blocks)
     return free_of(before) & blocks;
 }
 
-// Takes up to n free blocks of word x; 0 if there are none. Acquire on the host. On the device
-// whoever uses a block depends on the result through its address, so that nothing comes earlier.
-DENIZEN_HD inline uint32_t claim(const Map& a, uint32_t x, uint32_t c, uint32_t n)
+// Takes up to n blocks of word x that are free in `now`, as it was seen; 0 if there are none.
+// Acquire on the host. On the device whoever uses a block depends on the result through its
+// address, so that nothing comes earlier.
+DENIZEN_HD inline uint32_t claim(const Map& a, uint32_t x, Word now, uint32_t c, uint32_t n)
 {
     constexpr Order order = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
-    const Word now = load<Scope::gpu>(&a.words[x]);
     const uint32_t wanted = static_cast<uint32_t>(bits::lowest(free_of(now), n));
     if (wanted == 0 || class_in(now) != c) {
         return 0;
