@@ -31,6 +31,9 @@ using namespace denizen::bench;
 template <uint32_t Slots>
 struct Ball {
     static constexpr uint32_t words = (first_payload + (Slots - 1) * next_payload) / 4 - 1;
+    // A short one's words move on by one each trip, in registers: an index into them would put the
+    // ball into memory, and its way there and back into every trip.
+    static constexpr bool turns = Slots == 1;
     uint32_t trip; // made so far
     uint32_t word[words];
 
@@ -42,22 +45,24 @@ struct Ball {
     DENIZEN_HD void arrive()
     {
         ++trip;
-        const uint32_t changes = trip % words;
-        if constexpr (Slots == 1) { // in registers: an index would put the ball into memory
-            for (uint32_t i = 0; i < words; ++i) word[i] += i == changes ? trip : 0;
+        if constexpr (turns) {
+            const uint32_t changed = word[0] + trip;
+            for (uint32_t i = 0; i + 1 < words; ++i) word[i] = word[i + 1];
+            word[words - 1] = changed;
         } else {
-            word[changes] += trip;
+            word[(trip - 1) % words] += trip;
         }
     }
     // Words that are not what fill() and `trip` times arrive() make of them.
     DENIZEN_HD uint32_t damaged() const
     {
         uint32_t wrong = 0;
-        for (uint32_t i = 0; i < words; ++i) {
-            const uint64_t first = i == 0 ? words : i; // the trips that changed this word
+        for (uint32_t i = 0; i < words; ++i) { // changed by the trips i + 1, i + 1 + words, ...
+            const uint64_t first = i + 1;
             const uint64_t n = trip < first ? 0 : (trip - first) / words + 1;
             const uint64_t sum = n == 0 ? 0 : n * first + words * (n * (n - 1) / 2);
-            wrong += word[i] != i * 2654435761u + static_cast<uint32_t>(sum) ? 1 : 0;
+            const uint32_t at = turns ? (i + words - trip % words) % words : i;
+            wrong += word[at] != i * 2654435761u + static_cast<uint32_t>(sum) ? 1 : 0;
         }
         return wrong;
     }

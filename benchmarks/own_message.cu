@@ -86,10 +86,10 @@ void measure_own_message(const Arguments& arguments)
     }
     for (uint32_t repetition = 0; repetition <= repetitions; ++repetition) { // the first warms up
         const Times t = runtime.ask<Times>(runner, Begin{laps}, 30s);
-        const double lap[] = {
-            static_cast<double>(t.sending + t.to_the_handler + t.handler) / laps,
-            static_cast<double>(t.sending) / laps, static_cast<double>(t.to_the_handler) / laps,
-            static_cast<double>(t.handler) / laps};
+        const double lap[] = {static_cast<double>(t.sending + t.to_the_handler + t.handler) / laps,
+                              static_cast<double>(t.sending) / laps,
+                              static_cast<double>(t.to_the_handler) / laps,
+                              static_cast<double>(t.handler) / laps};
         for (size_t i = 0; i < parts.size(); ++i) {
             cases[i].verified &= t.sum == static_cast<uint32_t>(uint64_t{laps} * (laps + 1) / 2);
             if (repetition != 0) samples[i].add(lap[i]);

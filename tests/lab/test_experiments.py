@@ -26,7 +26,16 @@ def test_experiments_and_programs_are_the_same():
 @pytest.mark.parametrize(
     ("experiment", "cases"),
     [
-        ("routes", {"one way", "raw words", "message to itself", "random targets", "random targets, seen by the host"}),
+        (
+            "routes",
+            {
+                "one way",
+                "raw words",
+                "message to itself",
+                "random targets",
+                "random targets, seen by the host",
+            },
+        ),
         ("sync", {"std::barrier", "counting barrier"}),
         ("tasks", {"thread tasks", "warp tasks", "fork-join tree", "chain, one hop"}),
         ("driver", {"store", "trapped store", "decode"}),

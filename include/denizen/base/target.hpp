@@ -62,6 +62,16 @@ namespace denizen {
 // pairs and because it is the L2 line of the GPU.
 inline constexpr uint32_t line = 128;
 
+// For a pointer that is used in every turn of a long loop: nvcc computes such a one anew each time,
+// from a kernel's parameters, and waits for these.
+template <class T>
+DENIZEN_HD inline void keep_in_register([[maybe_unused]] T*& pointer)
+{
+#if DENIZEN_ON_DEVICE
+    asm volatile("" : "+l"(pointer));
+#endif
+}
+
 // memcpy, under the name that all three compilers know. Copies of constant size become moves.
 DENIZEN_HD inline void copy_bytes(void* to, const void* from, decltype(sizeof(0)) n)
 {

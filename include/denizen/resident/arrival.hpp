@@ -188,7 +188,7 @@ public:
     // probes: then messages have queued up, and reading more of them pays.
     DENIZEN_HD void take(uint32_t g, uint32_t ready, Batch& batch)
     {
-        const bool queued = (ready_before_ & 1u << g) != 0;
+        const bool queued = was_ready(g);
         ready_before_ = ready;
 #if DENIZEN_ON_DEVICE
         if (queued) {
@@ -222,15 +222,8 @@ public:
 #endif
     }
 
-    // The one message of ring g, which alone is ready. False if it was ready before, too.
-    DENIZEN_HD bool take_one(uint32_t g, Batch& batch)
-    {
-        if ((ready_before_ & 1u << g) != 0) {
-            return false;
-        }
-        take(g, 1u << g, batch);
-        return true;
-    }
+    // Whether ring g was ready when something was taken last.
+    DENIZEN_HD bool was_ready(uint32_t g) const { return (ready_before_ & 1u << g) != 0; }
 
     DENIZEN_HD void nothing_ready() { ready_before_ = 0; }
 

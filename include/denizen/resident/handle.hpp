@@ -153,14 +153,25 @@ struct Outcome {
     uint64_t ran_ticks = 0; // how long it ran, while observed
 };
 
+// Where a lane marks what it runs, and what it has run.
+struct Marks {
+    uint64_t* running; // of Status, this lane's
+    uint64_t* handled; // of Counters, by actor type
+};
+
+DENIZEN_HD inline Marks marks(const Shared& s, uint32_t id, uint32_t lane)
+{
+    return {&s.status[id].running[lane], s.counters[id].handled};
+}
+
 // Runs the handler of one message; called by one lane, or by all for a whole-warp actor. The
 // message carries no stamp. Whatever is out of the ordinary is left to conclude(): a call in the
 // middle of divergent code costs a lone warp some 50 cycles a level even where it is not made.
 // `calls`: its sends are calls, see Context.
 template <class P, bool calls = false>
-DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const ActorEntry& entry,
-                                      const Header& h, const void* payload, bool whole,
-                                      bool observed)
+DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks& marks,
+                                      const ActorEntry& entry, const Header& h, const void* payload,
+                                      bool whole, bool observed)
 {
     Outcome out;
     const uint32_t local = Address{h.destination}.local();
@@ -175,8 +186,7 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const ActorE
         }
     }
     // The monitor looks on, and names this handler if it never returns.
-    uint64_t* running = &s.status[id].running[whole ? 0 : lanes::id()];
-    store<Scope::gpu>(running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
+    store<Scope::gpu>(marks.running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
     Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls);
     const uint64_t begin = observed ? ticks() : 0;
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
@@ -198,9 +208,9 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const ActorE
             out.code = code;
         }
     }
-    store<Scope::gpu>(running, uint64_t{0});
+    store<Scope::gpu>(marks.running, uint64_t{0});
     if (out.ran && (!whole || lanes::id() == 0)) {
-        count_handled(s, id, entry.type());
+        bump(&marks.handled[entry.type()], 1);
     }
     return out;
 }
@@ -243,8 +253,8 @@ DENIZEN_COLD void handle_any(const Shared& s, uint32_t id, const ActorEntry& ent
     const bool traced = (h.flags & flag_traced) != 0 && speaks;
     const Receipt receipt = traced ? take_stamp(s, h, payload) : Receipt{};
     const Header plain = without_stamp(h);
-    const Outcome out =
-        run_handler<P, !P::has_warp_actors>(s, id, entry, plain, payload, whole, observed);
+    const Outcome out = run_handler<P, !P::has_warp_actors>(
+        s, id, marks(s, id, whole ? 0 : lanes::id()), entry, plain, payload, whole, observed);
     if (speaks && (observed || out.wrong != 0)) {
         conclude<P>(s, id, entry, plain, payload, out, observed);
     }

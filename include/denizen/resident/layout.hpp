@@ -20,7 +20,7 @@ struct WatchEntry;
 struct TopicBoard; // resident/topics.hpp, as the next
 struct Subscription;
 
-inline constexpr uint32_t layout_abi = 4;
+inline constexpr uint32_t layout_abi = 5;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -348,6 +348,7 @@ struct alignas(line) NearBox {
     uint32_t first = 0;           // node << 11 | number of near worker 0
     uint32_t count = 0;           // near workers with a ring; 0 while tracing, and so
     uint32_t workers = 0;         // of this node: sends then take the general way (post.hpp)
+    uint32_t own = 0;             // which near worker this is
     uint32_t rings = 0;           // near workers with a ring
     uint32_t sm = 0;              // near workers before the first of our SM
     uint32_t parked = 0;          // something was parked since the worker looked

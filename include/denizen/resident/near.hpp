@@ -68,24 +68,26 @@ inline constexpr uint32_t after_rings = 4 * (4 * max_near + 8);
 DENIZEN_HD inline cluster::Address first(cluster::Address b) { return b + after_rings; }
 DENIZEN_HD inline cluster::Address count(cluster::Address b) { return b + after_rings + 4; }
 DENIZEN_HD inline cluster::Address workers(cluster::Address b) { return b + after_rings + 8; }
-DENIZEN_HD inline cluster::Address rings(cluster::Address b) { return b + after_rings + 12; }
-DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 16; }
-DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 20; }
+DENIZEN_HD inline cluster::Address own(cluster::Address b) { return b + after_rings + 12; }
+DENIZEN_HD inline cluster::Address rings(cluster::Address b) { return b + after_rings + 16; }
+DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 20; }
+DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 24; }
 
-// Three of them at once: 16 bytes.
+// The first four of them in one access.
 struct Ways {
     uint32_t first;
     uint32_t count;
-    uint32_t workers; // 0 while tracing
+    uint32_t workers;
+    uint32_t own;
 };
 DENIZEN_HD inline Ways ways(cluster::Address b)
 {
     const Packet p = cluster::load_packet(first(b));
-    return {p.word[0], p.word[1], p.word[2]};
+    return {p.word[0], p.word[1], p.word[2], p.sequence};
 }
 static_assert(after_rings % sizeof(Packet) == 0);
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
-static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 20);
+static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 24);
 static_assert(__builtin_offsetof(NearBox, ring) == 4 * (3 * max_near + 8));
 #endif
 } // namespace box
@@ -129,10 +131,14 @@ public:
         const uint32_t workers = s.workers - first < s.near ? s.workers - first : s.near;
         if (lanes::id() == 0) {
             cluster::store(detail::box::first(box_), s.node * max_workers + first);
+            cluster::store(detail::box::own(box_), own_);
             cluster::store(detail::box::rings(box_), s.local_mask == 0 ? 0 : workers);
             cluster::store(detail::box::sm(box_), own_ - own_ % s.per_sm);
         }
 #if DENIZEN_ON_DEVICE
+        // A lane without a ring looks at a word that never holds what it waits for.
+        look_ = detail::box::rings(box_);
+        awaited_ = ~0u;
         if (lanes::id() < workers) {
             const cluster::Address other = detail::box_of(s, id, lanes::id());
             cluster::store(detail::box::ring(box_, lanes::id()),
@@ -141,7 +147,9 @@ public:
             head_ = credited_ = cluster::load(detail::box::head(box_, lanes::id()));
             mask_ = detail::near_ring_mask(s, own_, lanes::id());
             slots_ = detail::near_slots(s, box_, own_, lanes::id());
-            next_ = slots_ + (head_ & mask_) * sizeof(Slot);
+            if (mask_ != 0) {
+                step(0);
+            }
         }
 #endif
         lanes::sync();
@@ -179,12 +187,7 @@ public:
     DENIZEN_HD uint32_t poll() const
     {
 #if DENIZEN_ON_DEVICE
-        // The sequence of a slot's last packet, which is written last.
-        bool here = false;
-        if (mask_ != 0) {
-            here = cluster::load(next_ + 60) == head_ + 1;
-        }
-        return lanes::ballot(here);
+        return lanes::ballot(cluster::load(look_) == awaited_);
 #else
         uint32_t ready = 0;
         for (uint32_t i = 0; i < s_.near; ++i) {
@@ -232,10 +235,10 @@ public:
 #if DENIZEN_ON_DEVICE
         batch.mine = false;
         if ((ready >> lanes::id() & 1) != 0) {
-            const cluster::Address second = slots_ + ((head_ + 1) & mask_) * sizeof(Slot);
-            const bool more =
-                lanes::id() == own_ && cluster::load(second + 60) == head_ + 2;
-            batch.mine = read({nullptr, next_, 0, 0}, head_, batch.words) && !more;
+            const cluster::Address second = slots_ + (awaited_ & mask_) * sizeof(Slot);
+            const uint32_t after = cluster::load(second + last_sequence);
+            batch.mine = read({nullptr, look_ - last_sequence, 0, 0}, head_, batch.words) &&
+                         (lanes::id() != own_ || after != awaited_ + 1);
         }
         batch.n = 1;
 #else
@@ -283,8 +286,10 @@ public:
     DENIZEN_HD void advance_near(uint32_t n)
     {
 #if DENIZEN_ON_DEVICE
-        step(n);
-        give_credit(mask_ >> 2);
+        if (n != 0) {
+            step(n);
+            give_credit(mask_ >> 2);
+        }
 #else
         advance(turn_, n, detail::near_ring_mask(s_, own_, turn_) >> 2);
 #endif
@@ -349,6 +354,9 @@ private:
                 shared_head(i)};
     }
 
+    // In a slot: of its last packet, which is written last.
+    static constexpr uint32_t last_sequence = 3 * sizeof(Packet) + packet_payload;
+
 #if DENIZEN_ON_DEVICE
     __device__ uint32_t head(uint32_t) const { return head_; }
     __device__ uint32_t shared_head(uint32_t i) const { return lanes::shuffle(head_, i); }
@@ -356,20 +364,23 @@ private:
     // Relaxed: the slots were read before, and the sender rewrites one only for a later ticket.
     __device__ void give_credit(uint32_t least)
     {
-        if (mask_ != 0 && head_ - credited_ > least) {
+        if (head_ - credited_ > least) {
             cluster::store(sender_credit_, head_);
             credited_ = head_;
         }
     }
 
+    // In a lane that has a ring.
     __device__ void step(uint32_t n)
     {
         head_ += n;
-        next_ = slots_ + (head_ & mask_) * sizeof(Slot);
+        awaited_ = head_ + 1;
+        look_ = slots_ + (head_ & mask_) * sizeof(Slot) + last_sequence;
     }
 
-    uint32_t head_ = 0; // of this lane's ring
-    cluster::Address next_ = 0; // its slot
+    uint32_t head_ = 0;         // of this lane's ring
+    cluster::Address look_ = 0; // where the last sequence of its first slot is,
+    uint32_t awaited_ = 0;      // and what that becomes
     uint32_t credited_ = 0;
     uint32_t mask_ = 0;
     cluster::Address slots_ = 0;

@@ -396,15 +396,17 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
             const uint32_t w = there - s.node * max_workers;
             const uint32_t workers = ways.workers;
             if (near < ways.count) {
+                const bool self = near == ways.own;
+                const uint32_t mask = self ? s.local_mask : s.near_mask;
                 const uint32_t credit = cluster::load(detail::box::credit(b, near));
                 const cluster::Address ring = detail::ring_to(s, id, b, near);
                 const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
+                const cluster::Address slot = ring + (ticket & mask) * sizeof(Slot);
                 const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
+                const bool room = ticket - credit <= mask;
                 rest = {detail::Rest::park_near, near, ticket};
-                if (w == id) { // the same twice: whether it is said where they lie, stores differ
-                    if (ticket - credit <= s.local_mask) {
-                        const cluster::Address slot =
-                            ring + (ticket & s.local_mask) * sizeof(Slot);
+                if (self) { // where the other's slots lie is found out anew by each store
+                    if (room) {
                         for (uint32_t k = 0; k < 4; ++k) {
                             cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
                         }
@@ -412,14 +414,14 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                     }
                     cluster::add(detail::box::sent(b, Route::worker), 1);
                 } else {
-                    if (ticket - credit <= s.near_mask) {
-                        const cluster::Address slot = ring + (ticket & s.near_mask) * sizeof(Slot);
+                    if (room) {
                         for (uint32_t k = 0; k < 4; ++k) {
                             cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
                         }
                         rest.kind = detail::Rest::nothing;
                     }
-                    cluster::add(detail::box::sent(b, detail::near_route(s, id, b, w, near)), 1);
+                    const bool same_sm = near - cluster::load(detail::box::sm(b)) < s.per_sm;
+                    cluster::add(detail::box::sent(b, same_sm ? Route::sm : Route::cluster), 1);
                 }
 #if !DENIZEN_ON_DEVICE
                 detail::ring_worker(detail::target(s, id, RingKind::near, near));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker counts of its own work: handlers run by actor type, how long they took, and the
-// slowest of them. The worker calls count_handled() after every handler, Observer::look() in its
-// rare look, and, only while the program is observed, observe() after every handler. The host reads
-// the counters while they change (src/telemetry.cpp). No lane waits for another in here, and
-// nothing is read that another worker writes.
+// slowest of them. The worker adds to Counters::handled after every handler, calls Observer::look()
+// in its rare look, and, only while the program is observed, observe() after every handler. The
+// host reads the counters while they change (src/telemetry.cpp). No lane waits for another in here,
+// and nothing is read that another worker writes.
 //
 // The histograms are log-linear, as HdrHistogram's (Gil Tene, http://hdrhistogram.org): each power
 // of two is cut into four equal buckets, so a bucket's middle is off by at most 12.5 %.
@@ -83,8 +83,8 @@ namespace detail {
 DENIZEN_HD inline void bump(uint64_t* word, uint64_t n)
 {
 #if DENIZEN_ON_DEVICE
-    // The lanes meet here. Its address is said to be global: to find out where a generic one points,
-    // an addition of 64 bits has to wait for its own end.
+    // The lanes meet here. Its address is said to be global: to find out where a generic one
+    // points, an addition of 64 bits has to wait for its own end.
     asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(word)),
                  "l"(n)
                  : "memory");
@@ -100,12 +100,6 @@ DENIZEN_HD inline void record(Histogram& h, uint64_t ns, uint64_t n = 1)
 {
     detail::bump(&h.count[bucket_of(ns)], n);
     detail::bump(&h.sum, ns * n);
-}
-
-// Counts one handler of worker `id` that has run; by the lane that ran it, in any order.
-DENIZEN_HD inline void count_handled(const Shared& s, uint32_t id, uint32_t actor_type)
-{
-    detail::bump(&s.counters[id].handled[actor_type], 1);
 }
 
 // Which handler took how long, in one word that orders by the time (so that it can be raised by one

@@ -20,8 +20,11 @@ public:
     DENIZEN_HD Worker(const Shared& shared, uint32_t id)
         : s_(shared), id_(id), status_(shared.status[id]),
           actors_(shared.actors + static_cast<uint64_t>(id) * shared.actors_per_worker),
-          near_(shared, id), sources_(shared, id)
+          near_(shared, id), sources_(shared, id), marks_(detail::marks(shared, id, lanes::id()))
     {
+        keep_in_register(actors_);
+        keep_in_register(marks_.running);
+        keep_in_register(marks_.handled);
         handled_ = load<Scope::gpu>(&status_.handled);
         look_for_chores();
     }
@@ -32,43 +35,38 @@ public:
     DENIZEN_HD bool round()
     {
         ++rounds_;
-        bool worked = false;
+        blocked_ = false;
+        const uint64_t before = handled_;
         // What is urgent goes before what is near, and needs a look at it before every message.
-        const uint32_t most = P::has_urgent || outbox_used_ || chores_ ? 0 : max_row;
-        uint32_t left = most;
-        for (;;) { // ends: `left` counts down
+        const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_;
+        uint32_t left = in_a_row ? max_row + 1 : 1;
+        do { // ends: `left` counts down
+            --left;
             Batch batch;
             ActorEntry entry;
             const Sight sight = look_around();
             uint32_t from = nowhere;
-            const bool one = left != 0 && take_one(sight, from, batch, entry);
-            bool some = one;
-            blocked_ = false;
-            if (!one) {
+            if (left == 0 || !take_one(sight, from, batch, entry)) {
+                const uint32_t taken = in_a_row ? max_row - left : 0;
+                local_rounds_ += taken / (max_row / max_local_rounds);
+                far_waited_ += taken / (max_row / max_wait);
                 uint32_t ready = sight.near;
-                from = pick(ready, sight, most != 0 && left == 0);
-                if (from != nowhere) {
-                    bool served = false;
-                    some = take(from, ready, batch, entry, served);
-                    worked |= served;
-                    blocked_ = !some && !served;
+                from = pick(ready, sight);
+                if (from == nowhere || !take(from, ready, batch, entry)) {
+                    if (from == nowhere && handled_ == before && !outbox_used_ && !chores_) {
+                        worked_ = false;
+                        return false;
+                    }
+                    break;
                 }
+                left = 0;
             }
-            if (some) {
-                side_by_side(batch, entry);
-                handled_ += batch.n;
-                advance(from, batch);
-                worked = true;
-            }
-            if (!one) {
-                if (from == nowhere && !worked && !outbox_used_ && !chores_) {
-                    worked_ = false;
-                    return false;
-                }
-                break;
-            }
-            --left;
-        }
+            side_by_side(batch, entry);
+            handled_ += batch.n;
+            worked_ = true;
+            advance(from, batch);
+        } while (left != 0);
+        bool worked = handled_ != before;
         end_turn();
         batches_ += worked ? 1 : 0;
         if (worked && lanes::id() == 0) {
@@ -173,7 +171,8 @@ private:
         }
     }
 
-    // What there is to be seen: near rings (bit i) and, if it has been looked there, sources (bit g).
+    // What there is to be seen: near rings (bit i) and, if it has been looked there, sources (bit
+    // g).
     struct Sight {
         uint32_t near = 0;
         uint32_t far = 0;
@@ -214,22 +213,32 @@ private:
             if (from == source_host && (worked_ || jammed_ != 0)) {
                 return false;
             }
-            if (!sources_.take_one(from, batch)) {
+            if (sources_.was_ready(from)) { // messages have queued up
                 return false;
             }
+            sources_.take(from, sight.far, batch);
         }
         const bool needs_all = alone(batch.words.header(), entry);
-        return lanes::ballot(batch.mine && !needs_all) != 0;
+        if (lanes::ballot(batch.mine && !needs_all) != 0) {
+            return true;
+        }
+        if (from != near) {
+            sources_.nothing_ready(); // nothing has been taken there
+        }
+        return false;
     }
 
-    // What this round serves. `ready`: of the near rings or of the sources. `everywhere`: the near
-    // rings have been first for long.
-    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight, bool everywhere)
+    // What this round serves. `ready`: of the near rings or of the sources.
+    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight)
     {
+        if (sight.probed && (sight.near | sight.far) == 0) {
+            sources_.nothing_ready();
+            far_waited_ = local_rounds_ = 0;
+            return nowhere;
+        }
         const uint32_t own = 1u << near_.own();
         // What the worker sends itself is served without a look at global memory, but not for ever.
-        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds &&
-            !everywhere) {
+        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds) {
             ++local_rounds_;
             return local;
         }
@@ -243,9 +252,10 @@ private:
                 ready = far;
                 return lanes::first(far & urgent);
             }
+            ready = ready != 0 ? ready : near_.poll(); // the probe took a while
         }
         const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
-        if (at_hand != nowhere && far_waited_ < max_wait && !everywhere) {
+        if (at_hand != nowhere && far_waited_ < max_wait) {
             ++far_waited_;
             local_rounds_ = 0;
             ready &= ~own;
@@ -297,10 +307,9 @@ private:
     }
 
     // Takes what has arrived there: the first message of its ring, or as many as can be handled
-    // side by side; true if there are such. One that needs all lanes is handled here: then `served`
-    // says whether it could be, or has to wait where it is.
-    DENIZEN_HD bool take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry,
-                         bool& served)
+    // side by side; true if there are such. One that needs all lanes is handled here, if it has not
+    // to wait where it is.
+    DENIZEN_HD bool take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
     {
         if (from == near) {
             // A ring whose first message has to wait where it is lets the others go first.
@@ -313,6 +322,7 @@ private:
             sources_.take(from, ready, batch);
         }
         if (batch.n == 0) {
+            blocked_ = true;
             return false;
         }
         const bool needs_all = alone(batch.words.header(), entry);
@@ -326,10 +336,10 @@ private:
             }
             begin_turn();
             const uint32_t n = serve_alone(batch, leader); // slots consumed
-            served = n != 0;
-            handled_ += served ? 1 : 0;
+            blocked_ = n == 0;
+            handled_ += blocked_ ? 0 : 1;
             if (from == near) {
-                waiting_near_ |= served ? 0 : 1u << near_.number_of(leader);
+                waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
                 near_.advance_near(lanes::id() == leader ? n : 0);
             } else if (from == local) {
                 near_.advance_local(n);
@@ -391,29 +401,29 @@ private:
     {
         begin_turn();
         const Header h = batch.words.header();
-        bool todo = batch.mine;
-        // Lanes whose messages go to the same actor take turns, in ring order.
+        bool turn = batch.mine;
+        bool todo = false;
         uint32_t rank = 0;
-        if (batch.n > 1) {
+        if (batch.n > 1) { // lanes whose messages go to the same actor take turns, in ring order
             const uint32_t same =
-                lanes::match(todo ? Address{h.destination}.local() : ~lanes::id());
+                lanes::match(turn ? Address{h.destination}.local() : ~lanes::id());
             rank = lanes::popcount(same & lanes::below());
+            todo = turn && rank != 0;
+            turn = turn && rank == 0;
         }
         uint32_t r = 0;
         bool waits = false;
-        do { // ends: r reaches every rank
+        for (;;) { // ends: r reaches every rank
             detail::Outcome out;
-            const bool turn = todo && rank == r;
             if (turn) {
-                todo = false;
                 // It may have failed since: then the message has to wait.
                 waits = P::can_fail && r > 0 &&
                         actors_[Address{h.destination}.local()].kind != entry.kind;
                 if (!waits) {
                     Words words = batch.words;
                     stay_here(words);
-                    out = detail::run_handler<P>(s_, id_, entry, words.header(), words.word + 3,
-                                                 false, observer_.on());
+                    out = detail::run_handler<P>(s_, id_, marks_, entry, words.header(),
+                                                 words.word + 3, false, observer_.on());
                 }
             }
             // An observed handler counts also if its time is 0.
@@ -426,13 +436,19 @@ private:
                 if (rest) {
                     detail::conclude<P>(s_, id_, of, header, words.word + 3, its, observer_.on());
                 }
+                lanes::sync();
             }
             if (P::has_buffers && turn && !waits) {
                 P::drop_buffers(s_, h.type, batch.words.word + 3);
             }
+            if (batch.n == 1 || lanes::ballot(todo) == 0) {
+                break;
+            }
             ++r;
-            lanes::sync();
-        } while (batch.n > 1 && lanes::ballot(todo) != 0);
+            turn = todo && rank == r;
+            todo = todo && rank != r;
+        }
+        lanes::sync();
         if (P::can_fail && lanes::ballot(waits) != 0) {
             const Words words = batch.words; // copies: what a call gets by reference lies in local
             const Header header = h;         // memory
@@ -508,6 +524,7 @@ private:
     ActorEntry* actors_;
     NearRings near_;
     Sources sources_;
+    detail::Marks marks_;
     uint64_t handled_ = 0;
     uint32_t turn_ = 0;
     uint32_t local_rounds_ = 0; // in a row
