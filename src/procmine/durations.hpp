@@ -41,9 +41,15 @@ Pages<T> pages(size_t count)
     return Pages<T>(static_cast<T*>(memory));
 }
 
-// Where a thread's pieces come from.
+// Where a thread's pieces come from: memory it is given, else its own.
 class Blocks {
 public:
+    // It must outlive the pieces. What is left of the memory before is not used.
+    void give(std::span<uint64_t> memory)
+    {
+        if (memory.size() > room_.size()) room_ = memory;
+    }
+
     std::span<uint64_t> take(size_t count)
     {
         if (count > room_.size()) {

@@ -64,18 +64,18 @@ public:
     {
         const uint32_t first_case = p << all.shift;
         const uint32_t cases = std::min<uint32_t>(1u << all.shift, case_count_ - first_case);
-        const Stamp* begin = all.stamps.get() + all.begins[p];
-        const Stamp* end = all.stamps.get() + all.begins[p + 1];
+        const uint64_t begin = all.begins[p];
+        const uint64_t end = all.begins[p + 1];
         places_.assign(size_t{cases} + 1, 0);
-        for (const Stamp* s = begin; s != end; ++s) ++places_[s->of_case - first_case + 1];
+        for (uint64_t i = begin; i < end; ++i) ++places_[all.stamp(i).of_case - first_case + 1];
         std::partial_sum(places_.begin(), places_.end(), places_.begin());
-        if (steps_.size() < static_cast<size_t>(end - begin)) {
-            steps_.resize(static_cast<size_t>(end - begin));
+        if (steps_.size() < end - begin) steps_.resize(end - begin);
+        for (uint64_t i = begin; i < end; ++i) {
+            const Stamp stamp = all.stamp(i);
+            steps_[places_[stamp.of_case - first_case]++] = {stamp.time, stamp.activity};
         }
-        for (const Stamp* s = begin; s != end; ++s) {
-            steps_[places_[s->of_case - first_case]++] = {s->time, s->activity};
-        }
-        uint32_t from = 0; // places_[c] is now where case c ends
+        blocks_.give(all.memory(p)); // the durations go where the stamps were, which is at hand
+        uint32_t from = 0;           // places_[c] is now where case c ends
         for (uint32_t c = 0; c < cases; ++c) {
             const uint32_t to = places_[c];
             if (from != to) walk_case(first_case + c, steps_.data() + from, steps_.data() + to);

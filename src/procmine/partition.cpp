@@ -56,7 +56,7 @@ Partitions partition(const Events& events, uint32_t threads)
     const size_t n = events.cases.size();
     all.shift = shift_for(events);
     const uint32_t parts = ((events.case_count - 1) >> all.shift) + 1;
-    all.stamps = pages<Stamp>(n);
+    all.words = pages<uint64_t>(2 * n);
     all.begins.resize(size_t{parts} + 1);
 
     // Each thread counts its piece of the log, then knows where its events of a partition begin:
@@ -88,7 +88,9 @@ Partitions partition(const Events& events, uint32_t threads)
         std::vector<uint64_t>& place = places[t];
         for (size_t i = piece(t); i < piece(t + 1); ++i) {
             const uint32_t one = events.cases[i];
-            all.stamps[place[one >> all.shift]++] = {events.times[i], events.activities[i], one};
+            uint64_t* to = all.words.get() + 2 * place[one >> all.shift]++;
+            to[0] = static_cast<uint64_t>(events.times[i]);
+            to[1] = uint64_t{one} << 32 | events.activities[i];
         }
     });
     return all;
