@@ -9,8 +9,8 @@
 
 namespace denizen::wave {
 
-constexpr uint32_t graph_steps = 512; // of a captured graph at most; even
-constexpr uint32_t steered_steps = 16; // at most, between two looks into the mailbox
+constexpr uint32_t graph_steps = 512;          // of a captured graph at most; even
+constexpr uint32_t steered_steps = 16;         // at most, between two looks into the mailbox
 constexpr uint64_t steered_cells = 30'000'000; // that are made between them: some 0.1 ms
 
 template <class T>
