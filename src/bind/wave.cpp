@@ -44,7 +44,8 @@ Method method_of(const std::string& name)
         if (name == to_string(method)) return method;
     }
     throw Error(Errc::bad_argument,
-                "method \"" + name + "\" is none of auto, threads, launches, graph, tiles, deep, pass2, pass4");
+                "method \"" + name +
+                    "\" is none of auto, threads, launches, graph, tiles, deep, pass2, pass4");
 }
 
 nb::tuple answer(const Ran& ran)

@@ -109,9 +109,8 @@ private:
                 },
                 [&](const Box& box) {
                     T* window = static_cast<T*>(mailbox->window());
-                    each(box, march.turn(), [&](T* begin, T* end) {
-                        window = std::copy(begin, end, window);
-                    });
+                    each(box, march.turn(),
+                         [&](T* begin, T* end) { window = std::copy(begin, end, window); });
                 });
             serve = [&](uint32_t step) { return served->serve(step); };
         }

@@ -56,8 +56,8 @@ public:
     // `traces`: for each receiver `steps`.
     March(State& state, CpuField<T>& field, Kinds& kinds, uint32_t threads, T* traces,
           uint32_t steps, size_t cache = near_bytes())
-        : cache_(cache), state_(state), field_(field), kinds_(kinds), traces_(traces), steps_(steps),
-          first_(state.step), table_(table_of<T>(state.medium)),
+        : cache_(cache), state_(state), field_(field), kinds_(kinds), traces_(traces),
+          steps_(steps), first_(state.step), table_(table_of<T>(state.medium)),
           members_(std::clamp(threads / field.slabs(), 1u, field.layout().n[2] / field.slabs())),
           most_(depth())
     {

@@ -79,18 +79,17 @@ private:
         pass.sweep.sources = state_.sources.data();
         pass.sweep.source_count = static_cast<uint32_t>(state_.sources.size());
         pass.sweep.pool = state_.pool.data();
-        pass.sweep.receivers =
-            reinterpret_cast<const int32_t (*)[3]>(state_.receivers.data());
+        pass.sweep.receivers = reinterpret_cast<const int32_t (*)[3]>(state_.receivers.data());
         pass.sweep.receiver_count = static_cast<uint32_t>(state_.receivers.size());
         pass.sweep.traces = traces_;
         pass.sweep.trace_steps = steps_;
         const auto memory = std::make_unique<PassMemory<T, S>>();
         std::vector<Strip<T, S>> strips(S::threads);
         const Geometry& g = state_.geometry;
-        const uint32_t count[3] = {
-            columns(n[0], g.periodic(0), S::wide, S::inner_x),
-            columns(n[1], g.periodic(1), S::high, S::inner_y),
-            (field_.planes(slab) + pass.sweep.planes - 1) / pass.sweep.planes};
+        const uint32_t count[3] = {columns(n[0], g.periodic(0), S::wide, S::inner_x),
+                                   columns(n[1], g.periodic(1), S::high, S::inner_y),
+                                   (field_.planes(slab) + pass.sweep.planes - 1) /
+                                       pass.sweep.planes};
         for (uint32_t b = 0; b < count[0] * count[1] * count[2]; ++b) {
             Column<T, S>(pass, *memory, b % count[0], b / count[0] % count[1],
                          b / count[0] / count[1])

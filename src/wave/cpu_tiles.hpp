@@ -49,9 +49,9 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     run.receiver_count = static_cast<uint32_t>(state.receivers.size());
     run.traces = traces;
     run.window = static_cast<T*>(box.window());
-    const Leading leading{&control,       commands.data(),  edits.data(),    0,
-                          sources.data(), run.source_count, box.heartbeat(), box.orders(),
-                          box.answers(),  state.step,       steps,           ahead,
+    const Leading leading{&control,       commands.data(),    edits.data(),    0,
+                          sources.data(), run.source_count,   box.heartbeat(), box.orders(),
+                          box.answers(),  state.step,         steps,           ahead,
                           tiling.count(), {S::x, S::y, S::z}, ~uint64_t{0}};
     std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
     for (uint32_t i = 0; i < tiling.count(); ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulation on one GPU or on several: launches (gpu_launches.hpp) on a slab of planes for each,
-// or, on one, resident tiles (gpu_tiles.hpp). Taking and freeing memory, and a kernel that wants
-// every SM, wait for what is resident: all of it happens while the resident programs of this process
-// are off the GPU.
+// The simulation on one GPU or on several: launches (gpu_launches.hpp) on a slab of planes for
+// each, or, on one, resident tiles (gpu_tiles.hpp). Taking and freeing memory, and a kernel that
+// wants every SM, wait for what is resident: all of it happens while the resident programs of this
+// process are off the GPU.
 #include "gpu_launches.hpp"
 #include "gpu_tiles.hpp"
 
@@ -102,8 +102,8 @@ public:
                     const auto& n = slab.layout().n;
                     size_t i = size_t{slab.first()} * n[0] * n[1];
                     for (uint64_t row = 0; row < uint64_t{n[1]} * n[2]; ++row) {
-                        T* const to = padded.data() + slab.layout().lead +
-                                      row * slab.layout().pitch;
+                        T* const to =
+                            padded.data() + slab.layout().lead + row * slab.layout().pitch;
                         for (uint32_t x = 0; x < n[0]; ++x, ++i) {
                             to[x] = kinds_.cells[i] > soft ? static_cast<T>(from[i]) : 0;
                         }
@@ -139,9 +139,9 @@ public:
         off_the_gpu([&] {
             const Chip& chip = slabs_[0]->chip();
             const gpu::ContextScope scope(chip.context());
-            mailbox = std::make_unique<Mailbox>(
-                [&chip](size_t bytes) { return chip.pinned(bytes); },
-                largest_face(state_.geometry), sizeof(T));
+            mailbox =
+                std::make_unique<Mailbox>([&chip](size_t bytes) { return chip.pinned(bytes); },
+                                          largest_face(state_.geometry), sizeof(T));
         });
         return mailbox;
     }
@@ -163,8 +163,8 @@ public:
         off_the_gpu([&] {
             each_slab([&](GpuSlab<T>& slab) { slab.begin(steps); });
             if (resident) {
-                stay(steps, method == Method::deep, silent ? *silent : *mailbox,
-                     silent ? 0 : ahead, ran);
+                stay(steps, method == Method::deep, silent ? *silent : *mailbox, silent ? 0 : ahead,
+                     ran);
             } else {
                 launches(steps, method, mailbox, ran);
             }
@@ -212,9 +212,8 @@ private:
             if (slabs > 1) {
                 for (T*& field : memory) field = static_cast<T*>(group_[r].allocate(bytes_));
             }
-            slabs_.push_back(std::make_unique<GpuSlab<T>>(*chips_[r], state_,
-                                                          first_plane(layout_.n[2], slabs, r),
-                                                          planes(slabs, r), memory));
+            slabs_.push_back(std::make_unique<GpuSlab<T>>(
+                *chips_[r], state_, first_plane(layout_.n[2], slabs, r), planes(slabs, r), memory));
         }
         const bool around = state_.geometry.periodic(2);
         for (uint32_t r = 0; r < slabs; ++r) {
@@ -334,8 +333,7 @@ private:
         const int32_t end = first + static_cast<int32_t>(slab.layout().n[2]);
         for (int32_t z = std::max(box.low[2], first); z < std::min(box.high[2], end); ++z) {
             for (int32_t y = box.low[1]; y < box.high[1]; ++y) {
-                use(slab.layout().index(static_cast<uint32_t>(box.low[0]),
-                                        static_cast<uint32_t>(y),
+                use(slab.layout().index(static_cast<uint32_t>(box.low[0]), static_cast<uint32_t>(y),
                                         static_cast<uint32_t>(z - first)));
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as the simulation uses it, through the driver: a stream, kernels by name, and memory that is
-// given back together. Taking and freeing memory waits for what is resident: all calls are made
+// A GPU as the simulation uses it, through the driver: a stream, kernels by name, and memory that
+// is given back together. Taking and freeing memory waits for what is resident: all calls are made
 // while the resident programs of this process are off the GPU.
 #pragma once
 
@@ -135,9 +135,9 @@ public:
 
     void clear(void* memory, size_t bytes) const
     {
-        gpu::check(driver_.memset_d8_async(reinterpret_cast<gpu::DevicePtr>(memory), 0, bytes,
-                                           stream_),
-                   "cuMemsetD8Async");
+        gpu::check(
+            driver_.memset_d8_async(reinterpret_cast<gpu::DevicePtr>(memory), 0, bytes, stream_),
+            "cuMemsetD8Async");
     }
 
     template <class U>

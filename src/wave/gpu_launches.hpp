@@ -9,8 +9,8 @@
 
 namespace denizen::wave {
 
-constexpr uint32_t graph_steps = 512; // of a captured graph at most; even
-constexpr uint32_t steered_steps = 16; // at most, between two looks into the mailbox
+constexpr uint32_t graph_steps = 512;          // of a captured graph at most; even
+constexpr uint32_t steered_steps = 16;         // at most, between two looks into the mailbox
 constexpr uint64_t steered_cells = 30'000'000; // that are made between them: some 0.1 ms
 
 template <class T>
@@ -40,7 +40,7 @@ public:
             for (auto& slab : slabs_) within(*slab, [&] { slab->make_spare(); });
         }
         Graphs graphs;
-        stale_ = true;
+        if (method == Method::graph && steps >= batch) graphs = capture(batch, steps);
         uint32_t step = 0;  // even whenever a graph begins
         uint32_t clock = 0; // steps that the clock has been moved on
         const uint64_t began = now_ns();
@@ -69,7 +69,7 @@ public:
         return step;
     }
 
-    // What serve() has changed is part of a captured graph.
+    // serve() has changed what is part of a captured graph.
     void renew() { stale_ = true; }
 
     void wait() const
@@ -155,7 +155,7 @@ private:
     Slabs& slabs_;
     std::vector<Group>& group_;
     uint64_t cells_;
-    bool stale_ = true;
+    bool stale_ = false; // a captured graph is no longer what is to be done
 };
 
 } // namespace denizen::wave

@@ -11,14 +11,13 @@ namespace denizen::wave {
 template <class T>
 class GpuTiles {
 public:
-    GpuTiles(GpuSlab<T>& slab, const State& state)
-        : slab_(slab), chip_(slab.chip()), state_(state)
+    GpuTiles(GpuSlab<T>& slab, const State& state) : slab_(slab), chip_(slab.chip()), state_(state)
     {
         const gpu::ContextScope scope(chip_.context());
         for (const bool deep : {false, true}) {
             for_shapes<T>(deep, [&]<class S>(const char* name) {
-                const uint32_t all = chip_.allow(slab_.typed(name), S::threads,
-                                                 sizeof(TileMemory<T, S>));
+                const uint32_t all =
+                    chip_.allow(slab_.typed(name), S::threads, sizeof(TileMemory<T, S>));
                 Seats seats;
                 seats.most = all == 0 ? 0 : all - 1; // one is the conductor's
                 seats.alone =

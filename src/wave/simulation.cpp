@@ -11,7 +11,7 @@
 namespace denizen::wave {
 namespace {
 
-constexpr uint32_t least_planes = 4; // of a slab
+constexpr uint32_t least_planes = 4;           // of a slab
 constexpr double stable = 0.57735026918962576; // 1 / sqrt(3): Courant, Friedrichs and Lewy (1928)
 
 std::string number(double value)
@@ -247,8 +247,9 @@ Method Simulation::method_of(Method method) const
     const bool gpu_only = method == Method::launches || method == Method::graph;
     if (on_gpu() ? method == Method::threads : gpu_only) {
         refuse(std::string("method ") + to_string(method) + " is not one of " + device() +
-               ": use " + (on_gpu() ? "launches, graph, tiles, deep, pass2 or pass4"
-                            : "threads, tiles, deep, pass2 or pass4"));
+               ": use " +
+               (on_gpu() ? "launches, graph, tiles, deep, pass2 or pass4"
+                         : "threads, tiles, deep, pass2 or pass4"));
     }
     return method;
 }

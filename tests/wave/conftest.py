@@ -16,7 +16,7 @@ def cache(tmp_path_factory):
         yield
 
 
-TWO = pytest.mark.skipif(_core.gpu_count() < 2, reason="there are no two GPUs")  # noqa: PLR2004
+TWO = pytest.mark.skipif(_core.gpu_count() < 2, reason="there are no two GPUs")
 
 
 @pytest.fixture(

@@ -117,7 +117,8 @@ TEST_P(Methods, columns_of_passes)
 {
     Settings wide = room(130, 61, 12, Boundary::absorbing);
     wide.kinds.assign(size_t{130} * 61 * 12, 0);
-    for (size_t i = 0; i < wide.kinds.size(); i += 1013) wide.kinds[i] = static_cast<uint8_t>(i % 4);
+    for (size_t i = 0; i < wide.kinds.size(); i += 1013)
+        wide.kinds[i] = static_cast<uint8_t>(i % 4);
     check(wide, 9);
     check(room(132, 60, 12, Boundary::periodic), 9, false);
 }

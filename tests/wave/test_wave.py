@@ -183,5 +183,13 @@ def test_the_kernels_compile_at_run_time(architecture):
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    for name in ("sweep_f32", "tick", "small_f32", "large_f32", "medium_deep_f32", "pass2_f32", "pass4_f32"):
+    for name in (
+        "sweep_f32",
+        "tick",
+        "small_f32",
+        "large_f32",
+        "medium_deep_f32",
+        "pass2_f32",
+        "pass4_f32",
+    ):
         assert f"denizen_wave_{name}".encode() in cubin

@@ -38,6 +38,20 @@ def test_what_receivers_heard_and_the_field(tmp_path, capsys):
         np.testing.assert_allclose(arrays["pressure"], room.pressure)
 
 
+def test_slabs_and_passes_come_to_the_same(tmp_path, capsys):
+    fields = []
+    for device, method in (("cpu:1", "threads"), ("cpu:2x1", "threads"), ("cpu:2x1", "pass4")):
+        out = tmp_path / f"field{len(fields)}.npz"
+        words = ["--device", device, "--method", method, "--steps", "30", "--save", str(out)]
+        assert cli.main(["run", "wave", "--size", "8x12x16", *words]) == 0
+        assert ("in 2 slabs" in capsys.readouterr().out) == (device == "cpu:2x1")
+        with np.load(out) as arrays:
+            fields.append(arrays["pressure"])
+    assert np.abs(fields[0]).max() > 0
+    for field in fields[1:]:
+        np.testing.assert_allclose(field, fields[0], atol=1e-6)
+
+
 def test_a_recording_is_played_and_recorded(tmp_path, capsys):
     played, out = tmp_path / "in.wav", tmp_path / "out.wav"
     signal = np.sin(np.arange(400) * 0.2)

@@ -278,11 +278,11 @@ private:
         }
         const uint64_t go = go_word(limit_, known_);
         if (go == went_) return;
-        if (go >> 32 != went_ >> 32) {
+        if (DENIZEN_ON_DEVICE && go >> 32 == went_ >> 32) {
+            store<Scope::gpu>(&l_.control->go, go); // behind the fence of the last release
+        } else {
             // Release: partner of the tiles' acquire; the commands are there when they are counted.
             store<Scope::gpu, Order::release>(&l_.control->go, go);
-        } else {
-            store<Scope::gpu>(&l_.control->go, go);
         }
         went_ = go;
     }

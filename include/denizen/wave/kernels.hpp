@@ -75,8 +75,8 @@ __device__ inline void sweep(const Sweep<T>& w)
         const int32_t* const at = w.sources[i].at;
         if (!mine(at)) continue;
         const uint32_t z = static_cast<uint32_t>(at[2]) - w.first_plane;
-        const uint64_t cell = (uint64_t{z} * s.layout.n[1] + y) * s.layout.n[0] +
-                              static_cast<uint64_t>(at[0]);
+        const uint64_t cell =
+            (uint64_t{z} * s.layout.n[1] + y) * s.layout.n[0] + static_cast<uint64_t>(at[0]);
         if (s.kinds[cell] <= soft) continue;
         s.before[s.layout.index(static_cast<uint32_t>(at[0]), y, z)] +=
             drive<T>(w.sources[i], step, w.pool);
@@ -84,9 +84,8 @@ __device__ inline void sweep(const Sweep<T>& w)
     for (uint32_t i = 0; i < w.receiver_count; ++i) {
         const int32_t* const at = w.receivers[i];
         if (!mine(at)) continue;
-        w.traces[uint64_t{i} * w.trace_steps + (step - *w.begun)] =
-            s.before[s.layout.index(static_cast<uint32_t>(at[0]), y,
-                                    static_cast<uint32_t>(at[2]) - w.first_plane)];
+        w.traces[uint64_t{i} * w.trace_steps + (step - *w.begun)] = s.before[s.layout.index(
+            static_cast<uint32_t>(at[0]), y, static_cast<uint32_t>(at[2]) - w.first_plane)];
     }
     if (s.periodic_x) { // the ghosts
         for (uint32_t k = first; k < last; ++k) {

@@ -73,11 +73,11 @@ struct PassMemory {
 // What a thread knows of its cells.
 template <class T, class S>
 struct Strip {
-    Four<T> below[S::depth][S::rows]; // of each step, the plane under the middle one
-    Four<T> here[S::depth][S::rows];  // and the middle one
-    Four<T> old[S::rows];             // before step 0, of the middle plane
+    Four<T> below[S::depth][S::rows];  // of each step, the plane under the middle one
+    Four<T> here[S::depth][S::rows];   // and the middle one
+    Four<T> old[S::rows];              // before step 0, of the middle plane
     uint32_t kinds[S::depth][S::rows]; // of the middle planes
-    Four<T> coming[S::rows];          // the plane that comes in next, now and before
+    Four<T> coming[S::rows];           // the plane that comes in next, now and before
     Four<T> coming_old[S::rows];
     uint32_t coming_kinds[S::rows];
 };
@@ -139,8 +139,8 @@ private:
                 plane[0][i % S::wide] = plane[S::high + 1][i % S::wide] = 0;
             }
             for (uint32_t i = lane(k); i < S::depth * w.source_count; i += S::threads) {
-                m_.push[i % S::depth][i / S::depth] = drive<T>(
-                    w.sources[i / S::depth], *w.clock + w.after + i % S::depth, w.pool);
+                m_.push[i % S::depth][i / S::depth] =
+                    drive<T>(w.sources[i / S::depth], *w.clock + w.after + i % S::depth, w.pool);
             }
             for (uint32_t i = lane(k); i < 2 * S::depth * S::high * S::wide; i += S::threads) {
                 const uint32_t plane = i / (S::high * S::wide);
@@ -212,7 +212,10 @@ private:
         return all;
     }
 
-    DENIZEN_HD static Four<T> four(const T* from) { return *reinterpret_cast<const Four<T>*>(from); }
+    DENIZEN_HD static Four<T> four(const T* from)
+    {
+        return *reinterpret_cast<const Four<T>*>(from);
+    }
 
     // Beside the strip along x: of the threads next to this one.
     DENIZEN_HD void beside(const Four<T>& here, const T* middle, uint32_t lane, T& left,
@@ -244,8 +247,7 @@ private:
             const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
             const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
             const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
-            const Coefficients<T> c =
-                usual ? open : m_.table[kinds >> (8 * i) & (classes - 1)];
+            const Coefficients<T> c = usual ? open : m_.table[kinds >> (8 * i) & (classes - 1)];
             result.v[i] = next(c, here.v[i], sum, old.v[i]);
         }
         return result;
@@ -295,8 +297,8 @@ private:
                 old[r] = strip.below[s][r]; // of the next step's middle plane
                 strip.below[s][r] = strip.here[s][r];
                 strip.here[s][r] = above[r];
-                *reinterpret_cast<Four<T>*>(
-                    &m_.middle[turn_ ^ 1][s][1 + row_of(lane, r)][column]) = above[r];
+                *reinterpret_cast<Four<T>*>(&m_.middle[turn_ ^ 1][s][1 + row_of(lane, r)][column]) =
+                    above[r];
                 above[r] = result[r];
             }
         }

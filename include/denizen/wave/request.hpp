@@ -29,8 +29,8 @@ struct Request {
     Source source;
 };
 
-// A request on its way: it fits into one slot of a ring, so that a device has it after one look into
-// the host's memory.
+// A request on its way: it fits into one slot of a ring, so that a device has it after one look
+// into the host's memory.
 struct Command {
     // act, cell or shape, joined, low x; low y, z; then high x, y, z, or a source's numbers
     uint32_t word[9] = {};

@@ -12,9 +12,9 @@ template <class T>
 struct Sweep {
     Slab<T> slab;
     const uint64_t*
-        clock;       // the step, counted from the start of the simulation, of the first launch
-    uint32_t after;  // launches since then
-    uint32_t planes; // that a thread marches through
+        clock;            // the step, counted from the start of the simulation, of the first launch
+    uint32_t after;       // launches since then
+    uint32_t planes;      // that a thread marches through
     uint32_t first_plane; // of the slab, in the grid
     const Source* sources;
     uint32_t source_count;

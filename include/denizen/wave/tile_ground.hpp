@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile in the memory of its block: which of its elements are where in the grid, and who lies beside
-// it. The block of a cooperative kernel holds it in shared memory, or a thread of the host.
+// A tile in the memory of its block: which of its elements are where in the grid, and who lies
+// beside it. The block of a cooperative kernel holds it in shared memory, or a thread of the host.
 #pragma once
 
 #include <denizen/wave/control.hpp>

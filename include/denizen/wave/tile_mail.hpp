@@ -14,6 +14,7 @@ template <class T, class S>
 class TileMail : public TileSteps<T, S> {
 protected:
     using Base = TileSteps<T, S>;
+    using Base::Base;
     using Base::before;
     using Base::m_;
     using Base::members;
@@ -24,7 +25,6 @@ protected:
     using Base::number_;
     using Base::r_;
     using Base::rank;
-    using Base::Base;
 
     static constexpr uint32_t packets = hops<T, S>();
     static constexpr uint32_t own_packets = (packets + members - 1) / members;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tile does between two exchanges: it comes out of the fields, makes steps of itself and of as
-// much of its shell as will be needed, with its sources and receivers, and goes back.
+// What a tile does between two exchanges: it comes out of the fields, makes steps of itself and of
+// as much of its shell as will be needed, with its sources and receivers, and goes back.
 #pragma once
 
 #include <denizen/wave/tile_ground.hpp>

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
-from denizen.group import group
 from denizen.errors import ArgumentError, ClosedError
+from denizen.group import group
 from denizen.program import cubin_of
 from denizen.runtime import _capability, _parse_device
 from denizen.wave.sources import Samples, Source, words_of
