@@ -43,7 +43,8 @@ bool same(const std::vector<Alert>& found, const std::vector<Alert>& wanted)
 Input input(const Arguments& arguments)
 {
     Input in;
-    in.count = arguments.quick ? 500'000 : arguments.gpu() ? 16'000'000 : 2'000'000;
+    in.count = arguments.gpu() ? (arguments.quick ? 4'000'000 : 16'000'000)
+                               : (arguments.quick ? 500'000 : 2'000'000);
     tx::MakeOptions made;
     made.share = 0.01; // records of a case: some 0.6 % have an alert
     in.made = tx::make(in.count, made);

@@ -195,8 +195,8 @@ inline RivalRun run_launches(const tx::Transaction* records, uint64_t count, boo
     cuda_ok(cudaMemcpy(book, head.get(), sizeof(tx::Book), cudaMemcpyHostToDevice));
     cuda_ok(cudaMemcpy(known.p, profiles.data(), profiles.size() * sizeof(tx::Profile),
                        cudaMemcpyHostToDevice));
-    put_profiles<<<geometry.shards, 32>>>(
-        book, static_cast<const tx::Profile*>(known.p), profiles.size());
+    put_profiles<<<geometry.shards, 32>>>(book, static_cast<const tx::Profile*>(known.p),
+                                          profiles.size());
     cudaStream_t compute = nullptr;
     cudaStream_t copy = nullptr;
     cudaEvent_t copied[2] = {};

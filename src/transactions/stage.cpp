@@ -194,7 +194,7 @@ void Stage::wait_for(uint64_t& idle_since)
 void Stage::launch(BufferRef records, uint32_t first, uint32_t count)
 {
     flying_.push_back({batch_, next_, count, first, records});
-    std::vector<Feed> feeds(shards_.size());
+    std::vector<Feed> feeds(std::min<size_t>(shards_.size(), heralds)); // who tell the others
     for (uint32_t p = 0; p < feeds.size(); ++p) {
         feeds[p] = {book_.ref(), records, next_, first, count, batch_, p};
     }

@@ -43,10 +43,10 @@ void Stage::grow()
             {book_.ref(), reinterpret_cast<uint64_t>(arenas_.back().ref().map())}});
         return;
     }
-    throw Error(Errc::exhausted, "there is no memory for one more customer: " +
-                                     std::to_string(customers()) + " lie in " +
-                                     megabytes(reserved_) + " (records before " +
-                                     std::to_string(done_) + " are done, nothing is lost): " + why);
+    throw Error(Errc::exhausted,
+                "there is no memory for one more customer: " + std::to_string(customers()) +
+                    " lie in " + megabytes(reserved_) + " (records before " +
+                    std::to_string(done_) + " are done, nothing is lost): " + why);
 }
 
 // Shards that have found no room get some, and go on.
@@ -88,11 +88,13 @@ void Stage::place(const void* all, size_t count, size_t bytes, uint64_t (*custom
         for (uint32_t s = 0; s < shards; ++s) ends[s + 1] += ends[s];
         std::vector<Put> puts(shards);
         for (uint32_t s = 0; s < shards; ++s) {
-            puts[s] = {book_.ref(), buffer.ref(), ends[s], ends[s + 1] - ends[s],
+            puts[s] = {book_.ref(), buffer.ref(),
+                       ends[s],     ends[s + 1] - ends[s],
                        s,           bytes == sizeof(Customer)};
         }
         for (size_t k = 0; k < n; ++k) {
-            std::memcpy(static_cast<char*>(buffer.cpu()) + ends[shard_of(k)]++ * bytes, from + (at + k) * bytes, bytes);
+            std::memcpy(static_cast<char*>(buffer.cpu()) + ends[shard_of(k)]++ * bytes,
+                        from + (at + k) * bytes, bytes);
         }
         std::vector<uint32_t> to(shards);
         for (uint32_t s = 0; s < shards; ++s) to[s] = s;

@@ -282,7 +282,8 @@ TEST_P(transactions_stage, arenas_are_added_as_they_fill)
 
 TEST_P(transactions_stage, a_snapshot_is_a_file_that_says_what_is_wrong_with_it)
 {
-    const std::string path = testing::TempDir() + "/transactions_" + std::to_string(getpid()) + ".dzs";
+    const std::string path =
+        testing::TempDir() + "/transactions_" + std::to_string(getpid()) + ".dzs";
     Snapshot saved;
     saved.next = 7;
     saved.horizon = 3;

@@ -4,6 +4,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -240,7 +241,7 @@ def test_a_pipes_alerts_come_at_once_and_its_rules_change_on_a_signal(made, tmp_
         def told(text):
             os.kill(process.pid, signal.SIGHUP)
             line = process.stderr.readline().decode()
-            assert text in line, line
+            assert re.search(text, line), line
 
         assert one(head + lines[0])["rules_version"] == 1
         rules.write_text('{"enabled": ["amount"], "amount_limit": 2}')
@@ -248,7 +249,7 @@ def test_a_pipes_alerts_come_at_once_and_its_rules_change_on_a_signal(made, tmp_
         alert = one(lines[1])
         assert (alert["rules_version"], alert["limit"]) == (2, 2)
         rules.write_text('{"speed": 1}')
-        told('no "speed"; the rules stay as they are')
+        told('no "speed".*; the rules stay as they are')
         assert one(lines[2])["rules_version"] == 2
         process.stdin.write(b"7,8,nine,1,1,0\n")
         process.stdin.close()

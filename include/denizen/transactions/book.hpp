@@ -106,10 +106,7 @@ struct Book {
     }
     DENIZEN_HD Ledger& ledger(uint32_t shard) { return part<Ledger>(at.ledgers)[shard]; }
     // Of a customer, whosever it is; null if nothing of it is known.
-    DENIZEN_HD Entry* find(uint64_t customer)
-    {
-        return ledger(shard_of(customer)).find(customer);
-    }
+    DENIZEN_HD Entry* find(uint64_t customer) { return ledger(shard_of(customer)).find(customer); }
     DENIZEN_HD Edge& edge(uint64_t sequence)
     {
         return part<Edge>(at.edges)[sequence & (geometry.edges - 1)];
@@ -136,6 +133,12 @@ struct Book {
     {
         const uint64_t row = static_cast<uint64_t>(pass) * geometry.depth + batch % geometry.depth;
         return part<uint32_t>(at.done)[row * geometry.shards + of];
+    }
+    // Whether a part has done this pass over this batch; then it never does it again, not even when
+    // it is told so late that the slot is another batch's.
+    DENIZEN_HD bool has_done(Pass pass, uint32_t batch, uint32_t of)
+    {
+        return static_cast<int32_t>(done(pass, batch, of) - (batch + 1)) >= 0;
     }
     // What a gate shows when it opens for a batch to which `each` times all parts contribute.
     DENIZEN_HD uint64_t opens_at(uint32_t batch, uint32_t each) const

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second pass: the records of a shard's customers, from all slices of a batch, in order, against
-// what is kept of them. Customers who are new get their place in the shard's ledger here.
+// The second pass: the records of a shard's customers, from all slices of a batch, in order,
+// against what is kept of them. Customers who are new get their place in the shard's ledger here.
 #pragma once
 
 #include <denizen/transactions/pass.hpp>

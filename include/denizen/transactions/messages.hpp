@@ -89,6 +89,11 @@ struct Finished { // to the host: all parts of a batch have been searched, and s
     uint32_t alerts;
 };
 
+// Feed and Step are for all parts, and told down a tree, so that nobody sends to more than a few:
+// the host, or whoever opens a gate, tells the parts below `heralds`, and part p tells those from
+// heralds * (p + 1) on, as many.
+inline constexpr uint32_t heralds = 8;
+
 inline constexpr uint32_t drilled = 0xD1; // the code of a failure that a drill asked for
 
 } // namespace denizen::transactions

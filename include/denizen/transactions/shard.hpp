@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actor of transaction monitoring. A stage has `shards` of them; each owns the customers that
 // hash to it and takes a part of every pass over a batch (book.hpp; split.hpp, judge.hpp,
-// search.hpp). stage.hpp is the host's side. One text for GPU and CPU threads; on a GPU a shard is a
-// warp.
+// search.hpp). stage.hpp is the host's side. One text for GPU and CPU threads; on a GPU a shard is
+// a warp.
 //
 // All that outlives a message lies in the book. So a shard that failed, in whatever place, is
 // restarted empty and told again what it may have missed: what it had done already it finds done.
@@ -164,8 +164,13 @@ public:
             return;
         }
         Book& book = found[0];
-        if (book.done(Pass::split, m.batch, m.part) == m.batch + 1) {
+        if (book.has_done(Pass::split, m.batch, m.part)) {
             return; // told again
+        }
+        Feed next = m;
+        for (next.part = heralds * (m.part + 1);
+             next.part < heralds * (m.part + 2) && next.part < book.geometry.shards; ++next.part) {
+            ctx.send(Address{book.address[next.part]}, next);
         }
         const auto fails = drill(Pass::split, ctx);
         if (split(book, m, records.data + m.first, ctx, fails) == End::done) {
@@ -184,9 +189,10 @@ public:
             pass == Pass::judge
                 ? load<Scope::gpu, Order::acquire>(&flight.to_judge) >= book.opens_at(m.batch, 2)
                 : load<Scope::gpu, Order::acquire>(&flight.to_search) >= book.opens_at(m.batch, 1);
-        if (!open || book.done(pass, m.batch, part) == m.batch + 1) {
+        if (!open || book.has_done(pass, m.batch, part)) {
             return; // told again, or before its time, because the host could not know
         }
+        tell(book, pass, m.batch, heralds * (part + 1), ctx);
         const auto fails = drill(pass, ctx);
         const uint32_t regions = load<Scope::gpu>(&book.regions.count); // before it looks for room
         const End end = pass == Pass::judge ? judge(book, m.batch, part, ctx, fails)
@@ -236,18 +242,18 @@ private:
         }
         if (pass == Pass::split) {
             if (passed(flight.to_judge, book.opens_at(batch, 2), ctx)) {
-                start(book, Pass::judge, batch, ctx);
+                tell(book, Pass::judge, batch, 0, ctx);
             }
         } else if (pass == Pass::judge) {
             if (passed(flight.to_search, book.opens_at(batch, 1), ctx)) {
-                start(book, Pass::search, batch, ctx);
+                tell(book, Pass::search, batch, 0, ctx);
             }
         } else {
             if (passed(flight.to_finish, book.opens_at(batch, 1), ctx)) {
                 tell_finished(flight, batch, ctx);
             }
             if (passed(book.flight(batch + 1).to_judge, book.opens_at(batch + 1, 2), ctx)) {
-                start(book, Pass::judge, batch + 1, ctx);
+                tell(book, Pass::judge, batch + 1, 0, ctx);
             }
         }
     }
@@ -263,9 +269,10 @@ private:
         return lanes::shuffle(last, 0) != 0;
     }
 
-    DENIZEN_COLD static void start(Book& book, Pass pass, uint32_t batch, auto& ctx)
+    // Parts `first` and on, as many as one tells, to begin a pass.
+    DENIZEN_HD static void tell(Book& book, Pass pass, uint32_t batch, uint32_t first, auto& ctx)
     {
-        for (uint32_t part = 0; part < book.geometry.shards; ++part) {
+        for (uint32_t part = first; part < first + heralds && part < book.geometry.shards; ++part) {
             ctx.send(Address{book.address[part]}, Step{reinterpret_cast<uint64_t>(&book), batch,
                                                        static_cast<uint32_t>(pass) << 16 | part});
         }
@@ -279,8 +286,7 @@ private:
                 told.tally[o] =
                     static_cast<uint32_t>(exchange<Scope::gpu>(&flight.tally[o], uint64_t{0}));
             }
-            told.alerts =
-                static_cast<uint32_t>(exchange<Scope::gpu>(&flight.alerts, uint64_t{0}));
+            told.alerts = static_cast<uint32_t>(exchange<Scope::gpu>(&flight.alerts, uint64_t{0}));
         }
         ctx.sync();
         ctx.send(host, told);

@@ -27,7 +27,7 @@
 namespace denizen::transactions {
 
 inline constexpr nanoseconds patience = std::chrono::seconds(30); // with nothing done at all
-inline constexpr uint64_t least_region = 512u << 10; // bytes of an arena
+inline constexpr uint64_t least_region = 512u << 10;              // bytes of an arena
 
 // Whether `split` copies the half of each record that is looked at into the book, so that it
 // crosses the bus once: not worth it for buffers that lie in the GPU's memory, nor on the CPU.
@@ -52,7 +52,8 @@ struct Counts {
     uint64_t of[outcomes] = {};
 };
 
-// All that a stage knows, between two records. Its file is one of the runtime's (docs/snapshots.md).
+// All that a stage knows, between two records. Its file is one of the runtime's
+// (docs/snapshots.md).
 struct Snapshot {
     Rules rules;
     uint64_t next = 0; // sequence of the next record
@@ -62,8 +63,8 @@ struct Snapshot {
 };
 
 // The file appears in one step: whoever dies meanwhile leaves the last one. Errc::exhausted,
-// Errc::bad_argument: it cannot be written. Errc::bad_snapshot: it cannot be read, has been altered,
-// or is of something else; the message says which.
+// Errc::bad_argument: it cannot be written. Errc::bad_snapshot: it cannot be read, has been
+// altered, or is of something else; the message says which.
 void write_snapshot(const std::string& path, const Snapshot& snapshot);
 Snapshot read_snapshot(const std::string& path);
 
@@ -104,7 +105,7 @@ public:
     void put(const Profile* profiles, size_t count);
 
     Counts counts() const { return counts_; }
-    uint64_t customers();                        // that are known
+    uint64_t customers();                         // that are known
     uint64_t memory() const { return reserved_; } // bytes of the arenas they lie in
     const Geometry& geometry() const { return geometry_; }
     Snapshot snapshot();
@@ -169,7 +170,7 @@ private:
     uint64_t reserved_ = 0; // by them
     uint64_t first_memory_;
     uint64_t most_memory_;
-    std::vector<Full> full_; // shards that wait for room
+    std::vector<Full> full_;  // shards that wait for room
     std::vector<Buffer> own_; // for records that are copied, one for each batch under way
     std::deque<Flying> flying_;
     std::vector<Alert> arrived_; // of batches under way
