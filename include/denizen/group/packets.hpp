@@ -141,11 +141,10 @@ DENIZEN_HD inline bool collect(const Channel<Memory>& channel, const Packet* fir
 // A packet on its way to `to`.
 template <class Memory>
 DENIZEN_HD inline void send_packet(const Channel<Memory>& channel, uint32_t to, uint64_t offset,
-                            uint32_t i, Packet p)
+                                   uint32_t i, Packet p)
 {
     p.sequence = channel.turn();
-    channel.memory().store(
-        reinterpret_cast<Packet*>(channel.group().memory[to] + offset) + i, p);
+    channel.memory().store(reinterpret_cast<Packet*>(channel.group().memory[to] + offset) + i, p);
 }
 
 template <class T>
@@ -207,8 +206,8 @@ DENIZEN_HD inline uint32_t one_shot(Channel<Memory> channel, const Call call)
             for (uint32_t r = 0; r < max_ranks; ++r) {
                 if (r == me && sends) got[r] = source(i, me);
             }
-            good = collect(channel, inbox, slots, i - begin, broadcast ? call.root : max_ranks,
-                           got);
+            good =
+                collect(channel, inbox, slots, i - begin, broadcast ? call.root : max_ranks, got);
             if (!good) break;
             if (reduces(call.kind)) {
                 place<T>(out + element * sizeof(T), reduced<T>(call, got, ranks),
