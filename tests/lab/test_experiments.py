@@ -26,7 +26,16 @@ def test_experiments_and_programs_are_the_same():
 @pytest.mark.parametrize(
     ("experiment", "cases"),
     [
-        ("routes", {"one way", "raw words", "random targets", "random targets, seen by the host"}),
+        (
+            "routes",
+            {
+                "one way",
+                "raw words",
+                "to and fro",
+                "random targets",
+                "random targets, seen by the host",
+            },
+        ),
         ("sync", {"std::barrier", "counting barrier"}),
         ("tasks", {"thread tasks", "warp tasks", "fork-join tree", "chain, one hop"}),
         ("driver", {"store", "trapped store", "decode"}),
@@ -39,6 +48,8 @@ def test_experiments_and_programs_are_the_same():
                 "two_shot",
                 "pull",
                 "pull_twice",
+                "push",
+                "push_twice",
                 "message to a resident group",
                 "barrier, sum, barrier",
             },
