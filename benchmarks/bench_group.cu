@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce (sum of f32). On GPUs: inside a resident kernel, by a message from the host to a
 // resident group, as a kernel on a stream and in a graph; NCCL in a graph and eager; and what a
-// peer copy reaches. On CPU threads: each algorithm, a resident group, and the textbook's way (a
-// barrier, everybody sums, a barrier). A batch's time is that of the slowest rank, divided by its
-// calls. After each batch all results are compared with the exact sum. Every wait has a deadline.
+// peer copy reaches; and the other collectives, in graphs, beside NCCL's. On CPU threads: each
+// algorithm, a resident group, and the textbook's way (a barrier, everybody sums, a barrier). A
+// batch's time is that of the slowest rank, divided by its calls. After each batch all results are
+// compared with the exact sum. Every wait has a deadline.
 #include "group_arms.hpp"
 
 #if defined(__CUDACC__)
@@ -61,7 +62,7 @@ void measure_cpu(const Arguments& arguments, uint32_t ranks, uint64_t bytes)
     };
     for (const Algorithm algorithm :
          {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull,
-          Algorithm::pull_twice}) {
+          Algorithm::pull_twice, Algorithm::push, Algorithm::push_twice}) {
         add(to_string(algorithm), run(algorithm)).ratio_base = {"barrier, sum, barrier"};
     }
     add(to_string(Algorithm::automatic), run(Algorithm::automatic)).arm = "A/A";

@@ -9,6 +9,7 @@
 // by the program's own counts.
 #include <denizen/runtime.hpp>
 
+#include "node_pairs.hpp"
 #include "own_message.hpp"
 #include "program.hpp"
 #include "random_targets.hpp"
@@ -140,7 +141,16 @@ constexpr const char* route_names[routes] = {"worker", "sm", "cluster", "gpu", "
 struct Setup {
     Options options;
     std::vector<Route> routes;
+    bool every_pair = false; // of nodes, in both directions, instead of `routes`
 };
+
+// GPUs from the given one on, as many as a program can have nodes; CPU: two.
+uint32_t nodes_of(const Arguments& arguments)
+{
+    if (!arguments.gpu()) return 2;
+    const int there = gpu::device_count() - arguments.device.ordinal;
+    return static_cast<uint32_t>(std::min(there, 5));
+}
 
 // One after the other: who waits for a core, or for an SM's issue slots, is not to be measured.
 std::vector<Setup> setups(const Arguments& arguments)
@@ -155,7 +165,11 @@ std::vector<Setup> setups(const Arguments& arguments)
         crowded.options.workers = 16;
         crowded.options.cluster = 1; // else long messages leave no room for near rings
         std::vector<Setup> all{common, crowded};
-        if (gpu::device_count() > arguments.device.ordinal + 1) all.push_back(pair);
+        const uint32_t nodes = nodes_of(arguments);
+        if (nodes > 1) all.push_back(pair);
+        pair.options.nodes = nodes;
+        pair.every_pair = true;
+        if (nodes > 2) all.push_back(pair);
         return all;
     }
     // Threads of the host, one for each end: in a cluster, in none, on two nodes.
@@ -164,7 +178,9 @@ std::vector<Setup> setups(const Arguments& arguments)
     common.routes = {Route::worker, Route::cluster};
     apart.options.cluster = 1;
     pair.options.workers = 1;
-    return {common, apart, pair};
+    Setup pairs = pair;
+    pairs.every_pair = true;
+    return {common, apart, pair, pairs};
 }
 
 // Where the second player goes for messages to take a route from the first.
@@ -194,24 +210,26 @@ class OneWay {
 public:
     explicit OneWay(const Setup& setup) : runtime_(setup.options.device, setup.options)
     {
+        if (setup.every_pair) {
+            for (uint32_t from = 0; from < setup.options.nodes; ++from) {
+                for (uint32_t to = 0; to < setup.options.nodes; ++to) {
+                    if (from == to) continue;
+                    const Address first = spawn(on_node(from));
+                    add(first, spawn(on_node(to)), Route::peer,
+                        Json().add("from node", from).add("to node", to).add("bytes", Slots * 64));
+                }
+            }
+            return;
+        }
         const Address first = runtime_.template spawn<Player<Slots>>();
         for (const Route route : setup.routes) {
             if (route == Route::cluster && description().cluster == 1) continue; // an older GPU
-            const Placement where = placement(first, route);
-            const Address second = runtime_.template spawn<Player<Slots>>(1, where)[0];
-            for (const char* arm : {"", "A/A"}) {
-                Pair& pair = pairs_.emplace_back();
-                pair.from = first;
-                pair.to = second;
-                pair.route = route;
-                pair.result = Case(
-                    "one way",
-                    Json().add("route", route_names[uint32_t(route)]).add("bytes", Slots * 64));
-                pair.result.arm = arm;
-                if (*arm == 0 && Slots == 1 && route != Route::worker)
-                    pair.result.ratio_base = {"raw words"};
-                pair.result.verified = true;
-            }
+            const Address second = spawn(placement(first, route));
+            const Json params =
+                Json().add("route", route_names[uint32_t(route)]).add("bytes", Slots * 64);
+            Pair& pair = add(first, second, route, params);
+            if (Slots == 1 && route != Route::worker) pair.result.ratio_base = {"raw words"};
+            add(first, second, route, params).result.arm = "A/A";
         }
     }
 
@@ -230,6 +248,19 @@ public:
     const Description& description() const { return runtime_.description(); }
 
 private:
+    Address spawn(Placement where) { return runtime_.template spawn<Player<Slots>>(1, where)[0]; }
+
+    Pair& add(Address from, Address to, Route route, const Json& params)
+    {
+        Pair& pair = pairs_.emplace_back();
+        pair.from = from;
+        pair.to = to;
+        pair.route = route;
+        pair.result = Case("one way", params);
+        pair.result.verified = true;
+        return pair;
+    }
+
     // Nanoseconds of a trip. Every trip must have taken the pair's route.
     double play(Pair& pair)
     {
@@ -341,6 +372,7 @@ void measure(const Arguments& arguments)
     one_way<64>(arguments);
     raw_words(arguments);
     measure_own_message(arguments);
+    if (nodes_of(arguments) > 1) measure_node_pairs(arguments, nodes_of(arguments));
     measure_random_targets(arguments);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arms of bench_group on GPUs. A thread for each rank; times of kernels are those between two
-// events of the rank's stream.
+// events of the rank's stream, those of calls inside a kernel by the device's clock, from when all
+// ranks are there: who is launched first does not wait in what is measured.
 #pragma once
 
 #include "group_arms.hpp"
@@ -8,23 +9,36 @@
 #include "rivals/nccl.hpp"
 
 #include <denizen/group/persistent.hpp>
+#include <denizen/group/tune.hpp>
 
 #include <map>
 #include <memory>
 
 namespace denizen::bench {
 
+// Of one rank, on its device.
+struct Watch {
+    unsigned long long wrong;
+    unsigned long long begin; // of the first team, ns
+    unsigned long long end;   // of the last one
+    uint32_t failed;
+};
+
 // What a program that stays on the device does between its own steps: no launch for each sum.
 static __global__ void __launch_bounds__(512)
     sums_inside(const __grid_constant__ GroupRef group, const float* in, float* out, uint64_t count,
-                group::Algorithm algorithm, uint32_t rounds, uint32_t* failed)
+                group::Algorithm algorithm, uint32_t rounds, Watch* watch)
 {
     using namespace group;
     Channel<> channel(group, blockIdx.x);
     bool good = barrier(channel, gridDim.x);
+    if (threadIdx.x == 0) atomicMin(&watch->begin, now_ns());
     const AllReduce<float> sum(channel, gridDim.x, in, out, count, Op::sum, algorithm);
     for (uint32_t i = 0; good && i < rounds; ++i) good = sum(channel);
-    if (!good && threadIdx.x == 0) *failed = 1;
+    if (threadIdx.x == 0) {
+        atomicMax(&watch->end, now_ns());
+        if (!good) watch->failed = 1;
+    }
     channel.close();
 }
 
@@ -36,13 +50,21 @@ static __global__ void fill_ranks(float* x, uint64_t count, uint32_t rank)
     }
 }
 
-static __global__ void count_wrong(const float* x, uint64_t count, uint32_t ranks,
-                                   unsigned long long* wrong)
+// Elements of the result of `kind` that are not what fill_ranks() makes of them; broadcast: rank
+// 0's.
+static __global__ void count_wrong(const float* x, group::Kind kind, uint64_t count, uint32_t rank,
+                                   uint32_t ranks, unsigned long long* wrong)
 {
+    using namespace group;
     const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
-    const float factor = static_cast<float>(ranks * (ranks + 1) / 2);
-    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-        if (x[i] != static_cast<float>(i % 1000) * factor) atomicAdd(wrong, 1ull);
+    const uint64_t elements = count * (gathers(kind) ? ranks : 1);
+    const float all = static_cast<float>(ranks * (ranks + 1) / 2);
+    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step) {
+        const uint64_t place = i % count + (scatters(kind) ? rank * count : 0);
+        const float factor = reduces(kind)   ? all
+                             : gathers(kind) ? static_cast<float>(i / count + 1)
+                                             : 1.0f;
+        if (x[i] != static_cast<float>(place % 1000) * factor) atomicAdd(wrong, 1ull);
     }
 }
 
@@ -53,8 +75,7 @@ struct GpuRank {
     cudaEvent_t begin = nullptr, end = nullptr;
     float* in = nullptr; // symmetric
     float* out = nullptr;
-    unsigned long long* wrong = nullptr;
-    uint32_t* failed = nullptr;
+    Watch* watch = nullptr;
 
     GpuRank(int ordinal, Group& group, uint64_t bytes) : device(ordinal)
     {
@@ -64,9 +85,8 @@ struct GpuRank {
         check_cuda(cudaEventCreate(&end), "cudaEventCreate");
         in = static_cast<float*>(group.allocate(bytes));
         out = static_cast<float*>(group.allocate(bytes));
-        check_cuda(cudaMalloc(&wrong, 16), "cudaMalloc");
-        failed = reinterpret_cast<uint32_t*>(wrong + 1);
-        check_cuda(cudaMemset(wrong, 0, 16), "cudaMemset");
+        check_cuda(cudaMalloc(&watch, sizeof(Watch)), "cudaMalloc");
+        check_cuda(cudaMemset(watch, 0, sizeof(Watch)), "cudaMemset");
         preload(sums_inside); // not while another GPU's kernel waits for this one's
         preload(fill_ranks);
         preload(count_wrong);
@@ -74,7 +94,7 @@ struct GpuRank {
     ~GpuRank()
     {
         cudaSetDevice(device);
-        cudaFree(wrong);
+        cudaFree(watch);
         cudaEventDestroy(begin);
         cudaEventDestroy(end);
         cudaStreamDestroy(stream);
@@ -83,6 +103,22 @@ struct GpuRank {
     GpuRank& operator=(const GpuRank&) = delete;
 
     void use() const { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
+    // Seconds of a kernel that notes them in `watch`.
+    template <class Work>
+    double watched(Work work)
+    {
+        use();
+        const unsigned long long times[2] = {~0ull, 0};
+        check_cuda(
+            cudaMemcpyAsync(&watch->begin, times, sizeof times, cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync");
+        work();
+        Watch seen{};
+        check_cuda(cudaMemcpyAsync(&seen, watch, sizeof seen, cudaMemcpyDeviceToHost, stream),
+                   "cudaMemcpyAsync");
+        check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        return static_cast<double>(seen.end - seen.begin) * 1e-9;
+    }
     // Seconds of what `work` puts on the stream.
     template <class Work>
     double timed(Work work)
@@ -132,6 +168,11 @@ public:
     {
         GroupOptions options;
         options.heap_bytes = 2 * (most + 256);
+        { // what automatic means is measured, as by `denizen tune`
+            std::vector<Group> all = Group::local(ranks, Device::gpu(), options);
+            options.table =
+                group::table_of(group::measure(all, std::min(most, uint64_t{64} << 20), true));
+        }
         groups_ = Group::local(ranks, Device::gpu(), options);
         for (uint32_t r = 0; r < ranks; ++r) {
             gpus_.push_back(std::make_unique<GpuRank>(static_cast<int>(r), groups_[r], most));
@@ -169,7 +210,7 @@ public:
     {
         const uint64_t count = bytes / 4;
         const uint32_t many = bytes <= 1u << 18 ? 1000 : bytes <= 16u << 20 ? 100 : 10;
-        const uint32_t graph_calls = bytes <= 16u << 20 ? 20 : 4;
+        const uint32_t graph_calls = calls_in_graph(bytes);
         std::vector<Arm> arms;
         const auto add = [&](std::string name, uint32_t calls,
                              std::function<double(uint32_t, uint32_t)> batch) -> Case& {
@@ -186,10 +227,58 @@ public:
         rivals(add, count, graph_calls);
         measure_arms(
             arms, ranks_, arguments_.quick ? 3 : 15, [&] { clear(bytes); },
-            [&] { return right(count); });
+            [&] { return right(group::Kind::all_reduce, count); });
+    }
+
+    // Another collective, automatic, beside NCCL's. `bytes`: of the larger of input and output.
+    void collective(group::Kind kind, uint64_t bytes)
+    {
+        using group::Kind;
+        const uint64_t count = kind == Kind::broadcast ? bytes / 4 : bytes / 4 / ranks_;
+        const uint32_t calls = calls_in_graph(bytes);
+        std::vector<Arm> arms;
+        const auto add = [&](const std::string& name, uint32_t n,
+                             std::function<double(uint32_t, uint32_t)> batch) -> Case& {
+            Json params;
+            params.add("bytes", bytes).add("ranks", ranks_);
+            arms.push_back({Case(name, params), n, std::move(batch), Samples(64)});
+            return arms.back().result;
+        };
+        const std::string name = to_string(kind);
+        graph_arm(add, name + ", kernel in a graph", calls, [this, kind, count](uint32_t r) {
+            group::Call call;
+            call.kind = kind;
+            call.algorithm = group::Algorithm::automatic;
+            call.channels = 0;
+            call.count = count;
+            call.in = gpus_[r]->in;
+            call.out = gpus_[r]->out;
+            groups_[r].run(call, gpus_[r]->stream);
+        }).ratio_base = {name + ", NCCL in a graph"};
+        graph_arm(add, name + ", NCCL in a graph", calls, [this, kind, count](uint32_t r) {
+            const GpuRank& gpu = *gpus_[r];
+            const auto rank = static_cast<int>(r);
+            switch (kind) {
+            case Kind::reduce_scatter:
+                return nccl_.reduce_scatter(rank, gpu.in, gpu.out, count, gpu.stream);
+            case Kind::all_gather:
+                return nccl_.all_gather(rank, gpu.in, gpu.out, count, gpu.stream);
+            case Kind::broadcast: return nccl_.broadcast(rank, gpu.in, gpu.out, count, gpu.stream);
+            default: return nccl_.all_to_all(rank, gpu.in, gpu.out, count, gpu.stream);
+            }
+        });
+        measure_arms(
+            arms, ranks_, arguments_.quick ? 3 : 15, [&] { clear(bytes); },
+            [&] { return right(kind, count); });
     }
 
 private:
+    // Enough that who begins first does not wait long, compared with what is measured.
+    static uint32_t calls_in_graph(uint64_t bytes)
+    {
+        return bytes <= 1u << 20 ? 200 : bytes <= 16u << 20 ? 50 : 5;
+    }
+
     template <class Add>
     void inside(Add& add, uint64_t count, uint32_t many)
     {
@@ -201,8 +290,8 @@ private:
         const std::vector<uint32_t> sms = bytes <= 1u << 20
                                               ? std::vector<uint32_t>{8, 16, 32, 64}
                                               : std::vector<uint32_t>{16, 32, 64, 128};
-        for (const Algorithm a :
-             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
+        for (const Algorithm a : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull,
+                                  Algorithm::pull_twice, Algorithm::push, Algorithm::push_twice}) {
             const bool packets = a == Algorithm::one_shot || a == Algorithm::two_shot;
             if (packets && bytes > 4u << 20) continue;
             for (const uint32_t c : sms) {
@@ -215,9 +304,9 @@ private:
         for (const auto& [name, choice] : ways) {
             Case& one = add(name, many, [this, count, choice = choice](uint32_t r, uint32_t n) {
                 GpuRank& gpu = *gpus_[r];
-                return gpu.timed([&] {
+                return gpu.watched([&] {
                     sums_inside<<<choice.channels, 512, 0, gpu.stream>>>(
-                        groups_[r].ref(), gpu.in, gpu.out, count, choice.algorithm, n, gpu.failed);
+                        groups_[r].ref(), gpu.in, gpu.out, count, choice.algorithm, n, gpu.watch);
                 });
             });
             if (name == "inside a kernel") one.ratio_base = {"NCCL in a graph"};
@@ -244,9 +333,8 @@ private:
             groups_[r].all_reduce(gpus_[r]->in, gpus_[r]->out, count, group::Type::f32,
                                   group::Op::sum, gpus_[r]->stream);
         };
-        graph_arm(add, "kernel in a graph", count, graph_calls, enqueue).ratio_base = {
-            "NCCL in a graph"};
-        graph_arm(add, "kernel in a graph", count, graph_calls, enqueue).arm = "A/A";
+        graph_arm(add, "kernel in a graph", graph_calls, enqueue).ratio_base = {"NCCL in a graph"};
+        graph_arm(add, "kernel in a graph", graph_calls, enqueue).arm = "A/A";
         add("kernel on a stream", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
             return gpus_[r]->timed([&] {
                 for (uint32_t i = 0; i < n; ++i) enqueue(r);
@@ -264,7 +352,7 @@ private:
             nccl_.all_reduce(static_cast<int>(r), gpus_[r]->in, gpus_[r]->out, count,
                              gpus_[r]->stream);
         };
-        graph_arm(add, "NCCL in a graph", count, graph_calls, enqueue);
+        graph_arm(add, "NCCL in a graph", graph_calls, enqueue);
         add("NCCL eager, synchronised", graph_calls,
             [this, enqueue](uint32_t r, uint32_t n) { return synchronised(r, n, enqueue); });
     }
@@ -283,7 +371,7 @@ private:
 
     // Captured at its first batch, by each rank for itself, after a call outside.
     template <class Add, class Enqueue>
-    Case& graph_arm(Add& add, const char* name, uint64_t, uint32_t calls, Enqueue enqueue)
+    Case& graph_arm(Add& add, const std::string& name, uint32_t calls, Enqueue enqueue)
     {
         auto graphs = std::make_shared<std::vector<std::unique_ptr<Captured>>>(ranks_);
         return add(name, calls, [this, graphs, calls, enqueue](uint32_t r, uint32_t n) {
@@ -308,20 +396,22 @@ private:
         }
     }
 
-    bool right(uint64_t count)
+    bool right(group::Kind kind, uint64_t count)
     {
         bool all = true;
         for (uint32_t r = 0; r < ranks_; ++r) {
             GpuRank& gpu = *gpus_[r];
             gpu.use();
-            count_wrong<<<256, 512, 0, gpu.stream>>>(gpu.out, count, ranks_, gpu.wrong);
-            unsigned long long wrong[2] = {};
-            check_cuda(cudaMemcpyAsync(wrong, gpu.wrong, 16, cudaMemcpyDeviceToHost, gpu.stream),
-                       "cudaMemcpyAsync");
-            check_cuda(cudaMemsetAsync(gpu.wrong, 0, 16, gpu.stream), "cudaMemsetAsync");
+            count_wrong<<<256, 512, 0, gpu.stream>>>(gpu.out, kind, count, r, ranks_,
+                                                     &gpu.watch->wrong);
+            Watch seen{};
+            check_cuda(
+                cudaMemcpyAsync(&seen, gpu.watch, sizeof seen, cudaMemcpyDeviceToHost, gpu.stream),
+                "cudaMemcpyAsync");
+            check_cuda(cudaMemsetAsync(gpu.watch, 0, sizeof seen, gpu.stream), "cudaMemsetAsync");
             check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
             groups_[r].check();
-            all &= wrong[0] == 0 && wrong[1] == 0;
+            all &= seen.wrong == 0 && seen.failed == 0;
         }
         return all;
     }
@@ -356,6 +446,13 @@ inline void measure_gpus(const Arguments& arguments)
             bench.peer_copy();
         }
         for (const uint64_t bytes : sizes) bench.all_reduce(bytes);
+        using group::Kind;
+        for (const Kind kind :
+             {Kind::reduce_scatter, Kind::all_gather, Kind::broadcast, Kind::all_to_all}) {
+            for (const uint64_t bytes : sizes) {
+                if (bytes >= 1024) bench.collective(kind, bytes);
+            }
+        }
     }
 }
 

@@ -176,18 +176,18 @@ void groups(nb::module_& m)
         for (Group& g : all) list.append(nb::cast(std::move(g)));
         return list;
     });
-    m.def("group_join", [](const std::string& address, uint32_t rank, uint32_t ranks, bool on_gpu,
-                           int ordinal, nb::bytes cubin, double timeout, uint64_t heap_bytes,
-                           double least_gbs, const std::vector<Row>& table,
-                           const std::string& engine, const std::string& token) {
-        GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
-        options.engine = named<Engine>("engine", engine, 3);
-        options.token = token;
-        const Code code = code_of(cubin);
-        const Unlocked unlocked;
-        return Group::join(address, rank, ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(),
-                           options, code);
-    });
+    m.def("group_join",
+          [](const std::string& address, uint32_t rank, uint32_t ranks, bool on_gpu, int ordinal,
+             nb::bytes cubin, double timeout, uint64_t heap_bytes, double least_gbs,
+             const std::vector<Row>& table, const std::string& engine, const std::string& token) {
+              GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
+              options.engine = named<Engine>("engine", engine, 3);
+              options.token = token;
+              const Code code = code_of(cubin);
+              const Unlocked unlocked;
+              return Group::join(address, rank, ranks,
+                                 on_gpu ? Device::gpu(ordinal) : Device::cpu(), options, code);
+          });
     m.def(
         "group_input",
         [](const nb::ndarray<nb::ro, nb::c_contig>& array) { return view_of(array); },

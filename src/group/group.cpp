@@ -30,12 +30,14 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
     std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1},
                              {64 * kib, Algorithm::one_shot, 12}};
     if (ranks == 2) {
-        rows.push_back({512 * kib, Algorithm::one_shot, 44});
-        rows.push_back({4096 * kib, Algorithm::pull, 64});
+        rows.push_back({512 * kib, Algorithm::one_shot, 64});
+        rows.push_back({2048 * kib, Algorithm::one_shot, 128});
+        rows.push_back({8192 * kib, Algorithm::push, 128});
         rows.push_back({0, Algorithm::pull, 128});
     } else {
         rows.push_back({512 * kib, Algorithm::two_shot, 44});
-        rows.push_back({4096 * kib, Algorithm::pull_twice, 64});
+        rows.push_back({2048 * kib, Algorithm::two_shot, 128});
+        rows.push_back({8192 * kib, Algorithm::push_twice, 128});
         rows.push_back({0, Algorithm::pull_twice, 128});
     }
     return rows;
@@ -67,7 +69,7 @@ Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& o)
     Layout layout;
     layout.ranks = ranks;
     layout.channels = o.channels != 0 ? o.channels : on_gpu ? 128 : 4;
-    const uint32_t slots = o.slots != 0 ? o.slots : 512;
+    const uint32_t slots = o.slots != 0 ? o.slots : on_gpu ? 1024 : 512;
     layout.slots = (slots + run_packets - 1) / run_packets * run_packets;
     const uint32_t stage = o.stage_bytes != 0 ? o.stage_bytes : on_gpu ? 256 << 10 : 64 << 10;
     const uint32_t unit = line * ranks;
@@ -321,7 +323,8 @@ Decision decide(const std::vector<Visit>& ranks, Folder& folder)
     decision.engine = static_cast<Engine>(ranks[0].engine);
     std::string hosts;
     for (const Visit& v : ranks) {
-        if (std::strcmp(v.host, ranks[0].host) != 0) hosts = " (rank " + std::to_string(v.rank) + ")";
+        if (std::strcmp(v.host, ranks[0].host) != 0)
+            hosts = " (rank " + std::to_string(v.rank) + ")";
     }
     if (decision.engine == Engine::memory && !hosts.empty()) {
         throw Error(Errc::bad_argument, "the ranks are on several hosts" + hosts +
@@ -336,8 +339,8 @@ Decision decide(const std::vector<Visit>& ranks, Folder& folder)
         return decision;
     }
     if (ranks[0].on_gpu == 0) {
-        throw Error(Errc::bad_argument, "between hosts" + hosts +
-                                            " a group needs GPUs: NCCL has no other ranks");
+        throw Error(Errc::bad_argument,
+                    "between hosts" + hosts + " a group needs GPUs: NCCL has no other ranks");
     }
     const nccl::UniqueId id = nccl::new_id();
     std::memcpy(decision.start, id.bytes, sizeof id.bytes);
@@ -377,9 +380,9 @@ std::unique_ptr<Seat> join_over_network(const std::string& address, uint32_t ran
     std::strncpy(mine.device, name.c_str(), sizeof mine.device - 1);
     std::memcpy(mine.token, options.token.data(), options.token.size());
     Folder folder;
-    const Meeting meeting = meet_over_network(
-        address, mine, options.timeout,
-        [&](const std::vector<Visit>& visits) { return decide(visits, folder); });
+    const Meeting meeting =
+        meet_over_network(address, mine, options.timeout,
+                          [&](const std::vector<Visit>& visits) { return decide(visits, folder); });
     if (meeting.decision.engine == Engine::memory) {
         return join_on_host(meeting.decision.start, rank, ranks, device, options, code);
     }
@@ -407,7 +410,8 @@ Group Group::join(const std::string& address, uint32_t rank, uint32_t ranks, Dev
     if (options.engine == Engine::nccl) {
         throw Error(Errc::bad_argument, "ranks of the engine nccl meet over TCP: give "
                                         "tcp://HOST:PORT (on one host tcp://127.0.0.1:PORT) "
-                                        "instead of " + address);
+                                        "instead of " +
+                                            address);
     }
     return Group(join_on_host(address, rank, ranks, device, options, code));
 }
@@ -418,7 +422,10 @@ bool Group::on_gpu() const { return seat_->on_gpu; }
 const std::string& Group::device() const { return seat_->device; }
 const std::vector<GroupLink>& Group::links() const { return seat_->links; }
 const std::vector<Choice>& Group::table() const { return seat_->table; }
-const char* Group::engine() const { return to_string(seat_->shares_memory ? Engine::memory : Engine::nccl); }
+const char* Group::engine() const
+{
+    return to_string(seat_->shares_memory ? Engine::memory : Engine::nccl);
+}
 const GroupRef& Group::ref() const
 {
     if (!seat_->shares_memory) {

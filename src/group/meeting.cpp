@@ -58,8 +58,9 @@ public:
     int ms_left() const
     {
         const uint64_t now = now_ns();
-        return now >= at_ ? 0 : static_cast<int>(std::min<uint64_t>((at_ - now) / 1'000'000 + 1,
-                                                                    1'000'000));
+        return now >= at_
+                   ? 0
+                   : static_cast<int>(std::min<uint64_t>((at_ - now) / 1'000'000 + 1, 1'000'000));
     }
     // False if it has passed before the event.
     bool ready(int fd, short events) const
@@ -160,8 +161,8 @@ std::string seconds_of(std::chrono::nanoseconds time)
 class Listener {
 public:
     Listener(const std::string& address, const Visit& mine, std::chrono::nanoseconds timeout)
-        : address_(address), mine_(mine), timeout_(timeout), deadline_(timeout),
-          lines_(mine.ranks), visits_(mine.ranks)
+        : address_(address), mine_(mine), timeout_(timeout), deadline_(timeout), lines_(mine.ranks),
+          visits_(mine.ranks)
     {
         const Addresses list = resolve(address);
         std::string why;
@@ -284,8 +285,8 @@ private:
         if (!fits || again || v.engine != mine_.engine || v.on_gpu != mine_.on_gpu) {
             refused_.push_back(std::move(guest.line));
             throw Error(Errc::bad_argument,
-                        !fits ? name + " of " + std::to_string(v.ranks) + " came to a group of " +
-                                    std::to_string(mine_.ranks)
+                        !fits   ? name + " of " + std::to_string(v.ranks) + " came to a group of " +
+                                      std::to_string(mine_.ranks)
                         : again ? name + " came twice to a group of " + std::to_string(mine_.ranks)
                                 : name + " has other options (or another kind of device) than rank "
                                          "0: give all ranks the same");
@@ -306,9 +307,9 @@ private:
         return {Errc::timeout,
                 "rank " + who + " of " + std::to_string(mine_.ranks) + " did not come to " +
                     address_ + " within " + seconds_of(timeout_) +
-                    (strangers_ != 0 ? "; " + std::to_string(strangers_) +
-                                           " came with another token"
-                                     : "")};
+                    (strangers_ != 0
+                         ? "; " + std::to_string(strangers_) + " came with another token"
+                         : "")};
     }
 
     std::string address_;

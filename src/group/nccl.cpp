@@ -40,8 +40,8 @@ Library load()
     Library table{};
     std::string missing;
     const auto entry = [&](auto& function, const char* symbol) {
-        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-            dlsym(handle, symbol));
+        function =
+            reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
         if (function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
     };
     entry(table.get_version, "ncclGetVersion");
@@ -64,11 +64,10 @@ Library load()
     int version = 0;
     if (missing.empty()) table.get_version(&version);
     if (version < oldest) {
-        throw Error(Errc::no_device,
-                    std::string(name) + " is too old" +
-                        (missing.empty() ? " (" + std::to_string(version) + ")"
-                                         : ": it lacks " + missing) +
-                        "; a group between hosts needs NCCL 2.18 or newer");
+        throw Error(Errc::no_device, std::string(name) + " is too old" +
+                                         (missing.empty() ? " (" + std::to_string(version) + ")"
+                                                          : ": it lacks " + missing) +
+                                         "; a group between hosts needs NCCL 2.18 or newer");
     }
     return table;
 }
@@ -148,10 +147,10 @@ public:
                    device);
         try {
             const gpu::ContextScope scope(context_);
-            gpu::check(
-                driver_.stream_create_with_priority(&stream_, gpu::stream_non_blocking, 0),
-                "cuStreamCreateWithPriority");
-            gpu::check(driver_.mem_alloc(&memory_, options.heap_bytes + line), "cuMemAlloc", device);
+            gpu::check(driver_.stream_create_with_priority(&stream_, gpu::stream_non_blocking, 0),
+                       "cuStreamCreateWithPriority");
+            gpu::check(driver_.mem_alloc(&memory_, options.heap_bytes + line), "cuMemAlloc",
+                       device);
             gpu::check(driver_.memset_d8_async(memory_, 0, options.heap_bytes + line, stream_),
                        "cuMemsetD8Async");
             gpu::check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
@@ -238,9 +237,9 @@ public:
     void read(void* to, const void* from, size_t bytes) const override
     {
         const gpu::ContextScope scope(context_);
-        gpu::check(driver_.memcpy_dtoh_async(to, reinterpret_cast<gpu::DevicePtr>(from), bytes,
-                                             stream_),
-                   "cuMemcpyDtoHAsync", device);
+        gpu::check(
+            driver_.memcpy_dtoh_async(to, reinterpret_cast<gpu::DevicePtr>(from), bytes, stream_),
+            "cuMemcpyDtoHAsync", device);
         gpu::check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
     }
 
@@ -281,8 +280,8 @@ private:
         case Kind::all_gather:
             return nccl_.all_gather(call.in, call.out, call.count, type, comm_, stream);
         case Kind::broadcast:
-            return nccl_.broadcast(call.in, call.out, call.count, type,
-                                   static_cast<int>(call.root), comm_, stream);
+            return nccl_.broadcast(call.in, call.out, call.count, type, static_cast<int>(call.root),
+                                   comm_, stream);
         case Kind::all_to_all: break;
         }
         const uint64_t bytes = call.count * size_of(call.type);
@@ -391,8 +390,9 @@ std::unique_ptr<Seat> join_nccl(const UniqueId& id, uint32_t rank, uint32_t rank
         throw Error(Errc::stuck, "a group has to wait until the programs of this process have left "
                                  "the GPU, and one of their handlers is stuck");
     }
-    // Not in there: another rank of this process may have to come first. NCCL takes memory and loads
-    // code now, which may wait for a program that is on the GPU, and then the deadline ends it.
+    // Not in there: another rank of this process may have to come first. NCCL takes memory and
+    // loads code now, which may wait for a program that is on the GPU, and then the deadline ends
+    // it.
     seat->connect(id);
     seat->begin_check();
     seat->end_check();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as a group's engine: the library's binary interface, as far as it is used here, loaded at run
-// time (tests compare it with nccl.h). The library is the one that the variable DENIZEN_NCCL names
-// (Python sets it to the wheel's that PyTorch uses), else libnccl.so.2. Its multicast is switched
-// off before it is loaded.
+// NCCL as a group's engine: the library's binary interface, as far as it is used here, loaded at
+// run time (tests compare it with nccl.h). The library is the one that the variable DENIZEN_NCCL
+// names (Python sets it to the wheel's that PyTorch uses), else libnccl.so.2. Its multicast is
+// switched off before it is loaded.
 #pragma once
 
 #include "seat.hpp"

@@ -72,13 +72,18 @@ void ResidentGroup::come_back_if_left()
 // read next, or write again.
 bool ResidentGroup::follows(const Call& call) const
 {
-    const auto bytes = [&](const Call& c) {
-        return c.count * size_of(c.type) * seat_.ref.layout.ranks; // at most
+    struct Range {
+        const unsigned char* begin;
+        uint64_t bytes;
     };
-    const auto overlap = [&](const Call& a, const void* at, const Call& b, const void* other) {
-        const auto* const p = static_cast<const unsigned char*>(at);
-        const auto* const q = static_cast<const unsigned char*>(other);
-        return p != nullptr && q != nullptr && p < q + bytes(b) && q < p + bytes(a);
+    const auto range = [&](const Call& c, const void* at, bool of_all) {
+        return Range{static_cast<const unsigned char*>(at),
+                     c.count * size_of(c.type) * (of_all ? seat_.ref.layout.ranks : 1)};
+    };
+    const auto in = [&](const Call& c) { return range(c, c.in, scatters(c.kind)); };
+    const auto out = [&](const Call& c) { return range(c, c.out, gathers(c.kind)); };
+    const auto overlap = [](const Range& a, const Range& b) {
+        return a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
     };
     for (uint32_t n = posted_; n != 0 && posted_ - n < posts && !finished(n); --n) {
         const Call& before = under_way_[n % posts];
@@ -89,9 +94,8 @@ bool ResidentGroup::follows(const Call& call) const
                            (before.out == call.in || before.out == call.out) &&
                            !gathers(call.kind) && !scatters(call.kind);
         if (alike) continue;
-        if (overlap(before, before.out, call, call.in) ||
-            overlap(before, before.out, call, call.out) ||
-            overlap(before, before.in, call, call.out)) {
+        if (overlap(out(before), in(call)) || overlap(out(before), out(call)) ||
+            overlap(in(before), out(call))) {
             return true;
         }
     }

@@ -38,16 +38,11 @@ double time_batch(std::vector<Group>& groups, const Data& data, Call call, uint3
         for (uint32_t i = 0; i < calls; ++i) groups[r].run(mine);
         if (wait) groups[r].wait();
     };
-    if (groups[0].on_gpu()) {
-        const uint64_t begin = now_ns();
-        for (uint32_t r = 0; r < groups.size(); ++r) batch(r, false);
-        for (Group& g : groups) g.wait();
-        return static_cast<double>(now_ns() - begin) * 1e-9 / calls;
-    }
     std::vector<std::thread> threads;
     for (uint32_t r = 0; r < groups.size(); ++r) {
         threads.emplace_back([&, r] {
-            groups[r].barrier();
+            groups[r].barrier(); // none begins much before the others
+            groups[r].wait();
             const uint64_t begin = now_ns();
             batch(r, true);
             seconds[r] = static_cast<double>(now_ns() - begin) * 1e-9 / calls;
@@ -70,7 +65,8 @@ std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quic
     std::vector<Timing> timings;
     for (uint64_t bytes = 1024; bytes <= most; bytes *= 4) {
         for (const Algorithm algorithm :
-             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice}) {
+             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
+              Algorithm::push, Algorithm::push_twice}) {
             for (const uint32_t c : channels) {
                 // Not fewer than 4 KB, and not more than 4 MB, for a channel.
                 if (c > all || (c > 1 && bytes / c < 4096) || bytes / c > 4u << 20) continue;
@@ -79,7 +75,8 @@ std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quic
                 call.algorithm = algorithm;
                 call.channels = c;
                 call.count = bytes / 4;
-                const uint32_t calls = bytes <= 1u << 20 ? (on_gpu ? 50 : 10) : 3;
+                const uint32_t many = bytes <= 1u << 18 ? 100 : bytes <= 16u << 20 ? 30 : 5;
+                const uint32_t calls = on_gpu ? many : bytes <= 1u << 20 ? 10 : 3;
                 std::vector<double> batches;
                 time_batch(groups, data, call, 2); // a warm-up
                 for (int i = 0; i < (quick ? 3 : 9); ++i) {

@@ -3,6 +3,7 @@
 // installed. Everything is decided at compile time; the tests below report what was compared.
 #include "gpu/driver.hpp"
 #include "gpu/vulkan_abi.hpp"
+#include "group/nccl.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,9 +24,18 @@
 #define DENIZEN_TEST_VULKAN_H 0
 #endif
 
+// The header of the wheel nvidia-nccl-cu13, if its folder is on the compiler's path (CPATH).
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
+#include <nccl.h>
+#define DENIZEN_TEST_NCCL_H 1
+#else
+#define DENIZEN_TEST_NCCL_H 0
+#endif
+
 namespace {
 
 namespace gpu = denizen::gpu;
+namespace nccl = denizen::group::nccl;
 namespace vk = denizen::gpu::vk;
 
 #if DENIZEN_TEST_CUDA_H
@@ -203,6 +213,59 @@ DENIZEN_AGREE(external_memory_get_mapped_buffer, cuExternalMemoryGetMappedBuffer
 DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
 #endif
 
+#if DENIZEN_TEST_NCCL_H
+static_assert(std::is_same_v<nccl::Comm, ncclComm_t>);
+static_assert(sizeof(nccl::Result) == sizeof(ncclResult_t));
+static_assert(nccl::success == ncclSuccess);
+static_assert(nccl::remote_error == ncclRemoteError);
+static_assert(nccl::in_progress == ncclInProgress);
+static_assert(nccl::int32 == ncclInt32 && nccl::float16 == ncclFloat16);
+static_assert(nccl::float32 == ncclFloat32 && nccl::bfloat16 == ncclBfloat16);
+static_assert(nccl::sum == ncclSum && nccl::max == ncclMax && nccl::min == ncclMin);
+static_assert(nccl::avg == ncclAvg);
+static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
+static_assert(sizeof(nccl::Config) <= sizeof(ncclConfig_t));
+static_assert(nccl::Config{}.magic == NCCL_API_MAGIC);
+static_assert(nccl::Config{}.version <= NCCL_VERSION_CODE);
+static_assert(nccl::Config{}.min_ctas == NCCL_CONFIG_UNDEF_INT);
+static_assert(offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic));
+static_assert(offsetof(nccl::Config, version) == offsetof(ncclConfig_t, version));
+static_assert(offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
+static_assert(offsetof(nccl::Config, cluster_size) == offsetof(ncclConfig_t, cgaClusterSize));
+static_assert(offsetof(nccl::Config, min_ctas) == offsetof(ncclConfig_t, minCTAs));
+static_assert(offsetof(nccl::Config, max_ctas) == offsetof(ncclConfig_t, maxCTAs));
+static_assert(offsetof(nccl::Config, net_name) == offsetof(ncclConfig_t, netName));
+
+// Enums and ints, CUstream and cudaStream_t: as above, not the same types but of the same kind.
+template <class Ours, class Theirs>
+constexpr bool same_nccl = false;
+template <class R, class... A, class S, class... B>
+constexpr bool same_nccl<R (*)(A...), S(B...)> =
+    sizeof(R) == sizeof(S) &&
+    ((sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&
+      std::is_class_v<A> == std::is_class_v<B>) &&
+     ...);
+#define SAME(member, name) static_assert(same_nccl<decltype(nccl::Library::member), decltype(name)>)
+SAME(get_version, ncclGetVersion);
+SAME(get_error_string, ncclGetErrorString);
+SAME(get_last_error, ncclGetLastError);
+SAME(get_unique_id, ncclGetUniqueId);
+SAME(comm_init_rank_config, ncclCommInitRankConfig);
+SAME(comm_get_async_error, ncclCommGetAsyncError);
+SAME(comm_finalize, ncclCommFinalize);
+SAME(comm_destroy, ncclCommDestroy);
+SAME(comm_abort, ncclCommAbort);
+SAME(all_reduce, ncclAllReduce);
+SAME(reduce_scatter, ncclReduceScatter);
+SAME(all_gather, ncclAllGather);
+SAME(broadcast, ncclBroadcast);
+SAME(send, ncclSend);
+SAME(recv, ncclRecv);
+SAME(group_start, ncclGroupStart);
+SAME(group_end, ncclGroupEnd);
+#undef SAME
+#endif
+
 TEST(abi, the_driver_declarations_agree_with_cuda_h)
 {
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
@@ -291,6 +354,12 @@ TEST(abi, the_vulkan_declarations_agree_with_vulkan_h)
 #if DENIZEN_TEST_VULKAN_H
     EXPECT_STREQ(vk::external_memory_fd, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
 #endif
+}
+
+TEST(abi, the_nccl_declarations_agree_with_nccl_h)
+{
+    if (!DENIZEN_TEST_NCCL_H) GTEST_SKIP() << "no nccl.h here";
+    EXPECT_EQ(sizeof(nccl::Library), 17 * sizeof(void*)); // one SAME line for each member
 }
 
 } // namespace

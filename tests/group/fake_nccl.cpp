@@ -305,12 +305,18 @@ const unsigned char* bytes_at(const void* p, size_t offset)
 }
 unsigned char* bytes_at(void* p, size_t offset) { return static_cast<unsigned char*>(p) + offset; }
 
-size_t size_of_type(int type) { return type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 0; }
+size_t size_of_type(int type)
+{
+    return type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 0;
+}
 
 template <class T>
 void reduce(Comm& comm, int nccl_op, void* out, size_t count)
 {
-    const Op op = nccl_op == 0 ? Op::sum : nccl_op == 2 ? Op::max : nccl_op == 3 ? Op::min : Op::avg;
+    const Op op = nccl_op == 0   ? Op::sum
+                  : nccl_op == 2 ? Op::max
+                  : nccl_op == 3 ? Op::min
+                                 : Op::avg;
     const auto at = [&](int r, size_t i) {
         T value;
         std::memcpy(&value, comm.room->data[r] + i * sizeof(T), sizeof(T));
@@ -509,9 +515,8 @@ FAKE int ncclBroadcast(const void* in, void* out, size_t count, int type, int ro
 {
     return enqueue(comm, stream, [=] {
         return in_pieces(count * size_of_type(type), [&](size_t at, size_t n) {
-            return comm->show(comm->rank == root ? bytes_at(in, at) : nullptr, n, [&] {
-                std::memcpy(bytes_at(out, at), comm->room->data[root], n);
-            });
+            return comm->show(comm->rank == root ? bytes_at(in, at) : nullptr, n,
+                              [&] { std::memcpy(bytes_at(out, at), comm->room->data[root], n); });
         });
     });
 }

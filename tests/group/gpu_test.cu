@@ -10,7 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cuda_runtime.h>
+#include <memory>
 
 using namespace denizen;
 using namespace denizen::group;
@@ -127,10 +129,10 @@ TEST_F(OnGpus, EveryAlgorithmIsExact)
 TEST_F(OnGpus, FromInsideAKernel)
 {
     for (const uint32_t count : {5u, 6000u, 10'000u}) { // by one packet a thread, and by more
-        auto groups = Group::local(2, Device::gpu());
+        auto groups = Group::local(gpus_, Device::gpu());
         std::vector<float*> x;
         std::vector<uint32_t*> good;
-        for (uint32_t r = 0; r < 2; ++r) {
+        for (uint32_t r = 0; r < gpus_; ++r) {
             x.push_back(reinterpret_cast<float*>(device_memory(r, count * 4)));
             good.push_back(reinterpret_cast<uint32_t*>(device_memory(r, 4)));
             const std::vector<float> values(count, static_cast<float>(2 * r));
@@ -138,11 +140,11 @@ TEST_F(OnGpus, FromInsideAKernel)
             ok(cudaMemcpy(x[r], values.data(), count * 4, cudaMemcpyHostToDevice));
             ok(cudaMemcpy(good[r], &one, 4, cudaMemcpyHostToDevice));
         }
-        for (uint32_t r = 0; r < 2; ++r) {
+        for (uint32_t r = 0; r < gpus_; ++r) {
             cudaSetDevice(static_cast<int>(r));
             chain<<<8, 256>>>(groups[r].ref(), x[r], count, 1000, good[r]);
         }
-        for (uint32_t r = 0; r < 2; ++r) {
+        for (uint32_t r = 0; r < gpus_; ++r) {
             cudaSetDevice(static_cast<int>(r));
             ok(cudaDeviceSynchronize());
             std::vector<float> values(count);
@@ -150,19 +152,19 @@ TEST_F(OnGpus, FromInsideAKernel)
             ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
             ok(cudaMemcpy(&fine, good[r], 4, cudaMemcpyDeviceToHost));
             EXPECT_EQ(fine, 1u);
-            EXPECT_EQ(values, std::vector<float>(count, 1.0f));
+            EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(gpus_ - 1)));
         }
     }
 }
 
 TEST_F(OnGpus, InACapturedGraph)
 {
-    auto groups = Group::local(2, Device::gpu());
+    auto groups = Group::local(gpus_, Device::gpu());
     const uint32_t count = 5000;
     std::vector<int32_t*> x;
-    std::vector<cudaGraphExec_t> graphs(2);
-    std::vector<cudaStream_t> streams(2);
-    for (uint32_t r = 0; r < 2; ++r) {
+    std::vector<cudaGraphExec_t> graphs(gpus_);
+    std::vector<cudaStream_t> streams(gpus_);
+    for (uint32_t r = 0; r < gpus_; ++r) {
         x.push_back(reinterpret_cast<int32_t*>(device_memory(r, count * 4)));
         const std::vector<int32_t> ones(count, 1);
         ok(cudaMemcpy(x[r], ones.data(), count * 4, cudaMemcpyHostToDevice));
@@ -177,16 +179,18 @@ TEST_F(OnGpus, InACapturedGraph)
         cudaGraphDestroy(graph);
     }
     for (int i = 0; i < 5; ++i) {
-        for (uint32_t r = 0; r < 2; ++r) {
+        for (uint32_t r = 0; r < gpus_; ++r) {
             cudaSetDevice(static_cast<int>(r));
             ok(cudaGraphLaunch(graphs[r], streams[r]));
         }
     }
-    for (uint32_t r = 0; r < 2; ++r) {
+    for (uint32_t r = 0; r < gpus_; ++r) {
         groups[r].wait(streams[r]);
         std::vector<int32_t> values(count);
         ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
-        EXPECT_EQ(values, std::vector<int32_t>(count, 1 << 15));
+        uint32_t wanted = 1; // wraps around
+        for (int i = 0; i < 15; ++i) wanted *= gpus_;
+        EXPECT_EQ(values, std::vector<int32_t>(count, static_cast<int32_t>(wanted)));
         cudaGraphExecDestroy(graphs[r]);
         cudaStreamDestroy(streams[r]);
     }
@@ -194,28 +198,36 @@ TEST_F(OnGpus, InACapturedGraph)
 
 TEST_F(OnGpus, ByMessages)
 {
-    auto groups = Group::local(2, Device::gpu());
+    auto groups = Group::local(gpus_, Device::gpu());
     const uint32_t count = 16'384;
     std::vector<float*> x;
-    for (uint32_t r = 0; r < 2; ++r) {
+    for (uint32_t r = 0; r < gpus_; ++r) {
         x.push_back(reinterpret_cast<float*>(device_memory(r, count * 4)));
         const std::vector<float> ones(count, 1);
         ok(cudaMemcpy(x[r], ones.data(), count * 4, cudaMemcpyHostToDevice));
     }
     {
-        ResidentGroup first(groups[0], 16), second(groups[1], 16);
+        std::vector<std::unique_ptr<ResidentGroup>> residents;
+        for (Group& g : groups) residents.push_back(std::make_unique<ResidentGroup>(g, 16));
         for (int i = 0; i < 10; ++i) {
-            first.all_reduce(x[0], x[0], count, Type::f32);
-            second.all_reduce(x[1], x[1], count, Type::f32);
+            for (uint32_t r = 0; r < gpus_; ++r) {
+                residents[r]->all_reduce(x[r], x[r], count, Type::f32);
+            }
         }
-        first.wait();
-        second.wait();
-        EXPECT_EQ(first.launches(), 1u);
+        // Data otherwise divided among the teams: what is under way is waited for.
+        for (uint32_t r = 0; r < gpus_; ++r) {
+            residents[r]->all_reduce(x[r], x[r], count / 2, Type::f32, Op::avg);
+            residents[r]->all_reduce(x[r] + 100, x[r] + 100, 7, Type::f32, Op::max);
+        }
+        for (auto& resident : residents) {
+            resident->wait();
+            EXPECT_EQ(resident->launches(), 1u);
+        }
     }
-    for (uint32_t r = 0; r < 2; ++r) {
+    for (uint32_t r = 0; r < gpus_; ++r) {
         std::vector<float> values(count);
         ok(cudaMemcpy(values.data(), x[r], count * 4, cudaMemcpyDeviceToHost));
-        EXPECT_EQ(values, std::vector<float>(count, 1024.0f));
+        EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(std::pow(gpus_, 10))));
     }
 }
 
@@ -223,16 +235,23 @@ TEST_F(OnGpus, WhoDoesNotCome)
 {
     GroupOptions o;
     o.timeout = std::chrono::milliseconds(200);
-    auto groups = Group::local(2, Device::gpu(), o);
-    auto* const x = device_memory(0, 4000);
-    groups[0].all_reduce(x, x, 1000, Type::f32);
-    try {
-        groups[0].wait();
-        FAIL() << "without rank 1";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Errc::peer_dead) << error.what();
+    auto groups = Group::local(gpus_, Device::gpu(), o);
+    for (uint32_t r = 0; r + 1 < gpus_; ++r) {
+        auto* const x = device_memory(r, 4000);
+        groups[r].all_reduce(x, x, 1000, Type::f32);
     }
-    auto* const y = device_memory(1, 4000);
-    groups[1].all_reduce(y, y, 1000, Type::f32);
-    EXPECT_THROW(groups[1].wait(), Error);
+    std::string first;
+    for (uint32_t r = 0; r + 1 < gpus_; ++r) {
+        try {
+            groups[r].wait();
+            FAIL() << "without the last rank";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), Errc::peer_dead) << error.what();
+            if (first.empty()) first = error.what();
+            EXPECT_EQ(error.what(), first);
+        }
+    }
+    auto* const y = device_memory(gpus_ - 1, 4000);
+    groups[gpus_ - 1].all_reduce(y, y, 1000, Type::f32);
+    EXPECT_THROW(groups[gpus_ - 1].wait(), Error);
 }

@@ -2,8 +2,8 @@
 // Ranks that meet over TCP, and those of them that NCCL joins, over a fake driver and a fake NCCL
 // (fake_nccl.cpp): the bootstrap, what it refuses, every collective, what NCCL cannot do, and ranks
 // that do not come. Ranks are threads here; in the last tests processes.
-#include "group/calls.hpp"
 #include "../src/group/nccl.hpp"
+#include "group/calls.hpp"
 #include "support/threads.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -117,8 +117,8 @@ TEST(Network, RanksOfOneHostShareMemory)
     std::vector<Seen> all(3);
     on_threads(3, [&](uint32_t r) {
         all[r] = seen([&] {
-            Group g = Group::join(address, r, 3, Device::cpu(),
-                                  with_token(std::chrono::seconds(20)));
+            Group g =
+                Group::join(address, r, 3, Device::cpu(), with_token(std::chrono::seconds(20)));
             EXPECT_STREQ(g.engine(), "memory");
             int32_t x = static_cast<int32_t>(r) + 1;
             g.all_reduce(&x, &x, 1, Type::i32);
@@ -267,7 +267,8 @@ TEST(OverNccl, EveryCollectiveTypeAndOperation)
         std::vector<std::vector<Bytes>> in(calls.size()), out(calls.size());
         for (size_t c = 0; c < calls.size(); ++c) {
             for (uint32_t r = 0; r < n; ++r) {
-                in[c].push_back(input(calls[c].type, r, in_elements(calls[c].kind, calls[c].count, n),
+                in[c].push_back(input(calls[c].type, r,
+                                      in_elements(calls[c].kind, calls[c].count, n),
                                       static_cast<uint32_t>(c)));
             }
             out[c].resize(n);
@@ -325,11 +326,13 @@ TEST(OverNccl, RefusesWhatItCannotDo)
             EXPECT_EQ(error.code, Errc::bad_argument) << error.text;
             return error.text;
         };
-        EXPECT_NE(why([&] { g.all_reduce(i.data(), i.data(), 9, Type::i32, Op::avg); })
-                      .find("use sum, and divide"),
+        EXPECT_NE(why([&] {
+                      g.all_reduce(i.data(), i.data(), 9, Type::i32, Op::avg);
+                  }).find("use sum, and divide"),
                   std::string::npos);
-        EXPECT_NE(why([&] { g.all_to_all(x.data(), x.data(), 9, Type::f32); })
-                      .find("must not be the same"),
+        EXPECT_NE(why([&] {
+                      g.all_to_all(x.data(), x.data(), 9, Type::f32);
+                  }).find("must not be the same"),
                   std::string::npos);
         EXPECT_NE(why([&] {
                       Call call;
@@ -439,9 +442,8 @@ TEST(Hosts, OfProcessesThatAreKilled)
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "the sanitizer wants no threads after fork()";
 #endif
-    auto* const told =
-        static_cast<Told*>(mmap(nullptr, 3 * sizeof(Told), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* const told = static_cast<Told*>(
+        mmap(nullptr, 3 * sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     for (uint32_t victim = 0; victim < 3; ++victim) {
         std::memset(static_cast<void*>(told), 0, 3 * sizeof(Told));
         const std::string address = free_address();
@@ -481,9 +483,8 @@ TEST(Hosts, ThatCannotBe)
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "the sanitizer wants no threads after fork()";
 #endif
-    auto* const told =
-        static_cast<Told*>(mmap(nullptr, 2 * sizeof(Told), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* const told = static_cast<Told*>(
+        mmap(nullptr, 2 * sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     for (const Engine engine : {Engine::automatic, Engine::memory}) {
         const std::string address = free_address();
         std::vector<pid_t> children;

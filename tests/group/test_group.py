@@ -3,9 +3,12 @@
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,8 @@ import pytest
 from denizen import ArgumentError, DeadError, DeadlineError, DenizenError, ExhaustedError, group
 from denizen.cli import main
 from denizen.group import table
+
+ALGORITHMS = {"one_shot", "two_shot", "pull", "pull_twice", "push", "push_twice"}
 
 
 @pytest.fixture(autouse=True)
@@ -234,7 +239,7 @@ def test_tune_is_kept_and_used(capsys):
     assert "pull_twice" in text
     path = table.path_of(2, False, 0)
     kept = json.loads(path.read_text())
-    assert {t[1] for t in kept["timings"]} == {"one_shot", "two_shot", "pull", "pull_twice"}
+    assert {t[1] for t in kept["timings"]} == ALGORITHMS
     assert [tuple(row) for row in kept["table"]] == group.local(2, "cpu")[0].table
     assert group.local(2, "cpu", table=[(0, "two_shot", 2)])[0].table == [(0, "two_shot", 2)]
     path.write_text("{")  # as if it had been damaged
@@ -255,3 +260,110 @@ def test_tensors_on_gpus():
         for r, (g, x) in enumerate(zip(groups, tensors, strict=True)):
             g.wait(torch.cuda.current_stream(r).cuda_stream)
             assert (x == 3).all().item()
+
+
+NETWORK_RANK = """
+import sys
+import numpy as np
+from denizen import group
+address, rank, ranks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+g = group.join(address, rank, ranks, timeout=30, token="for this test")
+x = np.full(1000, rank + 1, np.int32)
+g.all_reduce(x)
+print(g.engine, x.min(), x.max())
+g.barrier()
+"""
+
+
+def free_address():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{one.getsockname()[1]}"
+
+
+def test_processes_that_meet_over_the_network():
+    address = free_address()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", NETWORK_RANK, address, str(r), "3"], stdout=subprocess.PIPE
+        )
+        for r in range(3)
+    ]
+    for process in processes:
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert out.decode().split() == ["memory", "6", "6"]
+
+
+def test_the_network_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="needs a token"):
+        group.join("tcp://127.0.0.1:1", 0, 2)
+    with pytest.raises(ArgumentError, match="tcp://HOST:PORT"):
+        group.join("tcp://nowhere", 0, 2, token="for this test")
+    with pytest.raises(ArgumentError, match="is for GPUs"):
+        group.join("tcp://127.0.0.1:1", 0, 2, engine="nccl", token="for this test")
+    with pytest.raises(ArgumentError, match="meet over TCP"):
+        group.join(tmp_path / "socket", 0, 2, "gpu:0", engine="nccl")
+    with pytest.raises(ArgumentError, match="none of automatic, memory, nccl"):
+        group.join(tmp_path / "socket", 0, 2, engine="mpi")
+    with pytest.raises(DeadlineError, match="rank 1 of 2 did not come to tcp"):
+        group.join(free_address(), 0, 2, token="for this test", timeout=0.2)
+
+
+# A driver and an NCCL that are not there: see fake_nccl.cpp.
+NCCL_RANK = """
+import ctypes, os, sys
+fake, address, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.environ["DENIZEN_NCCL"] = fake
+ctypes.CDLL(fake, ctypes.RTLD_GLOBAL)
+import numpy as np
+from denizen import ArgumentError, DeadError, group
+
+class OnFakeGpu:
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = array.__array_interface__
+
+g = group.join(address, rank, 2, f"gpu:{rank}", engine="nccl", token="for this test", timeout=2)
+x = np.full(1000, rank + 1, np.float32)
+g.all_reduce(OnFakeGpu(x))
+g.wait()
+print(g.engine, g.device, x.min(), x.max(), os.environ["NCCL_NVLS_ENABLE"], len(g.table))
+try:
+    g.resident()
+except ArgumentError as error:
+    print("no kernels that stay" in str(error))
+if rank == 1:
+    sys.exit()
+try:
+    g.all_reduce(OnFakeGpu(x))
+    g.wait()
+except DeadError as error:
+    print("waited 2 s for the other ranks" in str(error))
+"""
+
+
+def test_nccl(tmp_path):
+    """Through all of it, down to the library's entry points."""
+    compiler = os.environ.get("CXX") or shutil.which("c++")
+    if not compiler:
+        pytest.skip("no C++ compiler")
+    top = Path(__file__).parents[2]
+    fake = tmp_path / "libfake.so"
+    options = ["-std=c++20", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1"]
+    source = Path(__file__).with_name("fake_nccl.cpp")
+    command = [compiler, *options, f"-I{top / 'include'}", str(source), "-o", str(fake), "-lrt"]
+    subprocess.run(command, check=True, timeout=60)
+    address = free_address()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", NCCL_RANK, str(fake), address, str(r)], stdout=subprocess.PIPE
+        )
+        for r in range(2)
+    ]
+    for rank, process in enumerate(processes):
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        lines = out.decode().splitlines()
+        assert lines[0] == "nccl Fake GPU 3.0 3.0 0 0"
+        assert lines[1:] == ["True"] * (2 - rank)

@@ -74,7 +74,7 @@ inline const char* to_string(Engine engine)
 struct GroupOptions {
     std::chrono::nanoseconds timeout = std::chrono::seconds(10); // of every wait, and of join()
     uint64_t heap_bytes = 0;                                     // of each rank, for allocate()
-    uint32_t channels = 0;    // at most 256; 0: 64 on a GPU, 4 on the CPU
+    uint32_t channels = 0;    // at most 256; 0: 128 on a GPU, 4 on the CPU
     uint32_t slots = 0;       // packets of a channel and peer; 0: 1024 on a GPU, 512 on the CPU
     uint32_t stage_bytes = 0; // of a channel; 0: 256 KiB on a GPU, 64 KiB on the CPU
     double least_gbs = 10;    // GPUs: a slower link between two of them is an error; 0: any

@@ -60,8 +60,8 @@ class _Calls:
                 in float32, in the order of the ranks: all get the same bits.
             op: "sum", "min", "max" or "avg".
             out: of the same size; by default the tensor itself.
-            algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice", "push",
-                "push_twice"; over NCCL only "automatic".
+            algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice",
+                "push", "push_twice"; over NCCL only "automatic".
             stream: on a GPU, a CUDA stream's handle; by default PyTorch's current one for a
                 PyTorch tensor, else the group's own.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL, the engine between hosts and the rival on one: where it is, and its multicast switched off."""
+"""NCCL, the engine between hosts and the rival on one: where it is; its multicast is off."""
 
 from __future__ import annotations
 

@@ -204,6 +204,18 @@ _GOALS: tuple[_Goal, ...] = (
             ("64 KB", 64 << 10, "kernel in a graph", "NCCL in a graph", 1.5),
         )
     ),
+    _Goal(
+        "group", "all-reduce inside a kernel, 4 GPUs, 64 KB", "inside a kernel",
+        {"bytes": 64 << 10, "ranks": 4}, "<=", 2.2, "us", _median,
+    ),
+    *(
+        _Goal(
+            "group", f"all-reduce, 4 GPUs, {size}, inside a kernel, faster than NCCL in a graph",
+            "inside a kernel", {"bytes": nbytes, "ranks": 4}, ">=", bound, "x",
+            _faster("NCCL in a graph"),
+        )
+        for size, nbytes, bound in (("64 MB", 64 << 20, 1.2), ("1 GB", 1 << 30, 1.0))
+    ),
     _Goal("actors", "spawn, seen by the host", "spawn", {}, "<=", 5, "us", _median),
     _Goal("actors", "restart, seen by the host", "restart", {}, "<=", 5, "us", _median),
     _Goal(
