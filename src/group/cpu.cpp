@@ -125,10 +125,12 @@ private:
     bool perform_all(const Call& call)
     {
         bool good = true;
-        for (uint32_t c = 0; good && c < call.channels; ++c) {
-            Channel channel(ref, c);
-            good = perform(channel, call);
-            channel.close();
+        for (uint32_t i = 0; i < call.repeat; ++i) {
+            for (uint32_t c = 0; good && c < call.channels; ++c) {
+                Channel channel(ref, c);
+                good = perform(channel, call);
+                channel.close();
+            }
         }
         return good;
     }

@@ -42,6 +42,7 @@ struct Call {
     void* out = nullptr;    // may be `in` (all_gather, all_to_all: the same places of it)
     uint64_t in_place = 0;  // offset + 1 of `in` in the symmetric memory, where all ranks have it
     uint64_t out_place = 0; // and of `out`; 0: elsewhere
+    uint32_t repeat = 1;    // how often, by one launch: for who measures calls, not launches
 };
 
 DENIZEN_HD inline bool reduces(Kind kind)

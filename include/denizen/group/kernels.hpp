@@ -18,13 +18,14 @@
 #endif
 // clang-format on
 
-// One call; as many blocks as it has channels.
+// One call, or the same several times; as many blocks as it has channels.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_call(const __grid_constant__ denizen::GroupRef group,
                        const __grid_constant__ denizen::group::Call call)
 {
     denizen::group::Channel<> channel(group, blockIdx.x);
-    denizen::group::perform(channel, call);
+    bool good = true;
+    for (uint32_t i = 0; good && i < call.repeat; ++i) good = perform(channel, call);
     channel.close();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures what "automatic" should mean on this machine (denizen tune): every algorithm and some
-// numbers of channels, for all_reduce of f32 by every size, as stand-alone calls. Host only.
+// numbers of channels, for all_reduce of f32 by every size, many calls to a launch. Host only.
 #pragma once
 
 #include <denizen/group/group.hpp>
