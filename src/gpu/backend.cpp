@@ -441,7 +441,9 @@ private:
                   "cuMemsetD32Async");
             launch_kernel(shared_);
         };
-        if (anywhere()) {
+        // Nobody makes way for a program that leaves too few SMs to come back to.
+        const bool room = residents().taken(info_.ordinal) <= static_cast<uint32_t>(info_.sm_count);
+        if (anywhere() || !room) {
             launch();
         } else {
             residents().seat(*this, launch, [this] { return mode() != Mode::starting; });
