@@ -28,7 +28,7 @@ inline void saxpy_kernel(float* y, size_t count, float a, float b)
 
 // The same sample by sample, about one a cycle: what the kernels of the machine did that qsdr was
 // measured on. In vectors a quantum of 16 KiB takes a tenth of that.
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 __attribute__((noinline, optimize("no-tree-vectorize", "no-unroll-loops")))
 #else
 __attribute__((noinline))
