@@ -295,6 +295,9 @@ void radio(const Arguments& arguments)
     const uint32_t in_flight = 2 * crew;
     const uint64_t quanta = arguments.gpu() ? (quick ? 5'000 : 100'000) : (quick ? 300 : 3'000);
     const RadioSignal signal = radio_signal();
+    std::optional<RadioFigures>
+        rival; // first: what it loads would wait for a resident kernel to end
+    if (arguments.gpu()) rival = radio_by_launches(signal, in_flight, quanta, rounds);
     Options options = arguments.options();
     flow::Resident resident(flow::resident::image(), options, crew);
     bool right = true;
@@ -308,8 +311,6 @@ void radio(const Arguments& arguments)
         const double msps = receive(resident, signal, in_flight, quanta, us, right);
         if (r > 0) rate.add(msps);
     }
-    std::optional<RadioFigures> rival;
-    if (arguments.gpu()) rival = radio_by_launches(signal, in_flight, quanta, rounds);
     const auto row = [&](const char* name, const char* unit, const Samples& samples, bool verified,
                          const char* base) {
         Case one(name,
