@@ -134,7 +134,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         uint32_t n = detail::rounds_per_look;
         do { // ends: n counts down; a worker that has slowed down looks after each round
             idle = worker.round() ? 0 : idle + 1;
-        } while (--n != 0 && idle <= detail::eager_rounds);
+        } while (--n != 0 && idle <= detail::eager_rounds && !worker.row_ended());
     }
 }
 

@@ -35,7 +35,7 @@ public:
     DENIZEN_HD bool round()
     {
         ++rounds_;
-        blocked_ = false;
+        blocked_ = row_ended_ = false;
         const uint64_t before = handled_;
         // What is urgent goes before what is near, and needs a look at it before every message.
         const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_;
@@ -48,6 +48,7 @@ public:
             uint32_t from = nowhere;
             if (left == 0 || !take_one(sight, from, batch, entry)) {
                 const uint32_t taken = in_a_row ? max_row - left : 0;
+                row_ended_ = taken == max_row;
                 local_rounds_ += taken / (max_row / max_local_rounds);
                 far_waited_ += taken / (max_row / max_wait);
                 uint32_t ready = sight.near;
@@ -101,6 +102,9 @@ public:
     // The last round found a message that has to wait where it is: no bell will ring for it, and
     // there is no sleeping on it either.
     DENIZEN_HD bool blocked() const { return blocked_; }
+
+    // The last round handled as many messages in a row as it may: a look is due.
+    DENIZEN_HD bool row_ended() const { return row_ended_; }
 
     // Messages were parked when the last round ended.
     DENIZEN_HD bool waits_for_room() const { return outbox_used_; }
@@ -540,6 +544,7 @@ private:
     bool outbox_used_ = true;   // at the end of the last round
     uint32_t unflushed_ = 0;    // rounds since the last flush()
     bool blocked_ = false;      // see blocked()
+    bool row_ended_ = false;    // see row_ended()
     bool chores_ = false;       // there is something to do besides messages
     uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
