@@ -9,7 +9,6 @@
 #include "rivals/nccl.hpp"
 
 #include <denizen/group/persistent.hpp>
-#include <denizen/group/tune.hpp>
 
 #include <map>
 #include <memory>
@@ -168,11 +167,6 @@ public:
     {
         GroupOptions options;
         options.heap_bytes = 2 * (most + 256);
-        { // what automatic means is measured, as by `denizen tune`
-            std::vector<Group> all = Group::local(ranks, Device::gpu(), options);
-            options.table =
-                group::table_of(group::measure(all, std::min(most, uint64_t{64} << 20), true));
-        }
         groups_ = Group::local(ranks, Device::gpu(), options);
         for (uint32_t r = 0; r < ranks; ++r) {
             gpus_.push_back(std::make_unique<GpuRank>(static_cast<int>(r), groups_[r], most));

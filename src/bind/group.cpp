@@ -210,7 +210,7 @@ void groups(nb::module_& m)
               for (const Timing& t : timings) {
                   all.emplace_back(t.bytes, to_string(t.algorithm), t.channels, t.seconds);
               }
-              return std::make_tuple(all, rows_of(table_of(timings)));
+              return std::make_tuple(all, rows_of(table_of(timings, on_gpu ? team_threads : 0)));
           });
 }
 

@@ -24,8 +24,6 @@ namespace {
 
 using namespace gpu;
 
-constexpr unsigned block = 512; // threads of a team
-
 void off_the_gpu(const std::function<void()>& use)
 {
     if (!without_residents(use)) {
@@ -325,7 +323,7 @@ private:
         together.value.cooperative = 1;
         LaunchConfig config;
         config.grid[0] = blocks;
-        config.block[0] = block;
+        config.block[0] = team_threads;
         config.stream = stream;
         config.attributes = &together;
         config.attribute_count = cooperative ? 1 : 0;

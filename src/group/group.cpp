@@ -27,14 +27,14 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
         return {{16 * kib, Algorithm::one_shot, 1},
                 {0, ranks == 2 ? Algorithm::pull : Algorithm::pull_twice, 1}};
     }
-    std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1},
-                             {64 * kib, Algorithm::one_shot, 12}};
-    if (ranks == 2) {
-        rows.push_back({512 * kib, Algorithm::one_shot, 64});
-        rows.push_back({2048 * kib, Algorithm::one_shot, 128});
-        rows.push_back({8192 * kib, Algorithm::push, 128});
+    std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1}};
+    if (ranks == 2) { // measured on two H200s
+        rows.push_back({384 * kib, Algorithm::one_shot, 64});
+        rows.push_back({2048 * kib, Algorithm::two_shot, 64});
+        rows.push_back({32768 * kib, Algorithm::push, 128});
         rows.push_back({0, Algorithm::pull, 128});
     } else {
+        rows.push_back({64 * kib, Algorithm::one_shot, 12});
         rows.push_back({512 * kib, Algorithm::two_shot, 44});
         rows.push_back({2048 * kib, Algorithm::two_shot, 128});
         rows.push_back({8192 * kib, Algorithm::push_twice, 128});

@@ -92,7 +92,7 @@ std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quic
     return timings;
 }
 
-std::vector<Choice> table_of(const std::vector<Timing>& timings)
+std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t threads)
 {
     std::map<uint64_t, std::vector<Timing>> by_size;
     for (const Timing& t : timings) by_size[t.bytes].push_back(t);
@@ -115,8 +115,13 @@ std::vector<Choice> table_of(const std::vector<Timing>& timings)
             continue;
         }
         if (!rows.empty()) {
-            rows.back().up_to = static_cast<uint64_t>(
+            Choice& row = rows.back();
+            row.up_to = static_cast<uint64_t>(
                 std::sqrt(static_cast<double>(last.back()) * static_cast<double>(bytes)));
+            const uint64_t one_each = uint64_t{row.channels} * threads * sizeof(Packet::word);
+            if (row.algorithm == Algorithm::one_shot && one_each != 0) {
+                row.up_to = std::max(last.back(), std::min(row.up_to, one_each));
+            }
         }
         rows.push_back({0, chosen->algorithm, chosen->channels});
         last.push_back(bytes);

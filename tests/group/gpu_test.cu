@@ -4,6 +4,7 @@
 // that reach each other.
 #include "../src/gpu/driver.hpp"
 #include "group/calls.hpp"
+#include "support/threads.hpp"
 
 #include <denizen/group/persistent.hpp>
 #include <denizen/group/resident.hpp>
@@ -209,20 +210,14 @@ TEST_F(OnGpus, ByMessages)
     {
         std::vector<std::unique_ptr<ResidentGroup>> residents;
         for (Group& g : groups) residents.push_back(std::make_unique<ResidentGroup>(g, 16));
-        for (int i = 0; i < 10; ++i) {
-            for (uint32_t r = 0; r < gpus_; ++r) {
-                residents[r]->all_reduce(x[r], x[r], count, Type::f32);
-            }
-        }
-        // Data otherwise divided among the teams: what is under way is waited for.
-        for (uint32_t r = 0; r < gpus_; ++r) {
+        test::on_threads(gpus_, [&](uint32_t r) {
+            for (int i = 0; i < 10; ++i) residents[r]->all_reduce(x[r], x[r], count, Type::f32);
+            // Data otherwise divided among the teams: what is under way is waited for.
             residents[r]->all_reduce(x[r], x[r], count / 2, Type::f32, Op::avg);
             residents[r]->all_reduce(x[r] + 100, x[r] + 100, 7, Type::f32, Op::max);
-        }
-        for (auto& resident : residents) {
-            resident->wait();
-            EXPECT_EQ(resident->launches(), 1u);
-        }
+            residents[r]->wait();
+            EXPECT_EQ(residents[r]->launches(), 1u);
+        });
     }
     for (uint32_t r = 0; r < gpus_; ++r) {
         std::vector<float> values(count);

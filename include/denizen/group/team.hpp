@@ -27,6 +27,8 @@
 
 namespace denizen::group {
 
+inline constexpr uint32_t team_threads = 512; // of the kernels that groups launch themselves
+
 struct Team {
 #if DENIZEN_ON_DEVICE
     __device__ static uint32_t rank() { return threadIdx.x; }

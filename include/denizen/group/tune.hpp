@@ -18,7 +18,9 @@ struct Timing {
 std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quick);
 
 // The fastest of each size, as a table: a row holds up to the geometric middle between its last
-// size and the next row's first. Of choices within 3 % the one of the row before is kept.
-std::vector<Choice> table_of(const std::vector<Timing>& timings);
+// size and the next row's first, and of one_shot no more than a packet for each of the `threads` of
+// a team (0: any), which is what a short call is fast for. Of choices within 3 % the one of the row
+// before is kept.
+std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t threads);
 
 } // namespace denizen::group

@@ -30,6 +30,7 @@ __device__ inline void arrive_at_cluster()
 }
 __device__ inline void meet_workers(const Shared& s)
 {
+    lanes::sync(); // lanes that came to the barrier apart were seen to wait there for ever
     if (in_cluster(s)) {
 #if __CUDA_ARCH__ >= 900
         asm volatile("barrier.cluster.arrive.release;\n\t"
@@ -40,7 +41,6 @@ __device__ inline void meet_workers(const Shared& s)
     }
     const uint32_t left = s.workers - blockIdx.x * s.per_sm;
     const uint32_t here = left < s.per_sm ? left : s.per_sm;
-    lanes::sync();
     asm volatile("barrier.cta.sync 1, %0;" ::"r"(32 * here) : "memory");
 }
 #else
