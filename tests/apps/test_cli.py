@@ -266,16 +266,19 @@ def test_bench_table(tmp_path):
     made = bench.build_record("sustained", {}, cases, None, machine.describe("cpu")[0], quick=False)
     results = tmp_path / "benchmarks" / "results"
     record.write(made, record.path_in(results, made))
-    readme = tmp_path / "README.md"
-    readme.write_text(f"# x\n{table.BEGIN}\n{table.END}\n")
+    page = tmp_path / "docs" / "figures.md"
+    page.parent.mkdir()
+    page.write_text(f"# x\n{table.BEGIN}\n{table.END}\n")
     stale = run_denizen("bench", "table", "--check", cwd=tmp_path)
     assert (stale.returncode, stale.stdout) == (1, "")
-    assert stale.stderr == "denizen: README.md is out of date: run denizen bench table\n"
-    assert run_denizen("bench", "table", cwd=tmp_path).stdout == "README.md: written, 1 records\n"
-    assert "echoes" in readme.read_text()
+    assert stale.stderr == "denizen: docs/figures.md is out of date: run denizen bench table\n"
+    assert run_denizen("bench", "table", cwd=tmp_path).stdout == (
+        "docs/figures.md: written, 1 records\n"
+    )
+    assert "echoes" in page.read_text()
     assert run_denizen("bench", "table", "--check", cwd=tmp_path).returncode == 0
     again = run_denizen("bench", "table", cwd=tmp_path)
-    assert again.stdout == "README.md: up to date, 1 records\n"
+    assert again.stdout == "docs/figures.md: up to date, 1 records\n"
     elsewhere = run_denizen("bench", "table", "--results", "none", cwd=tmp_path)
     assert (elsewhere.returncode, elsewhere.stderr) == (1, "denizen: none: no such folder\n")
 

@@ -93,7 +93,7 @@ def test_a_record_of_very_many_rows_is_named_instead():
     many = [Measured("case", {"n": n}, "us", np.array([1.0]), 1, True) for n in range(101)]
     long = bench.build_record("driver", {}, many, None, HERE, quick=False)
     text = table.figures([long])
-    assert "101 rows, in [the record](benchmarks/results/driver/" in text
+    assert "101 rows, in [the record](../benchmarks/results/driver/" in text
     assert "| case |" not in text
 
 
@@ -113,17 +113,17 @@ def test_a_text_without_one_region_is_refused(text):
 
 
 def test_update_writes_once(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{table.BEGIN}{table.END}")
-    assert table.update(readme, [make()])
-    assert not table.update(readme, [make()])
+    page = tmp_path / "figures.md"
+    page.write_text(f"{table.BEGIN}{table.END}")
+    assert table.update(page, [make()])
+    assert not table.update(page, [make()])
     with pytest.raises(LabError, match=r"none\.md"):
         table.update(tmp_path / "none.md", [])
 
 
-def test_readme_is_what_the_records_say():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert table.with_figures(readme, record.read_all(ROOT / "benchmarks" / "results")) == readme
+def test_the_page_is_what_the_records_say():
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    assert table.with_figures(page, record.read_all(ROOT / "benchmarks" / "results")) == page
 
 
 def test_published_records_are_whole_runs_that_were_verified():

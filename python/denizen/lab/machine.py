@@ -104,7 +104,7 @@ def commit() -> str:
     """The commit of the checkout, ``-dirty`` with uncommitted changes, ``unknown`` without one.
 
     DENIZEN_COMMIT overrides it, for a copy of the tree without its history. What a benchmark
-    writes itself (benchmarks/results, the figures in README.md) does not make a checkout dirty.
+    writes itself (benchmarks/results, docs/figures.md) does not make a checkout dirty.
     """
     if given := os.environ.get("DENIZEN_COMMIT"):
         return given
@@ -112,7 +112,8 @@ def commit() -> str:
     head = None if top is None else _git(top, "rev-parse", "HEAD")
     if top is None or head is None:
         return "unknown"
-    changed = _git(top, "status", "--porcelain", "--", ".", ":!benchmarks/results", ":!README.md")
+    own = (":!benchmarks/results", ":!docs/figures.md")
+    changed = _git(top, "status", "--porcelain", "--", ".", *own)
     return head if changed == "" else f"{head}-dirty"
 
 

@@ -28,9 +28,9 @@ def add(commands: Commands) -> None:
     every.add_argument("--quick", action="store_true", help="seconds instead of minutes")
     add_device(every)
     every.set_defaults(run=_all)
-    tables = experiments.add_parser("table", help="put the figures of the records into README.md")
+    tables = experiments.add_parser("table", help="put the figures of the records into a page")
     tables.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
-    tables.add_argument("--readme", type=Path, default=Path("README.md"), metavar="FILE")
+    tables.add_argument("--page", type=Path, default=Path("docs/figures.md"), metavar="FILE")
     tables.add_argument("--check", action="store_true", help="change nothing; 1 if out of date")
     tables.set_defaults(run=_table)
 
@@ -72,16 +72,16 @@ def _table(given: argparse.Namespace) -> int:
     from denizen.lab import table  # noqa: PLC0415
 
     results: Path = given.results
-    readme: Path = given.readme
+    page: Path = given.page
     if not results.is_dir():
         raise LabError(f"{results}: no such folder")
     records = record.read_all(results)
     if given.check:
-        text = readme.read_text(encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
         if table.with_figures(text, records) != text:
-            terminal.error(f"{readme} is out of date: run denizen bench table")
+            terminal.error(f"{page} is out of date: run denizen bench table")
             return 1
         return 0
-    changed = table.update(readme, records)
-    print(f"{readme}: {'written' if changed else 'up to date'}, {len(records)} records")
+    changed = table.update(page, records)
+    print(f"{page}: {'written' if changed else 'up to date'}, {len(records)} records")
     return 0

@@ -11,7 +11,7 @@ from denizen.lab.record import Record
 def show(record: Record) -> None:
     """Print the record's source, rows, goals and notes to stdout."""
     terminal.line(table.source(record))
-    # The percentiles and counts are in the record; a terminal is narrower than a README.
+    # The percentiles and counts are in the record; a terminal is narrower than a page.
     header = ("case", "unit", "median", "p99", "compared")
     rows = [
         (case, unit, median, p99, compared)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown tables made of records, and the region of README.md that holds them.
+"""Markdown tables made of records, and the region of docs/figures.md that holds them.
 
 Nothing here measures or rounds a figure into a better one: what a table says is in a record.
 """
@@ -168,7 +168,7 @@ def section(record: Record) -> str:
     """A record as Markdown: source, goals, rows, notes."""
     rows = grid(HEADER, [cells(row) for row in record.rows], (2, 3, 4, 5, 6, 7))
     if len(record.rows) > _SHOWN:
-        file = path_in(Path("benchmarks/results"), record)
+        file = path_in(Path("../benchmarks/results"), record)
         rows = f"{len(record.rows)} rows, in [the record]({file.as_posix()})."
     elif len(record.rows) > _FOLDED:
         summary = f"<summary>{len(record.rows)} rows</summary>"
@@ -178,7 +178,7 @@ def section(record: Record) -> str:
 
 
 def figures(records: Sequence[Record]) -> str:
-    """The README's region, markers included, of these records in their order."""
+    """The page's region, markers included, of these records in their order."""
     parts = [BEGIN + "\n<!-- made by `denizen bench table` of benchmarks/results: do not edit -->"]
     if not records:
         parts.append("No records yet: `denizen bench all` makes them.")
@@ -197,16 +197,16 @@ def with_figures(text: str, records: Sequence[Record]) -> str:
     return before + figures(records) + after
 
 
-def update(readme: Path, records: Sequence[Record]) -> bool:
-    """Put the figures into ``readme``; whether that changed the file."""
+def update(page: Path, records: Sequence[Record]) -> bool:
+    """Put the figures into ``page``; whether that changed the file."""
     try:
-        old = readme.read_text(encoding="utf-8")
+        old = page.read_text(encoding="utf-8")
     except OSError as error:
-        raise LabError(f"{readme}: {error.strerror}") from error
+        raise LabError(f"{page}: {error.strerror}") from error
     try:
         new = with_figures(old, records)
     except LabError as error:
-        raise LabError(f"{readme}: {error}") from error
+        raise LabError(f"{page}: {error}") from error
     if new != old:
-        readme.write_text(new, encoding="utf-8")
+        page.write_text(new, encoding="utf-8")
     return new != old
