@@ -2,6 +2,7 @@
 // The third pass: round trips that end in a slice of a batch, and the alerts of all rules.
 #pragma once
 
+#include <denizen/actor/address.hpp>
 #include <denizen/transactions/circular.hpp>
 #include <denizen/transactions/pass.hpp>
 
