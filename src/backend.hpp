@@ -78,5 +78,7 @@ bool gpu_present();
 // Runs `use`, which may wait for everything on a GPU, while no program of this process is on one.
 // False, without running it, if one does not leave within two seconds.
 bool without_residents(const std::function<void()>& use);
+// The same; Errc::stuck, which says that `who` has to wait for them, if one does not leave.
+void off_the_gpu(const std::string& who, const std::function<void()>& use);
 
 } // namespace denizen

@@ -56,13 +56,10 @@ public:
     {
         DevicePtr part = 0;
         Result result = success;
-        if (!without_residents([&] {
-                const ContextScope scope(context_);
-                result = driver_.mem_alloc(&part, bytes + align);
-            })) {
-            throw Error(Errc::stuck, "an arena has to wait until the programs of this process have "
-                                     "left the GPU, and one of their handlers is stuck");
-        }
+        off_the_gpu("an arena", [&] {
+            const ContextScope scope(context_);
+            result = driver_.mem_alloc(&part, bytes + align);
+        });
         if (result == error_out_of_memory) {
             throw Error(Errc::exhausted, "no device memory for an arena of " +
                                              std::to_string(bytes) + " bytes on " + info_.name);

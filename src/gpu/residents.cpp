@@ -4,6 +4,7 @@
 #include "../backend.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/error.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -14,6 +15,14 @@ namespace denizen {
 bool without_residents(const std::function<void()>& use)
 {
     return gpu::residents().without_any(use);
+}
+
+void off_the_gpu(const std::string& who, const std::function<void()>& use)
+{
+    if (!without_residents(use)) {
+        throw Error(Errc::stuck, who + " has to wait until the programs of this process have left "
+                                       "the GPU, and one of their handlers is stuck");
+    }
 }
 
 } // namespace denizen

@@ -19,14 +19,6 @@ using namespace gpu;
 
 constexpr uint64_t mib = uint64_t{1} << 20;
 
-void off_the_gpu(const std::string& what, const std::function<void()>& use)
-{
-    if (!without_residents(use)) {
-        throw Error(Errc::stuck, what + " has to wait until the programs of this process have left "
-                                        "the GPU, and one of their handlers is stuck");
-    }
-}
-
 class GpuSpace final : public Space {
 public:
     GpuSpace(int ordinal, int count, uint64_t reserve_bytes)

@@ -12,7 +12,6 @@
 #include <denizen/graph/wide.hpp>
 
 #include <array>
-#include <functional>
 
 namespace denizen::graph {
 namespace {
@@ -22,14 +21,6 @@ using namespace gpu;
 constexpr unsigned block = 1024; // threads of narrow, wide and near_far
 constexpr unsigned level_block = 256;
 constexpr unsigned shared_reserve = 1024; // of a block's shared memory, for its own variables
-
-void off_the_gpu(const std::function<void()>& use)
-{
-    if (!without_residents(use)) {
-        throw Error(Errc::stuck, "a search of a graph has to wait until the programs of this "
-                                 "process have left the GPU, and one of their handlers is stuck");
-    }
-}
 
 class GpuEngine final : public Engine {
 public:
@@ -44,7 +35,7 @@ public:
                         info_.name + " has compute capability " + std::to_string(info_.major) +
                             "." + std::to_string(info_.minor) + "; the searches need 8.0 or newer");
         }
-        off_the_gpu([&] { open(code); });
+        off_the_gpu("a search of a graph", [&] { open(code); });
     }
 
     ~GpuEngine() override
@@ -59,7 +50,7 @@ public:
     {
         if (method == Method::tasks) return visit(source);
         Paths paths;
-        off_the_gpu([&] {
+        off_the_gpu("a search of a graph", [&] {
             const ContextScope scope(context_);
             switch (method) {
             case Method::narrow: narrow(source); break;
@@ -77,7 +68,7 @@ public:
     Paths shortest_paths(uint32_t source, Method method) override
     {
         Paths paths;
-        off_the_gpu([&] {
+        off_the_gpu("a search of a graph", [&] {
             const ContextScope scope(context_);
             near_far(source, method);
             paths = finish(method);
@@ -282,7 +273,7 @@ private:
     Paths visit(uint32_t source)
     {
         Visits search{};
-        off_the_gpu([&] {
+        off_the_gpu("a search of a graph", [&] {
             const ContextScope scope(context_);
             const size_t n = graph_.vertices();
             if (visits_ == nullptr) {
@@ -314,7 +305,7 @@ private:
             seconds = visitors.run(visits_, source);
         }
         Paths paths;
-        off_the_gpu([&] {
+        off_the_gpu("a search of a graph", [&] {
             const ContextScope scope(context_);
             launch("unpack", 2 * sms(), 512, 0, false,
                    static_cast<const unsigned long long*>(near_far_.best), found_,

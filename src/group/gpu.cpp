@@ -24,14 +24,6 @@ namespace {
 
 using namespace gpu;
 
-void off_the_gpu(const std::function<void()>& use)
-{
-    if (!without_residents(use)) {
-        throw Error(Errc::stuck, "a group has to wait until the programs of this process have left "
-                                 "the GPU, and one of their handlers is stuck");
-    }
-}
-
 // A device's context, kept.
 class Chip {
 public:
@@ -230,7 +222,7 @@ public:
     {
         Mailbox box{};
         const size_t relay = sizeof(Packet) * posts * post_packets;
-        off_the_gpu([&] {
+        off_the_gpu("a group", [&] {
             const ContextScope scope(chip_->context);
             void* host = nullptr;
             check(driver_.mem_host_alloc(&host, relay + 3 * sizeof(Packet),
@@ -386,7 +378,7 @@ void check_atomics(const GroupLink& link, uint32_t rank)
 Seats make_gpu_seats(const Layout& layout, int first, const Code& code)
 {
     Seats seats;
-    off_the_gpu([&] {
+    off_the_gpu("a group", [&] {
         std::vector<std::shared_ptr<Chip>> chips;
         std::vector<int> ordinals;
         for (uint32_t r = 0; r < layout.ranks; ++r) {
@@ -430,7 +422,7 @@ std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
         seat->wire(std::vector<std::shared_ptr<Mapped>>(hello.layout.ranks, mine));
         seat->clear();
     };
-    off_the_gpu([&] {
+    off_the_gpu("a group", [&] {
         chip = std::make_shared<Chip>(ordinal);
         mine = std::make_shared<Mapped>(*chip, hello.layout.bytes(),
                                         std::vector<int>{chip->info.ordinal});
@@ -454,7 +446,7 @@ std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
         for (const int fd : peers.memory) close(fd);
     };
     try {
-        off_the_gpu([&] {
+        off_the_gpu("a group", [&] {
             std::vector<std::shared_ptr<Mapped>> memory;
             for (uint32_t r = 0; r < hello.layout.ranks; ++r) {
                 memory.push_back(r == hello.rank ? mine

@@ -384,12 +384,8 @@ std::unique_ptr<Seat> join_nccl(const UniqueId& id, uint32_t rank, uint32_t rank
                                 const GroupOptions& options)
 {
     std::unique_ptr<NcclSeat> seat;
-    const bool left = without_residents(
-        [&] { seat = std::make_unique<NcclSeat>(rank, ranks, ordinal, options); });
-    if (!left) {
-        throw Error(Errc::stuck, "a group has to wait until the programs of this process have left "
-                                 "the GPU, and one of their handlers is stuck");
-    }
+    off_the_gpu("a group",
+                [&] { seat = std::make_unique<NcclSeat>(rank, ranks, ordinal, options); });
     // Not in there: another rank of this process may have to come first. NCCL takes memory and
     // loads code now, which may wait for a program that is on the GPU, and then the deadline ends
     // it.

@@ -7,7 +7,6 @@
 
 #include <denizen/procmine/device.cuh>
 
-#include <functional>
 #include <optional>
 #endif
 
@@ -15,18 +14,6 @@ namespace denizen::procmine {
 
 #if defined(__CUDACC__)
 const bool gpu_compiled = true;
-
-namespace {
-
-void off_the_gpu(const std::function<void()>& use)
-{
-    if (!without_residents(use)) {
-        throw Error(Errc::stuck, "mining has to wait until the programs of this process have left "
-                                 "the GPU, and one of their handlers is stuck");
-    }
-}
-
-} // namespace
 
 struct GpuLog::Held {
     explicit Held(int number) : ordinal(number) {}
@@ -38,7 +25,7 @@ struct GpuLog::Held {
 GpuLog::GpuLog(const Events& events, int ordinal)
     : held_(std::make_unique<Held>(ordinal)), name_(gpu::device_info(ordinal).name)
 {
-    off_the_gpu([&] {
+    off_the_gpu("mining", [&] {
         const DeviceScope scope(ordinal);
         held_->log.emplace(events);
     });
@@ -60,7 +47,7 @@ GpuLog::~GpuLog()
 Mined GpuLog::mine(const MineOptions& options)
 {
     Mined mined;
-    off_the_gpu([&] {
+    off_the_gpu("mining", [&] {
         const DeviceScope scope(held_->ordinal);
         mined = held_->log->mine(options);
     });

@@ -7,7 +7,6 @@
 #include "../gpu/driver.hpp"
 
 #include <cstring>
-#include <functional>
 
 namespace denizen::radio {
 namespace {
@@ -16,13 +15,6 @@ using namespace gpu;
 
 constexpr uint64_t limit_ns = 2'000'000'000; // without a block, after which the kernel leaves
 constexpr unsigned threads = 512;            // ring_threads
-
-void off_the_gpu(const std::function<void()>& use)
-{
-    if (!without_residents(use))
-        throw Error(Errc::stuck, "the scan has to wait until the programs of this process have "
-                                 "left the GPU, and one of their handlers is stuck");
-}
 
 class Gpu final : public ScanWorkers {
 public:
@@ -34,7 +26,7 @@ public:
                                              std::to_string(info_.shared_bytes >> 10) +
                                              " KiB of shared memory; the scan needs " +
                                              std::to_string(sizeof(ScanMemory) >> 10));
-        off_the_gpu([&] { open(cubin); });
+        off_the_gpu("the scan", [&] { open(cubin); });
     }
 
     ~Gpu() override
@@ -50,7 +42,7 @@ public:
     void* memory(size_t bytes) override
     {
         void* p = nullptr;
-        off_the_gpu([&] {
+        off_the_gpu("the scan", [&] {
             const ContextScope scope(context_);
             check(driver_.mem_host_alloc(&p, bytes, host_alloc_portable | host_alloc_device_map),
                   "cuMemHostAlloc");

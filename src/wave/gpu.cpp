@@ -23,7 +23,7 @@ public:
         on_gpu = true;
         try {
             if (slabs > 1) open_group(ordinal, slabs, group_code);
-            off_the_gpu([&] { open(ordinal, slabs, code); });
+            off_the_gpu("a simulation", [&] { open(ordinal, slabs, code); });
         } catch (...) {
             close();
             throw;
@@ -49,7 +49,7 @@ public:
             all.push_back(Method::pass4);
         }
         std::vector<std::vector<T>> kept; // of each slab now and before
-        off_the_gpu([&] {
+        off_the_gpu("a simulation", [&] {
             each_slab([&](GpuSlab<T>& slab) {
                 for (const uint32_t which : {0, 1}) {
                     kept.emplace_back(slab.layout().elements());
@@ -64,7 +64,7 @@ public:
             state_.step = first;
             state_.sources = sources;
             state_.receivers = receivers;
-            off_the_gpu([&] {
+            off_the_gpu("a simulation", [&] {
                 each_slab([&, i = size_t{0}](GpuSlab<T>& slab) mutable {
                     for (const uint32_t which : {0, 1}) {
                         slab.chip().put(slab.field(which), kept[i++]);
@@ -94,7 +94,7 @@ public:
 
     void set(const std::vector<double>& now, const std::vector<double>& before) override
     {
-        off_the_gpu([&] {
+        off_the_gpu("a simulation", [&] {
             for (uint32_t which = 0; which < 2; ++which) {
                 const auto& from = which == 0 ? now : before;
                 each_slab([&](GpuSlab<T>& slab) {
@@ -119,7 +119,7 @@ public:
     {
         std::vector<double> all;
         all.reserve(state_.geometry.cells());
-        off_the_gpu([&] {
+        off_the_gpu("a simulation", [&] {
             each_slab([&](GpuSlab<T>& slab) {
                 const Layout& layout = slab.layout();
                 std::vector<T> padded(layout.elements());
@@ -136,7 +136,7 @@ public:
     std::unique_ptr<Mailbox> open_mailbox() override
     {
         std::unique_ptr<Mailbox> mailbox;
-        off_the_gpu([&] {
+        off_the_gpu("a simulation", [&] {
             const Chip& chip = slabs_[0]->chip();
             const gpu::ContextScope scope(chip.context());
             mailbox =
@@ -160,7 +160,7 @@ public:
         if (resident && mailbox == nullptr) silent = open_mailbox();
         Ran ran;
         ran.method = method;
-        off_the_gpu([&] {
+        off_the_gpu("a simulation", [&] {
             each_slab([&](GpuSlab<T>& slab) { slab.begin(steps); });
             if (resident) {
                 stay(steps, method == Method::deep, silent ? *silent : *mailbox, silent ? 0 : ahead,

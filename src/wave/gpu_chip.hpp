@@ -10,20 +10,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace denizen::wave {
-
-inline void off_the_gpu(const std::function<void()>& use)
-{
-    if (!without_residents(use)) {
-        throw Error(Errc::stuck, "a simulation has to wait until the programs of this process "
-                                 "have left the GPU, and one of their handlers is stuck");
-    }
-}
 
 class Chip {
 public:
