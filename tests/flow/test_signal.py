@@ -155,16 +155,17 @@ def test_a_product_goes_on_through_a_chain(place):
     assert sink.samples == pytest.approx(expected, rel=1e-4, abs=1e-3)
 
 
+class Ones(flow.Block):
+    def __init__(self):
+        super().__init__("ones")
+        self.out = self.source("out", "f4")
+
+    def work(self):
+        self.out.array[:] = 1
+        self.out.produce()
+
+
 def test_retuned_while_it_runs(place):
-    class Ones(flow.Block):
-        def __init__(self):
-            super().__init__("ones")
-            self.out = self.source("out", "f4")
-
-        def work(self):
-            self.out.array[:] = 1
-            self.out.produce()
-
     class Levels(flow.Block):
         def __init__(self):
             super().__init__("levels")
@@ -202,15 +203,6 @@ def test_retuned_while_it_runs(place):
 
 
 def test_new_taps_are_no_more_than_the_old_ones(place):
-    class Ones(flow.Block):
-        def __init__(self):
-            super().__init__("ones")
-            self.out = self.source("out", "f4")
-
-        def work(self):
-            self.out.array[:] = 1
-            self.out.produce()
-
     with flow.Flowgraph() as graph:
         ones = graph.add(Ones())
         fir = graph.add(flow.Fir("fir", [1, 1], dtype="f4", **place))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that do not come, come late, or call something else: everyone gets the same error, and
 // nobody waits for ever. Among threads.
+#include "group/seen.hpp"
 #include "support/threads.hpp"
 
 #include <denizen/group/group.hpp>
@@ -14,22 +15,6 @@ using namespace denizen::group;
 using denizen::test::on_threads;
 
 namespace {
-
-struct Seen {
-    Errc code = Errc::ok;
-    std::string text;
-};
-
-template <class Use>
-Seen seen(Use use)
-{
-    try {
-        use();
-    } catch (const Error& error) {
-        return {error.code(), error.what()};
-    }
-    return {};
-}
 
 GroupOptions with_heap()
 {

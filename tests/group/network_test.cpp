@@ -4,6 +4,7 @@
 // that do not come. Ranks are threads here; in the last tests processes.
 #include "../src/group/nccl.hpp"
 #include "group/calls.hpp"
+#include "group/seen.hpp"
 #include "support/threads.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -71,22 +72,6 @@ GroupOptions with_token(std::chrono::milliseconds timeout, Engine engine = Engin
     o.engine = engine;
     o.token = "a secret of this test";
     return o;
-}
-
-struct Seen {
-    Errc code = Errc::ok;
-    std::string text;
-};
-
-template <class Use>
-Seen seen(Use use)
-{
-    try {
-        use();
-    } catch (const Error& error) {
-        return {error.code(), error.what()};
-    }
-    return {};
 }
 
 // body(group) on a thread of each rank's own; what it threw, and what join() did.

@@ -161,6 +161,14 @@ DENIZEN_HD inline Slice slice_of(uint64_t count, uint32_t channel, uint32_t chan
     return {begin, begin + each < count ? begin + each : count};
 }
 
+// The elements of each rank's part of `count`, in multiples of 128 bytes; the last ones may be cut.
+template <class T>
+DENIZEN_HD inline uint64_t part_of(uint64_t count, uint32_t ranks)
+{
+    const uint64_t unit = uint64_t{line / sizeof(T)} * ranks;
+    return (count + unit - 1) / unit * (line / sizeof(T));
+}
+
 // Everything but pull_twice. `element`: of the result, or of each rank's part of it.
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
@@ -223,8 +231,7 @@ DENIZEN_HD inline uint32_t pull_twice(Channel<Memory> channel, const Call call)
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     const bool direct = call.in_place != 0 && call.out_place != 0;
-    const uint64_t unit = uint64_t{line / sizeof(T)} * ranks;
-    const uint64_t part = (call.count + unit - 1) / unit * (line / sizeof(T));
+    const uint64_t part = part_of<T>(call.count, ranks);
     const uint64_t room =
         direct ? ~uint64_t{0} : g.layout.stage_bytes / ranks / 16 * 16 / sizeof(T);
     const Slice mine = slice_of<T>(part, channel.index(), call.channels);

@@ -149,8 +149,7 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
     const auto* const in = static_cast<const unsigned char*>(call.in);
     auto* const out = static_cast<unsigned char*>(call.out);
     const bool direct = call.out_place != 0;
-    const uint64_t unit = uint64_t{line / sizeof(T)} * ranks;
-    const uint64_t part = (call.count + unit - 1) / unit * (line / sizeof(T));
+    const uint64_t part = part_of<T>(call.count, ranks);
     const Slice mine = slice_of<T>(part, channel.index(), call.channels);
     const uint64_t piece = piece_of<T>(mine.end - mine.begin);
     const uint64_t fits = g.layout.stage_bytes / (2 * ranks) / 16 * 16 / sizeof(T);
