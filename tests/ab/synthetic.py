@@ -23,11 +23,12 @@ class Made:
         marker = marker or name
 
         def sample(operations):
+            checked = np.isnan(self.output).all()  # a measurement is not to be slowed by tracing
             self.output[:] = np.arange(SIZE) + adds
             self.bytes_counted += (moves or 0.0) * operations
             time = seconds * np.exp(self.noise * self.rng.normal())
             spans = [ab.Span("copy", 0.0, time * 0.7), ab.Span("sum", time * 0.5, time)]
-            return ab.Sample(time, {says or marker: operations}, spans)
+            return ab.Sample(time, {says or marker: operations}, spans if checked else ())
 
         return ab.Arm(
             name=name,

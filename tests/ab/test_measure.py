@@ -57,6 +57,13 @@ def test_without_a_margin_nothing_is_equivalent():
     assert verdicts(cell)["same"] == "undecided"
 
 
+def test_spans_are_those_of_the_checks():
+    cell = measured(synthetic.experiment()).cells[0]
+    assert [(arm, lane) for arm, lane, _, _ in cell.spans] == [
+        (arm, lane) for arm in ("base", "quick", "same", "control") for lane in ("copy", "sum")
+    ]
+
+
 def test_a_dispatch_that_vanished_is_void():
     text = void(synthetic.experiment({"quick": {"says": "base"}}))
     assert 'ran of quick: process 0: "base" ran instead of "quick"' in text

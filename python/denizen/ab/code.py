@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from denizen.ab.experiment import Arm, ExperimentError
@@ -40,8 +41,12 @@ def parse(text: str) -> dict[str, list[str]]:
     return functions
 
 
+@cache
 def disassemble(binary: Path, cuobjdump: str) -> dict[str, list[str]]:
-    """The functions of ``binary``; ExperimentError if cuobjdump cannot read it."""
+    """The functions of ``binary``; ExperimentError if cuobjdump cannot read it.
+
+    Once per process: the cells of a sweep have the same binary, which does not change meanwhile.
+    """
     try:
         done = subprocess.run(
             [cuobjdump, "-sass", str(binary)],
@@ -65,7 +70,6 @@ def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
     """Gates of all arms with a kernel: it exists, has its instructions, and is nobody else's."""
     gates: list[Gate] = []
     seen: dict[str, str] = {}
-    binaries: dict[Path, dict[str, list[str]]] = {}
     for arm in arms:
         kernel = arm.kernel
         if kernel is None:
@@ -73,9 +77,7 @@ def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
         if cuobjdump is None:
             gates.append(Gate("code", arm.name, NOT_CHECKED, "there is no cuobjdump here"))
             continue
-        if kernel.binary not in binaries:
-            binaries[kernel.binary] = disassemble(kernel.binary, cuobjdump)
-        functions = binaries[kernel.binary]
+        functions = disassemble(kernel.binary, cuobjdump)
         names = [name for name in functions if kernel.symbol in name]
         if len(names) != 1:
             text = f'"{kernel.symbol}" is in the names of {len(names)} functions, not of one'

@@ -12,7 +12,6 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,8 @@ SHOWN = 3
 # The base measured once more, as if it were another arm.
 AGAIN = "A/A"
 
+ArmSpan = tuple[str, str, float, float]
+
 
 @dataclass(slots=True)
 class Measured:
@@ -41,14 +42,14 @@ class Measured:
 
     ``seconds[arm][block]`` are the two slots' times of one operation. ``slots`` are (arm, begin,
     end) on this process's clock in the first blocks, ``spans`` (arm, lane, begin, end) on the arm's
-    own in its first slot.
+    own, in the check after the measurement: tracing has not slowed what was measured.
     """
 
     operations: int
     seconds: dict[str, list[list[float]]]
     gates: list[Gate]
     slots: list[tuple[str, float, float]] = field(default_factory=list)
-    spans: list[tuple[str, str, float, float]] = field(default_factory=list)
+    spans: list[ArmSpan] = field(default_factory=list)
 
 
 def order(arms: int, rng: np.random.Generator) -> list[int]:
@@ -74,13 +75,15 @@ def _checked(arm: Arm, sample: Sample) -> Sample:
     return sample
 
 
-def _results(arms: Sequence[Arm], cell: Cell, operations: int, when: str) -> list[Gate]:
-    checks = []
-    for arm in arms:
+def _results(cell: Cell, operations: int, when: str) -> tuple[list[Gate], list[ArmSpan]]:
+    checks: list[Gate] = []
+    spans: list[ArmSpan] = []
+    for arm in cell.arms:
         arm.poison()
-        arm.sample(operations)
+        sample = arm.sample(operations)
+        spans += [(arm.name, span.lane, span.begin, span.end) for span in sample.spans]
         checks.append(gates.result(arm.name, arm.result(), cell.reference, when))
-    return checks
+    return checks, spans
 
 
 def measure_cell(
@@ -90,7 +93,7 @@ def measure_cell(
     cell = experiment.make(params)
     base = next(arm for arm in cell.arms if arm.name == experiment.base)
     found = code.check(cell.arms, cuobjdump)
-    found += _results(cell.arms, cell, 1, "before")
+    found += _results(cell, 1, "before")[0]
     operations = _operations(base)
     slots = [(arm.name, arm) for arm in cell.arms] + [(AGAIN, base)]
     for _, arm in slots:  # a slot of each, so that no arm's first one pays for warming up
@@ -116,9 +119,6 @@ def measure_cell(
             counted[arm.name].update(sample.ran)
             if block < SHOWN:
                 result.slots.append((name, begin - zero, end - zero))
-            # One slot of each arm: between two there is far more time than in them.
-            if block == 0 and name != AGAIN and not seconds[name][0][1:]:
-                result.spans += [(name, span.lane, span.begin, span.end) for span in sample.spans]
 
     total = {
         arm.name: 2 * operations * experiment.blocks * (2 if arm is base else 1)
@@ -133,7 +133,8 @@ def measure_cell(
         if arm.bytes and cell.limit and arm.name != experiment.control:
             rate = arm.bytes / float(np.median(seconds[arm.name]))
             found.append(gates.share(arm.name, rate, cell.limit))
-    found += _results(cell.arms, cell, operations, "after")
+    checks, result.spans = _results(cell, operations, "after")
+    found += checks
     return result
 
 

@@ -11,10 +11,11 @@ once and answers each line on stdin with one line on stdout:
         {}
     {"do": "result", "arm": "bulk", "file": "/tmp/x/result"}
         {"dtype": "float32"}                       the output's bytes are in the file
-    {"do": "params", "params": {"bytes": 65536}}   the first line
+    {"do": "params", "params": {"bytes": 65536}}   the first line, and again for another cell
         {}
 
-It ends when stdin does. A line that is late, wrong or {"error": "..."} ends the run.
+The sample after a poison is a check and no measurement: a program whose spans cost time traces that
+one alone. It ends when stdin does. A line that is late, wrong or {"error": "..."} ends the run.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ class Program:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
             raise ExperimentError(f"{self._name} cannot be started: {error}") from error
+        self.take(params)
+
+    def take(self, params: Params) -> None:
+        """Go on with other parameters: one program, and its start, for all cells of a process.
+
+        Arms made before mean the new parameters too.
+        """
         self._ask({"do": "params", "params": dict(params)})
 
     def arm(
