@@ -24,6 +24,8 @@ using denizen::transactions::StageOptions;
 using denizen::transactions::Transaction;
 using Rt = Runtime<denizen::transactions::Monitoring>;
 
+constexpr auto patience = std::chrono::seconds(10); // with a program that has nothing more to do
+
 struct Input {
     tx::Made made;
     std::shared_ptr<Transaction> host; // pinned where there is a GPU
@@ -94,23 +96,27 @@ double stream(const Arguments& arguments, const Input& in, StageOptions options,
 {
     if (resident) options.copy_records = tx::CopyRecords::never;
     Rt rt(arguments.device, options_of(arguments, options, warps));
-    Stage stage(rt.untyped(), options);
-    stage.put(in.made.profiles.data(), in.made.profiles.size());
-    const auto memory = resident ? in.device : in.host;
-    const Buffer records = rt.wrap(memory.get(), in.count * sizeof(Transaction), memory);
     std::vector<Alert> found;
     found.reserve(in.alerts.size());
     const auto keep = [&](const std::vector<Alert>& more) {
         found.insert(found.end(), more.begin(), more.end());
     };
-    const uint64_t begin = now_ns();
-    for (uint64_t at = 0; at < in.count; at += options.batch) {
-        stage.feed(records, static_cast<uint32_t>(at),
-                   static_cast<uint32_t>(std::min<uint64_t>(options.batch, in.count - at)));
-        keep(stage.take());
+    double seconds = 0;
+    {
+        Stage stage(rt.untyped(), options);
+        stage.put(in.made.profiles.data(), in.made.profiles.size());
+        const auto memory = resident ? in.device : in.host;
+        const Buffer records = rt.wrap(memory.get(), in.count * sizeof(Transaction), memory);
+        const uint64_t begin = now_ns();
+        for (uint64_t at = 0; at < in.count; at += options.batch) {
+            stage.feed(records, static_cast<uint32_t>(at),
+                       static_cast<uint32_t>(std::min<uint64_t>(options.batch, in.count - at)));
+            keep(stage.take());
+        }
+        keep(stage.drain());
+        seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     }
-    keep(stage.drain());
-    const auto seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    rt.close(patience); // says who is stuck, where the destructor could not throw
     right &= same(found, in.alerts);
     return static_cast<double>(in.count) / seconds * 1e-6;
 }
@@ -123,28 +129,30 @@ void pace(const Arguments& arguments, const Input& in, uint32_t warps, double ra
     StageOptions options = in.options;
     options.batch = 1 << 14;
     Rt rt(arguments.device, options_of(arguments, options, warps));
-    Stage stage(rt.untyped(), options);
-    stage.put(in.made.profiles.data(), in.made.profiles.size());
+    auto stage = std::make_unique<Stage>(rt.untyped(), options);
+    stage->put(in.made.profiles.data(), in.made.profiles.size());
     const Buffer records = rt.wrap(in.host.get(), in.count * sizeof(Transaction), in.host);
     const auto count = std::min<uint64_t>(in.count, static_cast<uint64_t>(rate * seconds));
     std::vector<Alert> found;
     const uint64_t begin = now_ns();
     uint64_t fed = 0;
-    while (stage.done() < count) { // ends: each record comes due, and the stage has a deadline
+    while (stage->done() < count) { // ends: each record comes due, and the stage has a deadline
         const double now = static_cast<double>(now_ns() - begin) * 1e-9;
         const auto due = std::min(count, static_cast<uint64_t>(now * rate));
         // One batch at a time: what came due meanwhile waits, and goes together.
-        if (due > fed && stage.done() == fed) {
+        if (due > fed && stage->done() == fed) {
             const auto n = static_cast<uint32_t>(std::min<uint64_t>(due - fed, options.batch));
-            stage.feed(records, static_cast<uint32_t>(fed), n);
+            stage->feed(records, static_cast<uint32_t>(fed), n);
             fed += n;
         }
-        for (const Alert& alert : stage.take()) {
+        for (const Alert& alert : stage->take()) {
             const double at = static_cast<double>(now_ns() - begin) * 1e-3;
             samples.add(at - static_cast<double>(alert.sequence) / rate * 1e6);
             found.push_back(alert);
         }
     }
+    stage.reset();
+    rt.close(patience);
     std::vector<Alert> wanted;
     for (const Alert& a : in.alerts) {
         if (a.sequence < count) wanted.push_back(a);
@@ -253,10 +261,15 @@ void measure(const Arguments& arguments)
     print_environment(told);
 
     const uint32_t rounds = arguments.quick ? 3 : 9;
+    const auto run = [&arguments](Arm& arm) {
+        double rate = 0;
+        told_by(arguments, arm.result, [&] { rate = arm.run(arm.result.verified); });
+        return rate;
+    };
+    std::erase_if(arms, [&](const Arm& arm) { return !arguments.wants(arm.result); });
     for (Arm& arm : arms) arm.result.verified = true;
-    for (Arm& arm : arms) arm.run(arm.result.verified); // a warm-up
-    interleaved(rounds, arms.size(),
-                [&](size_t k) { arms[k].samples.add(arms[k].run(arms[k].result.verified)); });
+    for (Arm& arm : arms) run(arm); // a warm-up
+    interleaved(rounds, arms.size(), [&](size_t k) { arms[k].samples.add(run(arms[k])); });
     for (Arm& arm : arms) {
         arm.result.n = rounds * in.count;
         arm.result.print(arm.samples);
@@ -272,13 +285,16 @@ void measure(const Arguments& arguments)
     const double rate = arguments.gpu() ? 10e6 : 0.2e6;
     const uint32_t warps = arguments.gpu() ? 32 : threads;
     Case late("alert latency", Json().add("rate_m", rate * 1e-6).add("workers", warps), "us");
+    if (!arguments.wants(late)) return;
     late.verified = true;
     Samples samples(1 << 20);
-    pace(arguments, in, warps, rate, arguments.quick ? 0.5 : 1.6, samples, late.verified);
+    told_by(arguments, late, [&] {
+        pace(arguments, in, warps, rate, arguments.quick ? 0.5 : 1.6, samples, late.verified);
+    });
     late.n = samples.size();
     late.print(samples);
 }
 
 } // namespace
 
-int main(int argc, char** argv) { return run_program(argc, argv, measure); }
+int main(int argc, char** argv) { return run_program(argc, argv, measure, true); }

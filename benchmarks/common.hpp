@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sched.h>
 #include <stdexcept>
 #include <string>
@@ -149,6 +150,14 @@ struct Case {
     std::vector<std::string> ratio_base; // names of the cases to compare with
     std::string arm;                     // "A/A" for the second measurement of the same case
 
+    // The name and the parameters, for people: `streamed memory pinned, warps 264`.
+    std::string title() const
+    {
+        std::string words = name + " " + params.str();
+        std::erase_if(words, [](char c) { return c == '{' || c == '}' || c == '"' || c == ':'; });
+        return words;
+    }
+
     void print(const Samples& samples) const
     {
         Json line;
@@ -191,12 +200,18 @@ inline bool pin_to_core(int core)
 }
 
 // Calls `turn(i)` for every i below `count`, forwards in even rounds and backwards in odd ones:
-// what drifts with time then falls on all of them alike.
+// what drifts with time then falls on all of them alike. `budget`: seconds, after which no round
+// begins but the first three.
 template <class Turn>
-void interleaved(uint32_t rounds, size_t count, Turn turn)
+void interleaved(uint32_t rounds, size_t count, Turn turn,
+                 double budget = std::numeric_limits<double>::infinity())
 {
-    for (uint32_t round = 0; round < rounds; ++round)
+    constexpr uint32_t least = 3;
+    const uint64_t begin = now_ns();
+    for (uint32_t round = 0; round < rounds; ++round) {
+        if (round >= least && static_cast<double>(now_ns() - begin) * 1e-9 > budget) return;
         for (size_t k = 0; k < count; ++k) turn(round % 2 == 0 ? k : count - 1 - k);
+    }
 }
 
 } // namespace denizen::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every benchmark program does first and last: it reads `--device auto|cpu|cpu:N|gpu:N` and
 // `--quick`, chooses the device, tells its environment, and turns an exception into an exit code.
+// Programs of many arms read `--only TEXT` too: those alone whose title contains it.
 #pragma once
 
 #include <denizen/any_runtime.hpp>
@@ -18,6 +19,9 @@ struct Arguments {
     denizen::Device device = denizen::Device::cpu(); // decided: never automatic
     uint32_t workers = 0;                            // N of cpu:N, else 0
     bool quick = false;
+    std::string only; // of the arms, those whose title contains it
+
+    bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }
 
     bool gpu() const { return device.kind == denizen::Device::Kind::gpu; }
 
@@ -31,7 +35,8 @@ struct Arguments {
     }
 };
 
-inline Arguments parse(int argc, char** argv)
+// `picks`: the program knows --only.
+inline Arguments parse(int argc, char** argv, bool picks)
 {
     Arguments arguments;
     std::string device = "auto";
@@ -41,9 +46,12 @@ inline Arguments parse(int argc, char** argv)
             arguments.quick = true;
         } else if (word == "--device" && i + 1 < argc) {
             device = argv[++i];
+        } else if (picks && word == "--only" && i + 1 < argc) {
+            arguments.only = argv[++i];
         } else {
             throw std::runtime_error("usage: " + std::string(argv[0]) +
-                                     " [--device auto|cpu|cpu:N|gpu:N] [--quick]; not " + word);
+                                     " [--device auto|cpu|cpu:N|gpu:N] [--quick]" +
+                                     (picks ? " [--only TEXT]" : "") + "; not " + word);
         }
     }
     const size_t colon = device.find(':');
@@ -91,6 +99,25 @@ inline Json environment(const Arguments& arguments)
     return json;
 }
 
+// Measures one arm, with nothing resident before and after. What goes wrong there is told with the
+// arm's title: a kernel that died would otherwise be an error of whatever calls CUDA next.
+template <class Measure>
+void told_by(const Arguments& arguments, const Case& arm, Measure&& measure)
+{
+    std::fprintf(stderr, "%s\n", arm.title().c_str());
+    try {
+        measure();
+#if defined(__CUDACC__)
+        const cudaError_t error = arguments.gpu() ? cudaDeviceSynchronize() : cudaSuccess;
+        if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+#else
+        (void)arguments;
+#endif
+    } catch (const std::exception& error) {
+        throw std::runtime_error(arm.title() + ": " + error.what());
+    }
+}
+
 // Where the program's memory lies, for the record.
 inline Json environment(const Arguments& arguments, const denizen::Description& description)
 {
@@ -104,11 +131,11 @@ inline Json environment(const Arguments& arguments, const denizen::Description& 
 // and one of ours holds a kernel that stays: every stream gets a queue of its own (CUDA's default
 // is eight queues), before CUDA starts.
 template <class Body>
-int run_program(int argc, char** argv, Body body)
+int run_program(int argc, char** argv, Body body, bool picks = false)
 {
     try {
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-        const Arguments arguments = parse(argc, argv);
+        const Arguments arguments = parse(argc, argv, picks);
 #if defined(__CUDACC__)
         if (arguments.gpu() && cudaSetDevice(arguments.device.ordinal) != cudaSuccess)
             throw std::runtime_error("cudaSetDevice failed");
