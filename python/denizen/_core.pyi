@@ -69,12 +69,15 @@ class ProcminePacker:
     def __init__(
         self, addresses: NDArray[np.uint32], activities: int, late: int, threads: int
     ) -> None: ...
-    def pack(
+    def feed(
         self,
+        runtime: Runtime,
+        type: int,
         cases: NDArray[np.uint32],
         activities: NDArray[np.uint32],
         times: NDArray[np.int64],
-    ) -> list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]: ...
+        timeout: float,
+    ) -> None: ...
 
 class Graph:
     def __init__(

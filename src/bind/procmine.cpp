@@ -106,28 +106,17 @@ void streams(nb::module_& m)
                  const auto all = span_of(addresses);
                  new (self) Packer({all.begin(), all.end()}, activities, late, threads);
              })
-        // A list of targets and messages, of batches.
-        .def("pack", [](Packer& packer, const Column<uint32_t>& cases,
-                        const Column<uint32_t>& activities, const Column<int64_t>& times) {
-            std::vector<Packer::Batch> batches;
-            {
-                const Unlocked unlocked;
-                batches = packer.pack(span_of(cases), span_of(activities), span_of(times));
-            }
-            nb::list out;
-            for (Packer::Batch& batch : batches) {
-                const size_t n = batch.messages.size();
-                auto kept =
-                    std::make_unique<std::vector<Packer::Message>>(std::move(batch.messages));
-                auto* all = kept.release();
-                const nb::capsule owner(all, [](void* p) noexcept {
-                    delete static_cast<std::vector<Packer::Message>*>(p);
-                });
-                out.append(nb::make_tuple(give(std::move(batch.targets)),
-                                          nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<2>>(
-                                              all->data(), {n, size_t{packed::words}}, owner))));
-            }
-            return out;
+        .def("feed", [](Packer& packer, AnyRuntime& rt, uint32_t type,
+                        const Column<uint32_t>& cases, const Column<uint32_t>& activities,
+                        const Column<int64_t>& times, double timeout) {
+            const Unlocked unlocked;
+            packer.pack(span_of(cases), span_of(activities), span_of(times),
+                        [&](const Packer::Batch& batch) {
+                            rt.send_many(reinterpret_cast<const Address*>(batch.targets.data()),
+                                         false, type, batch.messages.data(),
+                                         sizeof(Packer::Message), sizeof(Packer::Message),
+                                         batch.messages.size(), seconds(timeout));
+                        });
         });
 }
 

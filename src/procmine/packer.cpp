@@ -4,6 +4,8 @@
 #include "partition.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,9 @@ namespace denizen::procmine {
 namespace {
 
 constexpr size_t events_per_thread = 1 << 14; // fewer are packed before a thread has begun
+constexpr int64_t never = -(int64_t{1} << 62);
+// What is under way at once: the more, the fuller the messages; so many stay in a core's cache.
+constexpr size_t most_per_thread = 1 << 16;
 
 // The event as 64 bits, or false if it is too far from the base or its activity too large.
 bool write(const Moment& event, int64_t base, uint64_t& out)
@@ -38,7 +43,7 @@ void check_below(std::span<const uint32_t> values, size_t count, const char* wha
 
 Packer::Packer(std::vector<uint32_t> addresses, uint32_t activities, int64_t late, uint32_t threads)
     : addresses_(std::move(addresses)), open_(addresses_.size()), activities_(activities),
-      late_(late), threads_(std::max(threads, 1u))
+      late_(late), threads_(std::max(threads, 1u)), newest_(never), hands_(threads_)
 {
     if (late < 0 || late >= int64_t{1} << 62) {
         throw Error(Errc::bad_argument,
@@ -92,37 +97,123 @@ bool Packer::append(Message& message, const Moment& event, int64_t bound) const
     return true;
 }
 
-// The cases of one thread: whole cache lines of open_ belong to one.
-void Packer::pack_some(std::span<const uint32_t> cases, std::span<const uint32_t> activities,
-                       std::span<const int64_t> times, uint32_t thread, uint32_t threads,
-                       Batch& out)
+void Packer::take(const Moment& event, uint32_t one, int64_t bound, Batch& out)
 {
-    const size_t n = times.size();
-    out.messages.reserve(n / threads / 2);
-    std::vector<uint32_t>& of_case = out.targets; // until the end
-    of_case.reserve(n / threads / 2);
-    int64_t newest = newest_;
-    for (size_t i = 0; i < n; ++i) {
-        const uint32_t one = cases[i];
-        newest = std::max(newest, times[i]);
-        if (threads > 1 && one / 16 % threads != thread) continue;
-        const Moment event{times[i], activities[i]};
-        const int64_t bound = newest - late_;
-        uint32_t& open = open_[one];
-        if (open != 0 && append(out.messages[open - 1], event, bound)) continue;
-        begin(out.messages.emplace_back(), event, bound);
-        of_case.push_back(one);
-        open = static_cast<uint32_t>(out.messages.size());
-    }
-    for (uint32_t& one : of_case) {
+    uint32_t& open = open_[one];
+    if (open != 0 && append(out.messages[open - 1], event, bound)) return;
+    begin(out.messages.emplace_back(), event, bound);
+    out.targets.push_back(one); // the case, until the batch is given
+    open = static_cast<uint32_t>(out.messages.size());
+}
+
+void Packer::give(Batch& out, const Send& send)
+{
+    for (uint32_t& one : out.targets) {
         open_[one] = 0;
         one = addresses_[one];
     }
+    struct Emptied { // whatever the sender throws; the memory stays
+        Batch& batch;
+        ~Emptied()
+        {
+            batch.messages.clear();
+            batch.targets.clear();
+        }
+    } const emptied{out};
+    if (!out.messages.empty()) send(out);
 }
 
-std::vector<Packer::Batch> Packer::pack(std::span<const uint32_t> cases,
-                                        std::span<const uint32_t> activities,
-                                        std::span<const int64_t> times)
+void Packer::pack_alone(const Columns& all, const Send& send)
+{
+    const size_t n = all.times.size();
+    for (size_t begin = 0; begin < n; begin += most_per_thread) {
+        Batch& out = hands_[0].batch;
+        for (size_t i = begin; i < std::min(n, begin + most_per_thread); ++i) {
+            newest_ = std::max(newest_, all.times[i]);
+            take({all.times[i], all.activities[i]}, all.cases[i], newest_ - late_, out);
+        }
+        give(out, send);
+    }
+}
+
+// Part `thread` of the events under way, by whose their cases are.
+void Packer::deal(const Columns& some, uint32_t thread, uint32_t threads)
+{
+    const size_t n = some.times.size();
+    Hand& hand = hands_[thread];
+    hand.dealt.resize(threads);
+    for (std::vector<uint32_t>& to : hand.dealt) to.clear();
+    hand.newest = never;
+    for (size_t i = n * thread / threads; i < n * (thread + 1) / threads; ++i) {
+        // Whole cache lines of open_ are one thread's. Fibonacci hashing: without a division, and
+        // not every so-many-th case, whose actors may be on few workers.
+        const uint32_t spread = some.cases[i] / 16 * 0x9e3779b1u;
+        const uint64_t whose = uint64_t{spread} * threads >> 32;
+        hand.dealt[whose].push_back(static_cast<uint32_t>(i));
+        hand.newest = std::max(hand.newest, some.times[i]);
+        if (late_ != 0) newest_in_part_[i] = hand.newest;
+    }
+}
+
+// Packs what all have dealt to one thread, in order. `newest`: before these events; returns what it
+// is after them.
+int64_t Packer::take_dealt(const Columns& some, uint32_t thread, uint32_t threads, int64_t newest)
+{
+    for (uint32_t part = 0; part < threads; ++part) {
+        for (const uint32_t i : hands_[part].dealt[thread]) {
+            const int64_t bound =
+                late_ == 0 ? 0 : std::max(newest, newest_in_part_[i]) - late_; // 0: not looked at
+            take({some.times[i], some.activities[i]}, some.cases[i], bound, hands_[thread].batch);
+        }
+        newest = std::max(newest, hands_[part].newest);
+    }
+    return newest;
+}
+
+void Packer::pack_together(const Columns& all, uint32_t threads, const Send& send)
+{
+    const size_t n = all.times.size();
+    const size_t most = threads * most_per_thread; // under way
+    if (late_ != 0) newest_in_part_.resize(most);
+    std::atomic<bool> failed = false;
+    bool over = false; // changes at the barriers only: all see the same, and leave together
+    std::barrier meet(threads, [&]() noexcept { over = failed; });
+    std::vector<std::exception_ptr> errors(threads);
+    std::vector<int64_t> newest(threads, newest_);
+    on_threads(threads, [&](uint32_t t) {
+        // Whoever fails still comes to the barrier.
+        const auto guarded = [&](auto&& work) {
+            try {
+                work();
+            } catch (...) {
+                errors[t] = std::current_exception();
+                failed = true;
+            }
+        };
+        for (size_t begin = 0; begin < n; begin += most) {
+            const size_t count = std::min(most, n - begin);
+            const Columns some{all.cases.subspan(begin, count),
+                               all.activities.subspan(begin, count),
+                               all.times.subspan(begin, count)};
+            guarded([&] { deal(some, t, threads); });
+            meet.arrive_and_wait();
+            if (over) return;
+            guarded([&] {
+                newest[t] = take_dealt(some, t, threads, newest[t]);
+                give(hands_[t].batch, send);
+            });
+            meet.arrive_and_wait();
+            if (over) return;
+        }
+    });
+    newest_ = *std::max_element(newest.begin(), newest.end());
+    for (const std::exception_ptr& error : errors) {
+        if (error) std::rethrow_exception(error);
+    }
+}
+
+void Packer::pack(std::span<const uint32_t> cases, std::span<const uint32_t> activities,
+                  std::span<const int64_t> times, const Send& send)
 {
     const size_t n = times.size();
     if (cases.size() != n || activities.size() != n) {
@@ -132,13 +223,14 @@ std::vector<Packer::Batch> Packer::pack(std::span<const uint32_t> cases,
     }
     check_below(cases, addresses_.size(), "case");
     check_below(activities, activities_, "activity");
-    const uint32_t threads =
+    const auto threads =
         static_cast<uint32_t>(std::clamp<size_t>(n / events_per_thread, 1, threads_));
-    std::vector<Batch> batches(threads);
-    on_threads(threads,
-               [&](uint32_t t) { pack_some(cases, activities, times, t, threads, batches[t]); });
-    for (const int64_t time : times) newest_ = std::max(newest_, time);
-    return batches;
+    const Columns all{cases, activities, times};
+    if (threads == 1) {
+        pack_alone(all, send);
+    } else {
+        pack_together(all, threads, send);
+    }
 }
 
 } // namespace denizen::procmine

@@ -8,7 +8,9 @@
 
 #include <limits>
 #include <map>
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 using namespace denizen;
@@ -28,10 +30,12 @@ using Sent = Packer::Batch;
 Sent packed_by(Packer& packer, const Fed& fed)
 {
     Sent sent;
-    for (const Packer::Batch& batch : packer.pack(fed.cases, fed.activities, fed.times)) {
+    std::mutex one_by_one;
+    packer.pack(fed.cases, fed.activities, fed.times, [&](const Packer::Batch& batch) {
+        const std::lock_guard guard(one_by_one);
         sent.messages.insert(sent.messages.end(), batch.messages.begin(), batch.messages.end());
         sent.targets.insert(sent.targets.end(), batch.targets.begin(), batch.targets.end());
-    }
+    });
     return sent;
 }
 
@@ -97,11 +101,17 @@ TEST(Packer, KeepsEveryCasesEventsInTheirOrder)
 // By several threads: of each case the same messages in the same order.
 TEST(Packer, OfThreads)
 {
-    const Fed fed = random_events(4, 100'000, 500, 9, 1'000, 3'000);
+    const Fed fed = random_events(4, 60'000, 500, 9, 1'000, 3'000);
     for (const int64_t late : {int64_t{0}, int64_t{2'000}}) {
         Packer one(addresses(500), 9, late);
         Packer three(addresses(500), 9, late, 3);
-        EXPECT_EQ(three.pack(fed.cases, fed.activities, fed.times).size(), 3u);
+        std::set<std::thread::id> senders;
+        std::mutex one_by_one;
+        three.pack(fed.cases, fed.activities, fed.times, [&](const Packer::Batch&) {
+            const std::lock_guard guard(one_by_one);
+            senders.insert(std::this_thread::get_id());
+        });
+        EXPECT_EQ(senders.size(), 3u);
         (void)packed_by(one, fed);
         for (int again = 0; again < 2; ++again) { // what was newest is known to all of them
             const Sent expected = packed_by(one, fed);
@@ -115,6 +125,45 @@ TEST(Packer, OfThreads)
             }
             EXPECT_TRUE(by_case[0] == by_case[1]);
         }
+    }
+}
+
+// More events than are under way at once: none is lost between, and the bound goes on.
+TEST(Packer, OfManyEvents)
+{
+    const Fed fed = random_events(5, 450'000, 900, 9, 1'000, 3'000);
+    for (const uint32_t threads : {1u, 2u, 3u}) {
+        for (const int64_t late : {int64_t{0}, int64_t{2'000}}) {
+            Packer packer(addresses(900), 9, late, threads);
+            const Sent sent = packed_by(packer, fed);
+            expect_all_there(sent, fed);
+            if (late == 0) continue;
+            std::map<uint32_t, int64_t> expected; // the bound of each case's last event
+            int64_t newest = fed.times[0];
+            for (size_t i = 0; i < fed.cases.size(); ++i) {
+                newest = std::max(newest, fed.times[i]);
+                expected[1000 + 3 * fed.cases[i]] = newest - late;
+            }
+            std::map<uint32_t, int64_t> found;
+            for (size_t m = 0; m < sent.messages.size(); ++m) {
+                found[sent.targets[m]] = packed::base(sent.messages[m].words.data());
+            }
+            EXPECT_EQ(found, expected);
+        }
+    }
+}
+
+// What a sender throws ends the call, by however many threads, and the next one is as ever.
+TEST(Packer, TellsWhatASenderThrows)
+{
+    const Fed fed = random_events(6, 200'000, 300, 9, 1'000, 10);
+    for (const uint32_t threads : {1u, 3u}) {
+        Packer packer(addresses(300), 9, 0, threads);
+        EXPECT_THROW(
+            packer.pack(fed.cases, fed.activities, fed.times,
+                        [](const Packer::Batch&) { throw Error(Errc::timeout, "no room"); }),
+            Error);
+        expect_all_there(packed_by(packer, fed), fed);
     }
 }
 

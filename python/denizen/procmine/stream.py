@@ -21,7 +21,7 @@ from denizen.procmine.log import Log
 from denizen.procmine.mine import Mined
 
 _TIMEOUT = 60.0
-_CHUNK = 1 << 17
+_CHUNK = 1 << 20
 _BUCKETS = (64 - 4 + 1) << 4  # text.hpp
 _PART = 4096  # words that a clerk copies for one message
 _FIGURES = 5  # words of an edge: count, lower and upper half of the sum, ~least, most
@@ -181,7 +181,7 @@ class Stream:
         self._rt.broadcast("Case", "Begin", timeout=_TIMEOUT, graph=self._counts)
         self._rt.drain(_TIMEOUT)
         # Workers on CPU threads need the cores themselves.
-        packers = min(4, max(1, (os.cpu_count() or 1) // 4)) if told["on_gpu"] else 1
+        packers = min(8, max(1, len(os.sched_getaffinity(0)) // 2)) if told["on_gpu"] else 1
         self._packer = _core.ProcminePacker(self._case, self._activities, late, packers)
         self._finished = False
         self._feeding, self._reading = threading.Lock(), threading.Lock()
@@ -224,9 +224,7 @@ class Stream:
         with self._feeding:
             if self._finished:
                 raise ArgumentError("the stream is finished; make another for what comes now")
-            for to, packed in self._packer.pack(*columns):
-                if len(to):
-                    self._rt.send_many(to, packed.view(HAPPENED.dtype).reshape(-1), _TIMEOUT)
+            self._packer.feed(self._rt._core, self._rt._ids[HAPPENED.name], *columns, _TIMEOUT)
 
     def flush(self) -> None:
         """Wait until all events that were fed are counted, or wait for later ones."""
