@@ -10,6 +10,7 @@
 #include <denizen/group/group.hpp>
 #include <denizen/wave/simulation.hpp>
 
+#include "../src/wave/planes.hpp"
 #include "../src/wave/sweep.hpp"
 #include "../tests/support/threads.hpp"
 #include "../tests/wave/reference.hpp"
@@ -29,6 +30,7 @@ using namespace denizen::wave;
 
 constexpr uint32_t checked_steps = 20;
 constexpr uint32_t plain_cells = 64; // the largest room of the plain loop
+constexpr double budget = 4;         // seconds of a room's rounds
 
 Settings room_of(uint32_t cells)
 {
@@ -40,13 +42,24 @@ Settings room_of(uint32_t cells)
 // What the field is before the steps that are checked: sound everywhere.
 std::vector<double> begin_of(uint32_t cells)
 {
-    std::vector<double> field(size_t{cells} * cells * cells);
-    for (size_t i = 0; i < field.size(); ++i) {
-        const auto x = static_cast<double>(i % cells);
-        const auto y = static_cast<double>(i / cells % cells);
-        const auto z = static_cast<double>(i / cells / cells);
-        field[i] = std::sin(0.3 * x) * std::cos(0.2 * y) + std::sin(0.25 * z + 0.1 * x);
+    std::vector<double> of_x(cells);
+    std::vector<double> of_y(cells);
+    std::vector<double> of_xz(size_t{cells} * cells);
+    for (uint32_t i = 0; i < cells; ++i) {
+        of_x[i] = std::sin(0.3 * i);
+        of_y[i] = std::cos(0.2 * i);
+        for (uint32_t x = 0; x < cells; ++x) {
+            of_xz[size_t{i} * cells + x] = std::sin(0.25 * i + 0.1 * x);
+        }
     }
+    const uint64_t plane = uint64_t{cells} * cells;
+    std::vector<double> field(plane * cells);
+    by_planes(cells, plane, [&](uint32_t first, uint32_t end) {
+        for (uint64_t i = first * plane; i < end * plane; ++i) {
+            const uint64_t x = i % cells;
+            field[i] = of_x[x] * of_y[i / cells % cells] + of_xz[i / plane * cells + x];
+        }
+    });
     return field;
 }
 
@@ -133,15 +146,15 @@ void measure_room(const Arguments& arguments, uint32_t cells)
     if (arguments.gpu()) {
         const auto steps = static_cast<uint32_t>(
             std::clamp((arguments.quick ? 2e9 : 2e10) / count, 20.0, 20'000.0));
-        const auto gpu = [&] { return std::make_shared<Simulation>(room, arguments.device); };
-        const auto chosen = gpu();
-        simulated("auto", params, chosen, Method::automatic, steps).ratio_base = {
+        const auto one = std::make_shared<Simulation>(room, arguments.device);
+        std::fprintf(stderr, "%u: auto is %s\n", cells, to_string(one->chosen()));
+        simulated("auto", params, one, Method::automatic, steps).ratio_base = {
             "graph", "launches", "copy", "CPU threads"};
-        simulated("auto", params, gpu(), Method::automatic, steps).arm = "A/A";
+        simulated("auto", params, one, Method::automatic, steps).arm = "A/A";
         for (const Method method : {Method::launches, Method::graph, Method::tiles, Method::deep,
                                     Method::pass2, Method::pass4}) {
             try {
-                simulated(to_string(method), params, gpu(), method, steps);
+                simulated(to_string(method), params, one, method, steps);
             } catch (const Error& error) {
                 if (error.code() != Errc::bad_argument) throw;
                 arms.pop_back(); // the room is too large for tiles
@@ -186,11 +199,12 @@ void measure_room(const Arguments& arguments, uint32_t cells)
                   std::make_shared<Simulation>(room, denizen::Device::cpu(), Code{}, threads),
                   Method::tiles, arguments.quick ? 20 : 100);
     }
-    const uint32_t repetitions = arguments.quick ? 3 : 9;
     for (Arm& arm : arms) arm.rate(); // a warm-up
-    interleaved(repetitions, arms.size(), [&](size_t i) { arms[i].samples.add(arms[i].rate()); });
+    interleaved(
+        arguments.quick ? 3 : 9, arms.size(),
+        [&](size_t i) { arms[i].samples.add(arms[i].rate()); }, budget);
     for (Arm& arm : arms) {
-        arm.result.n = repetitions;
+        arm.result.n = arm.samples.size();
         arm.result.print(arm.samples);
     }
 }

@@ -4,6 +4,7 @@
 #include "cpu_march.hpp"
 #include "cpu_passes.hpp"
 #include "cpu_tiles.hpp"
+#include "planes.hpp"
 
 #include <cstdlib>
 
@@ -28,8 +29,7 @@ public:
     {
         for (uint32_t which = 0; which < 2; ++which) {
             const auto& from = which == 0 ? now : before;
-            size_t i = 0;
-            each_row([&](uint32_t y, uint32_t z) {
+            each_row([&](uint32_t y, uint32_t z, size_t i) {
                 T* const row = field_.row(which, y, z);
                 for (uint32_t x = 0; x < state_.geometry.n[0]; ++x, ++i) {
                     row[x] = kinds_.cells[i] > soft ? static_cast<T>(from[i]) : 0;
@@ -41,11 +41,9 @@ public:
 
     std::vector<double> get(bool before) const override
     {
-        std::vector<double> all;
-        all.reserve(state_.geometry.cells());
-        each_row([&](uint32_t y, uint32_t z) {
-            const T* const row = field_.row(before ? 1 : 0, y, z);
-            all.insert(all.end(), row, row + state_.geometry.n[0]);
+        std::vector<double> all(state_.geometry.cells());
+        each_row([&](uint32_t y, uint32_t z, size_t i) {
+            std::copy_n(field_.row(before ? 1 : 0, y, z), state_.geometry.n[0], all.data() + i);
         });
         return all;
     }
@@ -86,9 +84,13 @@ private:
     template <class Use>
     void each_row(Use use) const
     {
-        for (uint32_t z = 0; z < state_.geometry.n[2]; ++z) {
-            for (uint32_t y = 0; y < state_.geometry.n[1]; ++y) use(y, z);
-        }
+        const auto& n = state_.geometry.n;
+        const uint64_t plane = uint64_t{n[0]} * n[1];
+        by_planes(n[2], plane, [&](uint32_t first, uint32_t end) {
+            for (uint32_t z = first; z < end; ++z) {
+                for (uint32_t y = 0; y < n[1]; ++y) use(y, z, z * plane + uint64_t{y} * n[0]);
+            }
+        });
     }
 
     // By the methods that the host leads step by step.

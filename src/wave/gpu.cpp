@@ -5,6 +5,7 @@
 // process are off the GPU.
 #include "gpu_launches.hpp"
 #include "gpu_tiles.hpp"
+#include "planes.hpp"
 
 #include <optional>
 #include <utility>
@@ -99,16 +100,12 @@ public:
                 const auto& from = which == 0 ? now : before;
                 each_slab([&](GpuSlab<T>& slab) {
                     std::vector<T> padded(slab.layout().elements());
-                    const auto& n = slab.layout().n;
-                    size_t i = size_t{slab.first()} * n[0] * n[1];
-                    for (uint64_t row = 0; row < uint64_t{n[1]} * n[2]; ++row) {
-                        T* const to =
-                            padded.data() + slab.layout().lead + row * slab.layout().pitch;
-                        for (uint32_t x = 0; x < n[0]; ++x, ++i) {
+                    each_row(slab, padded.data(), [&](T* to, size_t i) {
+                        for (uint32_t x = 0; x < layout_.n[0]; ++x, ++i) {
                             to[x] = kinds_.cells[i] > soft ? static_cast<T>(from[i]) : 0;
                         }
                         close_row(to);
-                    }
+                    });
                     slab.chip().put(slab.field(which), padded);
                 });
             }
@@ -117,17 +114,14 @@ public:
 
     std::vector<double> get(bool before) const override
     {
-        std::vector<double> all;
-        all.reserve(state_.geometry.cells());
+        std::vector<double> all(state_.geometry.cells());
         off_the_gpu("a simulation", [&] {
             each_slab([&](GpuSlab<T>& slab) {
-                const Layout& layout = slab.layout();
-                std::vector<T> padded(layout.elements());
+                std::vector<T> padded(slab.layout().elements());
                 slab.chip().fetch(padded.data(), slab.field(before ? 1 : 0), padded.size());
-                for (uint64_t row = 0; row < uint64_t{layout.n[1]} * layout.n[2]; ++row) {
-                    const T* const from = padded.data() + layout.lead + row * layout.pitch;
-                    all.insert(all.end(), from, from + layout.n[0]);
-                }
+                each_row(slab, padded.data(), [&](const T* from, size_t i) {
+                    std::copy_n(from, layout_.n[0], all.data() + i);
+                });
             });
         });
         return all;
@@ -246,6 +240,23 @@ private:
             const gpu::ContextScope scope(slab->chip().context());
             use(*slab);
         }
+    }
+
+    // Calls use(row, i) for every row of a slab's field that lies at `padded`; its first cell is
+    // cell i of the grid.
+    template <class Use>
+    static void each_row(const GpuSlab<T>& slab, T* padded, const Use& use)
+    {
+        const Layout& layout = slab.layout();
+        const uint64_t plane = uint64_t{layout.n[0]} * layout.n[1];
+        by_planes(layout.n[2], plane, [&](uint32_t first, uint32_t end) {
+            for (uint32_t z = first; z < end; ++z) {
+                for (uint32_t y = 0; y < layout.n[1]; ++y) {
+                    use(padded + layout.row(y, z),
+                        (slab.first() + z) * plane + uint64_t{y} * layout.n[0]);
+                }
+            }
+        });
     }
 
     void put_kinds()

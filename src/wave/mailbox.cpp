@@ -62,38 +62,39 @@ uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* value
         // Ends with room, which the other side makes, or by the deadline.
         while (sender_.try_send(header, &order) == Errc::full) wait();
     }
-    Answer last;
-    // Ends with the last command's answer, with the run, or by the deadline.
+    // Ends with the answer, which names the last command, with the run, or by the deadline.
     for (bool again = false;; again = over()) {
         Answer answer;
         Header header;
         while (receiver_.try_receive(header, &answer, sizeof answer) == Errc::ok) {
-            if (header.destination - first >= commands.size()) continue; // of one that gave up
-            last.step = answer.step;
-            last.refused |= answer.refused;
-            if (header.destination + 1 != next_) continue;
-            if (last.refused != 0) {
+            if (header.destination + 1 != next_) continue; // to one that gave up
+            if (answer.refused != 0) {
                 throw Error(Errc::closed, "the command came too late: the run was over");
             }
             if (values != nullptr) {
-                const Box& box = commands.back().edit.box;
-                uint64_t n = 1;
-                for (uint32_t axis = 0; axis < 3; ++axis) {
-                    n *= static_cast<uint64_t>(box.high[axis] - box.low[axis]);
-                }
-                values->resize(n);
-                for (uint64_t k = 0; k < n; ++k) {
-                    (*values)[k] = bytes_per_cell_ == 4 ? static_cast<const float*>(window())[k]
-                                                        : static_cast<const double*>(window())[k];
-                }
+                take(commands.back().edit.box, answer, *values);
             }
-            return last.step;
+            return answer.step;
         }
         if (again) {
             throw Error(Errc::closed, "the command came too late: the run was over");
         }
         wait();
     }
+}
+
+void Mailbox::take(const Box& box, const Answer& answer, std::vector<double>& values) const
+{
+    values.resize(box.cells());
+    for (size_t k = 0; k < values.size(); ++k) {
+        values[k] = values.size() <= few_cells ? answer.value[k] : cell(k);
+    }
+}
+
+double Mailbox::cell(size_t k) const
+{
+    return bytes_per_cell_ == 4 ? static_cast<const float*>(window())[k]
+                                : static_cast<const double*>(window())[k];
 }
 
 Served::Served(Mailbox& mailbox, std::function<void(Request&)> apply,
@@ -103,9 +104,8 @@ Served::Served(Mailbox& mailbox, std::function<void(Request&)> apply,
 {
 }
 
-void Served::answer(uint32_t id, uint32_t step, bool refused)
+void Served::answer(uint32_t id, const Answer& reply)
 {
-    const Answer reply{step, refused ? 1u : 0u};
     (void)out_.try_send({id, 0, 0, 0, sizeof reply}, &reply); // there is room: see most_together
 }
 
@@ -134,7 +134,12 @@ bool Served::serve(uint32_t step)
         case Act::read: read_(command.edit.box); break;
         default: apply_(command); break;
         }
-        answer(header.sender, step, false);
+        if (joined) continue;
+        Answer reply{step, 0, {}};
+        if (command.act == Act::read && command.edit.box.cells() <= few_cells) {
+            for (size_t k = 0; k < command.edit.box.cells(); ++k) reply.value[k] = mailbox_.cell(k);
+        }
+        answer(header.sender, reply);
     }
 }
 
@@ -143,7 +148,7 @@ void Served::close(uint32_t step)
     Command order;
     Header header;
     while (in_.try_receive(header, &order, sizeof order) == Errc::ok) { // ends: nobody sends on
-        answer(header.sender, step, true);
+        if (request_of(order).joined == 0) answer(header.sender, {step, 1, {}});
     }
 }
 

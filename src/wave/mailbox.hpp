@@ -31,8 +31,11 @@ public:
     const RingView& answers() const { return out_; }
     void* window() const { return window_.get(); }
     uint32_t* heartbeat() const { return heartbeat_; }
+    double cell(size_t k) const; // of the window
 
 private:
+    void take(const Box& box, const Answer& answer, std::vector<double>& values) const;
+
     static constexpr uint32_t slots = 1024;
 
     std::shared_ptr<void> memory_;
@@ -60,7 +63,7 @@ public:
     void close(uint32_t step);
 
 private:
-    void answer(uint32_t id, uint32_t step, bool refused);
+    void answer(uint32_t id, const Answer& reply);
 
     Mailbox& mailbox_;
     SpscReceiver<Scope::system> in_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classes of cells on the host, and which tiles a grid is cut into.
 #include "engine.hpp"
+#include "planes.hpp"
 
 #include <algorithm>
 
@@ -42,10 +43,12 @@ Kinds kinds_of(const State& state)
     Kinds kinds;
     kinds.cells.resize(state.geometry.cells());
     kinds.segments.resize(uint64_t{n[1]} * n[2] * segments_in(n[0]));
-    classify(
-        kinds, state,
-        {{0, 0, 0},
-         {static_cast<int32_t>(n[0]), static_cast<int32_t>(n[1]), static_cast<int32_t>(n[2])}});
+    by_planes(n[2], uint64_t{n[0]} * n[1], [&](uint32_t first, uint32_t end) {
+        classify(
+            kinds, state,
+            {{0, 0, static_cast<int32_t>(first)},
+             {static_cast<int32_t>(n[0]), static_cast<int32_t>(n[1]), static_cast<int32_t>(end)}});
+    });
     return kinds;
 }
 

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <random>
 #include <thread>
 
 using namespace denizen;
@@ -129,6 +131,50 @@ TEST_P(Steering, is_reproduced_by_the_same_commands_at_the_same_steps)
     // What was changed stays so in the next run.
     simulation_.run(7, GetParam().method);
     for (int i = 0; i < 7; ++i) reference.step();
+    EXPECT_LT(difference(simulation_.field(), reference.now), 2e-5);
+}
+
+// Boxes that lie on each other, in tiles and across them, at the ends of a periodic axis as well;
+// and reads of as few cells as come with the answer.
+TEST_P(Steering, many_changes_and_reads_of_few_cells)
+{
+    Reference reference(room());
+    const Source source{Shape::sine, {20, 8, 8}, 1.0, 0.04, 0, 0, 0, 0};
+    reference.sources = {source};
+    simulation_.add_source(source);
+    simulation_.start(1u << 20, GetParam().method);
+    const uint64_t paused = simulation_.command({with(Act::pause)});
+    while (reference.steps < paused) reference.step();
+    std::mt19937 random(8);
+    for (int i = 0; i < 150; ++i) {
+        Box box;
+        for (int axis = 0; axis < 3; ++axis) {
+            const auto n = static_cast<int32_t>(room().cells[axis]);
+            box.low[axis] = static_cast<int32_t>(random() % static_cast<uint32_t>(n));
+            box.high[axis] = std::min(n, box.low[axis] + 1 + static_cast<int32_t>(random() % 5));
+        }
+        if (i % 10 == 0) box.low[0] = 0;
+        if (i % 10 == 5) box.high[0] = 64;
+        const uint32_t kind = random() % 4;
+        Request look = with(Act::read);
+        look.edit.box = {{box.low[0], 7, 8}, {std::min(64, box.low[0] + 1 + i % 3), 8, 9}};
+        std::vector<double> seen;
+        EXPECT_EQ(simulation_.command({cells(box, kind), look}, &seen), paused);
+        reference.fill(box, static_cast<uint8_t>(kind));
+        std::vector<double> expected;
+        for (int x = look.edit.box.low[0]; x < look.edit.box.high[0]; ++x) {
+            expected.push_back(reference.now[reference.index(x, 7, 8)]);
+        }
+        ASSERT_EQ(seen.size(), expected.size());
+        for (size_t k = 0; k < seen.size(); ++k) ASSERT_NEAR(seen[k], expected[k], 2e-5) << i;
+    }
+    simulation_.command({with(Act::resume)});
+    const uint64_t stopped = simulation_.command({with(Act::end)});
+    simulation_.finish();
+    while (reference.steps < stopped) reference.step();
+    EXPECT_LT(difference(simulation_.field(), reference.now), 2e-5);
+    simulation_.run(5, GetParam().method); // with the classes as the host has them
+    for (int i = 0; i < 5; ++i) reference.step();
     EXPECT_LT(difference(simulation_.field(), reference.now), 2e-5);
 }
 

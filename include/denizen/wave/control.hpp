@@ -24,12 +24,15 @@ struct Control {
     alignas(line) uint64_t go; // limit | number of commands << 32: written by the conductor alone
     alignas(line) uint32_t progress; // steps that tile 0 has done
     alignas(line) uint32_t read;     // parts of reads that tiles have written, over all
-    alignas(line) uint32_t left;     // tiles that have ended
-    alignas(line) uint32_t late;     // everybody leaves: the result is void
-    alignas(line) uint64_t began;    // by the device's clock: the first tile's first step
-    uint64_t ended;                  // and the last one's last
-    uint32_t steps;                  // afterwards: how many were done
-    uint32_t commands;               // and how many commands were applied
+    // Of the read of few cells that is under way: a value each, and as sequence its number among
+    // those. Packets need no fence, which to the host and back takes longer than a step.
+    alignas(line) Packet few[few_cells];
+    alignas(line) uint32_t left;  // tiles that have ended
+    alignas(line) uint32_t late;  // everybody leaves: the result is void
+    alignas(line) uint64_t began; // by the device's clock: the first tile's first step
+    uint64_t ended;               // and the last one's last
+    uint32_t steps;               // afterwards: how many were done
+    uint32_t commands;            // and how many commands were applied
 };
 
 struct Leading {
@@ -115,6 +118,34 @@ private:
     Packet packet_[2][4];
 };
 
+// The producer of the answers. The host never closes its end, so nothing in the host's memory is
+// looked at: a look lasts longer than all else an answer takes.
+class Answers {
+public:
+    DENIZEN_HD explicit Answers(const RingView& ring)
+        : ring_(ring), tail_(ring.start), credit_(ring.start)
+    {
+    }
+
+    DENIZEN_HD void send(uint32_t id, const Answer& answer)
+    {
+        if (tail_ - credit_ == ring_.capacity()) {
+            // Acquire: partner of the consumer's release; it has read what is overwritten.
+            credit_ = load<Scope::system, Order::acquire>(&ring_.words->credit);
+        }
+        // The host never has more commands on their way than the ring has slots.
+        if (tail_ - credit_ == ring_.capacity()) return;
+        store_short<Scope::system, sizeof answer>(&ring_.slots[tail_ & ring_.mask], tail_,
+                                                  {id, 0, 0, 0, sizeof answer}, &answer);
+        ++tail_;
+    }
+
+private:
+    RingView ring_;
+    uint32_t tail_;
+    uint32_t credit_;
+};
+
 // Between two threads of a block.
 struct Porch {
     Command order;
@@ -158,9 +189,9 @@ public:
         uint32_t beat = load<Scope::system>(l_.heartbeat);
         uint32_t turns = 0;
         Backoff idle;
-        // Acquire: partner of the tiles' release when they leave. Ends when every tile has, which
-        // follows from the limit reaching the end, or from `late`.
-        while (load<Scope::gpu, Order::acquire>(&l_.control->left) != l_.tiles) {
+        // Ends when every tile has left, which follows from the limit reaching the end, or from
+        // `late`.
+        while (load<Scope::gpu>(&l_.control->left) != l_.tiles) {
             const bool took = take();
             answer();
             raise();
@@ -171,7 +202,7 @@ public:
             } else {
                 idle.pause();
             }
-            if (++turns % 256 != 0) continue;
+            if (++turns % 4096 != 0) continue; // a look into the host's memory, as well
             const uint32_t now = load<Scope::system>(l_.heartbeat);
             if (now != beat) {
                 beat = now;
@@ -180,6 +211,8 @@ public:
                 store<Scope::gpu>(&l_.control->late, 1u);
             }
         }
+        // Acquire: partner of the tiles' release when they left.
+        (void)load<Scope::gpu, Order::acquire>(&l_.control->left);
         answer();
         if (porch_ != nullptr) {
             store<Scope::block>(&porch_->closed, 1u);
@@ -206,7 +239,8 @@ private:
         return true;
     }
 
-    // Commands that belong together get the same step: the limit is not raised among them.
+    // Commands that belong together get the same step, for the limit is not raised among them, and
+    // one answer.
     DENIZEN_HD bool take()
     {
         if (asked_) return false;
@@ -228,14 +262,24 @@ private:
             if (command.act == Act::source) l_.sources[sources_++] = command.source;
             l_.commands[known_++] = command;
         }
-        Answer reply{command.step, refused ? 1u : 0u};
+        refused_ |= refused;
+        if (joined_) return true;
+        const Answer reply{command.step, refused_ ? 1u : 0u};
+        refused_ = false;
         if (!refused && command.act == Act::read) {
             reading_ = header.sender;
             asked_ = true;
-            parts_ += tiles_of(command.edit.box);
+            few_ = command.edit.box.cells() <= few_cells
+                       ? static_cast<uint32_t>(command.edit.box.cells())
+                       : 0;
+            if (few_ != 0) {
+                ++reads_of_few_;
+            } else {
+                parts_ += tiles_of(command.edit.box);
+            }
             reply_ = reply;
         } else {
-            send(header.sender, reply);
+            out_.send(header.sender, reply);
         }
         return true;
     }
@@ -254,17 +298,30 @@ private:
     // A read is answered when each of those has written its part.
     DENIZEN_HD void answer()
     {
-        if (!asked_ || load<Scope::system>(&l_.control->read) != parts_) return;
-        // Acquire: partner of the tiles' release after writing; what the host reads has come.
-        (void)load<Scope::system, Order::acquire>(&l_.control->read);
+        if (!asked_ || !(few_ != 0 ? few_have_come() : parts_have_come())) return;
         asked_ = false;
-        send(reading_, reply_);
+        out_.send(reading_, reply_);
     }
 
-    DENIZEN_HD void send(uint32_t id, const Answer& reply)
+    DENIZEN_HD bool parts_have_come() const
     {
-        // The host never has more commands on their way than the ring has slots.
-        (void)out_.try_send({id, 0, 0, 0, sizeof reply}, &reply);
+        // Acquire: partner of the tiles' release after writing; what the host reads has come.
+        return load<Scope::system>(&l_.control->read) == parts_ &&
+               load<Scope::system, Order::acquire>(&l_.control->read) == parts_;
+    }
+
+    // By indexes that are known: else all of the conductor would lie in local memory.
+    DENIZEN_HD bool few_have_come()
+    {
+        bool all = true;
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t i = 0; i < few_cells; ++i) {
+            if (i >= few_) continue;
+            const Packet packet = load_packet<Scope::gpu>(&l_.control->few[i]);
+            all = all && packet.sequence == reads_of_few_;
+            copy_bytes(&reply_.value[i], packet.word, sizeof reply_.value[i]);
+        }
+        return all;
     }
 
     DENIZEN_HD void raise()
@@ -289,7 +346,7 @@ private:
 
     Leading l_;
     Porch* porch_;
-    SpscSender<Scope::system> out_;
+    Answers out_;
     uint32_t end_;
     uint32_t edited_;
     uint32_t sources_;
@@ -297,11 +354,14 @@ private:
     uint32_t known_ = 0;
     uint64_t went_ = 0;
     uint32_t parts_ = 0; // of reads, that tiles have to write
+    uint32_t reads_of_few_ = 0;
     bool asked_ = false; // a read is being served
+    uint32_t few_ = 0;   // of so many cells; 0: of more than few_cells
     uint32_t reading_ = 0;
     Answer reply_;
     bool paused_ = false;
-    bool joined_ = false;
+    bool joined_ = false;  // the last command is one of several, and more of them follow
+    bool refused_ = false; // one of those has been
 };
 
 } // namespace denizen::wave

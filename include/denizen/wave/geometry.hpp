@@ -4,6 +4,7 @@
 // at the start and the list of changes are only ever appended to, so nobody has to ask a neighbour.
 #pragma once
 
+#include <denizen/base/lanes.hpp>
 #include <denizen/wave/cell.hpp>
 
 // A loop whose every turn has registers of its own.
@@ -47,6 +48,13 @@ struct Box {
     int32_t low[3] = {0, 0, 0};
     int32_t high[3] = {0, 0, 0}; // one past
 
+    DENIZEN_HD uint64_t cells() const
+    {
+        uint64_t n = 1;
+        for (uint32_t axis = 0; axis < 3; ++axis)
+            n *= static_cast<uint64_t>(high[axis] - low[axis]);
+        return n;
+    }
     DENIZEN_HD bool contains(const int32_t at[3]) const
     {
         for (uint32_t axis = 0; axis < 3; ++axis) {
@@ -67,14 +75,22 @@ struct Cells {
     const uint8_t* start = nullptr; // Cell by cell; null: all are normal
     const Edit* edits = nullptr;
     uint32_t edited = 0; // how many are in force
+    // A bit for each of those that may tell of the cells that are asked for; null: all may.
+    const uint32_t* telling = nullptr;
 
     // `at` is inside the grid.
     DENIZEN_HD Cell kind(const int32_t at[3]) const
     {
-        for (uint32_t i = edited; i-- > 0;) {
-            if (edits[i].box.contains(at)) return static_cast<Cell>(edits[i].cell);
+        uint32_t found = start == nullptr ? 0 : start[geometry.index(at)];
+        for (uint32_t first = 0; first < edited; first += 32) {
+            const uint32_t few = edited - first < 32 ? (1u << (edited - first)) - 1 : ~0u;
+            uint32_t left = telling == nullptr ? few : telling[first / 32];
+            for (; left != 0; left &= left - 1) {
+                const Edit& edit = edits[first + lanes::first(left)];
+                found = edit.box.contains(at) ? edit.cell : found;
+            }
         }
-        return start == nullptr ? Cell::normal : static_cast<Cell>(start[geometry.index(at)]);
+        return static_cast<Cell>(found);
     }
 
     // `at` may be outside: the class is then rigid.

@@ -14,6 +14,7 @@ namespace denizen::wave {
 extern __shared__ __align__(128) unsigned char tile_memory[];
 
 // Four cells side by side for each thread, plane after plane: what is above becomes what is here.
+// What the next plane needs of the memory is asked for before this one is made.
 template <class T>
 __device__ inline void sweep(const Sweep<T>& w)
 {
@@ -29,20 +30,24 @@ __device__ inline void sweep(const Sweep<T>& w)
     const auto four = [](const T* from) { return *reinterpret_cast<const F*>(from); };
     F below = four(s.row(row, static_cast<int32_t>(first) - 1) + x);
     F here = four(s.row(row, static_cast<int32_t>(first)) + x);
+    F above = four(s.row(row, static_cast<int32_t>(first) + 1) + x);
+    F old = four(s.before + s.layout.index(x, y, first));
     const Coefficients<T> usual = s.table[plain];
     for (uint32_t k = first; k < last; ++k) {
         const auto z = static_cast<int32_t>(k);
         const uint8_t kind =
             s.segments[(uint64_t{k} * s.layout.n[1] + y) * segments_in(s.layout.n[0]) +
                        x / segment];
-        const F above = four(s.row(row, z + 1) + x);
+        const bool more = k + 1 < last;
+        const F coming = more ? four(s.row(row, z + 2) + x) : F{};
+        const F coming_old = more ? four(s.before + s.layout.index(x, y, k + 1)) : F{};
         const F south = four(s.row(row - 1, z) + x);
         const F north = four(s.row(row + 1, z) + x);
         const T* const line_of = s.row(row, z);
         const T left = line_of[static_cast<int64_t>(x) - 1];
         const T right = line_of[x + 4]; // beyond the row there is room, and nobody uses it
         T* const to = s.before + s.layout.index(0, y, k);
-        F result = four(to + x);
+        F result = old;
         const uint8_t* const kinds =
             s.kinds + (uint64_t{k} * s.layout.n[1] + y) * s.layout.n[0] + x;
 #pragma unroll
@@ -63,6 +68,8 @@ __device__ inline void sweep(const Sweep<T>& w)
         }
         below = here;
         here = above;
+        above = coming;
+        old = coming_old;
     }
     // By the thread that wrote the cell.
     const uint64_t step = *w.clock + w.after;

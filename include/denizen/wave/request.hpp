@@ -94,10 +94,16 @@ DENIZEN_HD inline Request request_of(const Command& o)
     return r;
 }
 
+// What is read of so few cells comes with the answer, of more in the window.
+inline constexpr uint32_t few_cells = 3;
+
+// To commands that belong together, by the id of the last.
 struct Answer {
     uint32_t step = 0;    // from the start of the run
     uint32_t refused = 0; // the run was over
+    double value[few_cells] = {};
 };
+static_assert(sizeof(Answer) == 32); // of one slot
 
 inline constexpr uint32_t most_commands = 1024; // in one run
 inline constexpr uint32_t most_sources = 64;

@@ -48,6 +48,7 @@ struct TileMemory {
     uint16_t hears[most_receivers];        // and which they are
     uint32_t listening;                    // how many
     uint32_t has_sources;
+    uint32_t telling[most_commands / 32]; // Cells::telling, of the change that is being made
     uint32_t late;
     uint64_t go;
 };
@@ -196,6 +197,31 @@ protected:
             range.size[axis] = high > low ? static_cast<uint32_t>(high - low) : 0;
         }
         return range;
+    }
+
+    // The cells as they are now, for class_at() of those in `range` alone: of hundreds of changes
+    // only those nearby are looked through. All members of the tile call it.
+    DENIZEN_HD Cells cells_near(const Range& range)
+    {
+        for (uint32_t i = rank(); i < most_commands / 32; i += members) m_.telling[i] = 0;
+        sync();
+        for (uint32_t i = rank(); i < cells_.edited; i += members) {
+            const Box& box = cells_.edits[i].box;
+            bool tells = true;
+            for (uint32_t axis = 0; axis < 3; ++axis) {
+                const int32_t low = range.low[axis] - 1; // class_at() asks for neighbours
+                const int32_t high = range.low[axis] + static_cast<int32_t>(range.size[axis]) + 1;
+                const bool around =
+                    cells_.geometry.periodic(axis) &&
+                    (low < 0 || high > static_cast<int32_t>(cells_.geometry.n[axis]));
+                tells = tells && (around || (box.low[axis] < high && box.high[axis] > low));
+            }
+            if (tells) fetch_or<Scope::block>(&m_.telling[i / 32], 1u << i % 32);
+        }
+        sync();
+        Cells cells = cells_;
+        cells.telling = m_.telling;
+        return cells;
     }
 
     DENIZEN_HD uint32_t element_at(const int32_t place[3]) const
