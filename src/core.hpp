@@ -556,7 +556,8 @@ struct AnyRuntime::Core {
     }
 
     // Takes all nodes off; false if a handler did not return, and then they are given up.
-    bool join(uint64_t patience_ns);
+    // The first that has not left is named in `who_stays`.
+    bool join(uint64_t patience_ns, std::string* who_stays = nullptr);
     // As AnyRuntime's.
     std::string stuck(uint64_t at_least_ns);
     // For an error's text: who keeps the program from being in this mode, and what it was doing.

@@ -119,7 +119,7 @@ bool AnyRuntime::Core::in_mode(Mode mode, bool or_parked) const
 
 // As join() of every node. All of them have left before any memory is freed: they write into
 // each other's.
-bool AnyRuntime::Core::join(uint64_t patience_ns)
+bool AnyRuntime::Core::join(uint64_t patience_ns, std::string* who_stays)
 {
     const uint64_t begin = now_ns();
     bool all = true;
@@ -128,6 +128,9 @@ bool AnyRuntime::Core::join(uint64_t patience_ns)
         all &= node.backend->join(patience_ns > used ? patience_ns - used : 0);
     }
     if (!all) {
+        if (who_stays != nullptr) {
+            *who_stays = who_is_not(Mode::left);
+        }
         for (const Node& node : nodes) {
             node.backend->abandon();
         }
@@ -227,15 +230,18 @@ void AnyRuntime::Core::close(uint64_t timeout_ns)
     const uint64_t left = timeout_ns > used ? timeout_ns - used : 0;
     // A worker between two messages leaves within microseconds: even a spent deadline leaves it
     // a moment.
-    if (!join(left > 100'000'000 ? left : 100'000'000)) {
+    std::string who;
+    if (!join(left > 100'000'000 ? left : 100'000'000, &who)) {
         buffers->abandon();
+        if (problem.empty()) {
+            problem = "the program did not stop within " + seconds(timeout_ns) +
+                      (who.empty() ? "" : ": " + who);
+        }
         throw Error(
             Errc::stuck,
-            (problem.empty() ? std::string("the program did not stop within ") + seconds(timeout_ns)
-                             : problem) +
-                (on_gpu ? "; its GPU context has been torn down, start a new process to use "
-                          "the GPU again"
-                        : "; its thread has been left behind"));
+            problem + (on_gpu ? "; its GPU context has been torn down, start a new process to use "
+                                "the GPU again"
+                              : "; its thread has been left behind"));
     }
     buffers->stop();
 }

@@ -55,11 +55,11 @@ public:
             }
         }
         stop_keeper();
-        if (abandoned_) {
-            return; // the context is dead, and with it all of this
+        // If our program or another one is stuck, what we have stays taken, the mapped memory too:
+        // freeing it would wait for ever.
+        if (abandoned_ || !residents().without_any([this] { give_back(); })) {
+            static_cast<void>(mapped_.release());
         }
-        // If another program is stuck, what we have stays taken: better than to wait for ever.
-        residents().without_any([this] { give_back(); });
     }
 
     const Geometry& geometry() const override { return grid_.geometry; }
@@ -101,7 +101,10 @@ public:
     {
         const ContextScope scope(context_);
         if (want_mapped_) {
-            mapped_ = MappedMemory::try_create(info_.ordinal, info_.uuid, lane_bytes, &why_not_);
+            if (auto made =
+                    MappedMemory::try_create(info_.ordinal, info_.uuid, lane_bytes, &why_not_)) {
+                mapped_ = std::make_unique<MappedMemory>(std::move(*made));
+            }
         } else {
             why_not_ = "switched off";
         }
@@ -282,7 +285,7 @@ public:
         leave();
     }
 
-    bool write_combined() const override { return mapped_.has_value(); }
+    bool write_combined() const override { return mapped_ != nullptr; }
 
     void describe(Description& d) const override
     {
@@ -567,7 +570,7 @@ private:
     Stream stream_ = nullptr;
     Stream copies_ = nullptr; // read() and write()
     Grid grid_;
-    std::optional<MappedMemory> mapped_;
+    std::unique_ptr<MappedMemory> mapped_;
     void* host_memory_ = nullptr;
     DevicePtr device_memory_ = 0;
     size_t host_bytes_ = 0;

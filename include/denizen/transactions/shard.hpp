@@ -184,12 +184,13 @@ public:
         const auto pass = static_cast<Pass>(m.pass_part >> 16);
         const uint32_t part = m.pass_part & 0xffff;
         Flight& flight = book.flight(m.batch);
-        // Acquire: partner of finish(), by whoever opened the gate.
+        // Acquire: partner of finish(), by whoever opened the gate. One lane's word for all: a gate
+        // may open between two lanes' looks.
         const bool open =
             pass == Pass::judge
                 ? load<Scope::gpu, Order::acquire>(&flight.to_judge) >= book.opens_at(m.batch, 2)
                 : load<Scope::gpu, Order::acquire>(&flight.to_search) >= book.opens_at(m.batch, 1);
-        if (!open || book.has_done(pass, m.batch, part)) {
+        if (lanes::shuffle(open ? 1u : 0u, 0) == 0 || book.has_done(pass, m.batch, part)) {
             return; // told again, or before its time, because the host could not know
         }
         tell(book, pass, m.batch, heralds * (part + 1), ctx);
