@@ -59,7 +59,7 @@ Seats make_gpu_seats(const Layout& layout, int first, const Code& code);
 
 // What a rank tells the others when it joins. Plain data: it goes through a socket.
 struct Hello {
-    uint32_t magic = 0x647a6e01; // and version
+    uint32_t magic = 0x647a6e02; // and version
     uint32_t rank = 0;
     Layout layout;
     uint32_t choices = 0;

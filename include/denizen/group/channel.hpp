@@ -100,25 +100,30 @@ public:
     // Its end. False for the whole team if it failed for one of its threads.
     DENIZEN_HD bool close_turn(bool good, bool proven = false) const
     {
-        return Team::all(good && (proven || take_headers(false)));
+        return Team::all(good && (proven || take_headers()));
     }
 
-    // A turn that is a barrier: what any thread of any team wrote before is seen by all after.
+    // A turn that is a barrier: what any thread of any team wrote before is seen by all after, and
+    // what it read before is read. The order, from a peer's access A to this team's access B after:
+    // A, the peer's sync() of its team, its speaker's release, the header; the look that finds it,
+    // the acquire, all(), B. Looks are relaxed: only the one that succeeds has a partner.
     DENIZEN_HD bool meet()
     {
         ++turn_;
         Team::sync();
-        if (speaker() < ranks()) memory_.release(); // partner: the peers' acquire of the header
+        if (speaks()) memory_.release();
         send_headers();
-        return Team::all(take_headers(true));
+        const bool good = take_headers();
+        if (speaks()) memory_.acquire();
+        return Team::all(good);
     }
 
     // Until peer `from` has written the packet of this turn; `got` is what was there at the first
-    // look. `acquire`: what the peer wrote before it released can be read after. False if the group
-    // is poisoned.
-    DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got, bool acquire = false) const
+    // look. False if the group is poisoned. An acquire after it makes readable what the peer wrote
+    // before it released.
+    DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got) const
     {
-        return wait_until(sequence(), p, from, got, acquire);
+        return wait_until(sequence(), p, from, got);
     }
 
 private:
@@ -132,16 +137,14 @@ private:
         Packet signature;
     };
 
-    DENIZEN_HD bool wait_until(uint32_t sequence, const Packet* p, uint32_t from, Packet& got,
-                               bool acquire) const
+    DENIZEN_HD bool wait_until(uint32_t sequence, const Packet* p, uint32_t from, Packet& got) const
     {
         DENIZEN_ROLLED
         for (uint32_t i = 0; got.sequence != sequence && i < 16; ++i) { // mostly it is under way
-            got = acquire ? memory_.acquire(p) : memory_.load(p);
+            got = memory_.load(p);
         }
         if (got.sequence != sequence) {
-            got =
-                wait_for({*group_, memory_, index_, turn_, sequence, signature_}, p, from, acquire);
+            got = wait_for({*group_, memory_, index_, turn_, sequence, signature_}, p, from);
         }
         return got.sequence == sequence;
     }
@@ -153,28 +156,30 @@ private:
                0xffff0000u;
     }
 
-    // The last threads of a team speak for it: in small calls they have no data to wait for.
-    DENIZEN_HD static uint32_t speaker() { return Team::size() - 1 - Team::rank(); }
+    // The last threads of a team speak for it, each with the peer of its number: in small calls
+    // they have no data to wait for.
+    DENIZEN_HD static uint32_t speaker() { return Team::size() - Team::rank(); } // from 1 on
+    DENIZEN_HD bool speaks() const { return speaker() < ranks(); }
 
     DENIZEN_HD void send_headers() const
     {
         Packet header = signature_;
         header.sequence = turn_;
         DENIZEN_ROLLED
-        for (uint32_t r = speaker(); r < ranks(); r += Team::size()) {
-            if (r != rank()) memory_.store(group_->header(r, index_, turn_, rank()), header);
+        for (uint32_t step = speaker(); step < ranks(); step += Team::size()) {
+            memory_.store(group_->header(peer(step), index_, turn_, rank()), header);
         }
     }
 
     // Any two that differ make every rank find one that differs from its own: nobody goes on.
-    DENIZEN_HD bool take_headers(bool acquire) const
+    DENIZEN_HD bool take_headers() const
     {
         DENIZEN_ROLLED
-        for (uint32_t r = speaker(); r < ranks(); r += Team::size()) {
-            if (r == rank()) continue;
+        for (uint32_t step = speaker(); step < ranks(); step += Team::size()) {
+            const uint32_t r = peer(step);
             const Packet* const p = group_->header(rank(), index_, turn_, r);
-            Packet got = acquire ? memory_.acquire(p) : memory_.load(p);
-            if (!wait_until(turn_, p, r, got, acquire)) return false;
+            Packet got = memory_.load(p);
+            if (!wait_until(turn_, p, r, got)) return false;
             if (!agrees(got, signature_)) {
                 condemn(*group_, Errc::bad_argument, r);
                 return false;
@@ -202,15 +207,15 @@ private:
     }
 
     DENIZEN_HD DENIZEN_APART static Packet wait_for(const Watch watch, const Packet* p,
-                                                    uint32_t from, bool acquire)
+                                                    uint32_t from)
     {
-        Packet got = acquire ? watch.memory.acquire(p) : watch.memory.load(p);
+        Packet got = watch.memory.load(p);
         uint64_t deadline = 0;
         // Ends: gave_up() by the deadline at the latest.
         for (uint32_t looks = 1; got.sequence != watch.sequence; ++looks) {
             if (looks % 64 == 0 && gave_up(watch, from, deadline)) break;
             watch.memory.idle(looks);
-            got = acquire ? watch.memory.acquire(p) : watch.memory.load(p);
+            got = watch.memory.load(p);
         }
         return got;
     }

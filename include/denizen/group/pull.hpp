@@ -95,14 +95,23 @@ DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op o
     DENIZEN_ROLLED
     for (uint64_t i = Who::rank(); i < vectors; i += unroll * Who::size()) {
         Wide sum[unroll][per_vector<T>] = {};
+        // The next rank's loads are under way before this one's are waited for: one of them is near
+        // and the others far.
+        Vector next[unroll] = {};
+        const auto fetch = [&](uint32_t r) {
+            const unsigned char* const from = source(r);
+            DENIZEN_EACH
+            for (uint32_t u = 0; u < unroll; ++u) {
+                if (i + u * Who::size() < vectors) next[u] = vector_at(from, i + u * Who::size());
+            }
+        };
+        fetch(0);
         DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks; ++r) {
-            const unsigned char* const from = source(r);
-            Vector some[unroll] = {};
+            Vector some[unroll];
             DENIZEN_EACH
-            for (uint32_t u = 0; u < unroll; ++u) { // all loads are under way before the first sum
-                if (i + u * Who::size() < vectors) some[u] = vector_at(from, i + u * Who::size());
-            }
+            for (uint32_t u = 0; u < unroll; ++u) some[u] = next[u];
+            if (r + 1 < ranks) fetch(r + 1);
             DENIZEN_EACH
             for (uint32_t u = 0; u < unroll; ++u) {
                 T values[per_vector<T>];

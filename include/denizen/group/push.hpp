@@ -62,9 +62,10 @@ DENIZEN_HD inline bool arrived(const Channel<Memory>& channel, uint32_t phase, u
     for (uint32_t r = Crew::rank(); good && r < channel.ranks(); r += Crew::size()) {
         if (r == me || skip(r)) continue;
         const Packet* const p = g.inbox(me, channel.index(), channel.turn(), phase, r) + i;
-        Packet got = channel.memory().acquire(p); // partner: announce()
-        good = channel.wait(p, r, got, true);
+        Packet got = channel.memory().load(p);
+        good = channel.wait(p, r, got);
     }
+    if (Crew::rank() < channel.ranks()) channel.memory().acquire(); // partner: announce()
     return Crew::all(good);
 }
 

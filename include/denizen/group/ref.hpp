@@ -7,7 +7,8 @@
 //
 //   control                               poison, verdict, what was called last
 //   states   [channels]                   last call and turn of each; only for the rank itself
-//   headers  [channels][2][ranks]         one packet from each peer in every turn
+//   headers  [channels][2][max_ranks]     one packet from each peer in every turn; a line of their
+//                                         own, where no other channel is written or looked at
 //   packets  [channels][2][2][ranks][n]   inbox: parity of the turn, phase, who wrote
 //   stages   [channels][2][bytes]         outbox of the pulls: peers read
 //   heap                                  the user's symmetric buffers
@@ -26,6 +27,7 @@ inline constexpr uint32_t max_ranks = 8; // of one host
 inline constexpr uint32_t max_channels = 256;
 inline constexpr uint32_t run_packets = 32;    // next to each other in the data go by one channel
 inline constexpr uint32_t most_turns = 0x8000; // of a channel, till it begins anew
+static_assert(max_ranks * sizeof(Packet) <= line); // the headers of a turn
 
 struct alignas(line) Control {
     uint32_t poison;                // 0, or the verdict: polled by everyone who waits
@@ -62,11 +64,7 @@ struct Layout {
 
     DENIZEN_HD uint64_t states() const { return sizeof(Control); }
     DENIZEN_HD uint64_t headers() const { return states() + uint64_t{channels} * line; }
-    DENIZEN_HD uint64_t header_bytes() const { return sizeof(Packet) * ranks; } // of a parity
-    DENIZEN_HD uint64_t packets() const
-    {
-        return (headers() + 2 * channels * header_bytes() + line - 1) / line * line;
-    }
+    DENIZEN_HD uint64_t packets() const { return headers() + uint64_t{2} * channels * line; }
     DENIZEN_HD uint64_t inbox() const { return sizeof(Packet) * slots * ranks; } // of a phase
     DENIZEN_HD uint64_t stages() const { return packets() + 4 * channels * inbox(); }
     DENIZEN_HD uint64_t heap() const
@@ -125,7 +123,7 @@ struct GroupRef {
     DENIZEN_HD Packet* header(uint32_t of, uint32_t channel, uint32_t turn, uint32_t from) const
     {
         return reinterpret_cast<Packet*>(memory[of] + layout.headers() +
-                                         (2 * channel + (turn & 1)) * layout.header_bytes()) +
+                                         (2 * uint64_t{channel} + (turn & 1)) * line) +
                from;
     }
     DENIZEN_HD Packet* inbox(uint32_t of, uint32_t channel, uint32_t turn, uint32_t phase,

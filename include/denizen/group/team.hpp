@@ -18,6 +18,14 @@
 #define DENIZEN_EACH
 #endif
 
+// Groups are for compute capability 9.0; a program that holds their kernels may be compiled for
+// others too.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define DENIZEN_GROUP_HOPPER 1
+#else
+#define DENIZEN_GROUP_HOPPER 0
+#endif
+
 // Compiled once on the device, for all who call it.
 #if DENIZEN_ON_DEVICE
 #define DENIZEN_APART __noinline__
@@ -87,32 +95,26 @@ struct Direct {
 #endif
     }
 
-    // What was written before, by this thread and by those it has synchronised with, can be read by
-    // who acquires a packet that is stored after. On the host packets do both by themselves
-    // (base/packet.hpp). __threadfence_system() would be sequentially consistent, which nobody here
-    // needs, and takes longer.
+    // What was read and written before, by this thread and by those it has synchronised with,
+    // happened before what anybody does who loads a packet that is stored after, and acquires. On
+    // the host packets do both by themselves (base/packet.hpp).
     DENIZEN_HD static void release()
     {
-#if DENIZEN_ON_DEVICE
+#if DENIZEN_GROUP_HOPPER
+        // MEMBAR alone: a fence that is an acquire too empties the L1 as well.
+        asm volatile("fence.release.sys;" ::: "memory");
+#elif DENIZEN_ON_DEVICE
         denizen::detail::fence_if<Scope::system>(true);
 #endif
     }
-    // A load that is an acquire, partner of release(): on the device an ordinary load that empties
-    // the L1, where a fence would wait for this thread's own stores.
-    DENIZEN_HD static Packet acquire(const Packet* p)
+    // Partner of release(), behind a load that has seen the packet: once, not at every look. It
+    // empties the L1 and waits for nothing, where acq_rel would wait for this thread's own stores.
+    DENIZEN_HD static void acquire()
     {
-#if DENIZEN_ON_DEVICE
-        uint64_t low = 0;
-        uint64_t high = 0;
-        asm volatile("{ .reg .b128 t; ld.acquire.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
-                     : "=l"(low), "=l"(high)
-                     : "l"(__cvta_generic_to_global(p))
-                     : "memory");
-        return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
-                 static_cast<uint32_t>(high)},
-                static_cast<uint32_t>(high >> 32)};
-#else
-        return load(p);
+#if DENIZEN_GROUP_HOPPER
+        asm volatile("fence.acquire.sys;" ::: "memory");
+#elif DENIZEN_ON_DEVICE
+        denizen::detail::fence_if<Scope::system>(true);
 #endif
     }
 
