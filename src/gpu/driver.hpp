@@ -75,6 +75,7 @@ inline constexpr int capture_relaxed = 2;
 // CUlaunchAttributeID
 inline constexpr unsigned launch_cooperative = 2;
 inline constexpr unsigned launch_cluster_dimension = 4;
+inline constexpr unsigned launch_programmatic_serialization = 6;
 
 // CUdevice_P2PAttribute
 inline constexpr int p2p_access = 2;
@@ -149,6 +150,7 @@ struct LaunchAttribute { // CUlaunchAttribute
         char size[64];
         int cooperative;
         unsigned cluster[3]; // blocks in x, y, z
+        int programmatic_serialization;
     } value{};
 };
 

@@ -164,7 +164,7 @@ public:
 
     void run(const Call& call, void* stream) override
     {
-        launch_kernel("call", call.channels, false, stream_of(stream), ref, call);
+        launch_kernel("call", call.channels, Launch::early, stream_of(stream), ref, call);
     }
 
     void wait(void* stream) override
@@ -188,7 +188,7 @@ public:
 
     void begin_check() override
     {
-        launch_kernel("check", 1, false, stream_, ref, uint32_t{max_ranks}, 0ull,
+        launch_kernel("check", 1, Launch::plain, stream_, ref, uint32_t{max_ranks}, 0ull,
                       reinterpret_cast<uint32_t*>(result_));
     }
 
@@ -252,7 +252,7 @@ public:
         check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(box.relay), 0,
                                       sizeof(Packet) * posts * post_packets, stream_),
               "cuMemsetD8Async");
-        launch_kernel("serve", teams, true, stream_, ref, box);
+        launch_kernel("serve", teams, Launch::together, stream_, ref, box);
     }
 
     void close_mailbox(const Mailbox& box) override
@@ -303,22 +303,33 @@ private:
                                     "the groups'");
     }
 
+    enum class Launch {
+        plain,
+        together, // all blocks at once, or an error
+        early,    // its blocks may come while the kernel before is ending, and wait themselves
+    };
+
     // Arguments must have exactly the kernel's types.
     template <class... Arguments>
-    void launch_kernel(const char* name, unsigned blocks, bool cooperative, Stream stream,
+    void launch_kernel(const char* name, unsigned blocks, Launch launch, Stream stream,
                        Arguments... arguments)
     {
         const ContextScope scope(chip_->context);
         void* pointers[] = {&arguments...};
-        LaunchAttribute together;
-        together.id = launch_cooperative;
-        together.value.cooperative = 1;
+        LaunchAttribute attribute;
+        if (launch == Launch::together) {
+            attribute.id = launch_cooperative;
+            attribute.value.cooperative = 1;
+        } else {
+            attribute.id = launch_programmatic_serialization;
+            attribute.value.programmatic_serialization = 1;
+        }
         LaunchConfig config;
         config.grid[0] = blocks;
         config.block[0] = team_threads;
         config.stream = stream;
-        config.attributes = &together;
-        config.attribute_count = cooperative ? 1 : 0;
+        config.attributes = &attribute;
+        config.attribute_count = launch == Launch::plain ? 0 : 1;
         check(driver_.launch_kernel_ex(&config, functions_[name], pointers, nullptr),
               "cuLaunchKernelEx", name);
     }
@@ -330,8 +341,8 @@ private:
         double best = 0;
         for (int i = 0; i < 3; ++i) {
             const uint64_t begin = now_ns();
-            launch_kernel("check", static_cast<unsigned>(2 * chip_->info.sm_count), false, stream_,
-                          ref, peer, 0ull + bytes, reinterpret_cast<uint32_t*>(result_));
+            launch_kernel("check", static_cast<unsigned>(2 * chip_->info.sm_count), Launch::plain,
+                          stream_, ref, peer, 0ull + bytes, reinterpret_cast<uint32_t*>(result_));
             const ContextScope scope(chip_->context);
             check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
             best =

@@ -74,6 +74,8 @@ static_assert(gpu::func_non_portable_cluster ==
 static_assert(gpu::capture_relaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(gpu::launch_cooperative == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(gpu::launch_cluster_dimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+static_assert(gpu::launch_programmatic_serialization ==
+              CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 static_assert(gpu::func_shared_carveout == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 static_assert(gpu::func_max_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 

@@ -38,6 +38,16 @@ __global__ void chain(const __grid_constant__ GroupRef group, float* x, uint32_t
     if (!fine && threadIdx.x == 0) *good = 0;
 }
 
+// A kernel of the user's that lets the next one on its stream come before it has written.
+__global__ void write_late(int32_t* x, uint32_t count, int32_t value)
+{
+    asm volatile("griddepcontrol.launch_dependents;");
+    const uint64_t begin = now_ns();
+    while (now_ns() - begin < 20'000) { // ends with the time
+    }
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) x[i] = value;
+}
+
 class OnGpus : public testing::Test {
 protected:
     void SetUp() override
@@ -193,6 +203,38 @@ TEST_F(OnGpus, InACapturedGraph)
         for (int i = 0; i < 15; ++i) wanted *= gpus_;
         EXPECT_EQ(values, std::vector<int32_t>(count, static_cast<int32_t>(wanted)));
         cudaGraphExecDestroy(graphs[r]);
+        cudaStreamDestroy(streams[r]);
+    }
+}
+
+TEST_F(OnGpus, WaitsForTheKernelBefore)
+{
+    auto groups = Group::local(gpus_, Device::gpu());
+    constexpr uint32_t count = 3000;
+    constexpr int32_t rounds = 20;
+    std::vector<int32_t*> x, sums;
+    std::vector<cudaStream_t> streams(gpus_);
+    for (uint32_t r = 0; r < gpus_; ++r) {
+        x.push_back(reinterpret_cast<int32_t*>(device_memory(r, count * 4)));
+        sums.push_back(reinterpret_cast<int32_t*>(device_memory(r, rounds * count * 4)));
+        ok(cudaStreamCreateWithFlags(&streams[r], cudaStreamNonBlocking));
+    }
+    for (int32_t i = 0; i < rounds; ++i) {
+        for (uint32_t r = 0; r < gpus_; ++r) {
+            cudaSetDevice(static_cast<int>(r));
+            write_late<<<1, 256, 0, streams[r]>>>(x[r], count, i);
+            groups[r].all_reduce(x[r], sums[r] + i * static_cast<int32_t>(count), count, Type::i32,
+                                 Op::sum, streams[r]);
+        }
+    }
+    for (uint32_t r = 0; r < gpus_; ++r) {
+        groups[r].wait(streams[r]);
+        std::vector<int32_t> values(rounds * count), wanted;
+        ok(cudaMemcpy(values.data(), sums[r], values.size() * 4, cudaMemcpyDeviceToHost));
+        for (int32_t i = 0; i < rounds; ++i) {
+            wanted.insert(wanted.end(), count, i * static_cast<int32_t>(gpus_));
+        }
+        EXPECT_EQ(values, wanted);
         cudaStreamDestroy(streams[r]);
     }
 }

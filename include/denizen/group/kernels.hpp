@@ -18,14 +18,23 @@
 #endif
 // clang-format on
 
-// One call, or the same several times; as many blocks as it has channels.
+// One call, or the same several times; as many blocks as it has channels. It is launched while the
+// kernel before it on the stream is ending, and waits for its end, and its writes, before it
+// touches memory. A kernel behind it that is launched so may come when every block has done its
+// part: not before, or its blocks could hold the SMs that a peer waits for.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_call(const __grid_constant__ denizen::GroupRef group,
                        const __grid_constant__ denizen::group::Call call)
 {
+#if DENIZEN_GROUP_HOPPER
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
     denizen::group::Channel<> channel(group, blockIdx.x);
     bool good = true;
     for (uint32_t i = 0; good && i < call.repeat; ++i) good = perform(channel, call);
+#if DENIZEN_GROUP_HOPPER
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
     channel.close();
 }
 
