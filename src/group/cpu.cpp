@@ -98,14 +98,15 @@ public:
     Mailbox open_mailbox(uint32_t) override
     {
         post_ = std::make_unique<Post>();
-        return {post_->post, post_->finished, nullptr, post_->done, &post_->stay, 0};
+        return {
+            post_->post, &post_->left, &post_->failed, &post_->done, nullptr, &post_->stay, 1, 0};
     }
     void launch(const Mailbox& box, uint32_t) override
     {
         if (server_.joinable()) server_.join(); // it has left
         server_ = std::thread([this, box] {
-            Packet message[post_packets];
-            serve(box, 0, 1, message, [this](const Call& call) { return perform_all(call); });
+            Packet messages[2 * post_packets];
+            serve(box, 0, 1, messages, [this](const Call& call) { return perform_all(call); });
         });
     }
     void close_mailbox(const Mailbox&) override
@@ -117,8 +118,9 @@ public:
 private:
     struct Post { // one team: nothing to relay
         Packet post[posts * post_packets] = {};
-        Packet finished[3] = {};
-        uint32_t done[posts] = {};
+        Packet left = {};
+        Packet failed = {};
+        uint32_t done = 0;
         uint32_t stay = 1;
     };
 

@@ -221,27 +221,29 @@ public:
     Mailbox open_mailbox(uint32_t teams) override
     {
         Mailbox box{};
+        box.teams = teams;
         const size_t relay = sizeof(Packet) * posts * post_packets;
+        const size_t shared = relay + 2 * line + sizeof(uint32_t) * teams; // with the host
         off_the_gpu("a group", [&] {
             const ContextScope scope(chip_->context);
             void* host = nullptr;
-            check(driver_.mem_host_alloc(&host, relay + 3 * sizeof(Packet),
-                                         host_alloc_portable | host_alloc_device_map),
-                  "cuMemHostAlloc");
-            std::memset(host, 0, relay + 3 * sizeof(Packet));
-            box.post = static_cast<Packet*>(host); // unified addresses: the device's too
-            box.finished = box.post + posts * post_packets;
+            check(
+                driver_.mem_host_alloc(&host, shared, host_alloc_portable | host_alloc_device_map),
+                "cuMemHostAlloc");
+            std::memset(host, 0, shared);
+            auto* const bytes = static_cast<unsigned char*>(host);
+            box.post = reinterpret_cast<Packet*>(bytes); // unified addresses: the device's too
+            box.left = reinterpret_cast<Packet*>(bytes + relay);
+            box.failed = box.left + 1;
+            box.done = reinterpret_cast<uint32_t*>(bytes + relay + 2 * line);
             DevicePtr near = 0;
-            const Result result = driver_.mem_alloc(&near, relay + 2 * line);
+            const Result result = driver_.mem_alloc(&near, relay + line);
             if (result != success) driver_.mem_free_host(host);
             check(result, "cuMemAlloc", device);
             box.relay = reinterpret_cast<Packet*>(near);
-            box.done = reinterpret_cast<uint32_t*>(near + relay);
-            box.stay = reinterpret_cast<uint32_t*>(near + relay + line);
-            check(driver_.memset_d8_async(near + relay, 0, line, stream_), "cuMemsetD8Async");
-            check(driver_.memset_d32_async(near + relay + line, 1, 1, stream_), "cuMemsetD32Async");
+            box.stay = reinterpret_cast<uint32_t*>(near + relay);
+            check(driver_.memset_d32_async(near + relay, 1, 1, stream_), "cuMemsetD32Async");
         });
-        (void)teams;
         return box;
     }
 

@@ -12,6 +12,8 @@ using namespace group;
 
 namespace {
 
+constexpr uint64_t spin_ns = 10'000'000; // a call of 3 GB
+
 bool reached(uint32_t number, uint32_t goal) { return static_cast<int32_t>(number - goal) >= 0; }
 
 } // namespace
@@ -54,23 +56,34 @@ ResidentGroup::~ResidentGroup()
     seat_.close_mailbox(box_);
 }
 
-bool ResidentGroup::finished(uint32_t number) const
+bool ResidentGroup::finished(uint32_t number)
 {
-    return reached(Direct::load(box_.finished).sequence, number);
+    while (!reached(finished_, number)) { // ends: it grows, or a team is not done
+        const uint32_t next = finished_ + 1;
+        const uint32_t part = std::min(under_way_[next % posts].channels, box_.teams);
+        for (uint32_t team = 0; team < part; ++team) {
+            // Partner: serve(). A team may be some calls further, but not more than are under way;
+            // what it says is older if it had no part in the last ones.
+            const uint32_t done = load<Scope::system, Order::acquire>(box_.done + team);
+            if (done - next >= posts) return false;
+        }
+        finished_ = next;
+    }
+    return true;
 }
 
 void ResidentGroup::come_back_if_left()
 {
-    const Packet left = Direct::load(box_.finished + 1);
+    const Packet left = Direct::load(box_.left);
     if (left.sequence == 0 || !reached(posted_, left.sequence)) return;
-    Direct::store(box_.finished + 1, Packet{});
+    Direct::store(box_.left, Packet{});
     seat_.launch(box_, channels_);
     ++launches_;
 }
 
 // Teams do not wait for one another between calls: what one team has written only the same team may
 // read next, or write again.
-bool ResidentGroup::follows(const Call& call) const
+bool ResidentGroup::follows(const Call& call)
 {
     struct Range {
         const unsigned char* begin;
@@ -138,20 +151,26 @@ void ResidentGroup::wait(uint32_t number)
 {
     // Each call may wait for its peers, and launching may take a while.
     const uint64_t patience = 2 * seat_.ref.timeout_ns + 5'000'000'000;
+    uint64_t begin = 0;
     uint64_t deadline = 0;
     for (uint32_t looks = 1; !finished(number); ++looks) { // ends with the call, or the deadline
         if (looks % 64 != 0) continue;
         come_back_if_left();
-        Direct::idle(looks);
         const uint64_t now = now_ns();
-        if (deadline == 0) deadline = now + patience;
+        if (deadline == 0) {
+            begin = now;
+            deadline = now + patience;
+        }
+        // The CPU's teams need the core. A GPU's answer is a matter of microseconds: who naps, or
+        // yields, finds it late.
+        if (!seat_.on_gpu || now - begin > spin_ns) Direct::idle(looks);
         if (now > deadline) {
             throw Error(Errc::timeout, "call " + std::to_string(number) +
                                            " of a resident group is not done after " +
                                            denizen::detail::seconds(patience));
         }
     }
-    if (Direct::load(box_.finished + 2).sequence != 0) {
+    if (Direct::load(box_.failed).sequence != 0) {
         uint32_t word = 0;
         seat_.read(&word, &seat_.ref.control(seat_.ref.rank)->poison, sizeof word);
         throw_verdict(seat_, Verdict::of(word));

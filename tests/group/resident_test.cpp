@@ -42,6 +42,58 @@ TEST(Mailbox, ACallGoesThroughPackets)
     EXPECT_EQ(got.out_place, call.out_place);
 }
 
+// Teams that are threads: the first passes on, each does what it has a part in and reports that.
+TEST(Mailbox, EveryTeamReportsForItself)
+{
+    constexpr uint32_t teams = 3;
+    constexpr uint32_t calls = 300;
+    Packet post[posts * post_packets] = {};
+    Packet relay[posts * post_packets] = {};
+    Packet left{}, failed{};
+    uint32_t done[teams] = {};
+    uint32_t stay = 1;
+    const Mailbox box{post, &left, &failed, done, relay, &stay, teams, 20'000'000'000};
+    std::vector<std::vector<uint64_t>> seen(teams), expected(teams);
+    std::vector<std::thread> threads;
+    for (uint32_t team = 0; team < teams; ++team) {
+        threads.emplace_back([&, team] {
+            Packet shared[2 * post_packets];
+            serve(box, team, teams, shared, [&](const Call& call) {
+                seen[team].push_back(call.count);
+                return call.count != calls; // the last one goes wrong
+            });
+        });
+    }
+    const auto tell = [&](uint32_t number, Packet(&message)[post_packets]) {
+        for (uint32_t i = post_packets; i-- > 0;) {
+            Direct::store(post + number % posts * post_packets + i, message[i]);
+        }
+    };
+    Random random(1);
+    Packet message[post_packets];
+    for (uint32_t number = 1; number <= calls; ++number) {
+        Call call;
+        call.kind = Kind::all_reduce;
+        call.channels = number == calls ? teams : 1 + random() % (teams + 2); // some have no team
+        call.count = number;
+        encode(call, number, message);
+        tell(number, message);
+        for (uint32_t team = 0; team < teams && team < call.channels; ++team) {
+            expected[team].push_back(number);
+            while (load<Scope::system, Order::acquire>(done + team) != number) {
+                std::this_thread::yield(); // ends: the team has a part
+            }
+        }
+    }
+    for (Packet& p : message) p = {{leave_kind, 0, 0}, calls + 1};
+    tell(calls + 1, message);
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(seen, expected);
+    EXPECT_EQ(failed.sequence, calls);
+    EXPECT_EQ(left.sequence, calls + 1);
+    EXPECT_EQ(stay, calls + 1);
+}
+
 TEST(ResidentGroup, DoesWhatIsPosted)
 {
     for (const uint32_t n : {1u, 2u, 4u}) {

@@ -75,9 +75,9 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
                         const __grid_constant__ denizen::group::Mailbox box)
 {
     using namespace denizen::group;
-    __shared__ denizen::Packet message[post_packets];
+    __shared__ denizen::Packet messages[2 * post_packets];
     Channel<> channel(group, blockIdx.x);
-    serve(box, blockIdx.x, gridDim.x, message,
+    serve(box, blockIdx.x, gridDim.x, messages,
           [&](const Call& call) { return perform(channel, call); });
     channel.close();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A resident group: teams that stay on the device and do what the host posts, without a launch. The
 // host writes a call as one message of four packets; the first team reads it and passes it on to
-// the others through memory near them; the last team to be done says so to the host. Teams whose
+// the others through memory near them; each team that has a part in the call says to the host when
+// it is done, in a word of its own: nobody counts, and so nobody waits for the others. Teams whose
 // channel has no part in a call do not hold it up.
 //
 // The teams leave by themselves when nothing was posted for the length of the lease, or the host
@@ -19,11 +20,13 @@ inline constexpr uint32_t leave_kind = 15;  // instead of a Kind: there is no mo
 
 struct Mailbox {
     Packet* post;      // [posts][post_packets], the host writes; number t is at t % posts
-    Packet* finished;  // [3], the host reads: the number that is done; that of the first one not
-                       // taken, when the teams have left; not 0 when a call has failed
+    Packet* left;      // the host reads: number of the first one not taken, when the teams have
+                       // left
+    Packet* failed;    // and not 0 when a call has failed
+    uint32_t* done;    // [teams], and the last number that each has had a part in and done
     Packet* relay;     // as post; the first team writes, the others read
-    uint32_t* done;    // [posts] teams that have done it, of those that take part
     uint32_t* stay;    // number to go on with, for the next launch
+    uint32_t teams;    // that serve; the CPU's one does the work of all channels
     uint64_t lease_ns; // and a wait within it has the group's own deadline
 };
 
@@ -74,73 +77,69 @@ DENIZEN_HD inline bool later(uint32_t number, uint32_t than)
     return number != 0 && static_cast<int32_t>(number - than) > 0;
 }
 
-// Every thread of every team; `perform_one` does a call and says whether it went well. `shared`:
-// memory of the team's, for one message.
-template <class Perform>
-DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams, Packet* shared,
-                             Perform perform_one)
+// By a team's first crew, until what is at `at` is the message, or one that has taken its place.
+// False: the lease is over. All of a message is there, or nothing.
+DENIZEN_HD inline bool take_message(const Packet* at, uint32_t number, uint64_t lease_ns,
+                                    Packet* shared)
 {
+    const uint64_t until = now_ns() + lease_ns;
+    for (uint32_t looks = 1;; ++looks) { // ends with the message, or the lease
+        bool here = true;
+        for (uint32_t p = Crew::rank(); p < post_packets; p += Crew::size()) {
+            shared[p] = Direct::load(at + p);
+            const uint32_t got = shared[p].sequence;
+            here = here && (got == number || later(got, number));
+        }
+        if (Crew::all(here)) return true;
+        if (looks % 64 == 0 && Crew::all(now_ns() > until)) return false;
+        Direct::idle(looks);
+    }
+}
+
+// Every thread of every team; `perform_one` does a call and says whether it went well. `shared`:
+// memory of the team's, for two messages: the next one is taken while this one is still read.
+template <class Perform>
+DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
+                             Packet (&shared)[2 * post_packets], Perform perform_one)
+{
+    constexpr uint64_t for_ever = ~uint64_t{0} / 4; // the first team tells the others when to leave
     uint32_t number = *box.stay;
     for (;; ++number) { // ends when the host or the lease says so
         const uint32_t slot = number % posts * post_packets;
-        const uint32_t i = Team::rank();
-        for (uint32_t p = i; p < post_packets; p += Team::size()) {
-            const Packet* const at = (team == 0 ? box.post : box.relay) + slot + p;
-            Packet got = Direct::load(at);
-            const uint64_t until = now_ns() + box.lease_ns;
-            uint32_t looks = 0;
-            // Ends with the message or one that has taken its place, or with the lease for the
-            // first team, which tells the others.
-            while (got.sequence != number && !later(got.sequence, number)) {
-                if (++looks % 64 == 0 && team == 0 && now_ns() > until) break;
-                Direct::idle(looks);
-                got = Direct::load(at);
+        Packet* const here = shared + number % 2 * post_packets;
+        if (Crew::index() == 0) {
+            const bool came = take_message((team == 0 ? box.post : box.relay) + slot, number,
+                                           team == 0 ? box.lease_ns : for_ever, here);
+            for (uint32_t p = Crew::rank(); p < post_packets; p += Crew::size()) {
+                if (!came) here[p] = Packet{{leave_kind, 0, 0}, number};
+                // Partner: the other teams' load. What the call refers to was there before the host
+                // posted it.
+                if (team == 0 && teams > 1) Direct::store(box.relay + slot + p, here[p]);
             }
-            shared[p] = got;
         }
         Team::sync();
         Packet message[post_packets];
-        bool leaves = false;
         bool missed = false;
         for (uint32_t p = 0; p < post_packets; ++p) {
-            message[p] = shared[p];
-            leaves = leaves || message[p].sequence != number; // all of a message, or nothing
+            message[p] = here[p];
             missed = missed || later(message[p].sequence, number);
         }
-        leaves = leaves || (message[0].word[0] & 15) == leave_kind;
-        if (teams > 1 && team == 0) {
-            for (uint32_t p = i; p < post_packets; p += Team::size()) {
-                // Partner: the other teams' load above. What the call refers to was there before
-                // the host posted it.
-                Packet passed = leaves ? Packet{{leave_kind, 0, 0}, 0} : message[p];
-                passed.sequence = number;
-                Direct::store(box.relay + slot + p, passed);
-            }
-        }
-        Team::sync();         // `shared` is free again
         if (missed) continue; // it is done: without this team, which had no part in it
-        if (leaves) break;
+        if ((message[0].word[0] & 15) == leave_kind) break;
         const Call call = decode(message);
-        const uint32_t part = call.channels < teams ? call.channels : teams;
-        if (team >= part) continue;
+        if (team >= call.channels) continue;
         const bool good = perform_one(call);
         Team::sync();
-        if (i == 0) {
-            if (!good) Direct::store(box.finished + 2, Packet{{0, 0, 0}, number});
-            // All results of the team, and for the last one those of the others.
-            const uint32_t before =
-                fetch_add<Scope::gpu, Order::acq_rel>(box.done + number % posts, 1u);
-            if (before == part - 1) {
-                store<Scope::gpu>(box.done + number % posts, 0u); // for the one `posts` later
-                Direct::release();                                // partner: the host's load
-                Direct::store(box.finished, Packet{{0, 0, 0}, number});
-            }
+        if (Team::rank() == 0) {
+            if (!good) Direct::store(box.failed, Packet{{0, 0, 0}, number});
+            Direct::release(); // the team's results; partner: the host's load
+            store<Scope::system, denizen::detail::host_release>(box.done + team, number);
         }
     }
     if (team == 0 && Team::rank() == 0) {
         *box.stay = number; // for the next launch
         Direct::release();
-        Direct::store(box.finished + 1, Packet{{0, 0, 0}, number});
+        Direct::store(box.left, Packet{{0, 0, 0}, number});
     }
 }
 

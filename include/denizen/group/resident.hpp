@@ -2,6 +2,10 @@
 // A resident group: one rank's teams stay on its device and do what is posted. Host only. All ranks
 // have one, and post the same calls in the same order; meanwhile a group is used in no other way.
 //
+// Post for each rank from a thread of its own. A post may wait for calls before it, which may wait
+// for the other ranks: a thread that posts for several ranks in turn then waits for what it has yet
+// to post, and fails with peer_dead at the group's time limit.
+//
 //   denizen::ResidentGroup resident(group);                  // on every rank
 //   uint32_t sum = resident.all_reduce(in, out, count, Type::f32);
 //   resident.wait(sum);
@@ -22,8 +26,9 @@ public:
     ResidentGroup(const ResidentGroup&) = delete;
     ResidentGroup& operator=(const ResidentGroup&) = delete;
 
-    // As Group::run, without a launch. Returns the call's number, or waits (at most for the group's
-    // time limit) while 16 are under way. Work that fills `in` must be done: no stream orders it.
+    // As Group::run, without a launch. Returns the call's number. Waits, at most for the group's
+    // time limit, while 16 are under way, or for calls whose data this one touches otherwise
+    // divided among the teams. Work that fills `in` must be done: no stream orders it.
     uint32_t post(group::Call call);
     uint32_t all_reduce(const void* in, void* out, uint64_t count, group::Type type,
                         group::Op op = group::Op::sum);
@@ -35,14 +40,15 @@ public:
     uint32_t launches() const { return launches_; } // how often the teams had to come
 
 private:
-    bool finished(uint32_t number) const;
-    bool follows(const group::Call& call) const;
+    bool finished(uint32_t number);
+    bool follows(const group::Call& call);
     void come_back_if_left();
 
     group::Seat& seat_;
     uint32_t channels_;
     group::Mailbox box_{};
     uint32_t posted_ = 0;
+    uint32_t finished_ = 0; // and all before it
     group::Call under_way_[group::posts];
     uint32_t launches_ = 0;
 };
