@@ -9,11 +9,16 @@
 
 #include <denizen/base/clock.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <future>
+#include <memory>
 #include <optional>
 #include <sched.h>
+#include <thread>
 #include <time.h>
+#include <utility>
 
 namespace denizen::group {
 namespace nccl {
@@ -129,6 +134,54 @@ void rest(uint32_t looks)
     nanosleep(&nap, nullptr);
 }
 
+// Where a rank's calls are enqueued. NCCL uses it until a communicator has ended, which may be
+// after the seat that made it is gone.
+struct Place {
+    Place(int ordinal, uint64_t bytes, const std::string& device)
+    {
+        const gpu::Driver& driver = gpu::driver();
+        gpu::check(driver.device_get(&number, ordinal), "cuDeviceGet");
+        gpu::check(driver.primary_ctx_retain(&context, number), "cuDevicePrimaryCtxRetain", device);
+        try {
+            const gpu::ContextScope scope(context);
+            gpu::check(driver.stream_create_with_priority(&stream, gpu::stream_non_blocking, 0),
+                       "cuStreamCreateWithPriority");
+            gpu::check(driver.mem_alloc(&memory, bytes), "cuMemAlloc", device);
+            gpu::check(driver.memset_d8_async(memory, 0, bytes, stream), "cuMemsetD8Async");
+            gpu::check(driver.stream_synchronize(stream), "cuStreamSynchronize", device);
+        } catch (...) {
+            give_back();
+            throw;
+        }
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place()
+    {
+        try {
+            give_back();
+        } catch (const Error&) { // a dead context: nothing is left to give back
+        }
+    }
+
+    gpu::Device number = 0;
+    gpu::Context context = nullptr;
+    Stream stream = nullptr;
+    gpu::DevicePtr memory = 0; // the barrier's word, then the heap
+
+private:
+    void give_back()
+    {
+        const gpu::Driver& driver = gpu::driver();
+        {
+            const gpu::ContextScope scope(context);
+            if (memory != 0) driver.mem_free(memory);
+            if (stream != nullptr) driver.stream_destroy(stream);
+        }
+        driver.primary_ctx_release(number);
+    }
+};
+
 class NcclSeat final : public Seat {
 public:
     NcclSeat(uint32_t rank, uint32_t ranks, int ordinal, const GroupOptions& options)
@@ -142,29 +195,14 @@ public:
         shares_memory = false;
         const gpu::DeviceInfo info = gpu::device_info(ordinal);
         device = info.name;
-        gpu::check(driver_.device_get(&number_, ordinal), "cuDeviceGet");
-        gpu::check(driver_.primary_ctx_retain(&context_, number_), "cuDevicePrimaryCtxRetain",
-                   device);
-        try {
-            const gpu::ContextScope scope(context_);
-            gpu::check(driver_.stream_create_with_priority(&stream_, gpu::stream_non_blocking, 0),
-                       "cuStreamCreateWithPriority");
-            gpu::check(driver_.mem_alloc(&memory_, options.heap_bytes + line), "cuMemAlloc",
-                       device);
-            gpu::check(driver_.memset_d8_async(memory_, 0, options.heap_bytes + line, stream_),
-                       "cuMemsetD8Async");
-            gpu::check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
-        } catch (...) {
-            give_back();
-            throw;
-        }
+        place_ = std::make_shared<Place>(ordinal, options.heap_bytes + line, device);
     }
     ~NcclSeat() override
     {
         try {
             without_residents([this] {
                 end_communicator();
-                give_back();
+                place_.reset();
             });
         } catch (const Error&) { // a dead context: nothing is left to give back
         }
@@ -173,7 +211,7 @@ public:
     // Until all ranks are there.
     void connect(const UniqueId& id)
     {
-        const gpu::ContextScope scope(context_);
+        const gpu::ContextScope scope(place_->context);
         Config config;
         const auto ranks = static_cast<int>(ref.layout.ranks);
         settle(nccl_.comm_init_rank_config(&comm_, ranks, id, static_cast<int>(ref.rank), &config),
@@ -207,14 +245,14 @@ public:
         look();
         last_ = text_of(call);
         if (call.count == 0 && call.kind != Kind::barrier) return;
-        const gpu::ContextScope scope(context_);
+        const gpu::ContextScope scope(place_->context);
         settle(enqueue(call, stream_of(stream)), "the call", Errc::peer_dead, nobody_came());
     }
 
     void wait(void* stream) override
     {
         look();
-        const gpu::ContextScope scope(context_);
+        const gpu::ContextScope scope(place_->context);
         const uint64_t deadline = now_ns() + ref.timeout_ns;
         for (uint32_t looks = 1;; ++looks) { // ends when the work is, with an error, or in time
             const gpu::Result state = driver_.stream_query(stream_of(stream));
@@ -236,11 +274,11 @@ public:
 
     void read(void* to, const void* from, size_t bytes) const override
     {
-        const gpu::ContextScope scope(context_);
-        gpu::check(
-            driver_.memcpy_dtoh_async(to, reinterpret_cast<gpu::DevicePtr>(from), bytes, stream_),
-            "cuMemcpyDtoHAsync", device);
-        gpu::check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
+        const gpu::ContextScope scope(place_->context);
+        gpu::check(driver_.memcpy_dtoh_async(to, reinterpret_cast<gpu::DevicePtr>(from), bytes,
+                                             place_->stream),
+                   "cuMemcpyDtoHAsync", device);
+        gpu::check(driver_.stream_synchronize(place_->stream), "cuStreamSynchronize", device);
     }
 
     // NCCL connects the ranks at their first call: it is made here.
@@ -254,13 +292,13 @@ public:
 
     unsigned char* heap() const override
     {
-        return reinterpret_cast<unsigned char*>(memory_ + line);
+        return reinterpret_cast<unsigned char*>(place_->memory + line);
     }
 
 private:
     Stream stream_of(void* stream) const
     {
-        return stream != nullptr ? static_cast<Stream>(stream) : stream_;
+        return stream != nullptr ? static_cast<Stream>(stream) : place_->stream;
     }
 
     Result enqueue(const Call& call, Stream stream)
@@ -268,7 +306,7 @@ private:
         const int type = type_of(call.type);
         switch (call.kind) {
         case Kind::barrier: {
-            auto* const word = reinterpret_cast<void*>(memory_);
+            auto* const word = reinterpret_cast<void*>(place_->memory);
             return nccl_.all_reduce(word, word, 1, int32, sum, comm_, stream);
         }
         case Kind::all_reduce:
@@ -340,39 +378,45 @@ private:
     [[noreturn]] void fail(Errc code, const std::string& why)
     {
         poison_.emplace(code, why);
-        if (comm_ != nullptr) nccl_.comm_abort(comm_); // what is on a stream ends
-        comm_ = nullptr;
+        if (comm_ != nullptr) end_by(nccl_.comm_abort); // what is on a stream ends
         throw Error(*poison_);
+    }
+
+    // An end has no "in progress": an abort waits for threads of NCCL's that may be trying to
+    // connect for minutes. If it is not done in time it goes on by itself, and gives the place
+    // back.
+    void end_by(Result (*how)(Comm))
+    {
+        const auto patience = std::min<std::chrono::nanoseconds>(
+            std::chrono::nanoseconds(ref.timeout_ns), std::chrono::seconds(5));
+        const auto ended = std::make_shared<std::promise<void>>();
+        const std::future<void> end = ended->get_future();
+        std::thread([how, ended, comm = std::exchange(comm_, nullptr), place = place_]() mutable {
+            try {
+                const gpu::ContextScope scope(place->context);
+                how(comm);
+            } catch (const Error&) { // a dead context
+            }
+            place.reset();
+            ended->set_value();
+        }).detach();
+        end.wait_for(patience);
     }
 
     void end_communicator()
     {
         if (comm_ == nullptr) return;
-        const gpu::ContextScope scope(context_);
+        const gpu::ContextScope scope(place_->context);
         try {
             settle(nccl_.comm_finalize(comm_), "ncclCommFinalize", Errc::timeout, "");
-            nccl_.comm_destroy(comm_);
+            end_by(nccl_.comm_destroy);
         } catch (const Error&) { // aborted
         }
-        comm_ = nullptr;
-    }
-
-    void give_back()
-    {
-        {
-            const gpu::ContextScope scope(context_);
-            if (memory_ != 0) driver_.mem_free(memory_);
-            if (stream_ != nullptr) driver_.stream_destroy(stream_);
-        }
-        driver_.primary_ctx_release(number_);
     }
 
     const gpu::Driver& driver_;
     const Library& nccl_;
-    gpu::Device number_ = 0;
-    gpu::Context context_ = nullptr;
-    Stream stream_ = nullptr;
-    gpu::DevicePtr memory_ = 0; // the barrier's word, then the heap
+    std::shared_ptr<Place> place_;
     Comm comm_ = nullptr;
     std::string last_ = "nothing yet";
     std::optional<Error> poison_;

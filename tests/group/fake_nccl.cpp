@@ -6,9 +6,11 @@
 // done, work is done later than it is enqueued, and an abort ends what waits for a rank.
 //
 // FAKE_NCCL_ERROR_AFTER=n: the n-th collective is accepted, and then fails as if a rank were gone.
+// FAKE_NCCL_ABORT_TAKES_S=n: an abort takes n seconds.
 #include <denizen/group/number.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <condition_variable>
 #include <cstdint>
@@ -459,6 +461,9 @@ FAKE int ncclCommFinalize(Comm* comm)
 }
 FAKE int ncclCommAbort(Comm* comm)
 {
+    if (const char* const late = std::getenv("FAKE_NCCL_ABORT_TAKES_S"); late != nullptr) {
+        std::this_thread::sleep_for(std::chrono::seconds(std::atoi(late)));
+    }
     comm->aborted = true;
     comm->starter.join();
     for (Stream* const s : comm->streams) s->wait();

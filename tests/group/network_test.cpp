@@ -397,6 +397,21 @@ TEST(OverNccl, StartHasADeadline)
     EXPECT_NE(error.text.find("not all ranks of 2 came to NCCL"), std::string::npos) << error.text;
 }
 
+// Nor does anybody wait for NCCL to give up.
+TEST(OverNccl, AnAbortThatTakesLongIsNotWaitedFor)
+{
+    setenv("FAKE_NCCL_ABORT_TAKES_S", "3", 1);
+    const uint64_t begin = now_ns();
+    const Seen error = seen([] {
+        join_nccl(nccl::new_id(), 0, 2, 0,
+                  with_token(std::chrono::milliseconds(300), Engine::nccl));
+    });
+    EXPECT_LT(now_ns() - begin, 2'500'000'000u);
+    EXPECT_EQ(error.code, Errc::timeout) << error.text;
+    unsetenv("FAKE_NCCL_ABORT_TAKES_S");
+    std::this_thread::sleep_for(std::chrono::seconds(4)); // it ends before the library is gone
+}
+
 namespace {
 
 // What a child tells, in memory shared with this process.

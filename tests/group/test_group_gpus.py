@@ -5,12 +5,24 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from denizen import _core
 from denizen.group import nccl
+
+
+def line_of(process, seconds=40):
+    """The next line that ``process`` prints; without one in time it is killed, and this is ""."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        return process.stdout.readline().strip()
+    finally:
+        timer.cancel()
+
 
 # Told its rank and its first group, it sums until that fails, says so, and goes on with the next.
 RANK = """
@@ -53,7 +65,7 @@ class Rank:
         return self
 
     def line(self):
-        return self.process.stdout.readline().strip()
+        return line_of(self.process)
 
     def kill(self):
         self.process.kill()
@@ -115,11 +127,10 @@ for dtype in torch.float32, torch.float16, torch.bfloat16, torch.int32:
 g.barrier()
 g.wait()
 print("good", flush=True)
+g = None  # on both: NCCL may wait for the other
 if rank == 1:
-    sys.stdin.read()
     sys.exit()
 try:
-    g = None
     g = group.join(address, 0, 2, "gpu:0", engine="nccl", token="for this test", timeout=0.5)
 except Exception as error:
     print(type(error).__name__, flush=True)
@@ -146,7 +157,7 @@ def test_two_processes_over_nccl(tmp_path):
         for rank in (0, 1)
     )
     try:
-        assert second.stdout.readline() == "good\n"
+        assert line_of(second) == "good"
         out, _ = first.communicate(timeout=60)
         assert out.splitlines() == ["good", "DeadlineError"]
     finally:
@@ -184,7 +195,7 @@ def test_a_rank_over_nccl_is_killed(tmp_path):
         for rank in (0, 1)
     ]
     try:
-        assert processes[1].stdout.readline() == "round\n"
+        assert line_of(processes[1]) == "round"
         processes[1].kill()
         out, _ = processes[0].communicate(timeout=30)
         assert out.splitlines()[-1].startswith("DeadError"), out[-500:]
