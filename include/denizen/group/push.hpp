@@ -66,6 +66,7 @@ DENIZEN_HD inline bool arrived(const Channel<Memory>& channel, uint32_t phase, u
         good = channel.wait(p, r, got);
     }
     if (Crew::rank() < channel.ranks()) channel.memory().acquire(); // partner: announce()
+    Crew::sync(); // the order holds for the lanes that did not look: a vote alone orders no memory
     return Crew::all(good);
 }
 
