@@ -81,7 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who reads has seen enough: `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
         return 141  # as a process that SIGPIPE ended
-    except (LabError, SchemaError, DenizenError, OSError) as error:
+    except OSError as error:
+        named = error.filename is not None
+        terminal.error(f"{error.filename}: {error.strerror}" if named else str(error))
+        return 1
+    except (LabError, SchemaError, DenizenError) as error:
         terminal.error(str(error))
         return 1
     except KeyboardInterrupt:

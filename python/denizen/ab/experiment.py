@@ -164,7 +164,7 @@ class Experiment:
 def load(path: Path) -> Experiment:
     """The experiment in Python file ``path``, which must define exactly one."""
     if not path.is_file():
-        raise ExperimentError(f"{path}: no such file")
+        raise ExperimentError(f"{path}: no such file; expected Python that defines one Experiment")
     names = runpy.run_path(str(path), run_name="denizen_ab")
     found = {id(value): value for value in names.values() if isinstance(value, Experiment)}
     if len(found) != 1:

@@ -268,7 +268,10 @@ def read(path: Path) -> RunRecord:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         schema.check(value, record_schema(), root=record_schema())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        why = f"{error.strerror or error}; expected a record, as denizen ab run --json writes it"
+        raise ExperimentError(f"{path}: {why}") from error
+    except ValueError as error:
         raise ExperimentError(f"{path}: {error}") from error
     cells = [
         CellRecord(

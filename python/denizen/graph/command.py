@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from denizen import graph, terminal
+from denizen.errors import reading
 
 
 def run(
@@ -24,10 +25,12 @@ def run(
     """The whole command; the exit status: 0 if the answer keeps Graph500's rules, else 1.
 
     ``weights``: shortest paths over the file's weights. ``save``: an .npz file for the arrays
-    ``distances`` and ``parents``. Raises ArgumentError for what cannot be used.
+    ``distances`` and ``parents``. Raises ArgumentError for what cannot be used,
+    DataError for a file that cannot be opened.
     """
     begin = time.perf_counter()
-    read = graph.read(file, undirected=undirected)
+    with reading(file, "a graph: .gr, .mtx or a list of edges, also .gz, .xz"):
+        read = graph.read(file, undirected=undirected)
     seconds = time.perf_counter() - begin
     search = graph.Search(read, device)
     paths = search.shortest_paths(source, method) if weights else search.bfs(source, method)

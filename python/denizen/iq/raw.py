@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from denizen.errors import unreadable
 from denizen.iq.format import DataError, Format
 from denizen.iq.stream import Source
 
@@ -63,7 +64,7 @@ class Raw(Source):
         try:
             file = open(path, "rb", buffering=0)  # noqa: SIM115  (closed by close())
         except OSError as error:
-            raise DataError(f"{path}: {error.strerror}") from error
+            raise unreadable(path, error, self.expected) from error
         info = os.fstat(file.fileno())
         if stat.S_ISREG(info.st_mode) and info.st_size % self.form.size:
             file.close()

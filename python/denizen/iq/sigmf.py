@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from denizen.errors import unreadable
 from denizen.iq.format import FORMATS, DataError, Format
 from denizen.iq.raw import Raw
 from denizen.iq.stream import Sink
@@ -44,7 +45,7 @@ class SigMF(Raw):
                     "changed or cut short; get it again, or remove core:sha512 to read it as it is"
                 )
         except OSError as error:
-            raise DataError(f"{data}: {error.strerror}") from error
+            raise unreadable(data, error, f"the samples that {meta.name} describes") from error
         super().__init__(str(data), FORMATS[said.form], said.rate, expected)
 
 
@@ -79,7 +80,7 @@ def _described(meta: Path) -> _Described:
     try:
         return _Described(meta, json.loads(meta.read_bytes()))
     except OSError as error:
-        raise DataError(f"{meta}: {error.strerror}") from error
+        raise unreadable(meta, error, "SigMF's description of a recording") from error
     except KeyError as error:
         raise DataError(f"{meta}: SigMF's field {error} is missing") from error
     except (ValueError, TypeError, AttributeError, OverflowError) as error:

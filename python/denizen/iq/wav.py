@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from denizen.errors import unreadable
 from denizen.iq.format import FORMATS, DataError, Format
 from denizen.iq.raw import PIECE
 from denizen.iq.stream import Sink, Source
@@ -34,7 +35,7 @@ class Wav(Source):
         try:
             self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  (closed by close())
         except OSError as error:
-            raise DataError(f"{path}: {error.strerror}") from error
+            raise unreadable(path, error, expected) from error
         try:
             form, rate, self._left = _header(path, self._file)
         except struct.error:

@@ -74,10 +74,10 @@ def _table(given: argparse.Namespace) -> int:
     results: Path = given.results
     page: Path = given.page
     if not results.is_dir():
-        raise LabError(f"{results}: no such folder")
+        raise LabError(f"{results}: no such folder; expected <experiment>/<device>.json in it")
     records = record.read_all(results)
     if given.check:
-        text = page.read_text(encoding="utf-8")
+        text = table.read(page)
         if table.with_figures(text, records) != text:
             terminal.error(f"{page} is out of date: run denizen bench table")
             return 1

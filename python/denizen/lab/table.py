@@ -197,12 +197,18 @@ def with_figures(text: str, records: Sequence[Record]) -> str:
     return before + figures(records) + after
 
 
+def read(page: Path) -> str:
+    """The text of ``page``; LabError if it cannot be opened."""
+    try:
+        return page.read_text(encoding="utf-8")
+    except OSError as error:
+        why = f"{error.strerror}; expected a page with {BEGIN} and {END}"
+        raise LabError(f"{page}: {why}") from error
+
+
 def update(page: Path, records: Sequence[Record]) -> bool:
     """Put the figures into ``page``; whether that changed the file."""
-    try:
-        old = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LabError(f"{page}: {error.strerror}") from error
+    old = read(page)
     try:
         new = with_figures(old, records)
     except LabError as error:

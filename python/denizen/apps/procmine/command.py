@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from denizen import procmine, terminal
+from denizen import errors, procmine, terminal
 from denizen.apps.procmine import show
 from denizen.errors import ArgumentError
 from denizen.procmine.times import text_of
+
+_LOG = "a log of events: .xes or .csv, also .gz, or .parquet"
 
 
 def run(
@@ -45,10 +47,11 @@ def run(
     this many microseconds for late events, with room for ``edges`` different edges, and compare;
     status 1 if they differ.
 
-    Raises ArgumentError for what cannot be used.
+    Raises ArgumentError for what cannot be used, DataError for a file that cannot be opened.
     """
     began = time.perf_counter()
-    log = procmine.read(file, keep=tuple(cases["where"]), **reading)
+    with errors.reading(file, _LOG):
+        log = procmine.read(file, keep=tuple(cases["where"]), **reading)
     seconds = time.perf_counter() - began
     everything = len(log.cases)
     if any(value for key, value in cases.items() if key != "window"):
@@ -88,9 +91,10 @@ def run(
 def _reference(
     path: Path, reading: Mapping[str, Any], least: int, executions: bool
 ) -> procmine.Reference:
-    if path.suffix == ".json":
-        return procmine.Reference.read(path)
-    log = procmine.read(path, **reading)
+    with errors.reading(path, f"a reference: a graph as JSON, or {_LOG}"):
+        if path.suffix == ".json":
+            return procmine.Reference.read(path)
+        log = procmine.read(path, **reading)
     if executions:
         log = procmine.by_execution(log)
     return procmine.Reference.of_mined(procmine.mine(log), least)

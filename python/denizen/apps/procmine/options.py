@@ -201,6 +201,6 @@ def run(given: argparse.Namespace) -> int:
             stream=given.late if given.stream else None,
             edges=given.edges,
         )
-    except (ArgumentError, ExhaustedError, FileNotFoundError, MissingPackageError) as error:
+    except (ArgumentError, ExhaustedError, MissingPackageError) as error:
         terminal.error(str(error))
         return 2

@@ -26,7 +26,7 @@ from denizen.apps.transactions.records import (
     Records,
     Rules,
 )
-from denizen.errors import ArgumentError, DataError, MissingPackageError
+from denizen.errors import ArgumentError, DataError, MissingPackageError, unreadable
 
 if TYPE_CHECKING:
     import io
@@ -132,7 +132,7 @@ def rules(path: Path, base: Rules | None = None) -> Rules:
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from error
+        raise unreadable(path, error, "a JSON object with fields of Rules") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path}: not JSON: {error}") from error
     if not isinstance(given, dict):
@@ -218,7 +218,7 @@ def _tables(
             else:
                 yield from _arrow(file, name, size, form, wanted)
         except OSError as error:
-            raise DataError(f"{name}: {error.strerror or error}") from error
+            raise unreadable(name, error, "records: CSV, Parquet, Arrow or raw") from error
 
 
 def _raw(file: IO[bytes], name: str, size: int, dtype: np.dtype[Any]) -> _Tables:

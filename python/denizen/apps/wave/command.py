@@ -11,7 +11,7 @@ import numpy as np
 
 from denizen import terminal, wave
 from denizen.apps.wave import live, movie, words
-from denizen.errors import ArgumentError
+from denizen.errors import ArgumentError, reading
 from denizen.wave.simulation import Index
 
 _FRAMES = 200  # of a film at most
@@ -44,7 +44,9 @@ class Options:
 
 
 def run(given: Options) -> int:
-    """The whole command; the exit status. Raises ArgumentError for what cannot be used."""
+    """The whole command; the exit status. Raises ArgumentError for what cannot be used, DataError
+    for a file that cannot be opened.
+    """
     if given.out is not None and given.out.suffix not in _FILES:
         raise ArgumentError(f"{given.out}: what receivers heard is written to .wav or .csv")
     if given.out is not None and not given.receivers:
@@ -53,7 +55,8 @@ def run(given: Options) -> int:
         movie.check(given.movie)
     if given.movie is not None and given.live is not None:
         raise ArgumentError("use --movie or --live, not both")
-    cells = None if given.mask is None else wave.read_mask(given.mask)
+    with reading(given.mask, "a mask: a .npy file of shape (nz, ny, nx)"):
+        cells = None if given.mask is None else wave.read_mask(given.mask)
     shape = words.size(given.size) if cells is None else (
         cells.shape[0], cells.shape[1], cells.shape[2]
     )  # fmt: skip

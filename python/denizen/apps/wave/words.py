@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from denizen import wave
-from denizen.errors import ArgumentError
+from denizen.errors import ArgumentError, reading
 from denizen.wave.simulation import Place
 from denizen.wave.sources import Source
 
@@ -41,7 +41,7 @@ def boundary(text: str) -> str | tuple[str, str, str]:
 
 
 def source(text: str) -> tuple[Source, Place]:
-    """See SOURCE. Raises ArgumentError, and OSError for a file that cannot be opened."""
+    """See SOURCE. Raises ArgumentError, and DataError for a file that cannot be opened."""
     what, at, where = text.rpartition("@")
     kind, _, rest = what.partition(":")
     value, _, amplitude = rest.rpartition("*") if "*" in rest else (rest, "", "1")
@@ -59,7 +59,8 @@ def source(text: str) -> tuple[Source, Place]:
             case "sine":
                 return wave.Sine(float(value), loud), place(where)
             case _:
-                return wave.read_wav(value, loud), place(where)
+                with reading(value, "a recording: a WAV file of PCM samples"):
+                    return wave.read_wav(value, loud), place(where)
     except ArgumentError:
         raise
     except ValueError as error:
