@@ -254,10 +254,10 @@ struct ResultSink : flow::Block {
 private:
     void work() override
     {
-        right &= radio_right(signal_, in.position(), in.view().data(), in.view().size());
-        in.consume(in.view().size());
         us.push_back(static_cast<double>(now_ns() - stamps_.filled[us.size() % kept_stamps]) *
                      1e-3);
+        right &= radio_right(signal_, in.position(), in.view().data(), in.view().size());
+        in.consume(in.view().size());
     }
     const RadioSignal& signal_;
     const Stamps& stamps_;

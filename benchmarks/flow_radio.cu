@@ -126,10 +126,14 @@ void submit(Lane& lane, const RadioSignal& signal, const float* taps, uint64_t n
     lane.busy = true;
 }
 
-bool finish(Lane& lane, const RadioSignal& signal)
+void wait(Lane& lane)
 {
     check(cudaEventSynchronize(lane.done));
     lane.busy = false;
+}
+
+bool right(const Lane& lane, const RadioSignal& signal)
+{
     return lane.number == 0 || radio_right(signal, lane.number * made, lane.out, made);
 }
 
@@ -146,6 +150,10 @@ RadioFigures radio_by_launches(const RadioSignal& signal, uint32_t in_flight, ui
     cudaStream_t stream[streams];
     for (cudaStream_t& s : stream) check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     std::vector<Lane> lanes(in_flight);
+    const auto finish = [&](Lane& lane) {
+        wait(lane);
+        figures.right &= right(lane, signal);
+    };
     for (size_t i = 0; i < lanes.size(); ++i) {
         Lane& lane = lanes[i];
         lane.stream = stream[i % streams];
@@ -157,18 +165,19 @@ RadioFigures radio_by_launches(const RadioSignal& signal, uint32_t in_flight, ui
     for (uint64_t k = 0; k < quanta + 100; ++k) { // the first hundred are a warm-up
         const uint64_t begin = now_ns();
         submit(lanes[0], signal, taps, k);
-        figures.right &= finish(lanes[0], signal);
+        wait(lanes[0]);
         if (k >= 100) figures.latency_us.push_back(static_cast<double>(now_ns() - begin) * 1e-3);
+        figures.right &= right(lanes[0], signal);
     }
     for (uint32_t round = 0; round < rounds; ++round) {
         const uint64_t begin = now_ns();
         for (uint64_t k = 0; k < quanta; ++k) {
             Lane& lane = lanes[k % in_flight];
-            if (lane.busy) figures.right &= finish(lane, signal);
+            if (lane.busy) finish(lane);
             submit(lane, signal, taps, k);
         }
         for (Lane& lane : lanes)
-            if (lane.busy) figures.right &= finish(lane, signal);
+            if (lane.busy) finish(lane);
         figures.msps.push_back(static_cast<double>(quanta * radio_quantum) /
                                static_cast<double>(now_ns() - begin) * 1e3);
     }
