@@ -174,6 +174,11 @@ public:
     DENIZEN_HD BufferSpan<T> data(BufferRef ref)
     {
         static_assert(P::has_buffers, "no message of this program refers to a buffer");
+        if (!touched_) {
+            // Once: the turn began before it, and the message was read before it. The look at any
+            // buffer's generation, and what is read in it, come after.
+            detail::buffer_fence();
+        }
         touched_ = true;
         const detail::Resolved found = detail::resolve(shared_, ref, alignof(T));
         if (found.code != Errc::ok && lane() == 0) {

@@ -67,9 +67,9 @@ struct Resolved {
     Errc code = Errc::stale;
 };
 
+// Behind a buffer_fence() of the same handler.
 DENIZEN_HD inline Resolved resolve(const Shared& s, BufferRef ref, uint32_t align)
 {
-    buffer_fence();
     const BufferEntry* entry = find_buffer(s.buffers, s.buffer_count, ref);
     if (entry == nullptr) {
         return {};
