@@ -31,7 +31,21 @@ DENIZEN_HD inline float turn(Iq x, Iq before)
 template <class Sample, class Tap>
 DENIZEN_HD Sample dot(Sample sum, const Tap* taps, uint32_t step, uint32_t count, const Sample* x)
 {
-    for (uint32_t k = 0; k < count; ++k) { // ends: taps are few
+    constexpr uint32_t at_once = 8; // loads of both that are under way: a lone warp waits for them
+    uint32_t k = 0;
+    for (; k + at_once <= count; k += at_once) { // ends: taps are few
+        Tap tap[at_once];
+        Sample sample[at_once];
+        for (uint32_t i = 0; i < at_once; ++i) {
+            tap[i] = taps[static_cast<uint64_t>(k + i) * step];
+            sample[i] = *(x - k - i);
+        }
+        for (uint32_t i = 0; i < at_once; ++i) {
+            sum = sum + tap[i] * sample[i];
+        }
+    }
+    DENIZEN_ROLLED
+    for (; k < count; ++k) {
         sum = sum + taps[static_cast<uint64_t>(k) * step] * *(x - k);
     }
     return sum;
