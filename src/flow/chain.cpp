@@ -15,6 +15,11 @@ using namespace std::chrono_literals;
 
 constexpr auto patience = 5s; // for room in a worker's ring, and for a quantum to come back
 
+// Of a quantum that is cut. Each piece costs the host a message there and one back, and the worker
+// what it reads of its past.
+constexpr uint32_t most_pieces = 8;
+constexpr size_t least_piece = 128; // samples
+
 // Types of messages, resident/program.hpp.
 enum : uint32_t { of_setup, of_values, of_scalars, of_job, of_done };
 
@@ -147,18 +152,20 @@ std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circ
                                                              uint64_t beside_at, uint64_t beside)
 {
     auto memory = std::make_shared<Memory>();
-    memory->lead = static_cast<uint32_t>(lead);
-    const uint64_t bytes =
-        lead + 64 + (beside == 0 ? rounded(circuit.bytes(), 64) : beside_at + rounded(beside, 64));
+    const uint64_t place =
+        lead + (beside == 0 ? rounded(circuit.bytes(), 64) : beside_at + rounded(beside, 64));
+    const uint64_t bytes = 2 * place + 64;
     if (bytes > std::numeric_limits<uint32_t>::max()) {
         refuse("circuit \"" + circuit.name() + "\" has buffers of " +
-               std::to_string(circuit.bytes()) + " bytes; for resident blocks, less than 4 GiB");
+               std::to_string(circuit.bytes()) + " bytes; for resident blocks, less than 2 GiB");
     }
+    memory->lead = static_cast<uint32_t>(lead);
+    memory->apart = static_cast<uint32_t>(place);
     for (const auto& cell : circuit.cells_) {
         auto buffer = std::make_shared<Buffer>(resident.runtime_.buffer(bytes, BufferKind::pinned));
-        auto* begin = static_cast<std::byte*>(buffer->cpu()) + memory->lead;
-        memory->buffers[cell.get()] = buffer->ref();
-        cell->memory = std::shared_ptr<std::byte>(std::move(buffer), begin);
+        auto* begin = static_cast<std::byte*>(buffer->cpu());
+        memory->cells[cell.get()] = {buffer->ref(), begin};
+        cell->memory = std::shared_ptr<std::byte>(std::move(buffer), begin + lead);
     }
     return memory;
 }
@@ -285,6 +292,28 @@ void put_past(std::vector<std::byte>& past, std::byte* first, size_t bytes)
 
 } // namespace
 
+// In how many pieces a quantum goes to the crew. One that finds all of it idle is cut, as nothing
+// else needs the workers: it is back the sooner. In a stream that keeps them busy each quantum is
+// whole, which costs the host and the bus the least.
+uint32_t ResidentChain::pieces_of(size_t count) const
+{
+    if (away() || head().beside_ != nullptr) {
+        return 1;
+    }
+    const size_t least = std::max<size_t>(least_piece, 2 * size_t{head().stage_.before});
+    const size_t most = std::min<size_t>(most_pieces, crew_.size());
+    return static_cast<uint32_t>(std::clamp<size_t>(count / least, 1, most));
+}
+
+// How many of the chain's outputs belong to the inputs before `position`.
+uint64_t ResidentChain::outputs_before(uint64_t position) const
+{
+    for (const ResidentBlock* block : blocks_) {
+        position = resident::first_output(position, block->stage_.down);
+    }
+    return position;
+}
+
 // The head's current quantum goes to the crew. Its tags and its window are those of the results
 // from now on: how many there will be is known.
 void ResidentChain::submit()
@@ -292,21 +321,26 @@ void ResidentChain::submit()
     detail::Cell* cell = port(0).detach();
     port(0).moved();
     const Memory& memory = *memory_.at(cell->circuit);
+    const Memory::Places& places = memory.cells.at(cell);
     const uint32_t bytes_each = head().stage_.in_bytes;
-    size_t count = cell->size();
-    std::byte* buffer = cell->memory.get();
+    const size_t inputs = cell->size();
+    const uint64_t first = port(0).position();
+    std::byte* samples = cell->memory.get() + cell->begin * bytes_each;
     // Hazard: the past is read before the worker may write to the quantum.
-    put_past(past_, buffer + cell->begin * bytes_each, count * bytes_each);
-    put_past(beside_past_, buffer + beside_at_, count * head().beside_bytes_);
+    put_past(past_, samples, inputs * bytes_each);
+    put_past(beside_past_, cell->memory.get() + beside_at_, inputs * head().beside_bytes_);
 
-    resident::Job job{};
-    job.quantum = memory.buffers.at(cell);
-    job.position = port(0).position();
-    job.offset = memory.lead + static_cast<uint32_t>(cell->begin * bytes_each);
-    job.results = memory.lead;
-    job.count = static_cast<uint32_t>(count);
-    job.ticket = sent_;
+    const auto offset = static_cast<uint32_t>(samples - places.begin);
+    const uint32_t pieces = pieces_of(inputs);
+    auto results = static_cast<uint32_t>(cell->memory.get() - places.begin);
+    if (pieces > 1) {
+        // Hazard: a worker that is done may not write where another one still reads. A whole
+        // quantum's worker has read all of it before it writes.
+        results = results == memory.lead ? results + memory.apart : memory.lead;
+        cell->memory = {cell->memory, places.begin + results};
+    }
 
+    size_t count = inputs;
     for (uint32_t s = 0; s < blocks_.size(); ++s) {
         InPlacePort& at = port(s);
         const Stage& stage = blocks_[s]->stage_;
@@ -329,20 +363,35 @@ void ResidentChain::submit()
     }
     Flight& flight = flights_[sent_ & flight_mask_];
     flight.cell = cell;
-    flight.state.store(0, std::memory_order_relaxed);
+    flight.pieces.store(pieces, std::memory_order_relaxed);
+    flight.failed.store(false, std::memory_order_relaxed);
     if (!away()) {
         waits_since_ = now_ns();
     }
-    const Address worker = crew_[sent_ % crew_.size()];
-    sent_ += 1;
-    resident_.runtime_.send(worker, of_job, &job, sizeof job, patience);
+    const uint32_t ticket = sent_++;
+    for (uint32_t p = 0; p < pieces; ++p) {
+        const uint64_t begin = inputs * p / pieces;
+        resident::Job job{};
+        job.quantum = places.buffer;
+        job.position = first + begin;
+        job.offset = offset + static_cast<uint32_t>(begin * bytes_each);
+        job.results = results + static_cast<uint32_t>(
+                                    (outputs_before(first + begin) - outputs_before(first)) *
+                                    blocks_.back()->stage_.out_bytes);
+        job.count = static_cast<uint32_t>(inputs * (p + 1) / pieces - begin);
+        job.ticket = ticket;
+        const Address worker = crew_[next_++ % crew_.size()];
+        resident_.runtime_.send(worker, of_job, &job, sizeof job, patience);
+    }
 }
 
 void ResidentChain::done(const resident::Done& message)
 {
-    flights_[message.ticket & flight_mask_].state.store(
-        message.failed == 0 ? 1 : 2,
-        std::memory_order_release); // partner: poll()
+    Flight& flight = flights_[message.ticket & flight_mask_];
+    if (message.failed != 0) {
+        flight.failed.store(true, std::memory_order_relaxed);
+    }
+    flight.pieces.fetch_sub(1, std::memory_order_release); // partner: poll()
 }
 
 bool ResidentChain::poll()
@@ -360,11 +409,10 @@ bool ResidentChain::poll()
     resident_.collect();
     while (away()) { // ends: in order, up to one that is not done
         Flight& flight = flights_[returned_ & flight_mask_];
-        const uint32_t state = flight.state.load(std::memory_order_acquire); // partner: done()
-        if (state == 0) {
+        if (flight.pieces.load(std::memory_order_acquire) != 0) { // partner: done(), of each piece
             break;
         }
-        if (state == 2) {
+        if (flight.failed.load(std::memory_order_relaxed)) {
             throw Error(Errc::stale, "the resident worker did not find its memory");
         }
         returned_ += 1;

@@ -32,13 +32,21 @@ public:
     void done(const resident::Done& message);
 
 private:
-    struct Memory { // of a circuit
-        std::map<const detail::Cell*, BufferRef> buffers;
-        uint32_t lead = 0; // bytes in front of a buffer
+    // Of a circuit. Each of its cells has two places for its samples, one behind the other in one
+    // buffer: it is at one of them, and what is made of it may go to the other.
+    struct Memory {
+        struct Places {
+            BufferRef buffer;
+            std::byte* begin = nullptr; // of the buffer
+        };
+        std::map<const detail::Cell*, Places> cells;
+        uint32_t lead = 0;  // bytes in front of a place
+        uint32_t apart = 0; // from one place to the other
     };
     struct Flight {
         detail::Cell* cell = nullptr;
-        std::atomic<uint32_t> state{0}; // 1: done, 2: failed
+        std::atomic<uint32_t> pieces{0}; // that are not done
+        std::atomic<bool> failed{false};
     };
 
     // `beside_at`: where the second stream's samples begin, counted as the quantum's are, and for
@@ -48,6 +56,8 @@ private:
     void plan_stages();
     void start(const std::set<const Circuit*>& circuits, uint64_t beside_at);
     void submit();
+    uint32_t pieces_of(size_t count) const;
+    uint64_t outputs_before(uint64_t position) const;
     bool away() const { return sent_ != returned_; }
     // The second stream has ended in the middle of a quantum of the first.
     bool unpaired() const { return paired_ != 0 && head().beside_->exhausted(); }
@@ -74,6 +84,7 @@ private:
     std::unique_ptr<Flight[]> flights_; // by ticket
     uint32_t flight_mask_ = 0;
     uint32_t sent_ = 0; // tickets
+    size_t next_ = 0;   // of the crew
     uint32_t returned_ = 0;
     uint64_t waits_since_ = 0; // for the oldest
 };

@@ -126,6 +126,41 @@ TEST_P(flow_resident, filter_and_demodulate_between_cpu_blocks)
     }
 }
 
+// A circuit of one quantum: it always finds the crew idle. The pieces need each other's samples,
+// and the results of one that is done must not lie where another one still reads.
+TEST_P(flow_resident, a_quantum_that_comes_alone_is_cut_among_the_crew)
+{
+    constexpr size_t quantum = 512;
+    constexpr size_t quanta = 20;
+    const auto signal = noise(quanta * quantum);
+    std::vector<float> taps(33);
+    for (size_t k = 0; k < taps.size(); ++k) taps[k] = 1.0f / static_cast<float>(k + 2);
+    for (const uint32_t down : {1u, 5u}) {
+        std::vector<Complex> low(signal.size());
+        low.resize(dsp::Fir<Complex>(taps, 1, down).feed(signal.data(), signal.size(), low.data()));
+        std::vector<Complex> expected(low.size());
+        const std::vector<float> few{1, -1, 0.5f, 2, 1};
+        dsp::Fir<Complex>(few).feed(low.data(), low.size(), expected.data());
+
+        Resident resident(resident::image(), where(), 3);
+        Flowgraph g;
+        auto& source = g.add<VectorSource<Complex>>("source", signal);
+        auto& first = g.add<ResidentFir<Complex>>("first", resident, taps, down);
+        auto& second = g.add<ResidentFir<Complex>>("second", resident, few);
+        auto& sink = g.add<VectorSink<Complex>>("sink");
+        g.circuit("iq", source.out, 1, quantum);
+        g.connect(source.out, first.samples);
+        g.connect(first.samples, second.samples);
+        g.connect(second.samples, sink.in);
+        g.start();
+        g.wait(60s);
+        near_to(sink.samples, expected, 1e-3f);
+        resident.runtime().drain(20s);
+        // A message for each piece, besides a few for each worker.
+        EXPECT_GE(resident.runtime().stats().handled, 3 * quanta);
+    }
+}
+
 TEST_P(flow_resident, every_kind_of_block)
 {
     const auto signal = noise(1'000);

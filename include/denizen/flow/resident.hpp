@@ -3,7 +3,8 @@
 // its CPU backend. Their twins on the graph's own threads are in signal.hpp. They are added and
 // connected as all blocks; their circuits' buffers lie in pinned memory from the start on. Resident
 // blocks that follow each other are one chain: a worker takes a quantum through all of it, and the
-// quanta of a stream go to the `crew` workers of a chain by turns and leave in their order. Host
+// quanta of a stream go to the `crew` workers of a chain by turns and leave in their order. A
+// quantum that finds all of the crew idle is cut among them, unless it is of two streams. Host
 // only.
 //
 //   #include <denizen/flow/resident/program.hpp>         // in a .cu file for the GPU

@@ -53,11 +53,11 @@ struct Scalars { // a and b, from now on
     float b;
 };
 
-struct Job { // take a quantum through the chain
+struct Job { // take a quantum, or a piece of it, through the chain
     BufferRef quantum;
     uint64_t position; // of its first sample in the stream
     uint32_t offset;   // of that sample, in bytes; the chain's `before` samples lie in front of it
-    uint32_t results;  // where they go, in bytes
+    uint32_t results;  // where they go, in bytes; not where another worker has yet to read
     uint32_t count;
     uint32_t ticket;
     DENIZEN_BUFFERS(quantum)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident worker: it takes a quantum through a whole chain of blocks and tells the host. On
-// the GPU it is a warp. The quantum lies in pinned memory and crosses the bus once in each
-// direction: it is copied to the worker's own device memory first, where the blocks read and write
-// two areas by turns, and the last one writes the results into the quantum.
+// The resident worker: it takes a quantum, or a piece of one, through a whole chain of blocks and
+// tells the host. On the GPU it is a warp. The quantum lies in pinned memory and crosses the bus
+// once in each direction: it is copied to the worker's own device memory first, where the blocks
+// read and write two areas by turns, and the last one writes the results where the host wants them.
 //
-// Quanta of a stream go to several workers by turns. That is why blocks keep no state: what a
-// filter needs of the quanta before lies in front of its own (`before`), put there by the host, and
-// each block makes the few outputs more that the next one needs.
+// Quanta of a stream go to several workers by turns, and one that comes alone in pieces. That is
+// why blocks keep no state: what a filter needs of the time before lies in front of its own samples
+// (`before`), put there by the host, and each block makes the few outputs more that the next one
+// needs.
 #pragma once
 
 #include <denizen/actor/context.hpp>
