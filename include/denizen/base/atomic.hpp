@@ -17,14 +17,14 @@ enum class Order { relaxed, acquire, release, acq_rel };
 #if DENIZEN_ON_DEVICE
 // The device builtins want scope and order as literals, hence a macro and not a constant. Orders
 // other than relaxed are a relaxed access with a fence on the side that needs it.
-#define DENIZEN_SCOPED(S, call)                                                                    \
+#define DENIZEN_SCOPED(S, builtin, ...)                                                            \
     [&] {                                                                                          \
         if constexpr ((S) == Scope::block) {                                                       \
-            return call(__NV_THREAD_SCOPE_BLOCK);                                                  \
+            return builtin(__VA_ARGS__, __NV_THREAD_SCOPE_BLOCK);                                  \
         } else if constexpr ((S) == Scope::gpu) {                                                  \
-            return call(__NV_THREAD_SCOPE_DEVICE);                                                 \
+            return builtin(__VA_ARGS__, __NV_THREAD_SCOPE_DEVICE);                                 \
         } else {                                                                                   \
-            return call(__NV_THREAD_SCOPE_SYSTEM);                                                 \
+            return builtin(__VA_ARGS__, __NV_THREAD_SCOPE_SYSTEM);                                 \
         }                                                                                          \
     }()
 #endif
@@ -44,11 +44,9 @@ DENIZEN_HD constexpr bool releases(Order o) { return o == Order::release || o ==
 template <Scope S>
 __device__ inline void fence_if(bool wanted)
 {
-#define DENIZEN_CALL(scope) __nv_atomic_thread_fence(__NV_ATOMIC_ACQ_REL, scope)
     if (wanted) {
-        DENIZEN_SCOPED(S, DENIZEN_CALL);
+        DENIZEN_SCOPED(S, __nv_atomic_thread_fence, __NV_ATOMIC_ACQ_REL);
     }
-#undef DENIZEN_CALL
 }
 #else
 template <Order O>
@@ -65,9 +63,7 @@ DENIZEN_HD inline T load(const T* p)
 {
     static_assert(O == Order::relaxed || O == Order::acquire);
 #if DENIZEN_ON_DEVICE
-#define DENIZEN_CALL(scope) __nv_atomic_load_n(const_cast<T*>(p), __NV_ATOMIC_RELAXED, scope)
-    const T value = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
+    const T value = DENIZEN_SCOPED(S, __nv_atomic_load_n, const_cast<T*>(p), __NV_ATOMIC_RELAXED);
     detail::fence_if<S>(detail::acquires(O));
     return value;
 #else
@@ -81,76 +77,49 @@ DENIZEN_HD inline void store(T* p, T value)
     static_assert(O == Order::relaxed || O == Order::release);
 #if DENIZEN_ON_DEVICE
     detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope) __nv_atomic_store_n(p, value, __NV_ATOMIC_RELAXED, scope)
-    DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
+    DENIZEN_SCOPED(S, __nv_atomic_store_n, p, value, __NV_ATOMIC_RELAXED);
 #else
     __atomic_store_n(p, value, detail::order_of<O>);
 #endif
 }
 
+// The read-modify-write of `p` by `value` that both sides have as `name`.
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_READ_MODIFY_WRITE(name)                                                            \
+    detail::fence_if<S>(detail::releases(O));                                                      \
+    const T before = DENIZEN_SCOPED(S, __nv_atomic_##name, p, value, __NV_ATOMIC_RELAXED);         \
+    detail::fence_if<S>(detail::acquires(O));                                                      \
+    return before
+#else
+#define DENIZEN_READ_MODIFY_WRITE(name) return __atomic_##name(p, value, detail::order_of<O>)
+#endif
+
 // Returns the value before the addition.
 template <Scope S, Order O = Order::relaxed, class T>
 DENIZEN_HD inline T fetch_add(T* p, T value)
 {
-#if DENIZEN_ON_DEVICE
-    detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope) __nv_atomic_fetch_add(p, value, __NV_ATOMIC_RELAXED, scope)
-    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
-    detail::fence_if<S>(detail::acquires(O));
-    return before;
-#else
-    return __atomic_fetch_add(p, value, detail::order_of<O>);
-#endif
+    DENIZEN_READ_MODIFY_WRITE(fetch_add);
 }
 
 // Returns the word before; it becomes `value`.
 template <Scope S, Order O = Order::relaxed, class T>
 DENIZEN_HD inline T exchange(T* p, T value)
 {
-#if DENIZEN_ON_DEVICE
-    detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope) __nv_atomic_exchange_n(p, value, __NV_ATOMIC_RELAXED, scope)
-    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
-    detail::fence_if<S>(detail::acquires(O));
-    return before;
-#else
-    return __atomic_exchange_n(p, value, detail::order_of<O>);
-#endif
+    DENIZEN_READ_MODIFY_WRITE(exchange_n);
 }
 
-// Sets bits; returns the word before.
+// Sets the bits of `value`; returns the word before.
 template <Scope S, Order O = Order::relaxed, class T>
-DENIZEN_HD inline T fetch_or(T* p, T bits)
+DENIZEN_HD inline T fetch_or(T* p, T value)
 {
-#if DENIZEN_ON_DEVICE
-    detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope) __nv_atomic_fetch_or(p, bits, __NV_ATOMIC_RELAXED, scope)
-    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
-    detail::fence_if<S>(detail::acquires(O));
-    return before;
-#else
-    return __atomic_fetch_or(p, bits, detail::order_of<O>);
-#endif
+    DENIZEN_READ_MODIFY_WRITE(fetch_or);
 }
 
-// Keeps bits and clears the others; returns the word before.
+// Keeps the bits of `value` and clears the others; returns the word before.
 template <Scope S, Order O = Order::relaxed, class T>
-DENIZEN_HD inline T fetch_and(T* p, T bits)
+DENIZEN_HD inline T fetch_and(T* p, T value)
 {
-#if DENIZEN_ON_DEVICE
-    detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope) __nv_atomic_fetch_and(p, bits, __NV_ATOMIC_RELAXED, scope)
-    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
-    detail::fence_if<S>(detail::acquires(O));
-    return before;
-#else
-    return __atomic_fetch_and(p, bits, detail::order_of<O>);
-#endif
+    DENIZEN_READ_MODIFY_WRITE(fetch_and);
 }
 
 // Raises the word to `value` if that is greater; returns the value before.
@@ -158,12 +127,7 @@ template <Scope S, Order O = Order::relaxed, class T>
 DENIZEN_HD inline T fetch_max(T* p, T value)
 {
 #if DENIZEN_ON_DEVICE
-    detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope) __nv_atomic_fetch_max(p, value, __NV_ATOMIC_RELAXED, scope)
-    const T before = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
-    detail::fence_if<S>(detail::acquires(O));
-    return before;
+    DENIZEN_READ_MODIFY_WRITE(fetch_max);
 #else
     // Hosts have no such instruction (Armv8.1 apart). A relaxed or acquire maximum that would not
     // raise the word is a load; a release has to write in any case.
@@ -186,9 +150,7 @@ template <Scope S, class T>
 DENIZEN_HD inline T fetch_min(T* p, T value)
 {
 #if DENIZEN_ON_DEVICE
-#define DENIZEN_CALL(scope) __nv_atomic_fetch_min(p, value, __NV_ATOMIC_RELAXED, scope)
-    return DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
+    return DENIZEN_SCOPED(S, __nv_atomic_fetch_min, p, value, __NV_ATOMIC_RELAXED);
 #else
     T before = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (value < before) { // ends: a failure means that another has lowered it
@@ -207,11 +169,8 @@ DENIZEN_HD inline bool compare_exchange(T* p, T& expected, T desired)
 {
 #if DENIZEN_ON_DEVICE
     detail::fence_if<S>(detail::releases(O));
-#define DENIZEN_CALL(scope)                                                                        \
-    __nv_atomic_compare_exchange_n(p, &expected, desired, false, __NV_ATOMIC_RELAXED,              \
-                                   __NV_ATOMIC_RELAXED, scope)
-    const bool exchanged = DENIZEN_SCOPED(S, DENIZEN_CALL);
-#undef DENIZEN_CALL
+    const bool exchanged = DENIZEN_SCOPED(S, __nv_atomic_compare_exchange_n, p, &expected, desired,
+                                          false, __NV_ATOMIC_RELAXED, __NV_ATOMIC_RELAXED);
     detail::fence_if<S>(detail::acquires(O));
     return exchanged;
 #else
@@ -221,6 +180,7 @@ DENIZEN_HD inline bool compare_exchange(T* p, T& expected, T desired)
 #endif
 }
 
+#undef DENIZEN_READ_MODIFY_WRITE
 #undef DENIZEN_SCOPED
 
 } // namespace denizen
