@@ -30,6 +30,7 @@ from __future__ import annotations
 from denizen import _core
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
+from denizen.device import gpu_problem
 from denizen.errors import (
     ArgumentError,
     ClosedError,
@@ -52,7 +53,7 @@ from denizen.errors import (
 from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
 from denizen.message import BUFFER, MessageType, message
 from denizen.program import Program, get_include
-from denizen.runtime import Received, Runtime, gpu_problem
+from denizen.runtime import Received, Runtime
 
 _core._error = from_code
 

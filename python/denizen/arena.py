@@ -7,8 +7,8 @@ import enum
 from typing import NamedTuple
 
 from denizen import _core
+from denizen.device import parse_device
 from denizen.errors import ArgumentError, DeviceError
-from denizen.runtime import _parse_device
 
 
 class ArenaStats(NamedTuple):
@@ -71,7 +71,7 @@ class Arena:
     """
 
     def __init__(self, nbytes: int, device: str = "auto", *, guarded: bool = False) -> None:
-        where = _parse_device(device)
+        where = parse_device(device)
         if where.nodes != 1 or where.threads is not None:
             raise ArgumentError(f'an arena lies on one device, not on "{device}"')
         if where.on_gpu and _core.gpu_count() <= where.first:

@@ -7,10 +7,7 @@ import asyncio
 import math
 import operator
 import os
-import re
-import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,11 +18,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from denizen import _core
 from denizen import buffer as _buffers
 from denizen.buffer import Buffer
+from denizen.device import capability, parse_device
 from denizen.errors import (
     ArgumentError,
-    ClosedError,
     DeadlineError,
-    DeviceError,
     ExhaustedError,
     MessageError,
     RingFullError,
@@ -33,6 +29,7 @@ from denizen.errors import (
 from denizen.life import Lives
 from denizen.message import METADATA, MessageType
 from denizen.program import Program
+from denizen.replies import AsyncReplies
 from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
 from denizen.topic import Topics
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
 
 Messages = NDArray[np.void]
 Addresses = NDArray[np.uint32]
-_Reply = tuple[int, bytes]
 
 
 @dataclass(frozen=True)
@@ -55,11 +51,6 @@ class Received:
     type: str
     message: np.void
     sender: int
-
-
-def gpu_problem() -> str:
-    """Why no GPU can be used, in one line; empty if one can."""
-    return _core.gpu_problem()
 
 
 _SIZES = (
@@ -95,58 +86,6 @@ def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, i
         if not isinstance(value, int | np.integer) or not least <= value <= most:
             raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
     return {name: int(value) for name, value in options.items()}
-
-
-_DEVICES = '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS" or "gpu:FIRST-LAST"'
-
-
-@dataclass(frozen=True)
-class _Device:
-    on_gpu: bool
-    first: int = 0  # ordinal of the first GPU
-    nodes: int = 1
-    threads: int | None = None  # of each CPU node
-
-
-def _parse_device(device: str) -> _Device:
-    match = re.fullmatch(r"(auto)|cpu(?::(?:(\d+)x)?(\d+))?|gpu(?::(\d+)(?:-(\d+))?)?", device)
-    if match is None:
-        raise ArgumentError(f'device "{device}"; use {_DEVICES}')
-    auto, nodes, threads, first, last = match.groups()
-    if threads is not None and int(threads) == 0:
-        raise ArgumentError(f'device "{device}" has no threads; use "cpu:1" or more')
-    if nodes is not None and int(nodes) == 0:
-        raise ArgumentError(f'device "{device}" has no nodes; use "cpu:1x{threads}" or more')
-    if last is not None and int(last) < int(first):
-        raise ArgumentError(f'device "{device}" names no GPU; use "gpu:{last}-{first}"')
-    if auto:
-        return _Device(_core.gpu_count() > 0)
-    if device.startswith("cpu"):
-        return _Device(False, 0, int(nodes or 1), int(threads) if threads else None)
-    ordinal = int(first or 0)
-    return _Device(True, ordinal, int(last or ordinal) - ordinal + 1)
-
-
-def _capability(device: _Device) -> int:
-    """The compute capability of the GPUs, 90 for 9.0: it must be the same for all."""
-    there = _core.gpu_count()
-    last = device.first + device.nodes - 1
-    if there <= last:
-        raise DeviceError(
-            f"there is no GPU {last}: {_core.gpu_problem() or f'the driver sees {there}'}; "
-            'use device="cpu"'
-        )
-    all_of_them = {
-        n: 10 * major + minor
-        for n in range(device.first, last + 1)
-        for _, major, minor, _, _ in [_core.gpu_info(n)]
-    }
-    if len(set(all_of_them.values())) != 1:
-        each = ", ".join(f"GPU {n} has {c // 10}.{c % 10}" for n, c in all_of_them.items())
-        raise DeviceError(
-            f"one program needs GPUs of one compute capability: {each}; use those that agree"
-        )
-    return all_of_them[device.first]
 
 
 class Runtime(Lives, Topics, Snapshots, Traces):
@@ -193,7 +132,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         trace: bool = False,
         **sizes: int,
     ) -> None:
-        where = _parse_device(device)
+        where = parse_device(device)
         threads = where.threads
         if threads is not None and workers not in (None, threads):
             raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
@@ -211,7 +150,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if restore is not None:
             options["restore"] = os.fspath(restore)
         gpu = where.on_gpu
-        image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
+        image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
         self.program = program
         self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
         self.gpu = where.first if gpu else None  # as CUDA counts them
@@ -221,7 +160,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
         self._core = _core.Runtime(image, gpu, where.first, options)
-        self._async = _AsyncReplies(self._core)
+        self._async = AsyncReplies(self._core)
 
     def __enter__(self) -> Runtime:
         return self
@@ -618,76 +557,3 @@ def _seconds(timeout: float) -> float:
     if math.isnan(value):
         raise ArgumentError(f"timeout = {timeout!r}; use seconds")
     return value
-
-
-class _AsyncReplies:
-    """A thread, started at the first ask, that waits for all asks of coroutines."""
-
-    def __init__(self, core: _core.Runtime) -> None:
-        self._core = core
-        self._lock = threading.Condition()
-        self._open: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[_Reply]]] = {}
-        self._closed = False
-        self._thread: threading.Thread | None = None
-
-    async def wait(self, ticket: int) -> _Reply:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[_Reply] = loop.create_future()
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the runtime is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
-                self._thread.start()
-            self._open[ticket] = (loop, future)
-            self._lock.notify()
-        return await future
-
-    def forget(self, ticket: int) -> None:
-        with self._lock:
-            if self._open.pop(ticket, None) is not None:
-                self._core.ask_abandon(ticket)
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._lock.notify()
-        if self._thread is not None:
-            self._thread.join()
-        error = ClosedError("the runtime was closed before the answer came")
-        for loop, future in self._open.values():
-            _tell(loop, future, error)
-        self._open.clear()
-
-    def _run(self) -> None:
-        while True:  # ends by close()
-            with self._lock:
-                self._lock.wait_for(lambda: self._open or self._closed)
-                if self._closed:
-                    return
-                tickets = list(self._open)
-            # Briefly: asks that begin meanwhile are not among these.
-            for ticket in self._core.ask_ready(tickets, 0.0005):
-                with self._lock:
-                    entry = self._open.pop(ticket, None)
-                    if entry is None:
-                        continue
-                    reply = self._core.ask_end(ticket)
-                _tell(*entry, reply)
-
-
-def _tell(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[_Reply], outcome: _Reply | Exception
-) -> None:
-    # A loop that has been closed has nobody left to tell.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_settle, future, outcome)
-
-
-def _settle(future: asyncio.Future[_Reply], outcome: _Reply | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)

@@ -7,9 +7,9 @@ import threading
 from weakref import WeakValueDictionary
 
 from denizen import _core
+from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.program import cubin_of
-from denizen.runtime import _capability, _parse_device
 
 _TEXT = """#include <denizen/flow/resident/crew.hpp>
 using denizen_program = denizen::flow::resident::Program<>;
@@ -31,7 +31,7 @@ class Resident:
     """
 
     def __init__(self, device: str = "auto", *, crew: int | None = None, sms: int = 0) -> None:
-        where = _parse_device(device)
+        where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; blocks of a graph use one GPU or the CPU')
         threads = where.threads or 0
@@ -41,7 +41,7 @@ class Resident:
             raise ArgumentError(f"a crew of {crew} workers; a chain of blocks needs one at least")
         cubin = b""
         if where.on_gpu:
-            cubin = cubin_of(_TEXT, "the blocks of flow graphs", _capability(where))
+            cubin = cubin_of(_TEXT, "the blocks of flow graphs", capability(where))
         self._core = _core.FlowResident(where.on_gpu, where.first, cubin, threads, sms, crew)
 
     @property

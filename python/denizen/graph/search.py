@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen import _core
+from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.graph.graph import Graph
 from denizen.program import cubin_of
-from denizen.runtime import _capability, _parse_device
 
 _KERNELS = "#include <denizen/graph/kernels.hpp>\n"
 
@@ -57,12 +57,12 @@ class Search:
     """
 
     def __init__(self, graph: Graph, device: str = "auto") -> None:
-        where = _parse_device(device)
+        where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; a search uses one GPU or the CPU')
         cubin = b""
         if where.on_gpu:
-            cubin = cubin_of(_KERNELS, "the graph searches", _capability(where))
+            cubin = cubin_of(_KERNELS, "the graph searches", capability(where))
         self._graph = graph
         self._core = _core.GraphSearch(
             graph._core, where.on_gpu, where.first, cubin, where.threads or 0

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from denizen import _core
+from denizen.device import Device, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.group import nccl
 from denizen.group import table as tables
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
 from denizen.program import cubin_of
-from denizen.runtime import _capability, _Device, _parse_device
 
 _KERNELS = "#include <denizen/group/kernels.hpp>\n"
 
@@ -339,12 +339,12 @@ def _stream(tensor: Any, stream: int | None) -> int:
     return 0
 
 
-def _prepare(where: _Device) -> bytes:
+def _prepare(where: Device) -> bytes:
     """The kernels for GPUs; nothing for the CPU."""
     if not where.on_gpu:
         return b""
     forbid_multicast()
-    return cubin_of(_KERNELS, "the groups", _capability(where))
+    return cubin_of(_KERNELS, "the groups", capability(where))
 
 
 def local(
@@ -369,7 +369,7 @@ def local(
     """
     if device == "auto":
         device = "gpu" if _core.gpu_count() >= ranks else "cpu"
-    where = _parse_device(device)
+    where = parse_device(device)
     if where.nodes != 1 or where.threads is not None:
         raise ArgumentError(
             f'device "{device}"; use "cpu", "gpu" or "gpu:N" and the ranks\' number'
@@ -414,7 +414,7 @@ def join(
         token: for tcp://, 8 to 127 bytes that all ranks know and nobody else. The line is not
             encrypted.
     """
-    where = _parse_device(device)
+    where = parse_device(device)
     if where.nodes != 1 or where.threads is not None:
         raise ArgumentError(f'device "{device}"; a rank is "cpu" or one GPU')
     if rank < 0 or ranks < 1:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from denizen import _core
+from denizen.device import parse_device
 from denizen.errors import ArgumentError
 from denizen.group import table as tables
 from denizen.group.group import _prepare
-from denizen.runtime import _parse_device
 
 
 class Timing(NamedTuple):
@@ -45,7 +45,7 @@ def tune(ranks: int = 2, device: str = "auto", *, quick: bool = False) -> Tuned:
         raise ArgumentError(f"{ranks} ranks; 2 to 8 can be tuned")
     if device == "auto":
         device = "gpu" if _core.gpu_count() >= ranks else "cpu"
-    where = _parse_device(device)
+    where = parse_device(device)
     if where.nodes != 1 or where.threads is not None:
         raise ArgumentError(f'device "{device}"; use "cpu", "gpu" or "gpu:N"')
     most = (1 << 22 if quick else 1 << 28) if where.on_gpu else (1 << 16 if quick else 1 << 22)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen import _core
+from denizen.device import parse_device
 from denizen.errors import ArgumentError
 from denizen.procmine.log import Log
-from denizen.runtime import _parse_device
 
 NO_VARIANT = 0xFFFFFFFF
 
@@ -152,7 +152,7 @@ def mine(log: Log, *, device: str = "cpu", quantiles: bool = True, variants: boo
     """
     if device == "auto" and (len(log) < _WORTH_A_GPU or not _core.procmine_has_gpu):
         device = "cpu"
-    where = _parse_device(device)
+    where = parse_device(device)
     if where.nodes != 1:
         raise ArgumentError(f'device "{device}"; mining uses one GPU or the CPU')
     columns = (log.case, log.activity, log.time, len(log.cases), len(log.activities))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from denizen import _core
+from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.iq.format import FORMATS
 from denizen.program import cubin_of
-from denizen.runtime import _capability, _parse_device
 
 _KERNEL = "#include <denizen/radio/scan_ring.hpp>\n"
 
@@ -42,12 +42,12 @@ class Receiver:
         if device is None:
             self._receiver = _core.RadioReceiver(position)
             return
-        where = _parse_device(device)
+        where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; a receiver uses one GPU or the CPU')
         cubin = b""
         if where.on_gpu:
-            cubin = cubin_of(_KERNEL, "the scan for Mode S", _capability(where))
+            cubin = cubin_of(_KERNEL, "the scan for Mode S", capability(where))
         self._receiver = _core.ResidentReceiver(
             position, where.on_gpu, where.first, cubin, where.threads or 0
         )

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
+from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
-from denizen.runtime import _capability, _parse_device
 from denizen.tasks.program import METADATA, Program
 
 _SIZES = ("queue_slots", "arena_bytes", "counters", "futures", "port_slots")
@@ -206,7 +206,7 @@ class Runtime(_Spawner):
         sms: int | None = None,
         **sizes: int,
     ) -> None:
-        where = _parse_device(device)
+        where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; tasks use one GPU or the CPU')
         if where.threads is not None and workers not in (None, where.threads):
@@ -221,7 +221,7 @@ class Runtime(_Spawner):
                     f"{name} = {value!r}; use a whole number from 1 to 2**{bits} - 1"
                 )
         gpu = where.on_gpu
-        image = program.compile_gpu(_capability(where)) if gpu else program.compile_cpu()
+        image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
         self._program = program
         self._core = _core.TaskRuntime(image, gpu, where.first, options)
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
+from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, ClosedError
 from denizen.group import group
 from denizen.program import cubin_of
-from denizen.runtime import _capability, _parse_device
 from denizen.wave.sources import Samples, Source, words_of
 
 _INCLUDE = "#include <denizen/wave/kernels.hpp>\n"
@@ -98,7 +98,7 @@ class Simulation:
         dtype: DTypeLike = "float32",
         device: str = "auto",
     ) -> None:
-        where = _parse_device(device)
+        where = parse_device(device)
         if len(shape) != _SEVERAL or not all(4 <= n <= 8192 for n in shape):
             raise ArgumentError(f"shape {shape}; three numbers from 4 to 8192 are expected")
         self._dtype = np.dtype(dtype)
@@ -122,7 +122,7 @@ class Simulation:
             kinds = np.ascontiguousarray(given, np.uint8).ravel()
         cubin = group_cubin = b""
         if where.on_gpu:
-            cubin = cubin_of(_KERNELS[self._dtype.name], "the wave", _capability(where))
+            cubin = cubin_of(_KERNELS[self._dtype.name], "the wave", capability(where))
         if where.nodes > 1:
             group_cubin = group._prepare(where)
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the names of devices stand for: ``"auto"``, ``"cpu:2"``, ``"gpu:0-1"``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from denizen import _core
+from denizen.errors import ArgumentError, DeviceError
+
+_DEVICES = '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS" or "gpu:FIRST-LAST"'
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a program runs: on how many GPUs from which one on, or on how many CPU nodes."""
+
+    on_gpu: bool
+    first: int = 0  # ordinal of the first GPU
+    nodes: int = 1
+    threads: int | None = None  # of each CPU node
+
+
+def parse_device(device: str) -> Device:
+    """What a device's name stands for. Raises ArgumentError for none."""
+    match = re.fullmatch(r"(auto)|cpu(?::(?:(\d+)x)?(\d+))?|gpu(?::(\d+)(?:-(\d+))?)?", device)
+    if match is None:
+        raise ArgumentError(f'device "{device}"; use {_DEVICES}')
+    auto, nodes, threads, first, last = match.groups()
+    if threads is not None and int(threads) == 0:
+        raise ArgumentError(f'device "{device}" has no threads; use "cpu:1" or more')
+    if nodes is not None and int(nodes) == 0:
+        raise ArgumentError(f'device "{device}" has no nodes; use "cpu:1x{threads}" or more')
+    if last is not None and int(last) < int(first):
+        raise ArgumentError(f'device "{device}" names no GPU; use "gpu:{last}-{first}"')
+    if auto:
+        return Device(_core.gpu_count() > 0)
+    if device.startswith("cpu"):
+        return Device(False, 0, int(nodes or 1), int(threads) if threads else None)
+    ordinal = int(first or 0)
+    return Device(True, ordinal, int(last or ordinal) - ordinal + 1)
+
+
+def capability(device: Device) -> int:
+    """The compute capability of the GPUs, 90 for 9.0: it must be the same for all."""
+    there = _core.gpu_count()
+    last = device.first + device.nodes - 1
+    if there <= last:
+        raise DeviceError(
+            f"there is no GPU {last}: {_core.gpu_problem() or f'the driver sees {there}'}; "
+            'use device="cpu"'
+        )
+    all_of_them = {
+        n: 10 * major + minor
+        for n in range(device.first, last + 1)
+        for _, major, minor, _, _ in [_core.gpu_info(n)]
+    }
+    if len(set(all_of_them.values())) != 1:
+        each = ", ".join(f"GPU {n} has {c // 10}.{c % 10}" for n, c in all_of_them.items())
+        raise DeviceError(
+            f"one program needs GPUs of one compute capability: {each}; use those that agree"
+        )
+    return all_of_them[device.first]
+
+
+def gpu_problem() -> str:
+    """Why no GPU can be used, in one line; empty if one can."""
+    return _core.gpu_problem()

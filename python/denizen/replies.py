@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers to the asks of coroutines: one thread waits for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+from denizen import _core
+from denizen.errors import ClosedError
+
+Reply = tuple[int, bytes]
+
+
+class AsyncReplies:
+    """A thread, started at the first ask, that waits for all asks of coroutines."""
+
+    def __init__(self, core: _core.Runtime) -> None:
+        self._core = core
+        self._lock = threading.Condition()
+        self._open: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Reply]]] = {}
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    async def wait(self, ticket: int) -> Reply:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Reply] = loop.create_future()
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the runtime is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
+                self._thread.start()
+            self._open[ticket] = (loop, future)
+            self._lock.notify()
+        return await future
+
+    def forget(self, ticket: int) -> None:
+        with self._lock:
+            if self._open.pop(ticket, None) is not None:
+                self._core.ask_abandon(ticket)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+        if self._thread is not None:
+            self._thread.join()
+        error = ClosedError("the runtime was closed before the answer came")
+        for loop, future in self._open.values():
+            _tell(loop, future, error)
+        self._open.clear()
+
+    def _run(self) -> None:
+        while True:  # ends by close()
+            with self._lock:
+                self._lock.wait_for(lambda: self._open or self._closed)
+                if self._closed:
+                    return
+                tickets = list(self._open)
+            # Briefly: asks that begin meanwhile are not among these.
+            for ticket in self._core.ask_ready(tickets, 0.0005):
+                with self._lock:
+                    entry = self._open.pop(ticket, None)
+                    if entry is None:
+                        continue
+                    reply = self._core.ask_end(ticket)
+                _tell(*entry, reply)
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Reply], outcome: Reply | Exception
+) -> None:
+    # A loop that has been closed has nobody left to tell.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, future, outcome)
+
+
+def _settle(future: asyncio.Future[Reply], outcome: Reply | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
