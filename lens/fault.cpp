@@ -164,7 +164,8 @@ bool end_step(ucontext_t& u)
     return step.trap_flag == 0; // else the program is being stepped and wants the trap too
 }
 
-bool access_page(Page& page, uint64_t address, ucontext_t& u)
+// `begin`: when the handler was entered.
+bool access_page(Page& page, uint64_t address, ucontext_t& u, uint64_t begin)
 {
     Registers r = load_registers(u);
     uint8_t code[16];
@@ -186,16 +187,21 @@ bool access_page(Page& page, uint64_t address, ucontext_t& u)
         loaded = read_page(real_address, i.width);
         session.totals.loads.fetch_add(1, std::memory_order_relaxed);
     }
+    const bool is_doorbell = is_store && offset == rm::doorbell_offset && i.width >= 4;
+    if (is_doorbell) {
+        log_doorbell(page, static_cast<uint32_t>(value), r);
+    } else if (is_store) {
+        session.totals.other_stores.fetch_add(1, std::memory_order_relaxed);
+    }
     if (is_store) {
-        if (offset == rm::doorbell_offset && i.width >= 4) {
-            log_doorbell(page, static_cast<uint32_t>(value), r);
-        } else {
-            session.totals.other_stores.fetch_add(1, std::memory_order_relaxed);
-        }
         write_page(real_address, i.width, value);
     }
     finish(i, r, loaded);
     store_registers(r, u);
+    if (is_doorbell) {
+        session.totals.timed_doorbells.fetch_add(1, std::memory_order_relaxed);
+        session.totals.handler_ns.fetch_add(now_ns() - begin, std::memory_order_relaxed);
+    }
     return true;
 }
 
@@ -203,6 +209,7 @@ bool access_page(Page& page, uint64_t address, ucontext_t& u)
 
 bool on_fault(int signal, siginfo_t* info, void* context)
 {
+    const uint64_t begin = now_ns();
     auto& u = *static_cast<ucontext_t*>(context);
     if (signal == SIGTRAP) {
         return end_step(u);
@@ -217,7 +224,7 @@ bool on_fault(int signal, siginfo_t* info, void* context)
     }
     const auto address = reinterpret_cast<uint64_t>(info->si_addr);
     Page* page = find_page(address);
-    return page && access_page(*page, address, u);
+    return page && access_page(*page, address, u, begin);
 }
 
 } // namespace denizen::lens

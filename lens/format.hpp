@@ -33,6 +33,7 @@ enum class Kind : uint16_t {
     api_count = 13, // how often an API was called at all; at the end; only with CUPTI
     note = 14,      // a line of text for the user
     end = 15,       // totals, the last record
+    overhead = 16,  // what the lens itself took, before the end
 };
 
 inline constexpr uint32_t none = 0xffffffff; // no such channel, GPU, token
@@ -231,6 +232,14 @@ struct EndRecord {
     uint64_t waits; // times a thread waited for room in the log
 };
 
+// From the handler's start to the end of the store. The delivery of the signal is not in it, nor
+// the return from it.
+struct OverheadRecord {
+    RecordHeader header;
+    uint64_t doorbells; // those that were timed: all but those performed by single step
+    uint64_t ns;        // of all of them
+};
+
 static_assert(sizeof(LogHeader) == 256 && sizeof(RecordHeader) == 8);
 static_assert(sizeof(ProcessRecord) == 16 && sizeof(ThreadRecord) == 32 &&
               sizeof(PageRecord) == 40);
@@ -240,5 +249,6 @@ static_assert(sizeof(PushbufferRecord) == 40 && sizeof(InstructionRecord) == 48)
 static_assert(sizeof(LostRecord) == 40 && sizeof(ApiNameRecord) == 16 &&
               sizeof(ApiCallRecord) == 48);
 static_assert(sizeof(ApiCountRecord) == 24 && sizeof(NoteRecord) == 24 && sizeof(EndRecord) == 104);
+static_assert(sizeof(OverheadRecord) == 24);
 
 } // namespace denizen::lens

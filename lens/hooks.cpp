@@ -85,6 +85,7 @@ void* map(void* (*call)(void*, size_t, int, int, int, off_t), void* address, siz
         if (flags & MAP_FIXED) { // it may replace a mapping of the driver
             const Held held;
             unmap_doorbells(reinterpret_cast<uint64_t>(address), bytes);
+            the_objects.unmapped(reinterpret_cast<uint64_t>(address), bytes);
         }
         return call(address, bytes, protection, flags, fd, offset);
     }
@@ -213,12 +214,20 @@ HOOK void* mremap(void* address, size_t bytes, size_t new_bytes, int flags, ...)
     va_start(list, flags);
     void* target = flags & MREMAP_FIXED ? va_arg(list, void*) : nullptr;
     va_end(list);
+    if (!session.is_on()) {
+        return real().mremap(address, bytes, new_bytes, flags, target);
+    }
+    const Held held;
     void* result = real().mremap(address, bytes, new_bytes, flags, target);
     if (result != MAP_FAILED) {
-        // A shadow that moves stays one: what is behind it does not move.
-        if (Page* page = find_page(reinterpret_cast<uint64_t>(address))) {
-            page->shadow.store(reinterpret_cast<uint64_t>(result), std::memory_order_release);
+        const auto from = reinterpret_cast<uint64_t>(address);
+        const auto to = reinterpret_cast<uint64_t>(result);
+        if (to != from) { // what lay there before is gone
+            unmap_doorbells(to, new_bytes);
+            the_objects.unmapped(to, new_bytes);
         }
+        move_doorbells(from, bytes, to);
+        the_objects.moved(from, bytes, to);
     }
     return result;
 }

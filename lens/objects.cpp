@@ -320,6 +320,23 @@ void Objects::unmapped(uint64_t address, uint64_t length)
     }
 }
 
+// With a mapping go the USERDs in it; a ring stays where the GPU has it.
+void Objects::moved(uint64_t from, uint64_t length, uint64_t to)
+{
+    for (uint32_t k = 0; k < memory_count_; ++k) {
+        if (memory_[k].address >= from && memory_[k].address < from + length) {
+            memory_[k].address += to - from;
+        }
+    }
+    for (uint32_t n = 0; n < channels.count(); ++n) {
+        const uint64_t userd = channels.at(n).userd.load(std::memory_order_relaxed);
+        if (userd >= from && userd < from + length &&
+            channels.at(n).state.load(std::memory_order_relaxed) == Channel::State::live) {
+            channels.set_userd(n, userd + (to - from));
+        }
+    }
+}
+
 // USERD lies in the object that the channel names; where that is mapped under another handle, in
 // the mapping that holds the ring, since both are cut from one object.
 uint64_t Objects::userd_address(uint32_t channel) const

@@ -34,6 +34,7 @@ public:
     Mapping expect(int fd, uint64_t length, int protection, int flags) const;
     void mapped(int fd, uint64_t address, uint64_t length);
     void unmapped(uint64_t address, uint64_t length);
+    void moved(uint64_t from, uint64_t length, uint64_t to);
 
     void set_abi(const Abi& abi) { abi_ = &abi; }
     const char* gap() const { return gap_; } // what no longer fits into the tables, or nullptr

@@ -30,7 +30,7 @@ Page* find_page(uint64_t address)
     return nullptr;
 }
 
-// Under objects_mutex, as unmap_doorbells().
+// Under objects_mutex, as unmap_doorbells() and move_doorbells().
 void* map_doorbell(void* address, size_t bytes, int protection, int flags, int fd, off_t offset,
                    const Mapping& what)
 {
@@ -82,6 +82,17 @@ void unmap_doorbells(uint64_t address, size_t bytes)
         if (shadow && shadow >= address && shadow < address + bytes) {
             pages[k].shadow.store(0, std::memory_order_relaxed);
             real().munmap(reinterpret_cast<void*>(pages[k].real), pages[k].bytes);
+        }
+    }
+}
+
+void move_doorbells(uint64_t from, size_t bytes, uint64_t to)
+{
+    for (uint32_t k = 0; k < highest.load(std::memory_order_relaxed); ++k) {
+        const uint64_t shadow = pages[k].shadow.load(std::memory_order_relaxed);
+        if (shadow && shadow >= from && shadow < from + bytes) {
+            // Release, as in map_doorbell(): pairs with find_page().
+            pages[k].shadow.store(to + (shadow - from), std::memory_order_release);
         }
     }
 }

@@ -196,6 +196,10 @@ void Session::end()
         note(gap);
     }
     log_api_counts();
+    OverheadRecord own{};
+    own.doorbells = totals.timed_doorbells.load();
+    own.ns = totals.handler_ns.load();
+    the_log.write(Kind::overhead, own);
     EndRecord r{};
     r.doorbells = totals.doorbells.load();
     r.entries = totals.entries.load();

@@ -10,7 +10,7 @@ namespace denizen::lens {
 
 struct Totals {
     std::atomic<uint64_t> doorbells, entries, bytes, loads, other_stores, unknown_tokens,
-        unknown_instructions;
+        unknown_instructions, timed_doorbells, handler_ns;
 };
 
 class Session {

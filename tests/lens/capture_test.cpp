@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The preload library under the program play, on the driver of fake_kernel.cpp: what the program
 // sees must not change, and the log must have every doorbell, entry and word, each once.
+#include "fake_cuda.hpp"
 #include "read_log.hpp"
 
 #include <algorithm>
@@ -43,6 +44,12 @@ protected:
         std::ofstream(folder / "dev" / "version")
             << "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " << version
             << "  Release Build\n";
+    }
+
+    void empty_logs()
+    {
+        fs::remove_all(folder / "logs");
+        fs::create_directories(folder / "logs");
     }
 
     Played play(const std::string& arguments, const std::string& variables)
@@ -120,8 +127,7 @@ TEST_F(Capture, EveryFormOfStoreAndLoadIsPerformedAndLogged)
 {
     for (const uint32_t options : {0, 2, 4, 8, 16, 31 - 1}) { // see fake_cuda.hpp; tokens are told
         SCOPED_TRACE(options);
-        fs::remove_all(folder / "logs");
-        fs::create_directories(folder / "logs");
+        empty_logs();
         const Played run = play("forms " + std::to_string(options), full);
         ASSERT_TRUE(run.is_good()) << run.err;
         ASSERT_EQ(run.logs.size(), 1u);
@@ -296,14 +302,75 @@ TEST_F(Capture, AChildOfForkIsNotLoggedAndDoesNotDisturb)
 
 TEST_F(Capture, ExecKeepsTheLogOfBothPrograms)
 {
-    const Played run = play("exec", full);
+    for (uint32_t function = 0; function < 5; ++function) {
+        SCOPED_TRACE(function);
+        empty_logs();
+        const Played run = play("exec " + std::to_string(function), full);
+        ASSERT_TRUE(run.is_good()) << run.err;
+        ASSERT_EQ(run.logs.size(), 2u);
+        const bool is_first = run.logs[0].command.back() == "once"; // by their files' names
+        const LogFile &before = run.logs[is_first], &after = run.logs[!is_first];
+        EXPECT_EQ(before.doorbells.size(), 500u);
+        EXPECT_FALSE(before.has_end);
+        EXPECT_EQ(after.doorbells.size(), 2u);
+        EXPECT_TRUE(after.has_end);
+        EXPECT_EQ(after.command.back(), "once");
+    }
+}
+
+TEST_F(Capture, EachFunctionThatOpensOrDuplicatesAFileIsFollowed)
+{
+    std::vector<uint32_t> ways{fake_mmap64, fake_mmap64 | fake_fixed};
+    for (uint32_t k = 0; k < fake_openers; ++k) {
+        ways.push_back(fake_opened_by(k));
+    }
+    for (uint32_t k = 0; k < fake_duplicators; ++k) {
+        ways.push_back(fake_duplicated_by(k));
+    }
+    for (const uint32_t options : ways) {
+        SCOPED_TRACE(options);
+        empty_logs();
+        const Played run = play("once " + std::to_string(options), full);
+        ASSERT_TRUE(run.is_good()) << run.err;
+        ASSERT_EQ(run.logs.size(), 1u);
+        expect_whole(run.logs[0], true);
+        EXPECT_EQ(run.logs[0].doorbells.size(), 2u);
+    }
+}
+
+TEST_F(Capture, DoorbellPagesMayBeMovedReplacedAndUnmapped)
+{
+    const Played run = play("pages", full);
     ASSERT_TRUE(run.is_good()) << run.err;
-    ASSERT_EQ(run.logs.size(), 2u); // NAME.PID-2.lens sorts first
-    EXPECT_EQ(run.logs[1].doorbells.size(), 1u);
-    EXPECT_FALSE(run.logs[1].has_end);
-    EXPECT_EQ(run.logs[0].doorbells.size(), 2u);
-    EXPECT_TRUE(run.logs[0].has_end);
-    EXPECT_EQ(run.logs[0].command.back(), "once");
+    const LogFile& log = run.logs.at(0);
+    expect_whole(log, true);
+    ASSERT_EQ(log.doorbells.size(), 5u);
+    for (uint32_t n = 0; n < 5; ++n) {
+        ASSERT_EQ(log.doorbells[n].entries.size(), 1u);
+        EXPECT_EQ(log.doorbells[n].segments.at(0).front(), n);
+    }
+}
+
+TEST_F(Capture, TheHandlerNeitherAllocatesNorPrintsAndHasItsOwnStack)
+{
+    for (const std::string mode : {"count", "full"}) {
+        SCOPED_TRACE(mode);
+        empty_logs();
+        const Played run = play("quiet", "DENIZEN_LENS_MODE=" + mode);
+        ASSERT_TRUE(run.is_good()) << run.err;
+        EXPECT_EQ(run.logs.at(0).doorbells.size(), 42u);
+    }
+}
+
+TEST_F(Capture, TheTimeInTheHandlerIsTold)
+{
+    const Played run = play("forms", full);
+    ASSERT_TRUE(run.is_good()) << run.err;
+    const LogFile& log = run.logs.at(0);
+    EXPECT_EQ(log.overhead.doorbells, 21u); // the other three were stepped
+    EXPECT_GT(log.overhead.ns, 0u);
+    const DoorbellRecord& first = log.doorbells.front().record;
+    EXPECT_LT(log.overhead.ns, log.end.time_ns - first.time_ns + 1'000'000'000);
 }
 
 TEST_F(Capture, OddSubmissionsAreFlaggedAndForwarded)

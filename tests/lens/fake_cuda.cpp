@@ -16,6 +16,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+// What a program that is compiled with fortification calls.
+extern "C" int __open_2(const char*, int);
+extern "C" int __open64_2(const char*, int);
+extern "C" int __openat_2(int, const char*, int);
+extern "C" int __openat64_2(int, const char*, int);
+
 namespace {
 
 constexpr uint32_t client = 0xc1d00001, device = 0x5c000001, subdevice = 0x5c000002,
@@ -75,12 +81,43 @@ char* map(uint32_t memory, size_t bytes, int protection, void* where)
         a[12] = static_cast<uint32_t>(fd);
     }
     call(0x4e, a, sizeof a);
-    void* p = mmap(where, bytes, protection, MAP_SHARED | (where ? MAP_FIXED : 0), fd, 0);
+    const int flags = MAP_SHARED | (where ? MAP_FIXED : 0);
+    void* p = options & fake_mmap64 ? mmap64(where, bytes, protection, flags, fd, 0)
+                                    : mmap(where, bytes, protection, flags, fd, 0);
     close(fd);
     if (p == MAP_FAILED) {
         abort();
     }
     return static_cast<char*>(p);
+}
+
+int open_control(const char* path)
+{
+    switch (options >> 8 & 15) {
+    case 1: return open64(path, O_RDWR);
+    case 2: return openat(AT_FDCWD, path, O_RDWR);
+    case 3: return openat64(AT_FDCWD, path, O_RDWR);
+    case 4: return __open_2(path, O_RDWR);
+    case 5: return __open64_2(path, O_RDWR);
+    case 6: return __openat_2(AT_FDCWD, path, O_RDWR);
+    case 7: return __openat64_2(AT_FDCWD, path, O_RDWR);
+    default: return open(path, O_RDWR);
+    }
+}
+
+int duplicate(int fd)
+{
+    constexpr int other = 90; // nobody has it
+    switch (options >> 12 & 15) {
+    case 1: return dup(fd);
+    case 2: return dup2(fd, other);
+    case 3: return dup3(fd, other, O_CLOEXEC);
+    case 4: return fcntl(fd, F_DUPFD, other);
+    case 5: return fcntl(fd, F_DUPFD_CLOEXEC, other);
+    case 6: return fcntl64(fd, F_DUPFD, other);
+    case 7: return fcntl64(fd, F_DUPFD_CLOEXEC, other);
+    default: return fd;
+    }
 }
 
 // Runs code that holds an address or a value itself: `set` with the address (0: not there) puts it
@@ -208,9 +245,13 @@ extern "C" int fake_open(uint32_t how)
 {
     options = how;
     folder = getenv("DENIZEN_LENS_FAKE");
-    control = open((folder + "/nvidiactl").c_str(), O_RDWR);
-    if (control < 0) {
+    const int first = open_control((folder + "/nvidiactl").c_str());
+    if (first < 0) {
         return -1;
+    }
+    control = duplicate(first);
+    if (control != first) {
+        close(first);
     }
     uint32_t instance[14] = {}, engine[8] = {};
     engine[3] = 1;
@@ -400,4 +441,9 @@ extern "C" volatile uint32_t* fake_doorbell()
 {
     return reinterpret_cast<volatile uint32_t*>(doorbell);
 }
+extern "C" void fake_map_doorbell()
+{
+    doorbell = map(fake::doorbell_memory, 0x10000, PROT_WRITE, nullptr);
+}
+extern "C" void fake_move_doorbell(void* to) { doorbell = static_cast<char*>(to); }
 extern "C" volatile uint32_t* fake_timer() { return reinterpret_cast<volatile uint32_t*>(timer); }

@@ -21,6 +21,12 @@ inline constexpr uint32_t fake_wrapped = 2;   // every ioctl inside IOCTL_XFER_C
 inline constexpr uint32_t fake_old_alloc = 4; // RM_ALLOC in its short form
 inline constexpr uint32_t fake_fixed = 8;     // maps the doorbell at an address of its choice
 inline constexpr uint32_t fake_dup = 16;      // maps through a duplicate of the device file
+inline constexpr uint32_t fake_mmap64 = 32;   // maps by the other name of mmap
+// Which function opens the control file (0 is open), and which makes the descriptor by which it is
+// used from then on (0: none does).
+constexpr uint32_t fake_opened_by(uint32_t function) { return function << 8; }
+constexpr uint32_t fake_duplicated_by(uint32_t function) { return function << 12; }
+inline constexpr uint32_t fake_openers = 8, fake_duplicators = 8;
 
 // -1 with errno if there is no driver.
 extern "C" int fake_open(uint32_t options);
@@ -46,4 +52,6 @@ extern "C" uint64_t fake_load(uint32_t form, uint32_t offset,
                               uint32_t device_value); // see fake_cuda.cpp
 extern "C" const char* fake_load_name(uint32_t form);
 extern "C" volatile uint32_t* fake_doorbell();
+extern "C" void fake_map_doorbell();                // once more
+extern "C" void fake_move_doorbell(void* doorbell); // the page lies there now
 extern "C" volatile uint32_t* fake_timer();

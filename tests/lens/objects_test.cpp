@@ -75,6 +75,22 @@ protected:
     uint32_t client = 0;
 };
 
+TEST_F(ObjectsTest, AMappingThatMovedIsFoundWhereItIs)
+{
+    device(1, 0);
+    ASSERT_TRUE(the_objects.opened(61, "/dev/nvidia0"));
+    map(61, 1, 7, 0, 0x4000);
+    the_objects.mapped(61, 0x10000000, 0x4000);
+    const uint32_t early = channel(1, 100, 0x10000000, 7, 0x2000);
+    ASSERT_NE(early, none);
+    EXPECT_EQ(channels.at(early).userd.load(), 0x10002000u);
+    the_objects.moved(0x10000000, 0x4000, 0x30000000);
+    EXPECT_EQ(channels.at(early).userd.load(), 0x30002000u);
+    const uint32_t late = channel(1, 101, 0x10001000, 7, 0x3000);
+    ASSERT_NE(late, none);
+    EXPECT_EQ(channels.at(late).userd.load(), 0x30003000u);
+}
+
 TEST_F(ObjectsTest, AChannelAndItsParts)
 {
     uint32_t group[8] = {0, 0, 0, 9};

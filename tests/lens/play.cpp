@@ -4,6 +4,7 @@
 #include "fake_cuda.hpp"
 #include "fake_kernel.hpp"
 #include "lens/substitute.hpp"
+#include "watched.hpp"
 
 #include <chrono>
 #include <csetjmp>
@@ -12,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <fstream>
 #include <random>
 #include <string>
 #include <sys/mman.h>
@@ -208,24 +211,147 @@ void forking()
     fakeLaunchKernel(c, 2, 4);
 }
 
-void exec_again(char** arguments)
+// By each function of the family. Many doorbells just before: they must be in the file by then.
+void exec_again(char** arguments, uint32_t function)
 {
     CHECK(fake_open(0) == 0);
     FakeChannel c = fake_channel(64);
-    fakeLaunchKernel(c, 0, 4);
+    for (uint32_t n = 0; n < 500; ++n) {
+        fakeLaunchKernel(c, n, 4);
+    }
     char once[] = "once";
     char* again[] = {arguments[0], once, nullptr};
-    execv(arguments[0], again);
+    switch (function) {
+    case 1: execve(arguments[0], again, environ); break;
+    case 2: execvp(arguments[0], again); break;
+    case 3: execvpe(arguments[0], again, environ); break;
+    case 4: fexecve(open(arguments[0], O_RDONLY | O_CLOEXEC), again, environ); break;
+    default: execv(arguments[0], again); break;
+    }
     CHECK(false);
 }
 
-void once()
+void once(uint32_t options)
 {
-    CHECK(fake_open(0) == 0);
+    CHECK(fake_open(options) == 0);
     FakeChannel c = fake_channel(64);
     fakeLaunchKernel(c, 0, 4);
     fakeLaunchKernel(c, 1, 4);
     fake_free(c);
+}
+
+// The device's pages that the lens holds: mapped for writing alone, as the driver asks.
+uint32_t real_pages()
+{
+    std::ifstream maps("/proc/self/maps");
+    uint32_t count = 0;
+    for (std::string line; std::getline(maps, line);) {
+        count += line.find(" -w-s ") != std::string::npos &&
+                 line.find("memfd:fake") != std::string::npos;
+    }
+    return count;
+}
+
+// What a program may do to a doorbell page's mapping. Five doorbells are to be seen.
+void pages()
+{
+    constexpr size_t bytes = 0x10000;
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    const auto shadow = [] { return const_cast<uint32_t*>(fake_doorbell()); };
+    const auto rings = [&](uint32_t number) {
+        *device_word(fake::doorbell_memory, 0x90) = 0;
+        fakeLaunchKernel(c, number, 4);
+        return rung() == c.token;
+    };
+    const auto faults = [](volatile uint32_t* at) {
+        signal(SIGSEGV, [](int) { siglongjmp(back, 1); });
+        if (sigsetjmp(back, 1) == 0) {
+            at[0x24] = 1;
+            return false;
+        }
+        return true;
+    };
+    CHECK(rings(0) && real_pages() == 2); // with the timer's
+    // Opened by the program, it would be ringing past the lens.
+    CHECK(mprotect(shadow(), bytes, PROT_READ | PROT_WRITE) == 0 && rings(1));
+
+    // Moved, it rings where it is now; where it was is nothing.
+    void* const old = shadow();
+    void* const there = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mremap(old, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, there) == there);
+    fake_move_doorbell(there);
+    CHECK(rings(2) && real_pages() == 2 && faults(static_cast<uint32_t*>(old)));
+
+    // USERD, from which GP_PUT is read, moves with its page.
+    const auto userd = reinterpret_cast<uint64_t>(c.userd);
+    constexpr size_t page = 4096;
+    void* const moved = mremap(reinterpret_cast<void*>(userd & ~(page - 1)), page, page,
+                               MREMAP_MAYMOVE | MREMAP_FIXED,
+                               mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    CHECK(moved != MAP_FAILED);
+    c.userd = reinterpret_cast<volatile uint32_t*>(static_cast<char*>(moved) + userd % page);
+    CHECK(rings(3));
+
+    // Unmapped, the device's page goes too, and the address is the program's own.
+    CHECK(munmap(shadow(), bytes) == 0 && real_pages() == 1 && faults(fake_doorbell()));
+    fake_map_doorbell();
+    CHECK(rings(4) && real_pages() == 2);
+
+    // Something else mapped over it is just that.
+    CHECK(mmap(shadow(), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+               0) == shadow());
+    CHECK(real_pages() == 1 && !rings(5) && fake_doorbell()[0x24] == c.token);
+}
+
+// A handler that allocated or printed could wait for a lock that its own thread holds; on the
+// thread's stack it would need more than a program may have left there.
+void quiet()
+{
+    CHECK(fake_open(0) == 0);
+    {
+        const Watched watched;
+        auto* volatile p = static_cast<char*>(malloc(1));
+        free(p);
+    }
+    const uint32_t before = Watched::calls();
+    CHECK(before == 2);
+    const auto ring = [](FakeChannel& c) {
+        for (uint32_t n = 0; n < 40; ++n) {
+            fake_append(c, n, 40);
+            fake_publish(c);
+            const Watched watched;
+            fake_ring(c, n % 24);
+        }
+    };
+    FakeChannel c = fake_channel(64);
+    ring(c);
+    CHECK(Watched::calls() == before);
+    stack_t own{};
+    CHECK(sigaltstack(nullptr, &own) == 0 && !(own.ss_flags & SS_DISABLE));
+
+    static constexpr size_t bytes = 256 * 1024;
+    static char* const stack = static_cast<char*>(mmap(
+        nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstack(&attributes, stack, bytes) == 0);
+    pthread_t thread{};
+    const auto body = [](void* channel) -> void* {
+        auto& of = *static_cast<FakeChannel*>(channel);
+        fakeLaunchKernel(of, 1, 4); // binds what the loader binds late, which takes stack
+        // What a store to the doorbell itself needs lies within 1 KiB.
+        const auto unused =
+            static_cast<size_t>(static_cast<char*>(__builtin_frame_address(0)) - stack - 1024);
+        memset(stack, 0xa5, unused);
+        fakeLaunchKernel(of, 2, 4);
+        for (size_t k = 0; k < unused; ++k) {
+            CHECK(stack[k] == static_cast<char>(0xa5));
+        }
+        return nullptr;
+    };
+    CHECK(pthread_create(&thread, &attributes, body, &c) == 0);
+    CHECK(pthread_join(thread, nullptr) == 0);
 }
 
 // What rang must be told from what was called just before, from another depth.
@@ -391,9 +517,13 @@ int main(int count, char** arguments)
     } else if (scenario == "fork") {
         forking();
     } else if (scenario == "exec") {
-        exec_again(arguments);
+        exec_again(arguments, number(2));
     } else if (scenario == "once") {
-        once();
+        once(number(2));
+    } else if (scenario == "pages") {
+        pages();
+    } else if (scenario == "quiet") {
+        quiet();
     } else if (scenario == "names") {
         names();
     } else if (scenario == "odd") {

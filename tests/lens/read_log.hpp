@@ -35,6 +35,7 @@ struct LogFile {
     std::map<uint32_t, std::string> names;
     std::map<uint32_t, uint64_t> counts;
     std::vector<denizen::lens::ApiCallRecord> calls;
+    denizen::lens::OverheadRecord overhead{};
     bool has_end = false;
     denizen::lens::EndRecord end{};
 };
@@ -130,6 +131,7 @@ inline LogFile read_log(const std::filesystem::path& path)
             log.notes.push_back(text(at + sizeof r, r.text_bytes));
             break;
         }
+        case Kind::overhead: log.overhead = record_at<OverheadRecord>(bytes, at); break;
         case Kind::end:
             log.end = record_at<EndRecord>(bytes, at);
             log.has_end = true;

@@ -203,9 +203,9 @@ class Log:
         data = np.array(packets, np.uint32)
         return self.doorbell(channel, [entry(0x202600000, len(data))], [data], **how)
 
-    def call(self, number, api, begin, end, *, doorbells=1, tid=7):
+    def call(self, number, api, begin, end, *, doorbells=1, tid=7, correlation=0):
         self.bytes += record(
-            12, struct.pack("<QQQ4I", number, begin, end, tid, api, doorbells, number)
+            12, struct.pack("<QQQ4I", number, begin, end, tid, api, doorbells, correlation)
         )
         return self
 
@@ -219,6 +219,10 @@ class Log:
 
     def lost(self, records, size, doorbells):
         self.bytes += record(10, struct.pack("<4Q", 5, records, size, doorbells))
+        return self
+
+    def overhead(self, doorbells, ns):
+        self.bytes += record(16, struct.pack("<2Q", doorbells, ns))
         return self
 
     def end(self, time=9_000_000, lost=(0, 0, 0)):

@@ -72,6 +72,12 @@ def test_a_program_runs_and_its_cost_is_told(tmp_path, capfd):
     assert len(log.read(kept).submissions) == 1
 
 
+def test_the_overhead_of_the_run_is_told(tmp_path, capfd):
+    made = s.Log().channel(0).submit(0, s.host_release(0x100, 1)).overhead(200, 1_640_000).end()
+    assert cli.main(["lens", "--", program(tmp_path, writes(tmp_path, made))]) == 0
+    assert "longer: 8.2 us per doorbell in its handler" in capfd.readouterr().err
+
+
 def test_the_programs_environment(tmp_path, capfd, monkeypatch, preloaded):
     names = ["LD_PRELOAD", "DENIZEN_LENS_MODE", "CUDA_INJECTION64_PATH", "DENIZEN_LENS_FORCE"]
     asks = program(tmp_path, f"print([os.environ.get(name) for name in {names}])")

@@ -41,7 +41,7 @@ def capture(tmp_path, mode="full", *, name="a.lens", graph_bytes=1, cupti=True, 
             channel, packets, api=api, inner=inner, call=call if cupti else 0, time=at, **how
         )
         if cupti:
-            made.call(call, api, at - 2_000, at + 5_000)
+            made.call(call, api, at - 2_000, at + 5_000, correlation=7000 + call)
 
     for size in (64, 1 << 20):
         copy = s.engine_copy(1 << 33, 2 << 33, size, (0x204400010, size))
@@ -120,6 +120,7 @@ def test_every_line_fits_its_schema(tmp_path):
         first = values[0]
         assert first["api"] == "cudaMemcpyAsync" and first["api_inner"] == "cuMemcpyHtoDAsync_v2"
         assert first["bytes"] == 52 and first["entries"] == [{"address": 0x202600000, "bytes": 52}]
+        assert [value["correlation"] for value in values] == [*range(7001, 7007), None]
         assert values[-1]["api"] is None and values[-1]["call"] is None
         assert values[-1]["entries"] == [{"address": 0, "bytes": 0, "control": "NOP"}]
         if mode == "count":
@@ -166,6 +167,9 @@ def test_a_trace_has_calls_doorbells_and_bytes(tmp_path):
     events = [p.track_event for p in packets if p.HasField("track_event")]
     begun = [event.name for event in events if event.type == event.TYPE_SLICE_BEGIN]
     assert begun == ["cudaMemcpyAsync"] * 2 + ["cudaLaunchKernel"] + ["cudaGraphLaunch"] * 3
+    notes = [e.debug_annotations[0] for e in events if e.type == e.TYPE_SLICE_BEGIN]
+    assert [note.name for note in notes] == ["correlation"] * 6
+    assert [note.int_value for note in notes] == list(range(7001, 7007))
     bells = [event for event in events if event.type == event.TYPE_INSTANT]
     assert len(bells) == 7
     notes = {n.name: n.int_value or n.string_value for n in bells[0].debug_annotations}

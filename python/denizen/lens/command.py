@@ -95,6 +95,8 @@ def _show_summary(capture: Capture, submissions: list[tuple[Submission, Decoded 
         summary.RIGHT,
         file=sys.stderr,
     )
+    if told := summary.overhead(capture):
+        print(told, file=sys.stderr)
     if made.unknown:
         most = ", ".join(f"{name} ({count:,})" for name, count in made.unknown.most_common(8))
         print(f"methods that no table has, by class:offset and words: {most}", file=sys.stderr)

@@ -37,6 +37,7 @@ def _entry(e: Entry) -> dict[str, Any]:
 def line(capture: Capture, submission: Submission, found: Decoded | None) -> dict[str, Any]:
     """One submission as JSON values. ``found``: what it decodes to, None in mode ``count``."""
     bell = submission.doorbell
+    call = capture.calls.get(bell.call)
     inside: dict[str, Any] | None = None
     if found is not None:
         inside = {
@@ -58,6 +59,7 @@ def line(capture: Capture, submission: Submission, found: Decoded | None) -> dic
         "api": capture.api(bell.api) if bell.api else None,
         "api_inner": capture.api(bell.api_inner) if bell.api_inner else None,
         "call": bell.call or None,
+        "correlation": call.correlation if call else None,
         "bytes": bell.bytes,
         "entries": [_entry(entry(raw)) for raw in bell.entry.tolist()],
         "put": [bell.put_old, bell.put_new],

@@ -188,9 +188,17 @@ class End(NamedTuple):
     waits: int
 
 
+class Overhead(NamedTuple):
+    """Nanoseconds in the library's handler, of ``doorbells`` doorbells. The delivery of their
+    signals is not in it."""
+
+    doorbells: int
+    ns: int
+
+
 Record = (
     Process | Thread | Page | Channel | ChannelClosed | Engine | Doorbell | Pushbuffer | Instruction
-    | Lost | ApiName | ApiCall | ApiCount | Note | End
+    | Lost | ApiName | ApiCall | ApiCount | Note | End | Overhead
 )  # fmt: skip
 
 # By denizen::lens::Kind: what follows a record's header, without what has no fixed length.
@@ -210,6 +218,7 @@ BODIES = {
     13: struct.Struct("<IIQ"),
     14: struct.Struct("<QII"),
     15: struct.Struct("<12Q"),
+    16: struct.Struct("<2Q"),
 }
 
 
@@ -300,8 +309,10 @@ def _record(kind: int, flags: int, v: tuple[Any, ...], data: Buffer, span: slice
             return ApiCount(v[0], v[2])
         case 14:
             return Note(v[0], rest(v[1]).decode(errors="replace"))
-        case _:
+        case 15:
             return End(*v)
+        case _:
+            return Overhead(*v)
 
 
 def _within(at: int, length: int, end: int) -> int:
@@ -343,6 +354,7 @@ class Capture:
     notes: list[Note] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
+    overhead: Overhead | None = None
     end: End | None = None
 
     @property
@@ -382,6 +394,8 @@ class Capture:
                 self.lost.append(record)
             case End():
                 self.end = record
+            case Overhead():
+                self.overhead = record
             case _:
                 pass
 

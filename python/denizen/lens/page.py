@@ -57,7 +57,7 @@ def render(capture: Capture) -> str:
         "command": escape(" ".join(capture.arguments) or capture.header.process),
         "about": escape(
             f"Process {capture.header.pid}, driver {capture.header.driver}, mode "
-            f"{capture.header.mode}, {len(capture.channels)} channels."
+            f"{capture.header.mode}, {len(capture.channels)} channels. {summary.overhead(capture)}"
         ),
         "warnings": "".join(f'<div class="warning">{escape(text)}</div>' for text in warnings),
         "totals": "".join(

@@ -66,7 +66,11 @@ class _Trace:
         process.process.process_name = capture.header.process
         for call in sorted(capture.calls.values(), key=lambda c: (c.begin_ns, -c.end_ns)):
             track = self._thread(capture, call.tid)
-            self._event(call.begin_ns, _BEGIN, track).name = capture.api(call.api)
+            begin = self._event(call.begin_ns, _BEGIN, track)
+            begin.name = capture.api(call.api)
+            note = begin.debug_annotations.add()
+            note.name = "correlation"
+            note.int_value = call.correlation
             self._event(call.end_ns, _END, track)
             if len(self._builder.trace.packet) >= _BATCH:
                 yield self._flush()

@@ -210,6 +210,18 @@ def warnings(capture: Capture, summary: Summary | None = None) -> list[str]:
     return found
 
 
+def overhead(capture: Capture) -> str:
+    """How much longer a doorbell took in this run, in words; "" where nothing says so."""
+    own = capture.overhead
+    if own is None or own.doorbells == 0:
+        return ""
+    us = own.ns / own.doorbells * 1e-3
+    return (
+        f"timings under the lens are longer: {us:.1f} us per doorbell in its handler, and the "
+        "delivery of a signal"
+    )
+
+
 def calls_of(capture: Capture, names: Sequence[str]) -> list[tuple[str, int, int, int]]:
     """Calls of the APIs whose name contains one of ``names``: name, time, doorbells, bytes.
 
