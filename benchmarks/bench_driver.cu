@@ -2,15 +2,17 @@
 // What calls of the CUDA API cost on the host: copies, graphs, launches and everyday calls, each
 // timed alone on an idle device. What they submit is counted in a second run under the lens, which
 // denizen.lab.driver starts with `--counts`: then each call is made three times, and the moments
-// around it are printed instead of times. Timings are never taken with the lens on. In a third run,
-// with `--raw` and under the lens too, the engines copy without the driver (engine_copies.hpp):
-// those times are the device's own.
+// around it are printed instead of times. In a third run, with `--raw` and under the lens too, the
+// engines copy without the driver (engine_copies.hpp): those times are the device's own. With
+// `--doorbells` it runs with and without the lens, which alone is what that measures
+// (doorbell_loops.hpp); no other time is taken with the lens on.
 //
 // Without a GPU there is no driver to look at: a store is trapped as the lens traps a doorbell.
 #include "program.hpp"
 
 #include "trapped_store.hpp"
 #if defined(__CUDACC__)
+#include "doorbell_loops.hpp"
 #include "driver_calls.hpp"
 #include "engine_copies.hpp"
 #endif
@@ -22,8 +24,8 @@ namespace {
 using namespace denizen;
 using namespace denizen::bench;
 
-bool counts = false; // --counts
-bool raw = false;    // --raw
+enum class Mode { times, counts, raw, doorbells };
+Mode mode = Mode::times;
 
 void on_cpu(bool quick)
 {
@@ -77,6 +79,7 @@ void count(std::vector<DriverCall>& calls)
         }
         Json line;
         line.add("counted", one.name).add("params", one.params).add("windows", moments);
+        line.add("verified", one.verify());
         std::printf("%s\n", line.str().c_str());
         std::fflush(stdout);
     }
@@ -85,7 +88,8 @@ void count(std::vector<DriverCall>& calls)
 void time(std::vector<DriverCall>& calls, uint32_t rounds)
 {
     std::erase_if(calls, [](const DriverCall& one) { return one.counted_only; });
-    std::vector<Samples> host(calls.size(), Samples(rounds)), device(calls.size(), Samples(rounds));
+    const std::vector<Samples> none(calls.size(), Samples(rounds));
+    std::vector<Samples> host = none, done = none, device = none;
     std::vector<char> right(calls.size(), 1);
     for (size_t i = 0; i < calls.size(); ++i) right[i] &= calls[i].verify();
     interleaved(rounds, calls.size(), [&](size_t i) {
@@ -97,7 +101,9 @@ void time(std::vector<DriverCall>& calls, uint32_t rounds)
         const uint64_t end = now_ns();
         wait_until_idle();
         host[i].add_ns_as_us(end - begin);
-        if (calls[i].device_us) device[i].add(calls[i].device_us());
+        if (!calls[i].device_us) return;
+        done[i].add_ns_as_us(now_ns() - begin);
+        device[i].add(calls[i].device_us());
     });
     for (size_t i = 0; i < calls.size(); ++i) {
         right[i] &= calls[i].verify();
@@ -107,19 +113,20 @@ void time(std::vector<DriverCall>& calls, uint32_t rounds)
         result.ratio_base = calls[i].ratio_base;
         result.print(host[i]);
         if (device[i].size() == 0) continue;
-        result.name += ", by events";
+        result.ratio_base.clear();
+        result.name = calls[i].name + ", until done";
+        result.print(done[i]);
+        result.name = calls[i].name + ", by events";
         result.print(device[i]);
     }
 }
 
 void on_gpu(bool quick)
 {
-    if (raw) {
-        engine_copies(quick);
-        return;
-    }
-    std::vector<DriverCall> calls = driver_calls(quick, counts && !quick);
-    if (counts) {
+    if (mode == Mode::raw) return engine_copies(quick);
+    if (mode == Mode::doorbells) return doorbell_loops(quick);
+    std::vector<DriverCall> calls = driver_calls(quick, mode == Mode::counts && !quick);
+    if (mode == Mode::counts) {
         count(calls);
     } else {
         time(calls, quick ? 5 : 51);
@@ -144,10 +151,10 @@ void measure(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    if (argc > 1) {
-        counts = std::strcmp(argv[argc - 1], "--counts") == 0;
-        raw = std::strcmp(argv[argc - 1], "--raw") == 0;
-        argc -= counts || raw ? 1 : 0;
-    }
+    for (const auto& [word, chosen] : {std::pair{"--counts", Mode::counts},
+                                       {"--raw", Mode::raw},
+                                       {"--doorbells", Mode::doorbells}})
+        if (argc > 1 && std::strcmp(argv[argc - 1], word) == 0) mode = chosen;
+    argc -= mode != Mode::times ? 1 : 0;
     return run_program(argc, argv, measure);
 }

@@ -75,7 +75,7 @@ struct Place {
     }
 
 private:
-    static constexpr uint32_t branch_count = 16;
+    static constexpr uint32_t branch_count = 100;
 
     Place() : branches(branch_count), events(branch_count + 2), pageable(largest), pattern(largest)
     {
@@ -227,11 +227,13 @@ void add_graphs(std::vector<DriverCall>& calls, bool quick)
         calls.back().most_rounds = kernels > 100 ? 50 : 1000;
     }
     for (const uint32_t branches :
-         quick ? std::vector<uint32_t>{4} : std::vector<uint32_t>{2, 4, 8, 16}) {
+         quick ? std::vector<uint32_t>{4}
+               : std::vector<uint32_t>{1, 2, 4, 5, 8, 10, 16, 20, 50, 75, 100, 200, 500}) {
         const auto graph = make_graph(branches + 2, branches);
         const Json params = Json().add("branches", branches);
         calls.push_back(launches("graph, fork and join", params, branches + 2,
                                  [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); }));
+        if (branches > at.branches.size()) continue;
         calls.back().ratio_base = {"streams, fork and join"};
         auto* total = reinterpret_cast<unsigned long long*>(at.total);
         calls.push_back(
@@ -283,14 +285,16 @@ std::shared_ptr<Graph> make_conditional(uint32_t count)
 void add_graph_changes(std::vector<DriverCall>& calls, bool quick)
 {
     Place& at = Place::get();
-    for (const uint32_t count : quick ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, 10}) {
+    for (const uint32_t count :
+         quick ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, 2, 5, 10, 20, 50, 100, 200}) {
         const auto graph = make_conditional(count);
         calls.push_back(launches("graph, IF nodes", Json().add("nodes", count), count,
                                  [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); }));
     }
-    for (const uint32_t updates :
-         quick ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, 10, 100}) {
-        constexpr uint32_t kernels = 100;
+    for (const uint32_t updates : quick
+                                      ? std::vector<uint32_t>{1}
+                                      : std::vector<uint32_t>{1, 2, 5, 10, 20, 50, 100, 200, 500}) {
+        constexpr uint32_t kernels = 500;
         const auto graph = make_graph(kernels, 1);
         const auto update = [&at, graph, updates] {
             void* arguments[] = {&at.total};

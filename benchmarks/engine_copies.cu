@@ -101,8 +101,8 @@ public:
     Rig() : pattern_(largest)
     {
         check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
-        check_cuda(cudaMalloc(&device_, 2 * largest), "device memory");
-        check_cuda(cudaMallocHost(&pinned_, largest), "pinned memory");
+        check_cuda(cudaMalloc(&device_, 2 * largest + mib), "device memory");
+        check_cuda(cudaMallocHost(&pinned_, largest + mib), "pinned memory");
         check_cuda(cudaMallocHost(&stamps_, 2 * sizeof(Stamp)), "pinned memory");
         uint32_t state = 1;
         for (uint8_t& byte : pattern_)
@@ -120,14 +120,14 @@ public:
                 check_cuda(cudaMemcpyAsync(to, from, n, kind, stream_), "small copy");
             };
         };
-        uint8_t* const last = other + largest - mib; // beyond the largest copy that is compared
+        uint8_t* const last = other + largest; // beyond the largest copy
         return {
             {"to device", Engine::inlined, pinned_, other,
              copy(last, pinned_, 4, cudaMemcpyHostToDevice)},
             {"to device", Engine::copy, pinned_, other,
              copy(last, pinned_, mib, cudaMemcpyHostToDevice)},
             {"to host", Engine::copy, device_, pinned_,
-             copy(pinned_ + largest - 4, device_ + largest - 4, 4, cudaMemcpyDeviceToHost)},
+             copy(pinned_ + largest, last, 4, cudaMemcpyDeviceToHost)},
             {"on the device", Engine::copy, device_, other,
              copy(last, pinned_, mib, cudaMemcpyHostToDevice)},
         };
@@ -224,8 +224,8 @@ std::vector<uint32_t> sizes_of(Engine engine, bool quick)
             for (const uint32_t size : {24u, 28u, 31u, 36u, 48u})
                 sizes.push_back(size * static_cast<uint32_t>(kib));
     } else {
-        for (uint32_t size = 4; size <= 16 * mib; size *= quick ? 16 : 2) sizes.push_back(size);
-        sizes.push_back(static_cast<uint32_t>(largest - mib));
+        for (uint32_t size = 4; size < largest; size *= quick ? 16 : 2) sizes.push_back(size);
+        sizes.push_back(static_cast<uint32_t>(largest));
     }
     std::sort(sizes.begin(), sizes.end());
     return sizes;

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import stream as s
 
-from denizen.lab import driver, record
+from denizen.lab import driver, fits, record
 from denizen.lab.record import LabError, Measured
 from denizen.lens import log
 
@@ -34,7 +34,8 @@ def played():
                 made.submit(0, part, time=now)
             windows.append(now + 500)
             now += 1_000
-        lines.append(json.dumps({"counted": name, "params": params, "windows": windows}))
+        value = {"counted": name, "params": params, "windows": windows, "verified": True}
+        lines.append(json.dumps(value))
 
     for size in (64, 16_384, LIMIT, LIMIT + 4096, 1 << 20):
         params = {"direction": "to device", "memory": "pinned", "bytes": size}
@@ -44,6 +45,9 @@ def played():
     for kernels in (1, 10, 100, 200, 1000, 2000):
         graph = s.inc(1, 0x2B4, 1) + s.immediate(1, 0x2C0, 2) + s.non_inc(1, 0x110, *[0] * kernels)
         calls("graph, a chain", {"kernels": kernels}, graph)
+    for kernels in (1, 2, 3):  # two in one doorbell where there are three
+        launches = [s.host_release(0x100, 1)] * min(kernels, 2)
+        calls("launches, a chain", {"kernels": kernels}, *launches)
     calls("event record", {})
     calls("fork", {"branches": 2}, s.host_release(0x100, 1), s.host_release(0x110, 1))
     text = '{"environment": {"device": "an H100"}}\n' + "\n".join(lines) + "\n"
@@ -77,13 +81,18 @@ def test_rows_of_what_was_counted(tmp_path):
     assert switch.params == {
         "direction": "to device", "memory": "pinned", "next_measured": LIMIT + 4096,
     }  # fmt: skip
-    slope = found["launch time over submitted bytes, slope", "1 to 2000"]
-    # 4 bytes a kernel over 0.004 us a kernel: 1000 bytes a microsecond.
-    assert slope.median == pytest.approx(1e9 / 2**20)
-    assert found[
-        "launch time over submitted bytes, correlation", "1 to 200"
-    ].median == pytest.approx(1)
+    # 4 bytes a kernel over 4 ns a kernel.
+    slope = found["API time over submitted bytes, slope", "1 to 2000"]
+    assert (slope.median, slope.unit) == (pytest.approx(1), "ns/B")
+    each = found["API time over kernels, slope", "1 to 200"]
+    assert (each.median, each.unit) == (pytest.approx(4), "ns each")
+    r = found["API time over submitted bytes, correlation", "1 to 200"]
+    assert r.median == pytest.approx(1) and r.verified
+    chain = {row.params["kernels"]: row.verified for row in rows
+             if row.case == "launches, a chain, submitted" and row.unit == "doorbells"}  # fmt: skip
+    assert chain == {1: True, 2: True, 3: False}
     submitted = [row for row in rows if row.case == "copy, submitted" and row.unit == "B"]
+    assert all(row.verified for row in submitted)
     assert {row.params["path"] for row in submitted} == {"inline", "copy engine"}
 
 
@@ -109,9 +118,53 @@ def _preloaded(monkeypatch):
     monkeypatch.setenv("DENIZEN_LENS_LIBRARY", libc)
 
 
+@pytest.mark.parametrize(
+    ("case", "change"),
+    [
+        ("copy", {"verified": False}),  # the program saw a wrong result
+        ("copy", {"params": {"direction": "to device", "memory": "pinned", "bytes": 60}}),
+    ],
+)
+def test_what_disagrees_is_not_verified(tmp_path, case, change):
+    made, text = played()
+    lines = [json.loads(line) for line in text.splitlines()]
+    first = next(i for i, line in enumerate(lines) if line.get("counted") == case)
+    lines[first] = {**lines[first], **change}
+    text = "\n".join(map(json.dumps, lines))
+    counted = driver.attribute(text, log.read(made.write(tmp_path / "a.lens")))
+    assert [one.right for one in counted].count(False) == 2  # and the chain of three
+    rows = driver.rows(counted, [])
+    assert {row.verified for row in rows if row.case == "largest inline copy"} == {False}
+
+
+def test_a_fits_interval_is_that_of_its_samples(tmp_path):
+    made, text = played()
+    counted = driver.attribute(text, log.read(made.write(tmp_path / "a.lens")))
+    random = np.random.default_rng(1)
+    beside = [
+        Measured("graph, a chain", {"kernels": k}, "us",
+                 2.0 + 4 * k / 1000 + random.exponential(0.2, 51), 51, k != 10)
+        for k in (1, 10, 100, 200, 1000, 2000)
+    ]  # fmt: skip
+    fitted = record.rows_of(fits.fits(counted, beside))
+    assert {row.case for row in fitted} == {
+        f"API time over {x}, {what}"
+        for x in ("submitted bytes", "kernels") for what in ("slope", "correlation")
+    }  # fmt: skip
+    for row in fitted:
+        low, high = row.ci95
+        assert low <= row.median <= high and low < high
+        truth = 1 if row.unit == "r" else 4 if row.unit == "ns each" else 1
+        if row.params["kernels"] == "1 to 2000":
+            assert abs(row.median - truth) < 0.1 * truth
+        assert not row.verified  # one of its points is not
+        if row.unit == "r":
+            assert low >= -1 and high <= 1
+
+
 @pytest.mark.usefixtures("_preloaded")
 def test_a_program_is_counted_under_the_lens(tmp_path):
-    assert len(driver.count([player(tmp_path)])) == 13
+    assert len(driver.count([player(tmp_path)])) == 16
 
 
 @pytest.mark.usefixtures("_preloaded")

@@ -26,31 +26,40 @@ RAW = [
     copy("to device", "copy engine", 1 << 20, 50.0),
     copy("to host", "copy engine", 1 << 20, 40.0),
 ]
-BY_EVENTS = [
-    Measured("copy, by events", {"direction": direction, "memory": memory, "bytes": size}, "us",
+BY_API = [
+    Measured(case, {"direction": direction, "memory": memory, "bytes": size}, "us",
              np.array([us]), 1, True)
-    for direction, memory, size, us in (
-        ("to device", "pinned", 32, 0.5), ("to device", "pageable", 32, 1.0),
-        ("to host", "pinned", 1 << 20, 50.0),
+    for case, direction, memory, size, us in (
+        ("copy, by events", "to device", "pinned", 32, 0.5),
+        ("copy, by events", "to device", "pageable", 32, 1.0),
+        ("copy, by events", "to host", "pinned", 1 << 20, 50.0),
+        ("copy, until done", "to device", "pinned", 32, 1.25),
+        ("copy", "to device", "pinned", 32, 1.0),
     )
 ]  # fmt: skip
 
 
 def test_what_follows_from_them():
-    rows = record.rows_of([*RAW, *engines.derived(RAW, BY_EVENTS)])
+    rows = record.rows_of([*RAW, *engines.derived(RAW, BY_API)])
     found = {(r.case, *list(r.params.values())[:2]): r for r in rows if r.case != "raw copy"}
     start = found["raw copy, start", "to device", "inline"]
     assert (start.median, start.unit, start.params["bytes"]) == (0.025, "us", 4)
     most = found["raw copy, most", "to device", "copy engine"]
     assert most.params["bytes"] == 1 << 20
     assert most.median == pytest.approx((1 << 20) / 50e3)
-    share = found["raw copy, not the engine's", "to device", "inline"]
-    assert share.median == pytest.approx(0.75)
-    assert found["raw copy, not the engine's", "to host", "copy engine"].median == pytest.approx(
-        0.2
-    )
     # By direction and length, and from pinned memory alone.
-    assert sum(case == "raw copy, not the engine's" for case, *_ in found) == 2
+    shares = {
+        (row.params["direction"], row.params["of"]): row.median
+        for row in rows
+        if row.case == "raw copy, not the engine's"
+    }
+    assert shares == pytest.approx(
+        {
+            ("to device", "event time"): 0.75,
+            ("to device", "API time"): 0.9,
+            ("to host", "event time"): 0.2,
+        }
+    )
 
 
 @pytest.fixture
@@ -60,6 +69,7 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setenv("DENIZEN_LENS_LIBRARY", libc)
     monkeypatch.setattr(machine, "gpu_index", lambda _: 0)
     monkeypatch.setattr(cases.driver, "counts", lambda *_, **__: [])
+    monkeypatch.setattr(cases.doorbells, "measure", lambda *_, **__: [])
     path = tmp_path / "bench_driver"
     monkeypatch.setattr(programs, "find", lambda _: path)
 

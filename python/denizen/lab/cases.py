@@ -14,7 +14,17 @@ from pathlib import Path
 import numpy as np
 
 import denizen
-from denizen.lab import adsb, driver, engines, filters, gnuradio, logs, machine, searches
+from denizen.lab import (
+    adsb,
+    doorbells,
+    driver,
+    engines,
+    filters,
+    gnuradio,
+    logs,
+    machine,
+    searches,
+)
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
 
@@ -249,6 +259,7 @@ def measure(
     measured = [item for case in _CASES.get(experiment, ()) for item in case(device, quick=quick)]
     if experiment == "driver":
         measured += driver.counts(device, quick=quick, beside=beside)
+        measured += doorbells.measure(device, quick=quick, beside=beside)
         measured += engines.raw(device, quick=quick, beside=beside)
     for item in measured:
         same = _SAME.get(item.case)

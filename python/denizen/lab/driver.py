@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from denizen import terminal
-from denizen.lab import machine, programs
+from denizen.lab import fits, machine, programs
 from denizen.lab.record import LabError, Measured, Scalar
 from denizen.lens import launch, log, summary
 from denizen.lens.decode import Stream
@@ -41,6 +41,20 @@ class Counted:
     entries: list[int] = field(default_factory=list)
     doorbells: list[int] = field(default_factory=list)
     operations: Counter[str] = field(default_factory=Counter)
+    moved: list[int] = field(default_factory=list)  # bytes, by copies and fills in the streams
+    verified: bool = False  # the calls did their work, and their streams were read whole
+
+    @property
+    def right(self) -> bool:
+        """Whether what was counted agrees with what is known of the call from elsewhere.
+
+        Each launch of a straight chain is a doorbell; a copy's bytes are in its streams.
+        """
+        if self.case == "launches, a chain":
+            return self.verified and set(self.doorbells) == {self.params["kernels"]}
+        if self.case == "copy":
+            return self.verified and set(self.moved) == {self.params["bytes"]}
+        return self.verified
 
     @property
     def path(self) -> str:
@@ -58,11 +72,7 @@ def count(command: Sequence[str], deadline: float = _DEADLINE) -> list[Counted]:
     with tempfile.TemporaryDirectory(prefix="denizen-driver-") as name:
         folder = Path(name)
         text = output([*command, "--counts"], folder, "full", deadline)
-        logs = launch.logs(folder)
-        if not logs:
-            raise log.LensError(f"nothing was recorded: {launch.why_nothing(command[0])}")
-        captures = [log.read(path) for path in logs]
-        capture = max(captures, key=lambda c: len(c.submissions))
+        capture = the_capture(folder, command[0])
         for warning in summary.warnings(capture):
             terminal.error(f"driver, under the lens: {warning}")
         if not capture.complete or (capture.end and capture.end.lost_doorbells):
@@ -70,16 +80,25 @@ def count(command: Sequence[str], deadline: float = _DEADLINE) -> list[Counted]:
         return attribute(text, capture)
 
 
-def output(command: Sequence[str], folder: Path, mode: str, deadline: float) -> str:
-    """What ``command`` prints under the lens, whose logs go to ``folder``.
+def the_capture(folder: Path, program: str) -> log.Capture:
+    """The capture in ``folder`` of the process with most doorbells; LensError if there is none."""
+    logs = launch.logs(folder)
+    if not logs:
+        raise log.LensError(f"nothing was recorded: {launch.why_nothing(program)}")
+    return max((log.read(path) for path in logs), key=lambda c: len(c.submissions))
+
+
+def output(command: Sequence[str], folder: Path, mode: str | None, deadline: float) -> str:
+    """What ``command`` prints under the lens, whose logs go to ``folder``; without the lens if no
+    mode is given.
 
     Raises LabError (with what the program said) if it fails or overruns, and
     :class:`denizen.lens.log.LensError` without a library.
     """
-    name = Path(command[0]).name
+    name, under = Path(command[0]).name, " under the lens" if mode else ""
     with subprocess.Popen(
         command,
-        env={**os.environ, **launch.environment(folder, mode)},
+        env={**os.environ, **(launch.environment(folder, mode) if mode else {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -91,11 +110,11 @@ def output(command: Sequence[str], folder: Path, mode: str, deadline: float) -> 
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise LabError(f"{name} under the lens was stopped after {deadline:g} s") from error
+                raise LabError(f"{name}{under} was stopped after {deadline:g} s") from error
             raise
     if process.returncode != 0:
         last = err.decode(errors="replace").strip().splitlines()[-1:]
-        raise LabError(f"{name} under the lens ended with {process.returncode}: {' '.join(last)}")
+        raise LabError(f"{name}{under} ended with {process.returncode}: {' '.join(last)}")
     return out.decode(errors="replace")
 
 
@@ -112,6 +131,7 @@ def attribute(text: str, capture: log.Capture) -> list[Counted]:
                 continue
             one = Counted(value["counted"], value["params"])
             moments = value["windows"]
+            one.verified = value["verified"] is True
         except (ValueError, TypeError, KeyError) as error:
             raise LabError(f"driver, under the lens, printed no count: {line:.80}") from error
         for begin, end in zip(moments[::2], moments[1::2], strict=True):
@@ -121,9 +141,15 @@ def attribute(text: str, capture: log.Capture) -> list[Counted]:
             one.bytes.append(sum(bell.bytes for bell in bells))
             one.entries.append(sum(bell.entries for bell in bells))
             one.doorbells.append(len(bells))
-            for _, decoded in inside:
-                for operation in decoded.operations if decoded else ():
+            one.moved.append(0)
+            for submission, decoded in inside:
+                if decoded is None or submission.doorbell.unreadable or not decoded.recorded:
+                    one.verified = False
+                    continue
+                one.verified &= not decoded.problems
+                for operation in decoded.operations:
                     one.operations[operation.kind] += 1
+                    one.moved[-1] += operation.bytes
         counted.append(one)
     return counted
 
@@ -139,12 +165,11 @@ def rows(counted: Sequence[Counted], beside: Sequence[Measured]) -> list[Measure
         for unit, values in (
             ("B", one.bytes), ("entries", one.entries), ("doorbells", one.doorbells),
         ):  # fmt: skip
-            # Nothing is expected of a call: one that submits nothing is as good a finding.
             samples = np.array(values, dtype=np.float64)
             made.append(Measured(f"{one.case}, submitted", {**params, "of": unit}, unit, samples,
-                                 len(values), True))  # fmt: skip
+                                 len(values), one.right))  # fmt: skip
     made += _switches(counted)
-    made += _fits(counted, beside)
+    made += fits.fits(counted, beside)
     return made
 
 
@@ -165,46 +190,8 @@ def _switches(counted: Sequence[Counted]) -> list[Measured]:
         if above:
             params["next_measured"] = above[0]
         samples = np.array([max(inline)], dtype=np.float64)
-        made.append(Measured("largest inline copy", params, "B", samples, len(sizes), True))
-    return made
-
-
-def _fits(counted: Sequence[Counted], beside: Sequence[Measured]) -> list[Measured]:
-    """Slope (bytes over time) and correlation of a graph's launch with the bytes it submits.
-
-    As in the paper "Revealing NVIDIA Closed-Source Driver Command Streams for CPU-GPU Runtime
-    Behavior Insight", over 1 to 200 and 1 to 2000 kernels. A correlation, no cause.
-    """
-    made: list[Measured] = []
-    for case in ("graph, a chain", "launches, a chain"):
-        sizes = {
-            int(one.params["kernels"]): float(np.median(one.bytes))
-            for one in counted
-            if one.case == case
-        }
-        times = {
-            int(one.params["kernels"]): float(np.median(one.samples))
-            for one in beside
-            if one.case == case and not one.arm
-        }
-        for most in (200, 2000):
-            kernels = sorted(k for k in sizes.keys() & times.keys() if k <= most)
-            if len(kernels) < 3 or (most == 2000 and kernels[-1] <= 200):
-                continue
-            x = np.array([sizes[k] for k in kernels])
-            y = np.array([times[k] for k in kernels])
-            if np.ptp(x) == 0 or np.ptp(y) == 0:
-                continue
-            slope = float(np.polyfit(x, y, 1)[0])  # microseconds a byte
-            r = float(np.corrcoef(x, y)[0, 1])
-            params: dict[str, Scalar] = {"of": case, "kernels": f"1 to {kernels[-1]}"}
-            name = "launch time over submitted bytes"
-            if slope > 0:
-                speed = np.array([1e6 / slope / 2**20])
-                made.append(Measured(f"{name}, slope", params, "MiB/s", speed, len(kernels), True))
-            made.append(
-                Measured(f"{name}, correlation", params, "r", np.array([r]), len(kernels), True)
-            )
+        right = all(one.right for one in copies)
+        made.append(Measured("largest inline copy", params, "B", samples, len(sizes), right))
     return made
 
 

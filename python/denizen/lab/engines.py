@@ -20,6 +20,7 @@ from denizen.lab.record import LabError, Measured, Scalar
 from denizen.lens.log import LensError
 
 _DEADLINE = 120.0
+_WHOLE = {"copy, by events": "event time", "copy, until done": "API time"}
 
 
 def raw(device: str, *, quick: bool, beside: Sequence[Measured]) -> list[Measured]:
@@ -43,8 +44,9 @@ def raw(device: str, *, quick: bool, beside: Sequence[Measured]) -> list[Measure
 
 def derived(copies: Sequence[Measured], beside: Sequence[Measured]) -> list[Measured]:
     """From the raw ``copies``: how long an engine takes for its smallest copy, the most bytes a
-    second it reaches; and with the same copies through the API, timed by events (``beside``, from
-    pinned memory), how much of that time is not the engine's."""
+    second it reaches; and with the same copies through the API (``beside``, from pinned memory),
+    how much of their time is not the engine's: of that between two events, as a profiler has it,
+    and of that on the host from the call until the copy is known to be done."""
     made: list[Measured] = []
     kinds: dict[tuple[Scalar, Scalar], list[Measured]] = {}
     for copy in copies:
@@ -63,16 +65,16 @@ def derived(copies: Sequence[Measured], beside: Sequence[Measured]) -> list[Meas
                     name, {**params, "bytes": _size(copy)}, unit, samples, copy.n, copy.verified
                 )
             )
-    for event in beside:
-        if event.case != "copy, by events" or event.params.get("memory") != "pinned" or event.arm:
+    for call in beside:
+        if call.case not in _WHOLE or call.params.get("memory") != "pinned" or call.arm:
             continue
         for copy in copies:
-            if all(copy.params[key] == event.params.get(key) for key in ("direction", "bytes")):
-                whole = float(np.median(event.samples))
-                shares = 1 - copy.samples / whole
+            if all(copy.params[key] == call.params.get(key) for key in ("direction", "bytes")):
+                whole = float(np.median(call.samples))
                 made.append(
-                    Measured("raw copy, not the engine's", dict(copy.params), "of event time",
-                             shares, copy.n, copy.verified and event.verified)
+                    Measured("raw copy, not the engine's", {**copy.params, "of": _WHOLE[call.case]},
+                             "share", 1 - copy.samples / whole, copy.n,
+                             copy.verified and call.verified)
                 )  # fmt: skip
     return made
 

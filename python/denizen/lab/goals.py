@@ -40,6 +40,10 @@ def _least(row: Row) -> float | None:
     return row.min
 
 
+def _most(row: Row) -> float | None:
+    return row.max
+
+
 def _faster(name: str) -> Callable[[Row], float | None]:
     """How many times shorter than case ``name``."""
     return lambda row: 1 / row.ratio_to[name] if row.ratio_to.get(name) else None
@@ -318,6 +322,39 @@ _GOALS: tuple[_Goal, ...] = (
             "requests met until 95 % are live", {"sizes": sizes}, ">=", 100, "%", _least,
         )
         for sizes in ("16 B to 8 KB", "nine of ten 64 B")
+    ),
+    # What the paper "Revealing NVIDIA Closed-Source Driver Command Streams for CPU-GPU Runtime
+    # Behavior Insight" found on an A40: copies inline up to 24 KiB, graphs of 340 to 2216 bytes.
+    _Goal(
+        "driver", "largest inline copy from pinned memory, beside the paper's 24 KiB",
+        "largest inline copy", {"direction": "to device", "memory": "pinned"}, ">=", 24 * 1024, "B",
+        _median,
+    ),
+    *(
+        _Goal(
+            "driver", f"launch of a graph of {kernels} kernels, beside the paper's {bound} {unit}",
+            "graph, a chain, submitted", {"kernels": kernels, "of": unit}, "<=", bound, unit,
+            _median,
+        )
+        for kernels, bound, unit in (
+            (1, 340, "B"), (2000, 2216, "B"), (1, 1, "doorbells"), (2000, 1, "doorbells"),
+        )
+    ),
+    *(
+        _Goal(
+            "driver", f"{way}, {mode} mode: doorbells other than one a launch",
+            "doorbells other than one a launch", {"way": way, "mode": mode}, "<=", 0, "doorbells",
+            _most,
+        )
+        for way in ("launch + sync", "graph + sync")
+        for mode in ("count", "full")
+    ),
+    *(
+        _Goal(
+            "driver", f"count mode adds to a doorbell, {way}", "added to a doorbell",
+            {"way": way, "mode": "count"}, "<=", 10, "us", _median,
+        )
+        for way in ("launch + sync", "graph + sync")
     ),
     _Goal(
         "transactions", "streamed from pinned host memory", "streamed", {"memory": "pinned"}, ">=",

@@ -65,7 +65,8 @@ class Measured:
 
     ``samples`` are in ``unit`` and in the order of measurement; ``n`` events lie behind them.
     ``ratio_base`` names cases of the same experiment. ``arm`` is "A/A" for the second measurement
-    of a case, taken in the same interleaving, which shows what difference means nothing.
+    of a case, taken in the same interleaving, which shows what difference means nothing. ``ci95``
+    is the interval of a figure that is no median of its samples (a slope, a correlation).
     """
 
     case: str
@@ -76,6 +77,7 @@ class Measured:
     verified: bool
     ratio_base: tuple[str, ...] = ()
     arm: str = ""
+    ci95: tuple[float, float] | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -193,7 +195,7 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
             params=item.params,
             unit=item.unit,
             median=summary.median,
-            ci95=summary.ci95,
+            ci95=item.ci95 or summary.ci95,
             p50=summary.p50,
             p99=summary.p99,
             p999=summary.p999,
