@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""denizen bench driver on a GPU: all four runs of its program, and what they must agree on."""
+
+import pytest
+
+import denizen
+from denizen import _core
+from denizen.lab import bench
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU"),
+]
+
+
+def test_every_part_is_measured_and_verified():
+    made = bench.run("driver", "gpu:0", quick=True)
+    assert [row.case for row in made.rows if not row.verified] == []
+    cases = {row.case for row in made.rows}
+    assert cases >= {
+        "copy", "copy, until done", "copy, by events", "copy, submitted", "graph, a chain",
+        "graph, a chain, submitted", "launches, a chain, submitted", "largest inline copy",
+        "API time over submitted bytes, slope", "API time over kernels, correlation",
+        "loop's doorbells", "added to a doorbell", "in the lens's handler",
+        "raw copy", "raw copy, start", "raw copy, most", "raw copy, not the engine's",
+    }  # fmt: skip
+    assert all(row.max == 0 for row in made.rows if row.case == "doorbells other than one a launch")
+    most = max(row.params["bytes"] for row in made.rows if row.case == "raw copy")
+    assert most == 32 << 20

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong words to the GPU end in an error of the process that sent them, and of nobody else."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import denizen
+from denizen import _core
+from denizen.lens import launch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU"),
+]
+
+
+def send(kind, folder):
+    """What a child process with a deadline saw of words of that kind."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("wrong_words.py")), kind],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **launch.environment(folder, "count")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", ["unmapped", "method", "header"])
+def test_wrong_words_end_one_process_and_the_gpu_goes_on(kind, tmp_path):
+    assert send("right", tmp_path) == {"sent": True, "status": 0, "right": True}
+    said = send(kind, tmp_path)
+    assert said["sent"] and said["status"] != 0 and not said["right"]
+    assert send("right", tmp_path) == {"sent": True, "status": 0, "right": True}
