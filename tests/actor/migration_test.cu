@@ -138,6 +138,7 @@ private:
 };
 
 class migration : public AtEveryPlace {};
+class migration_between_nodes : public migration {};
 
 std::vector<Address> meet(Runtime<Walk>& rt)
 {
@@ -270,6 +271,13 @@ TEST_P(migration, under_load_keeps_every_message_and_its_order)
     }
 }
 
+TEST_P(migration_between_nodes, under_load_keeps_every_message_and_its_order)
+{
+    for (uint32_t seed = 2; seed < 4; ++seed) {
+        walk_about(device(), options(), seed, std::max(scaled(120), 10u), 30);
+    }
+}
+
 TEST_P(migration, with_small_rings)
 {
     Options o = small_rings(options());
@@ -277,18 +285,6 @@ TEST_P(migration, with_small_rings)
     o.egress_slots = 16384;
     o.near_slots = o.local_slots = 2;
     walk_about(device(), o, 7, std::max(scaled(100), 10u), 12);
-}
-
-TEST_P(migration, between_nodes)
-{
-    if (on_gpu()) {
-        GTEST_SKIP() << "one GPU";
-    }
-    for (uint32_t nodes = 2; nodes <= 3; ++nodes) {
-        Options o = options();
-        o.nodes = nodes;
-        walk_about(device(), o, nodes, std::max(scaled(120), 10u), 30);
-    }
 }
 
 TEST_P(migration, an_actor_comes_home_and_leaves_again)
@@ -393,11 +389,9 @@ TEST_P(migration, what_is_done_to_an_actor_is_done_where_it_is)
     EXPECT_EQ(error_of([&] { rt.send(all[0], Numbered{0}); }).code(), Errc::no_actor);
 }
 
-TEST_P(migration, supervisors_and_watchers_find_an_actor_that_has_moved)
+void supervisors_and_watchers_find_an_actor_that_has_moved(Device device, const Options& options)
 {
-    Options o = options();
-    o.nodes = on_gpu() ? 1 : 2;
-    Runtime<Nursery> rt(device(), o);
+    Runtime<Nursery> rt(device, options);
     const std::vector<Address> children = rt.spawn<Fragile>(3);
     rt.supervise(children, Strategy::one_for_one);
     rt.watch(host, children[1]);
@@ -410,7 +404,7 @@ TEST_P(migration, supervisors_and_watchers_find_an_actor_that_has_moved)
     };
     uint32_t incarnation = 1;
     for (uint32_t i = 0; i < 3; ++i) {
-        rt.migrate(children[1], i % rt.description().workers, i % o.nodes);
+        rt.migrate(children[1], i % rt.description().workers, i % options.nodes);
         rt.send(children[1], Numbered{5});
         EXPECT_EQ(rt.ask<Here>(children[1], Look{}).worker, 5u);
         rt.send(children[1], Numbered{0});
@@ -426,6 +420,17 @@ TEST_P(migration, supervisors_and_watchers_find_an_actor_that_has_moved)
     EXPECT_EQ(down().life, static_cast<uint32_t>(Life::stopped));
 }
 
+TEST_P(migration, supervisors_and_watchers_find_an_actor_that_has_moved)
+{
+    supervisors_and_watchers_find_an_actor_that_has_moved(device(), options());
+}
+
+TEST_P(migration_between_nodes, supervisors_and_watchers_find_an_actor_that_has_moved)
+{
+    supervisors_and_watchers_find_an_actor_that_has_moved(device(), options());
+}
+
 DENIZEN_AT_EVERY_PLACE(migration);
+DENIZEN_ON_SEVERAL_NODES(migration_between_nodes);
 
 } // namespace

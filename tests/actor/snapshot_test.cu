@@ -141,6 +141,8 @@ protected:
     }
 };
 
+class snapshot_of_nodes : public snapshot {};
+
 struct Load {
     uint32_t stations;
     uint32_t tokens;
@@ -257,15 +259,10 @@ TEST_P(snapshot, under_load_with_full_rings_and_outboxes)
     }
 }
 
-TEST_P(snapshot, of_several_nodes_under_load)
+TEST_P(snapshot_of_nodes, under_load_loses_and_doubles_nothing)
 {
-    if (on_gpu()) {
-        GTEST_SKIP() << "one GPU";
-    }
-    Options o = options();
-    o.nodes = 2;
     for (uint32_t seed = 0; seed < scaled(4) + 1; ++seed) {
-        under_load(device(), o, folder.file("ring"), {24, 60, scaled(200)}, seed);
+        under_load(device(), options(), folder.file("ring"), {24, 60, scaled(200)}, seed);
     }
 }
 
@@ -499,6 +496,7 @@ TEST_P(snapshot, one_actor_is_saved_and_loaded_between_two_messages)
 }
 
 DENIZEN_AT_EVERY_PLACE(snapshot);
+DENIZEN_ON_SEVERAL_NODES(snapshot_of_nodes);
 
 // ---- killed while it saves
 
@@ -525,18 +523,19 @@ using Bank = Program<Actors<Account>, Messages<Transfer, Deposit, Look, Balance>
 
 constexpr uint32_t accounts = 60;
 
-Options bank_options()
+Options bank_options(uint32_t nodes)
 {
     Options o;
+    o.nodes = nodes;
     o.workers = 2;
     o.lane_slots = 64;
     return o;
 }
 
 // The process that is killed: saves as often as it can while money moves.
-[[noreturn]] void save_for_ever(const std::string& path)
+[[noreturn]] void save_for_ever(const std::string& path, uint32_t nodes)
 {
-    Runtime<Bank> rt(Device::cpu(), bank_options());
+    Runtime<Bank> rt(Device::cpu(), bank_options(nodes));
     const std::vector<Address> account = rt.spawn<Account>(accounts);
     std::thread mover([&] {
         for (std::mt19937 random(static_cast<uint32_t>(getpid()));;) {
@@ -551,15 +550,24 @@ Options bank_options()
     }
 }
 
-TEST(snapshot_killed, the_last_complete_one_always_restores)
+class snapshot_killed : public testing::TestWithParam<uint32_t> {}; // nodes
+INSTANTIATE_TEST_SUITE_P(nodes, snapshot_killed, testing::Values(1u, 2u),
+                         testing::PrintToStringParamName());
+
+TEST_P(snapshot_killed, the_last_complete_one_always_restores)
 {
+    const uint32_t nodes = GetParam();
     if (const char* path = std::getenv("DENIZEN_TEST_SAVES_TO")) {
-        save_for_ever(path);
+        save_for_ever(path, nodes);
     }
+    // The saver's: the same program places them alike.
+    const std::vector<Address> account =
+        Runtime<Bank>(Device::cpu(), bank_options(nodes)).spawn<Account>(accounts);
     const Folder folder;
     const std::string path = folder.file("bank");
     std::mt19937 random(1);
-    const char* arguments[] = {"saver", "--gtest_filter=snapshot_killed.*", nullptr};
+    const std::string filter = "--gtest_filter=nodes/snapshot_killed.*/" + std::to_string(nodes);
+    const char* arguments[] = {"saver", filter.c_str(), nullptr};
     uint32_t moved = 0;
     for (uint32_t kill_number = 0; kill_number < std::max(scaled(100), 5u); ++kill_number) {
         pid_t child = 0;
@@ -577,16 +585,15 @@ TEST(snapshot_killed, the_last_complete_one_always_restores)
         ASSERT_EQ(waitpid(child, &status, 0), child);
         ASSERT_TRUE(WIFSIGNALED(status)) << "the saver ended by itself";
 
-        Options o = bank_options();
+        Options o = bank_options(nodes);
         o.restore = path;
         Runtime<Bank> rt(Device::cpu(), o);
         rt.drain();
         int64_t sum = 0;
         bool differs = false;
-        for (uint32_t i = 0; i < accounts; ++i) {
-            const int64_t balance = rt.ask<Balance>(Address::actor(i % 2, i / 2), Look{}).amount;
-            sum += balance;
-            differs |= balance != 1000;
+        for (const Balance& b : rt.ask_many<Balance>(account, Look{})) {
+            sum += b.amount;
+            differs |= b.amount != 1000;
         }
         EXPECT_EQ(sum, 1000 * static_cast<int64_t>(accounts));
         EXPECT_EQ(rt.stats().dead_letters, 0u);

@@ -165,7 +165,9 @@ protected:
 
     using Numbers = std::vector<uint32_t>;
 };
+class supervision_of_nodes : public supervision {};
 DENIZEN_AT_EVERY_PLACE(supervision);
+DENIZEN_ON_SEVERAL_NODES(supervision_of_nodes);
 
 TEST_P(supervision, one_for_one_restarts_the_child_alone)
 {
@@ -391,14 +393,9 @@ TEST_P(supervision, a_child_that_had_failed_before_is_restarted)
     EXPECT_EQ(incarnations(rt, children), (Numbers{1, 2}));
 }
 
-TEST_P(supervision, children_on_several_nodes)
+TEST_P(supervision_of_nodes, children_of_all_nodes)
 {
-    if (on_gpu()) {
-        GTEST_SKIP() << "one GPU";
-    }
-    Options o = options();
-    o.nodes = 2;
-    Rt rt(device(), o);
+    Rt rt(device(), options());
     const auto children = rt.spawn<Child>(8);
     const auto others = rt.spawn<Child>(8);
     const Address inner = rt.supervise(children, Strategy::one_for_all, {1, 1h});

@@ -190,8 +190,7 @@ std::vector<Place> places_of_topics()
     };
 }
 
-INSTANTIATE_TEST_SUITE_P(at, topics, testing::ValuesIn(places_of_topics()),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+DENIZEN_AT_PLACES(topics, places_of_topics());
 
 uint64_t received(Runtime<Forum>& rt, Address reader) { return rt.ask<Seen>(reader, Look{}).count; }
 

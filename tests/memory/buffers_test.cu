@@ -183,7 +183,9 @@ protected:
         return stats.waiting;
     }
 };
+class buffers_between_nodes : public buffers {};
 DENIZEN_AT_EVERY_PLACE(buffers);
+DENIZEN_ON_SEVERAL_NODES(buffers_between_nodes);
 
 TEST_P(buffers, a_handler_works_on_the_very_memory)
 {
@@ -541,15 +543,10 @@ TEST_P(buffers, come_and_go_under_load)
     come_and_go(rt, scaled(on_gpu() ? 300 : 2000));
 }
 
-TEST_P(buffers, come_and_go_between_nodes)
+TEST_P(buffers_between_nodes, come_and_go_under_load)
 {
-    if (on_gpu()) {
-        GTEST_SKIP() << "needs two GPUs";
-    }
-    Options o = options();
-    o.nodes = 3;
-    Rt rt(device(), o);
-    come_and_go(rt, scaled(2000));
+    Rt rt(device(), options());
+    come_and_go(rt, scaled(on_gpu() ? 300 : 2000));
 }
 
 } // namespace

@@ -55,6 +55,18 @@ inline std::vector<Place> places()
     };
 }
 
+// Where a test of several nodes runs; on GPUs where there are so many.
+inline std::vector<Place> places_of_nodes()
+{
+    return {
+        {"cpu2x2", Device::cpu(), 2, false, 2},
+        {"cpu1x3", Device::cpu(), 1, false, 3},
+#if defined(__CUDACC__)
+        {"gpu2x2", Device::gpu(), 2, false, 2},
+#endif
+    };
+}
+
 class AtEveryPlace : public testing::TestWithParam<Place> {
 protected:
     void SetUp() override
@@ -88,10 +100,12 @@ inline Options small_rings(Options o)
     return o;
 }
 
-#define DENIZEN_AT_EVERY_PLACE(suite)                                                              \
-    INSTANTIATE_TEST_SUITE_P(                                                                      \
-        at, suite, testing::ValuesIn(denizen::test::places()),                                     \
-        [](const auto& instance) { return std::string(instance.param.name); })
+#define DENIZEN_AT_PLACES(suite, list)                                                             \
+    INSTANTIATE_TEST_SUITE_P(at, suite, testing::ValuesIn(list), [](const auto& instance) {        \
+        return std::string(instance.param.name);                                                   \
+    })
+#define DENIZEN_AT_EVERY_PLACE(suite) DENIZEN_AT_PLACES(suite, denizen::test::places())
+#define DENIZEN_ON_SEVERAL_NODES(suite) DENIZEN_AT_PLACES(suite, denizen::test::places_of_nodes())
 
 // Less of the same under a sanitizer, whose runs are some 5 to 50 times as long.
 constexpr uint32_t scaled(uint32_t n)

@@ -187,7 +187,9 @@ TEST(histogram, slow_word_orders_by_time_and_keeps_names)
 // ---- a running program
 
 class telemetry : public AtEveryPlace {};
+class telemetry_of_nodes : public telemetry {};
 DENIZEN_AT_EVERY_PLACE(telemetry);
+DENIZEN_ON_SEVERAL_NODES(telemetry_of_nodes);
 
 uint64_t total(const Telemetry& t, uint64_t WorkerTelemetry::* what)
 {
@@ -342,14 +344,13 @@ TEST_P(telemetry, sent_by_route)
     EXPECT_EQ(t.workers[a.worker()].sent[0], alone ? 2 * hops : hops);
 }
 
-TEST(telemetry_of_nodes, workers_of_all_nodes_in_order)
+TEST_P(telemetry_of_nodes, workers_of_all_nodes_in_order)
 {
-    Options o;
-    o.nodes = 2;
-    o.workers = 2;
-    Rt rt(Device::cpu(), o);
+    Rt rt(device(), options());
+    const uint32_t workers = GetParam().workers;
+    const uint32_t nodes = GetParam().nodes;
     rt.observe(true);
-    const auto counters = rt.spawn<Counter>(8);
+    const auto counters = rt.spawn<Counter>(4 * nodes);
     const auto on = [&](uint32_t node) {
         return *std::find_if(counters.begin(), counters.end(),
                              [&](Address a) { return a.node() == node; });
@@ -358,14 +359,14 @@ TEST(telemetry_of_nodes, workers_of_all_nodes_in_order)
     rt.send(on(0), Hop{on(1).value, hops});
     rt.drain();
     const Telemetry t = rt.telemetry();
-    ASSERT_EQ(t.workers.size(), 4u);
-    for (uint32_t i = 0; i < 4; ++i) {
-        EXPECT_EQ(t.workers[i].place, Address::actor(i % 2, 0, i / 2));
+    ASSERT_EQ(t.workers.size(), size_t{nodes} * workers);
+    for (uint32_t i = 0; i < nodes * workers; ++i) {
+        EXPECT_EQ(t.workers[i].place, Address::actor(i % workers, 0, i / workers));
     }
     EXPECT_EQ(t.sent[static_cast<uint32_t>(Route::peer)], hops);
     EXPECT_EQ(t.actor_types[counter].handled, hops + 1);
     EXPECT_EQ(t.actor_types[counter].durations.count, hops + 1);
-    EXPECT_EQ(t.actor_types[counter].live, 8u);
+    EXPECT_EQ(t.actor_types[counter].live, 4u * nodes);
     EXPECT_EQ(t.handled, rt.stats().handled);
     ASSERT_EQ(t.slowest.size(), 2u);
     EXPECT_NE(t.slowest[0].actor.node(), t.slowest[1].actor.node());

@@ -96,7 +96,8 @@ using Rt = Runtime<Traced>;
 std::vector<Place> everywhere()
 {
     std::vector<Place> all = places();
-    all.push_back({"cpu2_nodes2", Device::cpu(), 2, false, 2});
+    const std::vector<Place> nodes = places_of_nodes();
+    all.insert(all.end(), nodes.begin(), nodes.end());
     return all;
 }
 
@@ -521,7 +522,6 @@ TEST_P(tracing, a_program_without_rings_for_it_says_so)
     expect_error(Errc::closed, "the runtime is closed", [&] { (void)rt.take_trace(); });
 }
 
-INSTANTIATE_TEST_SUITE_P(at, tracing, testing::ValuesIn(everywhere()),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+DENIZEN_AT_PLACES(tracing, everywhere());
 
 } // namespace
