@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,20 +47,21 @@ class Collector(_Collector):
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
         self._device = str(rt.description["device"])
-        self._nvml = None if rt.gpu is None else Nvml.open(rt.gpu)
+        first, nodes = rt.gpu or 0, int(rt.description["nodes"])
+        indices = () if rt.gpu is None else range(first, first + nodes)
+        self._nvml = [Nvml.open(index) for index in indices]
 
-    def sensors(self) -> Sensors | None:
-        """The state of the runtime's GPU; None on the CPU, and without NVML."""
-        return None if self._nvml is None else self._nvml.sensors()
+    def sensors(self) -> dict[int, Sensors]:
+        """The state of each node's GPU; of none on the CPU, and without NVML."""
+        return {node: gpu.sensors() for node, gpu in enumerate(self._nvml) if gpu is not None}
 
     def snapshot(self) -> dict[str, Any]:
         """What ``denizen top`` shows, made of what JSON knows."""
-        sensors = self.sensors()
         return {
             "program": self._rt.program.name,
             "device": self._device,
             "telemetry": asdict(self._rt.telemetry()),
-            "gpu": None if sensors is None else asdict(sensors),
+            "gpus": {str(node): asdict(sensors) for node, sensors in self.sensors().items()},
         }
 
     def collect(self) -> Iterator[Metric]:
@@ -73,9 +74,7 @@ class Collector(_Collector):
         yield from _of_program(t)
         yield from _of_workers(t)
         yield from _of_actors(t)
-        sensors = self.sensors()
-        if sensors is not None:
-            yield from _of_gpu(sensors)
+        yield from _of_gpus(self.sensors())
 
 
 _Values = Mapping[tuple[str, ...], float | None]
@@ -164,18 +163,28 @@ def _of_actors(t: Telemetry) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _of_gpu(s: Sensors) -> Iterator[Metric]:
-    gpu = (s.name,)
-    yield _gauges("gpu_power_watts", "Power drawn.", {gpu: s.power_w}, "gpu")
-    yield _gauges("gpu_power_limit_watts", "Power allowed.", {gpu: s.power_limit_w}, "gpu")
-    yield _gauges("gpu_temperature_celsius", "Temperature.", {gpu: s.temperature_c}, "gpu")
-    mhz = {"sm": s.sm_clock_mhz, "memory": s.memory_clock_mhz}
-    clocks: _Values = {(*gpu, kind): None if m is None else 1e6 * m for kind, m in mhz.items()}
-    yield _gauges("gpu_clock_hertz", "Clocks.", clocks, "gpu", "clock")
-    errors = {"corrected": s.ecc_corrected, "uncorrected": s.ecc_uncorrected}
+def _of_gpus(sensors: Mapping[int, Sensors]) -> Iterator[Metric]:
+    gpus = {(str(node), s.name): s for node, s in sensors.items()}
+
+    def each(name: str, text: str, value: Callable[[Sensors], float | None]) -> Metric:
+        return _gauges(name, text, {key: value(s) for key, s in gpus.items()}, "node", "gpu")
+
+    if not gpus:
+        return
+    yield each("gpu_power_watts", "Power drawn.", lambda s: s.power_w)
+    yield each("gpu_power_limit_watts", "Power allowed.", lambda s: s.power_limit_w)
+    yield each("gpu_temperature_celsius", "Temperature.", lambda s: s.temperature_c)
+    clocks: dict[tuple[str, ...], float | None] = {}
+    errors: dict[tuple[str, ...], float | None] = {}
+    for key, s in gpus.items():
+        for kind, mhz in (("sm", s.sm_clock_mhz), ("memory", s.memory_clock_mhz)):
+            clocks[(*key, kind)] = None if mhz is None else 1e6 * mhz
+        errors[(*key, "corrected")] = s.ecc_corrected
+        errors[(*key, "uncorrected")] = s.ecc_uncorrected
+    yield _gauges("gpu_clock_hertz", "Clocks.", clocks, "node", "gpu", "clock")
     yield _counters(
-        "gpu_ecc_errors", "Memory errors since the driver was loaded.",
-        {(*gpu, kind): n for kind, n in errors.items()}, "gpu", "kind",
+        "gpu_ecc_errors", "Memory errors since the driver was loaded.", errors,
+        "node", "gpu", "kind",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 """``denizen top``: one screen from fixed figures, and the command against a running program."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -9,7 +10,8 @@ import select
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -59,8 +61,8 @@ def telemetry(workers=40, types=3, **changed):
 GPU = Sensors("NVIDIA H100 80GB HBM3", 412.4, 700.0, 45.0, 1980.0, 2619.0, 0, 0)
 
 
-def snapshot(t, gpu=GPU):
-    return screen.Snapshot("flights.hpp", "NVIDIA H100 80GB HBM3", t, gpu)
+def snapshot(t, *gpus):
+    return screen.Snapshot("flights.hpp", "NVIDIA H100 80GB HBM3", t, dict(enumerate(gpus)))
 
 
 def lines(now, before, width, height):
@@ -82,7 +84,7 @@ def two(**changed):
             replace(w, handled=w.handled // 2, batches=90, idle_rounds=270) for w in now.workers
         ),
     )
-    return snapshot(now), snapshot(before)
+    return snapshot(now, GPU), snapshot(before, GPU)
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50), (80, 12), (200, 30)])
@@ -119,6 +121,21 @@ def test_figures_at_80_columns():
     assert re.fullmatch(r"and \d+ more, less busy", shown[-1])
 
 
+def test_each_node_has_a_line_for_its_gpu():
+    now = snapshot(telemetry(workers=40), GPU, replace(GPU, power_w=90.2, temperature_c=None))
+    sent = {
+        "program": now.program,
+        "device": now.device,
+        "telemetry": asdict(now.telemetry),
+        "gpus": {node: asdict(sensors) for node, sensors in now.gpus.items()},
+    }
+    assert screen.Snapshot.from_json(json.loads(json.dumps(sent))) == now
+    shown = lines(now, None, 80, 24)
+    assert shown[3].startswith("GPU 0  power 412 W of 700 W  heat 45 °C")
+    assert shown[4].startswith("GPU 1  power 90 W of 700 W  heat ?")
+    assert len(shown) == 24
+
+
 def test_more_at_160_columns():
     shown = lines(*two(workers=20), 160, 50)
     head = next(line for line in shown if line.startswith("worker"))
@@ -136,7 +153,7 @@ def test_a_stuck_worker_comes_first():
     full = worker(8, 1, inbox=1000)
     now = telemetry(workers=200)
     workers = (*now.workers[:7], stuck, full, *now.workers[9:])
-    shown = lines(snapshot(replace(now, workers=workers)), None, 80, 24)
+    shown = lines(snapshot(replace(now, workers=workers), GPU), None, 80, 24)
     first = next(i for i, line in enumerate(shown) if line.startswith("worker")) + 1
     assert re.match(r" +7 .*Flight 12\.0 s$", shown[first])
     assert re.match(r" +8 .* 1\.00k ", shown[first + 1])
@@ -144,7 +161,7 @@ def test_a_stuck_worker_comes_first():
 
 def test_workers_of_several_nodes_and_a_cpu():
     now = replace(telemetry(workers=1), workers=(worker(0, 1), worker(0, 2, node=1)))
-    shown = lines(snapshot(now, gpu=None), None, 80, 24)
+    shown = lines(snapshot(now), None, 80, 24)
     assert any(line.lstrip().startswith("1:0 ") for line in shown)
     assert not any(line.startswith("GPU") for line in shown)
 
@@ -231,6 +248,13 @@ def test_once_against_a_live_program(serve, environment):
     assert any(re.match(r"Counter +4 +0 +4 +\d", line) for line in shown), done.stdout
     # A pipe gets the same without being asked for.
     assert top("--pid", process.pid, env=environment).stdout.startswith("denizen top  serving")
+    # By its URL it is found without being announced.
+    (announced,) = (Path(environment["XDG_RUNTIME_DIR"]) / "denizen").iterdir()
+    url = json.loads(announced.read_text())["url"]
+    nowhere = {**environment, "XDG_RUNTIME_DIR": environment["XDG_RUNTIME_DIR"] + "/none"}
+    by_url = top("--url", url, "--once", env=nowhere)
+    assert by_url.returncode == 0, by_url.stderr
+    assert by_url.stdout.startswith("denizen top  serving on CPU, 2 workers, running")
 
 
 def test_which_program(serve, environment):

@@ -7,6 +7,7 @@ import socket
 import stat
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 import sample
@@ -16,9 +17,12 @@ from denizen import announce
 from denizen.nvml import Sensors
 
 pytest.importorskip("prometheus_client")
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from denizen import metrics
+
+NOWHERE = "192.0.2.1"  # of no machine (RFC 5737)
 
 
 @pytest.fixture(autouse=True)
@@ -162,19 +166,82 @@ def test_a_folder_that_others_can_write_to_is_refused(folder):
 
 
 def test_gpu_sensors_are_metrics():
-    sensors = Sensors("H100", 412.5, 700.0, 45.0, 1980.0, None, 3, None)
+    sensors = {
+        0: Sensors("H100", 412.5, 700.0, 45.0, 1980.0, None, 3, None),
+        1: Sensors("H100", 80.0, None, None, None, None, None, None),
+    }
     found = {
         (s.name, tuple(sorted(s.labels.items()))): s.value
-        for f in metrics._of_gpu(sensors)
+        for f in metrics._of_gpus(sensors)
         for s in f.samples
     }
     assert found == {
-        ("denizen_gpu_power_watts", labels(gpu="H100")): 412.5,
-        ("denizen_gpu_power_limit_watts", labels(gpu="H100")): 700.0,
-        ("denizen_gpu_temperature_celsius", labels(gpu="H100")): 45.0,
-        ("denizen_gpu_clock_hertz", labels(gpu="H100", clock="sm")): 1.98e9,
-        ("denizen_gpu_ecc_errors_total", labels(gpu="H100", kind="corrected")): 3,
+        ("denizen_gpu_power_watts", labels(node="0", gpu="H100")): 412.5,
+        ("denizen_gpu_power_watts", labels(node="1", gpu="H100")): 80.0,
+        ("denizen_gpu_power_limit_watts", labels(node="0", gpu="H100")): 700.0,
+        ("denizen_gpu_temperature_celsius", labels(node="0", gpu="H100")): 45.0,
+        ("denizen_gpu_clock_hertz", labels(node="0", gpu="H100", clock="sm")): 1.98e9,
+        ("denizen_gpu_ecc_errors_total", labels(node="0", gpu="H100", kind="corrected")): 3,
     }
+    assert list(metrics._of_gpus({})) == []
+
+
+def test_every_node_has_a_gpu_of_its_own(monkeypatch):
+    class Gpu:
+        def __init__(self, index):
+            self.index = index
+
+        def sensors(self):
+            return Sensors(f"GPU {self.index}", float(self.index), *[None] * 6)
+
+    rt = SimpleNamespace(gpu=2, description={"device": "GPU 2", "nodes": 3})
+    # The one in the middle does not tell.
+    monkeypatch.setattr(metrics.Nvml, "open", lambda index: Gpu(index) if index != 3 else None)
+    sensors = metrics.Collector(rt).sensors()
+    assert {node: s.name for node, s in sensors.items()} == {0: "GPU 2", 2: "GPU 4"}
+    rt.gpu = None
+    assert metrics.Collector(rt).sensors() == {}
+
+
+def test_at_another_address(rt):
+    url = rt.serve_metrics(address="127.0.0.2")  # this machine too, by another of its addresses
+    assert url.startswith("http://127.0.0.2:")
+    assert scrape(url)["denizen_errors_total", ()] == 0
+    with pytest.raises(urllib.error.URLError):
+        get(url.replace("127.0.0.2", "127.0.0.1") + "/metrics")
+
+
+def test_at_every_address():
+    with denizen.Runtime(sample.program(), "cpu:1") as rt:
+        url = rt.serve_metrics(address="0.0.0.0")
+        assert url.startswith("http://127.0.0.1:")  # an address to go to
+        port = url.rpartition(":")[2]
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert scrape(f"http://{host}:{port}")["denizen_errors_total", ()] == 0
+
+
+def test_at_an_address_of_no_machine(rt):
+    with pytest.raises(denizen.DenizenError, match=f"cannot serve metrics at {NOWHERE} port 0"):
+        rt.serve_metrics(address=NOWHERE)
+    assert scrape(rt.serve_metrics())["denizen_errors_total", ()] == 0
+
+
+def test_a_collector_in_a_registry_of_ones_own(rt):
+    registry = CollectorRegistry()
+    registry.register(metrics.Collector(rt))
+    (counter,) = rt.spawn("Counter")
+    rt.send_many(counter, sample.ADD.zeros(10))
+    rt.drain()
+    of_counter = {"actor": "Counter"}
+    assert registry.get_sample_value("denizen_handlers_run_total", of_counter) == 10
+    assert registry.get_sample_value("denizen_actors", of_counter) == 1
+    # Nobody has asked for durations: serve_metrics() observes, a collector alone does not.
+    name = "denizen_handler_duration_seconds_count"
+    assert registry.get_sample_value(name, of_counter) == 0
+    rt.observe(True)
+    rt.send(counter, "Add", n=1)
+    rt.drain()
+    assert registry.get_sample_value(name, of_counter) == 1
 
 
 def test_without_prometheus_client_it_says_what_to_install(run_python, tmp_path):

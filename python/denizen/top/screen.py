@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``denizen top`` shows: two readings of a program, one screen of text.
 
-Everything is one line high, so that the screen can be filled exactly: first the program, its GPU
+Everything is one line high, so that the screen can be filled exactly: first the program, its GPUs
 and its routes, then actor types, then the slowest handlers, and the workers take the rest.
 """
 
@@ -34,16 +34,15 @@ class Snapshot:
     program: str
     device: str
     telemetry: Telemetry
-    gpu: Sensors | None
+    gpus: Mapping[int, Sensors]  # by node
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Snapshot:
-        gpu = given["gpu"]
         return cls(
             given["program"],
             given["device"],
             Telemetry.from_dict(given["telemetry"]),
-            None if gpu is None else Sensors(**gpu),
+            {int(node): Sensors(**sensors) for node, sensors in given["gpus"].items()},
         )
 
 
@@ -129,19 +128,19 @@ def _head(now: Snapshot, rates: _Rates) -> list[Text]:
         for i, name in enumerate(ROUTES)
     ]
     lines.append(_pairs("sent/s", routes))
-    if now.gpu is not None:
-        lines.append(_gpu(now.gpu))
+    for node, sensors in now.gpus.items():
+        lines.append(_gpu("GPU" if len(now.gpus) == 1 else f"GPU {node}", sensors))
     return lines
 
 
-def _gpu(s: Sensors) -> Text:
+def _gpu(name: str, s: Sensors) -> Text:
     def shown(value: float | None, unit: str) -> str:
         return "?" if value is None else f"{value:,.0f} {unit}"
 
     limit = "" if s.power_limit_w is None else f" of {s.power_limit_w:,.0f} W"
     ecc = f"{s.ecc_corrected}/{s.ecc_uncorrected}" if s.ecc_corrected is not None else "none"
     text = _pairs(
-        "GPU",
+        name,
         [
             ("power", shown(s.power_w, "W") + limit),
             ("heat", shown(s.temperature_c, "°C")),
