@@ -53,6 +53,27 @@ def test_drain_has_a_deadline(rt):
     assert rt.ask(counter, "Ask")["count"] == 1
 
 
+def test_what_is_sent_to_created_actors_waits_until_they_run(rt):
+    created = rt.create("Counter", 3)
+    assert (created.dtype, created.shape) == (np.uint32, (3,))
+    for counter in created:
+        assert rt.state(counter) == "created"
+        rt.send_many(counter, ADD.zeros(5))
+    rt.drain()
+    assert [rt.inspect(counter).held for counter in created] == [5, 5, 5]
+    assert rt.stats()["held"] == 15
+    rt.resume_actor(created[0])
+    assert rt.state(created[0]) == "running"
+    assert rt.ask(created[0], "Ask", timeout=20)["count"] == 5
+    rt.stop(created[1])
+    rt.drain()
+    assert rt.stats()["dead_letters"] == 5
+    assert rt.state(created[2]) == "created"
+    assert rt.inspect(created[2]).held == 5
+    with pytest.raises(denizen.ArgumentError, match='the program has no actor "Clerk"; it has Cou'):
+        rt.create("Clerk")
+
+
 def test_a_stopped_actor_is_gone_and_its_neighbours_are_not(rt):
     counters = rt.spawn("Counter", 4)
     rt.send(counters[1], "Add", n=1)

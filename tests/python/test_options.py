@@ -105,3 +105,72 @@ def test_messages_through_pinned_memory():
         rt.send_many(np.tile(counters, 50), sample.ADD.zeros(50_000))
         rt.drain()
         assert set(rt.ask_many(counters, "Ask", "Total")["count"].tolist()) == {50}
+
+
+def memory_of(device, **sizes):
+    """Bytes that a program takes, all places together; it works."""
+    with denizen.Runtime(sample.program(), device, **sizes) as rt:
+        a, b = rt.spawn("Hopper", 2)
+        rt.send(a, "Hop", to=int(b), left=20)
+        rt.drain()
+        assert int(rt.ask(a, "Ask")["sum"]) + int(rt.ask(b, "Ask")["sum"]) == 21
+        return rt.description["device_bytes"] + rt.description["host_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "small", "large", "least"),
+    [  # at least so many bytes more, for two workers
+        ("near_slots", 64, 4096, 2 * 64 * 4032),
+        ("urgent_slots", 64, 4096, 2 * 64 * 4032),
+        ("held_slots", 64, 4096, 2 * 64 * 4032),
+        ("watch_slots", 64, 4096, 2 * 8 * 4000),
+        ("trace_slots", 64, 4096, 2 * 64 * 4032),
+    ],
+)
+def test_sizes_are_memory(name, small, large, least):
+    taken = [memory_of("cpu:2", **{name: slots}) for slots in (small, large)]
+    assert taken[1] - taken[0] >= least
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"near_slots": 8192}, "near_slots = 8192; use a power of two from 2 to 4096"),
+        ({"urgent_slots": 3}, "urgent_slots = 3; use a power of two from 2 to 4096"),
+        ({"held_slots": 0}, "held_slots = 0, watch_slots = 1024; use 1 to 1,048,576"),
+        ({"watch_slots": 2**21}, "held_slots = 2048, watch_slots = 2097152; use 1 to 1,048,576"),
+        ({"trace_slots": 100}, "trace_slots = 100; use a power of two from 2 to 1048576"),
+        ({"pool_bytes": -1}, "pool_bytes = -1; use a whole number from 0"),
+        ({"pool_bytes": 2**48 + 1}, "pool_bytes = 281474976710657; use a whole number from 0"),
+    ],
+)
+def test_sizes_out_of_range(options, text):
+    with pytest.raises(denizen.ArgumentError, match=text):
+        denizen.Runtime(sample.program(), "cpu", **options)
+
+
+def test_held_slots_are_what_a_paused_actor_can_gather(device):
+    workers = {"workers": 1} if device == "gpu" else {}
+    with denizen.Runtime(sample.program(), device, **workers, held_slots=20, lane_slots=4) as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.pause_actor(counter)
+        sent = 0
+        with pytest.raises(denizen.RingFullError):
+            while True:  # ends when store and lane are full
+                rt.send(counter, "Add", n=1, timeout=0.2)
+                sent += 1
+        assert rt.inspect(counter).held == rt.stats()["held"] == 20
+        assert 20 < sent <= 20 + 32 + 4  # and the lane, and what the worker has in hand
+        rt.resume_actor(counter)
+        assert rt.ask(counter, "Ask", timeout=20)["count"] == sent
+
+
+def test_pool_bytes_is_room_for_buffers_without_leaving_the_device(device):
+    with denizen.Runtime(sample.program(), device, pool_bytes=2**20) as rt:
+        buffers = [rt.buffer(2**18, "u1") for _ in range(20)]  # more than the pool had at first
+        assert rt.buffers()["bytes"] == 20 * 2**18
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, "Add", n=1)
+        assert rt.ask(counter, "Ask", timeout=20)["count"] == 1
+        for buffer in buffers:
+            buffer.close()
