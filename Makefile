@@ -21,13 +21,14 @@ PARTS := $(filter-out install model python support,$(patsubst tests/%/,%,$(wildc
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help run test build install system lint format clean gpu-install gpu-test gpu-bench \
-    test-cpp test-python test-tsan test-asan test-model test-install $(PARTS:%=test-%)
+    gpu-sanitize test-cpp test-python test-tsan test-asan test-model test-install $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
 	@echo 'make test       every check; one alone: lint $(PARTS:%=test-%)'
 	@echo '                test-python test-tsan test-asan test-model test-install'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
+	@echo 'make gpu-sanitize  small runs under compute-sanitizer'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
 
 run: install
@@ -114,6 +115,20 @@ gpu-test: gpu-install
 	cmake --build $(BUILD) -- -k 0
 	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^(device|gpu)$$' || status=1; \
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
+
+# Memory errors: the arena, and buffers beside a resident program, by tests of a second or less
+# without the tool. Races and barriers: kernels that share an SM's memory by barriers. The rest order
+# that memory by acquire and release of words of their own, which racecheck takes for hazards.
+SANITIZE = timeout -k 5 600 compute-sanitizer --error-exitcode 1 --tool
+SANITIZED_BUFFERS := *very_memory/gpu2:*last_message/gpu2:*becomes_stale/gpu2:*kept_until*/gpu2:*let_go/gpu2:*the_pool_grows/gpu2
+gpu-sanitize:
+	cmake --preset release -B $(BUILD) $(FLAGS)
+	cmake --build $(BUILD) -t test_memory_arena test_memory_buffers test_wave_methods
+	$(SANITIZE) memcheck $(BUILD)/tests/memory/test_memory_arena --gtest_filter='*/gpu'
+	$(SANITIZE) memcheck $(BUILD)/tests/memory/test_memory_buffers --gtest_filter='$(SANITIZED_BUFFERS)'
+	for tool in racecheck synccheck; do \
+	    $(SANITIZE) $$tool --kernel-name kernel_substring=wave_pass \
+	        $(BUILD)/tests/wave/test_wave_methods --gtest_filter='*columns_of_passes/gpu' || exit 1; done
 
 gpu-bench: gpu-install
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m denizen bench all --out $(OUT) $(QUICK)
