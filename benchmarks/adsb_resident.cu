@@ -1,40 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident kernel already runs and polls; then the stream, in pinned memory, is declared there.
-// Time runs from that store until the host has believed the last block's messages.
+// The workers already run and poll; then the stream, in memory that they reach, is fed at once.
+// Time runs from that call until the host has believed the last block's messages.
 #include "adsb_resident.hpp"
 #include "common.hpp"
 
-#include <denizen/radio/candidates.hpp>
-#include <denizen/radio/scan_kernel.hpp>
+#include <denizen/radio/resident_receiver.hpp>
 
 #include <chrono>
-#include <cstring>
-#include <memory>
+#include <functional>
 #include <thread>
 
 namespace denizen::bench {
-
-#if defined(__CUDACC__)
 namespace {
 
 using radio::Message;
-
-constexpr uint32_t room = 1024; // candidates of a block
-constexpr uint64_t limit_ns = 5'000'000'000;
-
-void check(cudaError_t status)
-{
-    if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
-}
-
-template <class T>
-std::unique_ptr<T[], cudaError_t (*)(void*)> pinned(size_t n)
-{
-    void* p = nullptr;
-    check(cudaHostAlloc(&p, n * sizeof(T), cudaHostAllocDefault));
-    std::memset(static_cast<void*>(p), 0, n * sizeof(T));
-    return {static_cast<T*>(p), [](void* q) { return cudaFreeHost(q); }};
-}
+using Bytes = std::shared_ptr<uint8_t[]>;
 
 // What identifies a message.
 struct Heard {
@@ -42,99 +22,102 @@ struct Heard {
     bool operator==(const Heard&) const = default;
 };
 
-} // namespace
+// A place for workers, and memory that they reach.
+struct Place {
+    std::function<std::unique_ptr<radio::ScanWorkers>()> workers;
+    std::function<Bytes(size_t)> memory;
+    const char* kind;
+};
 
-void resident_scan(const std::vector<uint8_t>& iq, int gpu, bool quick)
+Place on_cpu(const std::string& device)
 {
+    const size_t colon = device.find(':');
+    const uint32_t threads = colon == std::string::npos
+                                 ? 0
+                                 : static_cast<uint32_t>(std::atoi(device.c_str() + colon + 1));
+    return {[threads] { return radio::scan_on_cpu(threads); },
+            [](size_t n) { return std::make_shared<uint8_t[]>(n); }, "host"};
+}
+
+#if defined(__CUDACC__)
+Bytes pinned(size_t n)
+{
+    void* p = nullptr;
+    if (cudaHostAlloc(&p, n, cudaHostAllocDefault) != cudaSuccess)
+        throw std::runtime_error("no " + std::to_string(n) + " bytes of pinned memory");
+    return {static_cast<uint8_t*>(p), [](uint8_t* q) { cudaFreeHost(q); }};
+}
+
+// Empty if there is none.
+Place on_gpu(const std::string& device)
+{
+    const int gpu = device.starts_with("gpu:") ? std::atoi(device.c_str() + 4) : 0;
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || gpu >= devices) return;
-    check(cudaSetDevice(gpu));
     cudaDeviceProp found{};
-    check(cudaGetDeviceProperties(&found, gpu));
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || gpu >= devices ||
+        cudaSetDevice(gpu) != cudaSuccess || cudaGetDeviceProperties(&found, gpu) != cudaSuccess)
+        return {};
     print_environment(Json().add("device", static_cast<const char*>(found.name)));
-
-    const size_t times = quick ? 5 : 20;
-    const size_t bytes = iq.size() * times;
-    const uint64_t samples = bytes / 2;
-    const auto blocks =
-        static_cast<uint32_t>((samples + radio::block_samples - 1) / radio::block_samples);
-    const auto stream = pinned<uint8_t>(bytes);
-    for (size_t k = 0; k < times; ++k)
-        std::copy(iq.begin(), iq.end(), stream.get() + k * iq.size());
-    const auto ready = pinned<uint64_t>(1);
-    const auto stop = pinned<uint32_t>(1);
-    const auto out = pinned<radio::Candidate>(size_t{blocks} * room);
-    const auto counts = pinned<uint32_t>(blocks);
-    uint32_t* next = nullptr;
-    check(cudaMalloc(&next, sizeof *next));
-
-    std::vector<Heard> expected;
-    radio::Receiver receiver;
-    const auto expect = [&](const Message& m) {
-        expected.push_back({m.frame.head, m.frame.tail, m.position});
-    };
-    receiver.feed(stream.get(), bytes, expect);
-    receiver.finish(expect);
-
-    check(cudaFuncSetAttribute(radio::scan_resident, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               sizeof(radio::ScanMemory)));
-    const uint32_t rounds = quick ? 5 : 21;
-    Samples rate(rounds);
-    bool right = expected.size() > 100;
-    for (uint32_t round = 0; round <= rounds; ++round) { // the first is a warm-up
-        std::memset(counts.get(), 0, blocks * sizeof(uint32_t));
-        std::memset(static_cast<void*>(out.get()), 0xA5,
-                    size_t{blocks} * room * sizeof(radio::Candidate)); // poison
-        *ready.get() = 0;
-        check(cudaMemset(next, 0, sizeof *next));
-        const radio::ScanJob job{stream.get(), samples,      ready.get(), next,    stop.get(),
-                                 out.get(),    counts.get(), room,        limit_ns};
-        radio::scan_resident<<<static_cast<uint32_t>(found.multiProcessorCount),
-                               radio::scan_threads, sizeof(radio::ScanMemory)>>>(job);
-        check(cudaGetLastError());
-        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // it runs and polls by now
-        std::vector<Heard> got;
-        got.reserve(expected.size());
-        radio::Airspace airspace;
-        uint64_t free = 0;
-        const uint64_t begin = now_ns();
-        radio::detail::System<uint64_t>(ready[0]).store(samples, cuda::memory_order_release);
-        bool late = false;
-        for (uint32_t b = 0; b < blocks && !late; ++b) {
-            uint32_t count = 0;
-            // Ends when the block is done, or a second after the kernel's own deadline.
-            while (true) {
-                count = radio::detail::System<uint32_t>(counts[b]).load(cuda::memory_order_acquire);
-                if (count != 0) break;
-                if (now_ns() - begin > limit_ns + 1'000'000'000) {
-                    late = true;
-                    break;
-                }
-            }
-            if (late || count - 1 > room) {
-                right = false;
-                break;
-            }
-            radio::believe(
-                {out.get() + size_t{b} * room, count - 1},
-                static_cast<uint64_t>(b) * radio::block_samples, airspace, free,
-                [&](const Message& m) { got.push_back({m.frame.head, m.frame.tail, m.position}); });
-        }
-        const uint64_t took = now_ns() - begin;
-        check(cudaDeviceSynchronize());
-        right &= got == expected;
-        if (round == 0 || late) continue;
-        rate.add(static_cast<double>(samples) / static_cast<double>(took) * 1e3);
-    }
-    check(cudaFree(next));
-    Case one("resident scan", Json().add("memory", "pinned"), "Msps");
-    one.n = rounds * samples;
-    one.verified = right && rate.size() == rounds;
-    if (rate.size() == 0) throw std::runtime_error("the resident scan did not finish");
-    one.print(rate);
+    return {[gpu] { return radio::scan_on_gpu(gpu); }, pinned, "pinned"};
 }
 #else
-void resident_scan(const std::vector<uint8_t>&, int, bool) {}
+Place on_gpu(const std::string&) { return {}; }
 #endif
+
+} // namespace
+
+void resident_receiver(const std::vector<uint8_t>& iq, const std::string& device, bool quick)
+{
+    const bool cpu = device.starts_with("cpu");
+    const Place place = cpu ? on_cpu(device) : on_gpu(device);
+    if (!place.workers) return;
+
+    const size_t times = cpu ? 2 : quick ? 5 : 20;
+    const size_t bytes = iq.size() * times;
+    const Bytes stream = place.memory(bytes);
+    for (size_t k = 0; k < times; ++k)
+        std::copy(iq.begin(), iq.end(), stream.get() + k * iq.size());
+
+    std::vector<Heard> expected;
+    std::vector<Heard> got;
+    const auto into = [](std::vector<Heard>& to) {
+        return [&to](const Message& m) { to.push_back({m.frame.head, m.frame.tail, m.position}); };
+    };
+    radio::Receiver receiver;
+    receiver.feed(stream.get(), bytes, into(expected));
+    receiver.finish(into(expected));
+    got.reserve(expected.size());
+
+    // Msps
+    const auto pass = [&](bool in_place, bool& right) {
+        radio::ResidentReceiver resident(place.workers());
+        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // they run and poll by now
+        got.clear();
+        const auto sink = into(got);
+        const uint64_t begin = now_ns();
+        if (in_place) {
+            resident.feed_in_place(stream.get(), bytes, sink);
+        } else {
+            resident.feed(stream.get(), bytes, sink);
+        }
+        resident.finish(sink);
+        const uint64_t took = now_ns() - begin;
+        right &= got == expected;
+        return static_cast<double>(bytes / 2) / static_cast<double>(took) * 1e3;
+    };
+    const uint32_t rounds = quick ? 5 : 21;
+    constexpr const char* samples[] = {"in place", "copied"};
+    Samples rate[] = {Samples(rounds), Samples(rounds)};
+    bool right[] = {expected.size() > 100, expected.size() > 100};
+    for (const size_t k : {0, 1}) pass(k == 0, right[k]); // warm-up
+    interleaved(rounds, 2, [&](size_t k) { rate[k].add(pass(k == 0, right[k])); });
+    for (const size_t k : {0, 1}) {
+        Case one("resident receiver", Json().add("memory", place.kind).add("samples", samples[k]),
+                 "Msps");
+        one.n = rounds * (bytes / 2);
+        one.verified = right[k];
+        one.print(rate[k]);
+    }
+}
 
 } // namespace denizen::bench

@@ -227,8 +227,7 @@ int main(int argc, char** argv)
     }
     if (const char* folder = std::getenv("DENIZEN_DATA"))
         recorded(folder, std::getenv("DENIZEN_DUMP1090"), quick);
-    if (std::strncmp(device, "cpu", 3) != 0)
-        resident_scan(recordings[1].iq, std::strncmp(device, "gpu:", 4) == 0 ? atoi(device + 4) : 0,
-                      quick);
+    keep_on(cores); // workers on threads of the CPU have all
+    resident_receiver(recordings[1].iq, device, quick);
     return 0;
 }

@@ -189,15 +189,17 @@ inline std::vector<int> allowed_cores()
     return cores;
 }
 
-// Keeps the calling thread on one core. False where the system refuses; a result taken without it
-// must say so.
-inline bool pin_to_core(int core)
+// Keeps the calling thread, and those it starts, on these cores. False where the system refuses.
+inline bool keep_on(const std::vector<int>& cores)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(core, &set);
+    for (const int core : cores) CPU_SET(core, &set);
     return sched_setaffinity(0, sizeof set, &set) == 0;
 }
+
+// On one core. A result taken without it must say so.
+inline bool pin_to_core(int core) { return keep_on({core}); }
 
 // Calls `turn(i)` for every i below `count`, forwards in even rounds and backwards in odd ones:
 // what drifts with time then falls on all of them alike. `budget`: seconds, after which no round

@@ -15,11 +15,28 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
+
 namespace nb = nanobind;
 using namespace denizen;
 using radio::Position;
 
 namespace {
+
+// The objects whose memory resident workers read, each until so many samples have been released.
+struct Read {
+    std::deque<std::pair<uint64_t, std::unique_ptr<bind::Bytes>>> objects;
+};
+
+// Bases are destroyed in reverse order: the workers leave before the memory does.
+struct ResidentReceiver : Read, radio::ResidentReceiver {
+    using radio::ResidentReceiver::ResidentReceiver;
+
+    void let_go()
+    {
+        while (!objects.empty() && objects.front().first <= released()) objects.pop_front();
+    }
+};
 
 using Degrees = std::optional<std::pair<double, double>>; // latitude, longitude
 
@@ -161,6 +178,7 @@ nb::class_<Receiver> receiver(nb::module_& m, const char* name)
              [](Receiver& r) {
                  return messages([&](const radio::Receiver::Sink& sink) { r.finish(sink); });
              })
+        .def_prop_ro("released", &Receiver::released)
         .def_prop_ro("aircraft", &aircraft<Receiver>)
         .def_prop_ro("counts", &counts<Receiver>);
 }
@@ -193,18 +211,31 @@ void bind_radio(nb::module_& m)
                        bytes.size() / sizeof(Complex), sink);
             });
         });
-    receiver<radio::ResidentReceiver>(m, "ResidentReceiver")
+    receiver<ResidentReceiver>(m, "ResidentReceiver")
         .def(
             "__init__",
-            [](radio::ResidentReceiver* self, const Degrees& at, bool on_gpu, int ordinal,
-               nb::bytes cubin, uint32_t threads) {
-                const std::vector<char> code(cubin.c_str(), cubin.c_str() + cubin.size());
+            [](ResidentReceiver* self, const Degrees& at, bool on_gpu, int ordinal, nb::bytes cubin,
+               uint32_t threads) {
+                Code code;
+                code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                 const bind::Unlocked unlocked;
-                new (self) radio::ResidentReceiver(on_gpu ? radio::scan_on_gpu(ordinal, code)
-                                                          : radio::scan_on_cpu(threads),
-                                                   position(at));
+                new (self) ResidentReceiver(on_gpu ? radio::scan_on_gpu(ordinal, code)
+                                                   : radio::scan_on_cpu(threads),
+                                            position(at));
             },
             nb::arg("position").none(), nb::arg("on_gpu"), nb::arg("ordinal"), nb::arg("cubin"),
             nb::arg("threads"))
-        .def_prop_ro("device", &radio::ResidentReceiver::device);
+        .def("feed_in_place",
+             [](ResidentReceiver& r, nb::handle iq) {
+                 // Kept for good if this throws: workers may be reading.
+                 r.objects.emplace_back(~uint64_t{0}, std::make_unique<bind::Bytes>(iq, false));
+                 nb::list found = messages([&](const radio::Receiver::Sink& sink) {
+                     const bind::Bytes& bytes = *r.objects.back().second;
+                     r.feed_in_place(bytes.data(), bytes.size(), sink);
+                 });
+                 r.objects.back().first = r.fed();
+                 r.let_go();
+                 return found;
+             })
+        .def_prop_ro("device", &ResidentReceiver::device);
 }

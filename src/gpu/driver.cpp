@@ -116,7 +116,7 @@ std::string load_driver(const char* library, Driver& table)
     load(table.mem_free, "cuMemFree_v2");
     load(table.mem_host_alloc, "cuMemHostAlloc");
     load(table.mem_free_host, "cuMemFreeHost");
-    load(table.mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2");
+    load(table.pointer_get_attribute, "cuPointerGetAttribute");
     load(table.mem_pool_create, "cuMemPoolCreate");
     load(table.mem_pool_destroy, "cuMemPoolDestroy");
     load(table.mem_pool_set_attribute, "cuMemPoolSetAttribute");

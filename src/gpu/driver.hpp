@@ -81,6 +81,8 @@ inline constexpr unsigned launch_programmatic_serialization = 6;
 inline constexpr int p2p_access = 2;
 inline constexpr int p2p_native_atomics = 3;
 
+inline constexpr int pointer_on_device = 3; // CUpointer_attribute: where kernels find the memory
+
 inline constexpr int handle_posix_fd = 1; // CUmemAllocationHandleType
 
 // CUmemPool_attribute
@@ -198,7 +200,7 @@ struct Driver {
     Result (*mem_free)(DevicePtr);
     Result (*mem_host_alloc)(void**, std::size_t bytes, unsigned flags);
     Result (*mem_free_host)(void*);
-    Result (*mem_host_get_device_pointer)(DevicePtr*, void*, unsigned flags);
+    Result (*pointer_get_attribute)(void* value, int attribute, DevicePtr);
     Result (*mem_pool_create)(MemPool*, const MemPoolProps*);
     Result (*mem_pool_destroy)(MemPool);
     Result (*mem_pool_set_attribute)(MemPool, int attribute, void* value);

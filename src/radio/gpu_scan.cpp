@@ -4,7 +4,7 @@
 #include <denizen/radio/resident_receiver.hpp>
 
 #include "../backend.hpp"
-#include "../gpu/driver.hpp"
+#include "../gpu/functions.hpp"
 
 #include <cstring>
 
@@ -18,15 +18,17 @@ constexpr unsigned threads = 512;            // ring_threads
 
 class Gpu final : public ScanWorkers {
 public:
-    Gpu(int ordinal, const std::vector<char>& cubin)
-        : driver_(driver()), info_(device_info(ordinal))
+    Gpu(int ordinal, const Code& code) : driver_(driver()), info_(device_info(ordinal))
     {
+        if (!code.runs_on_gpu())
+            throw Error(Errc::no_device, "the scan was not compiled for a GPU: call scan_on_gpu() "
+                                         "from a file compiled by nvcc, or give it a cubin");
         if (info_.shared_bytes < sizeof(ScanMemory) + 1024)
             throw Error(Errc::no_device, info_.name + " gives a block " +
                                              std::to_string(info_.shared_bytes >> 10) +
                                              " KiB of shared memory; the scan needs " +
                                              std::to_string(sizeof(ScanMemory) >> 10));
-        off_the_gpu("the scan", [&] { open(cubin); });
+        off_the_gpu("the scan", [&] { open(code); });
     }
 
     ~Gpu() override
@@ -50,6 +52,18 @@ public:
         });
         std::memset(p, 0, bytes);
         return p;
+    }
+
+    bool reaches(const void* memory, size_t bytes) override
+    {
+        const ContextScope scope(context_);
+        const auto same = [&](const void* p) {
+            const auto address = reinterpret_cast<DevicePtr>(p);
+            DevicePtr there = 0;
+            return driver_.pointer_get_attribute(&there, pointer_on_device, address) == success &&
+                   there == address;
+        };
+        return same(memory) && same(static_cast<const std::byte*>(memory) + bytes - 1);
     }
 
     void launch(ScanRing ring, uint64_t from) override
@@ -85,7 +99,7 @@ public:
     const std::string& device() const override { return info_.name; }
 
 private:
-    void open(const std::vector<char>& cubin)
+    void open(const Code& code)
     {
         check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
         check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
@@ -94,10 +108,8 @@ private:
             const ContextScope scope(context_);
             check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
                   "cuStreamCreateWithPriority");
-            check(driver_.module_load_data(&module_, cubin.data()), "cuModuleLoadData",
-                  "the scan's cubin");
-            check(driver_.module_get_function(&kernel_, module_, "denizen_radio_scan_ring"),
-                  "cuModuleGetFunction", "denizen_radio_scan_ring");
+            kernel_ = load_functions(code, module_, "denizen_radio_", {"scan_ring"}, "the scan's")
+                          .at("scan_ring");
             check(driver_.func_set_attribute(kernel_, func_max_dynamic_shared,
                                              static_cast<int>(sizeof(ScanMemory))),
                   "cuFuncSetAttribute", "dynamic shared memory");
@@ -133,9 +145,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<ScanWorkers> scan_on_gpu(int ordinal, const std::vector<char>& cubin)
+std::unique_ptr<ScanWorkers> scan_on_gpu(int ordinal, const Code& code)
 {
-    return std::make_unique<Gpu>(ordinal, cubin);
+    return std::make_unique<Gpu>(ordinal, code);
 }
 
 } // namespace denizen::radio

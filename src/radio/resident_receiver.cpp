@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint64_t patience_ns = 30'000'000'000;             // for a block to be scanned
 constexpr size_t whole = 2 * (lead + block_samples + reach); // bytes that a block needs
+constexpr size_t copy_bytes = (whole + 127) / 128 * 128;     // of a copy of them
+constexpr size_t alignment = 16;                             // of a block, see load_block()
 
 struct Alone {
     uint32_t rank() const { return 0; }
@@ -40,6 +42,8 @@ public:
         memory_.push_back(std::make_unique<Line[]>(bytes / sizeof(Line) + 1));
         return memory_.back().get();
     }
+
+    bool reaches(const void*, size_t) override { return true; }
 
     void launch(ScanRing ring, uint64_t from) override
     {
@@ -90,13 +94,12 @@ ResidentReceiver::ResidentReceiver(std::unique_ptr<ScanWorkers> workers,
         using T = std::remove_cvref_t<decltype(*to)>;
         to = static_cast<T*>(workers_->memory(count * sizeof(T)));
     };
-    take(slots_, size_t{slots} * slot_bytes);
+    take(copies_, slots * copy_bytes);
     take(slot_, slots);
     take(ring_.out, size_t{slots} * slot_room);
     take(ring_.counts, slots);
     take(ring_.published, 1);
     take(ring_.stop, 1);
-    ring_.iq = slots_;
     ring_.slot = slot_;
     ring_.slots = slots;
     workers_->launch(ring_, 0);
@@ -110,15 +113,54 @@ ResidentReceiver::~ResidentReceiver()
 
 void ResidentReceiver::feed(const uint8_t* iq, size_t bytes, const Sink& sink)
 {
-    while (bytes > 0) {
-        const size_t n = std::min(bytes, iq_.size() - filled_);
-        std::copy_n(iq, n, iq_.begin() + static_cast<ptrdiff_t>(filled_));
-        filled_ += n;
-        iq += n;
-        bytes -= n;
-        if (filled_ == iq_.size()) publish(block_samples, sink);
+    const uint8_t* const end = iq + bytes;
+    while (iq != end) stage(iq, end, sink); // ends: each takes some
+    collect(0, sink);
+}
+
+void ResidentReceiver::feed_in_place(const uint8_t* iq, size_t bytes, const Sink& sink)
+{
+    if (bytes > 0 && !workers_->reaches(iq, bytes))
+        throw Error(Errc::bad_argument,
+                    "samples in memory that " + device() +
+                        " does not reach; give pinned memory, or copies by feed()");
+    const uint8_t* const begin = iq;
+    const uint8_t* const end = iq + bytes;
+    while (iq != end) { // ends: each turn takes some bytes, or hands over the next block
+        // The block that is being filled began so far before `iq`, and needs the lead before it.
+        const size_t staged = filled_ - 2 * lead;
+        const size_t behind = staged + (position_ == 0 ? 0 : 2 * lead);
+        const bool here = static_cast<size_t>(iq - begin) >= behind &&
+                          static_cast<size_t>(end - iq) + staged >= whole - 2 * lead &&
+                          reinterpret_cast<uintptr_t>(iq - staged) % alignment == 0;
+        if (!here) {
+            stage(iq, end, sink);
+            continue;
+        }
+        const uint8_t* const block = iq - staged;
+        hand_over(free_slot(sink), block, block_samples, block_samples + reach);
+        iq = block + 2 * block_samples;
+        std::copy_n(iq - 2 * lead, 2 * lead, iq_.begin());
+        filled_ = 2 * lead;
     }
     collect(0, sink);
+}
+
+uint64_t ResidentReceiver::released() const
+{
+    if (collected_ == published_) return fed(); // what is not published is a copy
+    const uint64_t block = begin_[collected_ % ring_.slots];
+    return block - std::min<uint64_t>(block, lead);
+}
+
+// Copies what is missing of the block that is being filled, as far as it is there.
+void ResidentReceiver::stage(const uint8_t*& iq, const uint8_t* end, const Sink& sink)
+{
+    const size_t n = std::min(static_cast<size_t>(end - iq), iq_.size() - filled_);
+    std::copy_n(iq, n, iq_.begin() + static_cast<ptrdiff_t>(filled_));
+    filled_ += n;
+    iq += n;
+    if (filled_ == iq_.size()) publish(block_samples, sink);
 }
 
 void ResidentReceiver::finish(const Sink& sink)
@@ -128,15 +170,30 @@ void ResidentReceiver::finish(const Sink& sink)
     collect(published_, sink);
 }
 
-// Hands over the first `count` samples of the block.
+// Hands over the first `count` samples of the block that is being filled, in a copy.
 void ResidentReceiver::publish(size_t count, const Sink& sink)
 {
+    const uint32_t slot = free_slot(sink);
+    uint8_t* const copy = copies_ + slot * copy_bytes;
+    std::copy_n(iq_.begin(), filled_, copy);
+    hand_over(slot, copy + 2 * lead, count, filled_ / 2 - lead);
+    std::copy(iq_.begin() + static_cast<ptrdiff_t>(2 * count),
+              iq_.begin() + static_cast<ptrdiff_t>(filled_), iq_.begin());
+    filled_ -= 2 * count;
+}
+
+uint32_t ResidentReceiver::free_slot(const Sink& sink)
+{
     if (published_ - collected_ == ring_.slots) collect(collected_ + 1, sink);
-    const auto at = static_cast<uint32_t>(published_ % ring_.slots);
-    std::copy_n(iq_.begin(), filled_, slots_ + size_t{at} * slot_bytes);
+    return static_cast<uint32_t>(published_ % ring_.slots);
+}
+
+void ResidentReceiver::hand_over(uint32_t at, const uint8_t* iq, size_t count, size_t available)
+{
+    slot_[at].iq = iq;
     slot_[at].before = position_ == 0 ? 0 : lead;
     slot_[at].count = static_cast<uint32_t>(count);
-    slot_[at].available = static_cast<uint32_t>(filled_ / 2 - lead);
+    slot_[at].available = static_cast<uint32_t>(available);
     store<Scope::system>(&slot_[at].block, static_cast<uint32_t>(published_));
     begin_[at] = position_;
     // Release: with the block's number; its partner is the acquire in to_scan().
@@ -146,9 +203,6 @@ void ResidentReceiver::publish(size_t count, const Sink& sink)
     store<Scope::system, Order::release>(ring_.published, published_);
     counts_.samples += count;
     position_ += count;
-    std::copy(iq_.begin() + static_cast<ptrdiff_t>(2 * count),
-              iq_.begin() + static_cast<ptrdiff_t>(filled_), iq_.begin());
-    filled_ -= 2 * count;
 }
 
 // Takes what has been found, waiting for all blocks before `until`.
@@ -201,7 +255,7 @@ std::vector<Candidate> ResidentReceiver::scan_here(uint32_t slot)
     const ScanSlot& said = slot_[slot];
     std::vector<uint16_t> all(lead + block_samples + reach);
     const size_t first = said.before == 0 ? lead : 0;
-    scan::magnitudes(slots_ + size_t{slot} * slot_bytes + 2 * first, all.data() + first,
+    scan::magnitudes(said.iq - 2 * (lead - first), all.data() + first,
                      lead + said.available - first);
     std::vector<uint8_t> marks(block_samples);
     std::vector<uint32_t> found(block_samples);

@@ -71,6 +71,7 @@ static_assert(gpu::func_registers == CU_FUNC_ATTRIBUTE_NUM_REGS);
 static_assert(gpu::func_ptx_version == CU_FUNC_ATTRIBUTE_PTX_VERSION);
 static_assert(gpu::func_non_portable_cluster ==
               CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED);
+static_assert(gpu::pointer_on_device == CU_POINTER_ATTRIBUTE_DEVICE_POINTER);
 static_assert(gpu::capture_relaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(gpu::launch_cooperative == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(gpu::launch_cluster_dimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
@@ -174,7 +175,7 @@ DENIZEN_AGREE(mem_alloc, cuMemAlloc);
 DENIZEN_AGREE(mem_free, cuMemFree);
 DENIZEN_AGREE(mem_host_alloc, cuMemHostAlloc);
 DENIZEN_AGREE(mem_free_host, cuMemFreeHost);
-DENIZEN_AGREE(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
+DENIZEN_AGREE(pointer_get_attribute, cuPointerGetAttribute);
 DENIZEN_AGREE(mem_pool_create, cuMemPoolCreate);
 DENIZEN_AGREE(mem_pool_destroy, cuMemPoolDestroy);
 DENIZEN_AGREE(mem_pool_set_attribute, cuMemPoolSetAttribute);

@@ -40,7 +40,7 @@ def test_experiments_and_programs_are_the_same():
         ("sync", {"std::barrier", "counting barrier"}),
         ("tasks", {"thread tasks", "warp tasks", "fork-join tree", "chain, one hop"}),
         ("driver", {"store", "trapped store", "decode"}),
-        ("adsb", {"receive", "detection"}),
+        ("adsb", {"receive", "resident receiver", "detection"}),
         (
             "group",
             {

@@ -176,6 +176,7 @@ public:
         workers_.emplace_back(work);
         workers_.emplace_back(work);
     }
+    bool reaches(const void*, size_t) override { return true; }
     bool on() override { return on_ > 0; }
     void join() override { workers_.clear(); }
     const std::string& device() const override { return threads_->device(); }
@@ -205,6 +206,84 @@ TEST(ResidentReceiver, BringsWorkersBackThatHaveLeft)
     resident.finish(into(got));
     EXPECT_EQ(got, expected);
     EXPECT_GT(launches, 2u);
+}
+
+// By pieces of any size at any address: some blocks are read in place, some lie over a border, some
+// begin where a worker cannot read them.
+TEST(ResidentReceiver, ReadsSamplesInPlace)
+{
+    const std::vector<uint8_t> once = crowded(5 * block_samples + 30'000, 300);
+    Receiver receiver;
+    const std::vector<Heard> expected = all_of(receiver, once, 1);
+    EXPECT_GE(expected.size(), 150u);
+    std::mt19937 random(4);
+    for (int round = 0; round < 8; ++round) {
+        ResidentReceiver resident(scan_on_cpu(2));
+        std::vector<std::unique_ptr<std::vector<uint8_t>>> pieces;
+        std::vector<uint64_t> ends;
+        std::vector<Heard> got;
+        for (size_t at = 0; at < once.size();) {
+            // All at once, at multiples of 16 bytes, then at any address.
+            const size_t any = round == 0 ? once.size() : random() % 600'000;
+            const size_t n = std::min(once.size() - at, round < 4 ? (any + 15) / 16 * 16 : any);
+            pieces.push_back(std::make_unique<std::vector<uint8_t>>(
+                once.begin() + static_cast<ptrdiff_t>(at),
+                once.begin() + static_cast<ptrdiff_t>(at + n)));
+            at += n;
+            resident.feed_in_place(pieces.back()->data(), n, into(got));
+            ends.push_back(at / 2);
+            ASSERT_EQ(resident.fed(), at / 2);
+            // What has been released may be overwritten.
+            for (size_t k = 0; k < ends.size(); ++k)
+                if (ends[k] <= resident.released()) std::ranges::fill(*pieces[k], 255);
+        }
+        resident.finish(into(got));
+        EXPECT_EQ(got, expected) << round;
+        EXPECT_EQ(resident.released(), once.size() / 2);
+    }
+}
+
+// Workers that never come: all blocks but those over a border are where they were, and nothing of
+// them is released.
+TEST(ResidentReceiver, CopiesOnlyWhatLiesOverABorder)
+{
+    struct Absent final : ScanWorkers {
+        explicit Absent(ScanRing& to) : ring(to) {}
+        uint32_t size() const override { return 1; }
+        void* memory(size_t bytes) override { return threads->memory(bytes); }
+        bool reaches(const void*, size_t) override { return true; }
+        void launch(ScanRing launched, uint64_t) override { ring = launched; }
+        bool on() override { return true; }
+        void join() override {}
+        const std::string& device() const override { return threads->device(); }
+        ScanRing& ring;
+        std::unique_ptr<ScanWorkers> threads = scan_on_cpu(1);
+    };
+    const std::vector<uint8_t> iq(6 * 2 * block_samples + 8192, 127);
+    const auto nothing = [](const Message&) { FAIL(); };
+    const auto in_place = [&](const std::vector<size_t>& pieces, bool copied) {
+        ScanRing ring{};
+        ResidentReceiver receiver(std::make_unique<Absent>(ring));
+        size_t at = 0;
+        for (const size_t piece : pieces) {
+            if (copied) {
+                receiver.feed(iq.data() + at, piece, nothing);
+            } else {
+                receiver.feed_in_place(iq.data() + at, piece, nothing);
+            }
+            at += piece;
+        }
+        EXPECT_EQ(receiver.fed(), at / 2);
+        EXPECT_EQ(receiver.released(), 0u);
+        std::vector<bool> there;
+        for (uint32_t b = 0; b < *ring.published; ++b)
+            there.push_back(ring.slot[b].iq == iq.data() + size_t{b} * 2 * block_samples);
+        return there;
+    };
+    EXPECT_EQ(in_place({iq.size()}, false), std::vector<bool>(6, true));
+    EXPECT_EQ(in_place({iq.size()}, true), std::vector<bool>(6, false));
+    EXPECT_EQ(in_place({300'000, iq.size() - 300'000}, false),
+              (std::vector<bool>{true, true, false, true, true, true}));
 }
 
 TEST(ResidentReceiver, RefusesThousandsOfThreads) { EXPECT_THROW(scan_on_cpu(5000), Error); }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scan by teams finds what the receiver finds: with a team of one on the CPU always, and by the
-// resident kernel where the file was compiled by nvcc and there is a GPU.
+// resident receiver on a GPU where the file was compiled by nvcc and there is one.
 #include <radio/signal.hpp>
 
+#include <denizen/base/error.hpp>
 #include <denizen/radio/candidates.hpp>
-#include <denizen/radio/scan_kernel.hpp>
+#include <denizen/radio/resident_receiver.hpp>
 
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <gtest/gtest.h>
 #include <memory>
-#include <thread>
 
 namespace denizen::radio {
 namespace {
@@ -94,61 +92,54 @@ TEST(ScanBlock, AloneFindsWhatTheReceiverFinds)
 }
 
 #if defined(__CUDACC__)
-// Pinned memory that both sides see at one address.
-template <class T>
-std::shared_ptr<T> pinned(size_t n)
-{
-    void* p = nullptr;
-    EXPECT_EQ(cudaHostAlloc(&p, n * sizeof(T), cudaHostAllocDefault), cudaSuccess);
-    std::memset(static_cast<void*>(p), 0, n * sizeof(T));
-    return {static_cast<T*>(p), [](T* q) { cudaFreeHost(q); }};
-}
-
-TEST(ScanKernel, FindsWhatTheReceiverFindsWhileTheStreamArrives)
+TEST(ScanKernel, FindsWhatTheReceiverFinds)
 {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
         GTEST_SKIP() << "this machine has no CUDA device";
     const std::vector<uint8_t> iq = crowded();
     const std::vector<Heard> expected = by_receiver(iq);
-    constexpr uint32_t room = 1024;
-    const uint64_t samples = iq.size() / 2;
-    const auto blocks = static_cast<uint32_t>((samples + block_samples - 1) / block_samples);
-    const auto stream = pinned<uint8_t>(iq.size());
-    const auto ready = pinned<uint64_t>(1);
-    const auto stop = pinned<uint32_t>(1);
-    const auto out = pinned<Candidate>(size_t{blocks} * room);
-    const auto counts = pinned<uint32_t>(blocks);
-    uint32_t* next = nullptr;
-    ASSERT_EQ(cudaMalloc(&next, sizeof *next), cudaSuccess);
-    ASSERT_EQ(cudaMemset(next, 0, sizeof *next), cudaSuccess);
-    ASSERT_EQ(cudaFuncSetAttribute(scan_resident, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   sizeof(ScanMemory)),
-              cudaSuccess);
-    const ScanJob job{stream.get(), samples, ready.get(),      next, stop.get(), out.get(),
-                      counts.get(), room,    20'000'000'000ull};
-    scan_resident<<<3, scan_threads, sizeof(ScanMemory)>>>(job);
-    ASSERT_EQ(cudaGetLastError(), cudaSuccess);
-    // The kernel runs; the stream comes in pieces.
-    for (uint64_t at = 0; at < samples; at += 50000) {
-        const uint64_t n = std::min<uint64_t>(50000, samples - at);
-        std::copy_n(iq.data() + 2 * at, 2 * n, stream.get() + 2 * at);
-        detail::System<uint64_t>(*ready).store(at + n, cuda::memory_order_release);
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    void* memory = nullptr;
+    ASSERT_EQ(cudaHostAlloc(&memory, iq.size(), cudaHostAllocDefault), cudaSuccess);
+    const std::unique_ptr<void, cudaError_t (*)(void*)> pinned(memory, &cudaFreeHost);
+    std::copy(iq.begin(), iq.end(), static_cast<uint8_t*>(memory));
+    for (const bool in_place : {false, true}) {
+        std::vector<Heard> got;
+        const auto sink = [&](const Message& m) { got.push_back(heard(m)); };
+        ResidentReceiver receiver(scan_on_gpu(0));
+        const auto feed = [&](size_t begin, size_t end) {
+            const auto* from = static_cast<const uint8_t*>(memory) + begin;
+            if (in_place) {
+                receiver.feed_in_place(from, end - begin, sink);
+            } else {
+                receiver.feed(from, end - begin, sink);
+            }
+        };
+        feed(0, 300'000);
+        feed(300'000, iq.size());
+        receiver.finish(sink);
+        EXPECT_EQ(got, expected);
+        EXPECT_EQ(receiver.released(), iq.size() / 2);
     }
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); // ends: the kernel has a deadline
-    std::vector<Heard> got;
-    Airspace airspace;
-    uint64_t free = 0;
-    for (uint32_t b = 0; b < blocks; ++b) {
-        ASSERT_GT(counts.get()[b], 0u) << b;
-        ASSERT_LE(counts.get()[b] - 1, room) << b;
-        believe({out.get() + size_t{b} * room, counts.get()[b] - 1},
-                static_cast<uint64_t>(b) * block_samples, airspace, free,
-                [&](const Message& m) { got.push_back(heard(m)); });
+}
+
+TEST(ScanKernel, RefusesMemoryThatTheGpuDoesNotReach)
+{
+    int devices = 0;
+    int pageable = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        GTEST_SKIP() << "this machine has no CUDA device";
+    ASSERT_EQ(cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, 0), cudaSuccess);
+    if (pageable != 0) GTEST_SKIP() << "the GPU reaches all memory of this machine";
+    const std::vector<uint8_t> iq(1 << 20, 127);
+    ResidentReceiver receiver(scan_on_gpu(0));
+    try {
+        receiver.feed_in_place(iq.data(), iq.size(), [](const Message&) {});
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::bad_argument);
+        EXPECT_NE(std::string(error.what()).find("give pinned memory"), std::string::npos);
     }
-    EXPECT_EQ(got, expected);
-    cudaFree(next);
 }
 #endif
 

@@ -12,6 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PRINTED = {
     "radio.md": [
         r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
+        r"\d+\n",
         r"\(48000, 2\) True 0\.1\n",
     ],
     "iq.md": [r"48000 signed 16-bit 5000\n"],

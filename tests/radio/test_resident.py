@@ -2,11 +2,15 @@
 """Resident workers give the messages that the receiver's own loops give: on CPU threads always, on
 a GPU where there is one; and their kernel compiles."""
 
+import contextlib
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import denizen
@@ -43,6 +47,57 @@ def test_messages_are_the_receivers(made, device):
         assert resident.counts[name] == plain.counts[name]
 
 
+@pytest.mark.parametrize("device", [None, *DEVICES])
+def test_samples_are_read_in_place(made, device):
+    with memory_for(device, len(made)) as memory:
+        memory[:] = np.frombuffer(made, np.uint8)
+        receiver = Receiver(device=device)
+        messages = []
+        for at in range(0, len(made), 1_000_000):
+            messages += receiver.feed(memory[at : at + 1_000_000], in_place=True)
+            assert receiver.released <= min(at + 1_000_000, len(made)) // 2
+        messages += receiver.finish()
+        assert receiver.released == len(made) // 2
+        assert messages == all_of(Receiver(), made)
+
+
+def memory_for(device, size):
+    """An array of bytes that the workers of `device` reach."""
+    if device != "gpu":
+        return contextlib.nullcontext(np.empty(size, np.uint8))
+    return _pinned(size)
+
+
+@contextlib.contextmanager
+def _pinned(size):
+    nothing = denizen.message("Nothing")
+    text = "struct Idle { void on(const Nothing&, auto&) {} };"
+    program = denizen.Program(text, actors=["Idle"], messages=[nothing], name="idle")
+    with denizen.Runtime(program, device="gpu") as rt, rt.buffer(size, "u1", "pinned") as buffer:
+        yield buffer.numpy()
+
+
+def test_samples_in_place_stay_while_workers_read_them(made):
+    receiver = Receiver(device="cpu:1")
+    samples = np.frombuffer(made, np.uint8).copy()
+    there = weakref.ref(samples)
+    messages = receiver.feed(samples, in_place=True)
+    del samples
+    gc.collect()
+    while receiver.released < len(made) // 2:
+        assert there() is not None
+        messages += receiver.feed(b"")
+    del messages
+    receiver.feed(np.zeros(0, np.uint8), in_place=True)
+    gc.collect()
+    assert there() is None
+
+
+def test_complex_samples_are_not_read_in_place():
+    with pytest.raises(denizen.ArgumentError, match="rounded to bytes, which is a copy"):
+        Receiver(device="cpu:1").feed(np.zeros(9, np.complex64), in_place=True)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_recording(device):
     if not (DATA / "modes1.bin").exists():
@@ -55,6 +110,23 @@ def test_complex_samples_are_rounded_to_bytes(made):
     x = iq.FORMATS["u8"].samples(made[:1_000_000])
     resident = Receiver(device="cpu:2")
     assert resident.feed(x) + resident.finish() == all_of(Receiver(), made[:1_000_000])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_finer_samples_agree_within_the_rounding_to_bytes(made, device):
+    """Workers take bytes, the receiver's loops 64ths of a byte's step: what differs are levels by
+    the rounding, and a few frames at the limit."""
+    x = iq.FORMATS["u8"].samples(made)
+    rng = np.random.default_rng(3)
+    x += (rng.uniform(-0.5, 0.5, (2, len(x))) / 127.5 * np.array([[1], [1j]])).sum(0).astype("c8")
+    resident, plain = Receiver(device=device), Receiver()
+    got = resident.feed(x) + resident.finish()
+    assert got == all_of(Receiver(), iq.FORMATS["u8"].bytes(x))  # exactly those of the bytes
+    expected = {(m["frame"], m["sample"]): m for m in plain.feed(x) + plain.finish()}
+    assert len(expected) > 150
+    both = [(m, expected[key]) for m in got if (key := (m["frame"], m["sample"])) in expected]
+    assert len(both) > 0.97 * max(len(got), len(expected))
+    assert max(abs(a["level"] - b["level"]) for a, b in both) < 0.5
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -38,6 +38,9 @@ public:
     // it left off, after a gap.
     void finish(const Sink& sink);
 
+    // How many samples were fed: feed() has read them when it returns.
+    uint64_t released() const { return begin_ + filled_ - lead; }
+
     const Counts& counts() const { return counts_; }
     const Airspace& airspace() const { return airspace_; }
 

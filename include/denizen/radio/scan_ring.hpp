@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of I/Q in a ring, scanned by resident workers: blocks of GPU threads, or threads of the
-// CPU, by one text. The host fills a slot and publishes it, a worker takes the next number, scans
-// and publishes what it found; the host takes that, in the order of the stream, and fills the slot
-// again. Nothing is launched for a block. Workers leave when they are told to stop, or when nothing
-// was published for `limit`: then one of them closes the ring, all leave, and the host launches
-// again before it goes on.
+// A ring of blocks of I/Q, scanned by resident workers: blocks of GPU threads, or threads of the
+// CPU, by one text. The host says in a slot where a block lies and publishes it, a worker takes the
+// next number, scans and publishes what it found; the host takes that, in the order of the stream,
+// and uses the slot again. Nothing is launched for a block. Workers leave when they are told to
+// stop, or when nothing was published for `limit`: then one of them closes the ring, all leave, and
+// the host launches again before it goes on.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -19,14 +19,12 @@ namespace denizen::radio {
 
 // What the host says of a slot's block; see scan_block().
 struct ScanSlot {
+    const uint8_t* iq; // its first sample, aligned to 16 bytes
     uint32_t before;
     uint32_t count;
     uint32_t available;
     uint32_t block; // its number's low half
 };
-
-// Bytes of a slot: `lead` samples before the block, the block, and `reach` after it.
-inline constexpr uint32_t slot_bytes = (2 * (lead + block_samples + reach) + 127) / 128 * 128;
 
 inline constexpr uint32_t slot_room = 1024; // candidates of a slot; more are the CPU's work
 
@@ -36,9 +34,9 @@ struct ScanTickets {
     uint32_t closed; // not 0: all leave, so that no block is left to one that has gone
 };
 
-// All memory but `tickets` is the host's, and workers reach it. A slot is number modulo `slots`.
+// All memory but `tickets` is the host's, and workers reach it, as they do the blocks. A slot is
+// number modulo `slots`.
 struct ScanRing {
-    const uint8_t* iq; // slots * slot_bytes, aligned to 16 bytes
     const ScanSlot* slot;
     Candidate* out;      // slot_room for each slot
     uint32_t* counts;    // of each slot: 0, then one more than scan_block() says
@@ -114,9 +112,8 @@ DENIZEN_HD void scan_ring(Team& team, const ScanRing& ring, ScanMemory& memory, 
         }
         const auto at = static_cast<uint32_t>(turn.block % ring.slots);
         const ScanSlot slot = ring.slot[at];
-        const uint32_t found = scan_block(team, ring.iq + uint64_t{at} * slot_bytes + 2 * lead,
-                                          slot.before, slot.count, slot.available, memory,
-                                          ring.out + uint64_t{at} * slot_room, slot_room);
+        const uint32_t found = scan_block(team, slot.iq, slot.before, slot.count, slot.available,
+                                          memory, ring.out + uint64_t{at} * slot_room, slot_room);
 #if DENIZEN_ON_DEVICE
         __threadfence_system(); // every member's candidates are seen by the host before the count
 #endif

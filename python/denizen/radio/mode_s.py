@@ -52,7 +52,7 @@ class Receiver:
             position, where.on_gpu, where.first, cubin, where.threads or 0
         )
 
-    def feed(self, iq: Any) -> list[Message]:
+    def feed(self, iq: Any, *, in_place: bool = False) -> list[Message]:
         """The messages that ``iq``, the next piece of the stream, completes.
 
         ``iq`` is anything with a contiguous buffer of unsigned bytes, I and Q in turn around 127.5,
@@ -62,7 +62,16 @@ class Receiver:
         (seconds since the start of the stream), ``sample`` (where its preamble begins), ``frame``
         (hexadecimal, after repair), ``level`` (dB of full scale) and ``repaired`` (how many bits
         were, 0 to 2).
+
+        ``in_place``: resident workers read the bytes where they are, and no thread copies them: a
+        GPU's at more than the rate of a copy, from memory that it reaches, like that of a
+        ``denizen.Buffer`` of kind "pinned" (``buffer.numpy()``). It must stay as it is until
+        ``released`` has passed it. Raises ArgumentError for other memory and for complex samples.
         """
+        if in_place and isinstance(self._receiver, _core.ResidentReceiver):
+            if isinstance(iq, np.ndarray) and iq.dtype == np.complex64:
+                raise ArgumentError("complex samples are rounded to bytes, which is a copy")
+            return self._receiver.feed_in_place(iq)
         if isinstance(iq, np.ndarray) and iq.dtype == np.complex64:
             if isinstance(self._receiver, _core.RadioReceiver):
                 return self._receiver.feed_complex(np.ascontiguousarray(iq))
@@ -72,6 +81,15 @@ class Receiver:
     def finish(self) -> list[Message]:
         """The messages that were still held back; the stream has ended."""
         return self._receiver.finish()
+
+    @property
+    def released(self) -> int:
+        """How many samples of all that were fed are not read any more.
+
+        All of them, but for those fed with ``in_place`` that workers have yet to scan. Memory in
+        front of that place in the stream may be overwritten.
+        """
+        return self._receiver.released
 
     @property
     def aircraft(self) -> list[dict[str, Any]]:
