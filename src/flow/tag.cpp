@@ -8,9 +8,10 @@ namespace denizen::flow {
 void TagCarry::arrive(uint64_t first, const std::vector<Tag>& tags)
 {
     for (const Tag& tag : tags) {
-        // floor(s * out / in) without the product, which would overflow in a long stream.
+        // s * out / in without the product, which would overflow in a long stream.
         const uint64_t s = first + tag.sample;
-        const uint64_t at = s / rate_.in * rate_.out + s % rate_.in * rate_.out / rate_.in;
+        const uint64_t up = rate_.side == Side::after ? rate_.in - 1 : 0;
+        const uint64_t at = s / rate_.in * rate_.out + (s % rate_.in * rate_.out + up) / rate_.in;
         under_way_.push_back({at, tag.key, tag.value});
     }
 }

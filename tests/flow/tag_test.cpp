@@ -39,6 +39,22 @@ TEST(TagCarry, IsExactFarIntoAStream)
     EXPECT_EQ(out[0], (Tag{1, "key", 1.5})); // (far + 4) * 3 / 7 = ...003
 }
 
+TEST(TagCarry, RoundsToTheSideOfTheRate)
+{
+    const std::vector<uint64_t> at{0, 1, 6, 7, 8, 13, 14};
+    const auto arrivals = [&](Side side) {
+        TagCarry carry({3, 7, side});
+        for (const uint64_t s : at) carry.arrive(s, {{0, "key", 1.5}});
+        std::vector<Tag> out;
+        carry.leave(0, 100, out);
+        std::vector<uint64_t> samples;
+        for (const Tag& tag : out) samples.push_back(tag.sample);
+        return samples;
+    };
+    EXPECT_EQ(arrivals(Side::before), (std::vector<uint64_t>{0, 0, 2, 3, 3, 5, 6}));
+    EXPECT_EQ(arrivals(Side::after), (std::vector<uint64_t>{0, 1, 3, 3, 4, 6, 6}));
+}
+
 // Any rate between circuits with buffers of other sizes: input and output quanta never match.
 struct Resample : Block {
     In<int> in{*this, "in"};

@@ -86,11 +86,8 @@ def test_a_receiver_of_mixed_blocks(place, quantum):
     assert len(sink.samples) == len(expected)
     wrong = np.abs(np.angle(np.exp(0.5j * (sink.samples - expected))))  # -pi is pi
     assert wrong.max() < 1e-3
-    # At once, or with the next to leave if a quantum ended in between.
-    assert [tag.value for tag in sink.tags] == [tag.value for tag in tags]
-    assert all(tag.sample - tag.value // 5 in (0, 1) for tag in sink.tags)
-    if quantum > len(x) // 2:
-        assert [tag.sample for tag in sink.tags] == [tag.value // 5 for tag in tags]
+    # At the first output that is made of the tag's sample, wherever quanta end.
+    assert sink.tags == [flow.Tag(-(-s // 5), "at", s) for s in (0, 1, 5, 6, 1500, 2999)]
 
 
 def test_every_block_against_numpy(place):

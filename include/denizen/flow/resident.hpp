@@ -125,7 +125,7 @@ protected:
     {
         attach(samples);
         if (down != 1) {
-            samples.rate({1, down});
+            samples.rate({1, down, Side::after});
         }
     }
 };

@@ -47,7 +47,7 @@ public:
         : Block(std::move(name)), fir_(taps_, 1, down)
     {
         if (down != 1) {
-            samples.rate({1, down});
+            samples.rate({1, down, Side::after});
         }
     }
 

@@ -21,17 +21,25 @@ struct Tag {
     bool operator==(const Tag&) const = default;
 };
 
+// Where a tag goes whose place is between two output samples.
+enum class Side {
+    before, // outputs are made of groups of inputs: to that of its sample's group
+    after,  // a filter, whose output m is made of inputs up to m * in / out: to the first that is
+            // made of its sample. It cannot have left before that was read.
+};
+
 // Output samples per input sample, as a fraction.
 struct Rate {
     uint64_t out = 1;
     uint64_t in = 1;
+    Side side = Side::before;
 
     bool operator==(const Rate&) const = default;
 };
 
 // Tags on their way from an input to an output. Positions are counted from the stream's beginning
 // and multiplied as whole numbers, so nothing drifts: a tag at input sample s belongs to output
-// sample floor(s * out / in), in whichever quantum that one leaves.
+// sample s * out / in, rounded to its `side`, in whichever quantum that one leaves.
 class TagCarry {
 public:
     explicit TagCarry(Rate rate = {}) : rate_(rate) {}
