@@ -25,7 +25,7 @@ from denizen.errors import ArgumentError
 
 __all__ = [
     "Agc", "Channelizer", "Fft", "Fir", "FmDemodulator", "low_pass", "magnitude_squared",
-    "multiply", "resampler", "saxpy",
+    "multiply", "resampler", "resampler_taps", "saxpy",
 ]  # fmt: skip
 
 _REAL = np.dtype(np.float32)
@@ -77,20 +77,10 @@ class Fir:
         self, taps: Any, *, up: int = 1, down: int = 1, dtype: DTypeLike = np.complex64
     ) -> None:
         self.dtype = _kind(dtype)
-        given = np.asarray(taps)
-        if given.ndim != 1:
-            raise ArgumentError(f"taps have the shape {given.shape}; give one dimension")
-        for name, value in (("up", up), ("down", down)):
-            if not 1 <= value <= 1 << 20:
-                raise ArgumentError(f"{name} is {value}; give a whole number from 1 to 2**20")
-        if np.iscomplexobj(given):
-            if self.dtype == _REAL:
-                raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
-            make: Any = _core.FirComplexTaps
-            kept = np.ascontiguousarray(given, _COMPLEX)
-        else:
-            make = _core.FirReal if self.dtype == _REAL else _core.FirComplex
-            kept = np.ascontiguousarray(given, _REAL)
+        kept = _checked_fir(taps, up, down, self.dtype)
+        make: Any = _core.FirReal if self.dtype == _REAL else _core.FirComplex
+        if kept.dtype == _COMPLEX:
+            make = _core.FirComplexTaps
         self._fir = make(kept, up, down)
 
     def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -98,6 +88,21 @@ class Fir:
         block = _samples(x, self.dtype)
         out = np.empty(self._fir.most(len(block)), self.dtype)
         return out[: self._fir.feed(block, out)]
+
+
+def _checked_fir(taps: Any, up: int, down: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The taps as they are kept, if they and the rates are what a filter of ``dtype`` takes."""
+    given = np.asarray(taps)
+    if given.ndim != 1:
+        raise ArgumentError(f"taps have the shape {given.shape}; give one dimension")
+    for name, value in (("up", up), ("down", down)):
+        if not 1 <= value <= 1 << 20:
+            raise ArgumentError(f"{name} is {value}; give a whole number from 1 to 2**20")
+    if not np.iscomplexobj(given):
+        return np.ascontiguousarray(given, _REAL)
+    if dtype == _REAL:
+        raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
+    return np.ascontiguousarray(given, _COMPLEX)
 
 
 def resampler(
@@ -112,9 +117,14 @@ def resampler(
         raise ArgumentError(f"{from_rate} to {to_rate} samples a second; give positive numbers")
     common = math.gcd(from_rate, to_rate)
     up, down = to_rate // common, from_rate // common
+    return Fir(resampler_taps(up, down, attenuation=attenuation), up=up, down=down, dtype=dtype)
+
+
+def resampler_taps(up: int, down: int, *, attenuation: float = 80) -> NDArray[np.float32]:
+    """The taps of ``resampler()``: of a filter that makes ``up`` samples of every ``down``."""
     low = 1 / max(up, down)  # the lower rate, as a fraction of the rate between
-    taps = low_pass(0.5 * low, 0.2 * low, attenuation)
-    return Fir(taps * np.float32(up), up=up, down=down, dtype=dtype)
+    taps: NDArray[np.float32] = low_pass(0.5 * low, 0.2 * low, attenuation) * np.float32(up)
+    return taps
 
 
 def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np.float32]:
@@ -125,6 +135,20 @@ def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np
     ``scipy.signal.firwin(n, 2 * cutoff, window=("kaiser", beta))``. Raises ArgumentError.
     """
     return np.array(_core.dsp_low_pass(cutoff, transition, attenuation), np.float32)
+
+
+def _checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
+    """The taps of a filter bank, those of its default if there are none."""
+    if not 2 <= channels <= 1024:
+        raise ArgumentError(f"{channels} channels; give a power of two from 2 to 1024")
+    if taps is None:
+        return low_pass(0.5 / channels, 0.3 / channels, 80)
+    given: NDArray[Any] = np.asarray(taps)
+    if given.ndim != 1 or np.iscomplexobj(given):
+        raise ArgumentError(
+            f"taps are {given.dtype} of shape {given.shape}; give real ones in one dimension"
+        )
+    return given.astype(np.float32)
 
 
 class Channelizer:
@@ -142,15 +166,9 @@ class Channelizer:
     """
 
     def __init__(self, channels: int, taps: Any = None) -> None:
-        if not 2 <= channels <= 1024:
-            raise ArgumentError(f"{channels} channels; give a power of two from 2 to 1024")
-        given = low_pass(0.5 / channels, 0.3 / channels, 80) if taps is None else np.asarray(taps)
-        if given.ndim != 1 or np.iscomplexobj(given):
-            raise ArgumentError(
-                f"taps are {given.dtype} of shape {given.shape}; give real ones in one dimension"
-            )
+        kept = _checked_bank(channels, taps)
         self.channels = channels
-        self._bank = _core.Channelizer(np.ascontiguousarray(given, _REAL), channels)
+        self._bank = _core.Channelizer(kept, channels)
 
     def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
         """The outputs that ``x``, the next block, completes: (channels, outputs of each)."""
@@ -158,6 +176,14 @@ class Channelizer:
         out = np.empty((self.channels, self._bank.outputs(len(block))), _COMPLEX)
         self._bank.feed(block, out)
         return out
+
+
+def _checked_points(points: int) -> int:
+    if not 2 <= points <= 65536:
+        raise ArgumentError(
+            f"a Fourier transform of {points} points; give a power of two from 2 to 65536"
+        )
+    return points
 
 
 class Fft:
@@ -168,11 +194,7 @@ class Fft:
     """
 
     def __init__(self, points: int) -> None:
-        if not 2 <= points <= 65536:
-            raise ArgumentError(
-                f"a Fourier transform of {points} points; give a power of two from 2 to 65536"
-            )
-        self.points = points
+        self.points = _checked_points(points)
         self._fft = _core.Fft(points)
 
     def _transform(self, x: NDArray[np.complex64], inverse: bool) -> NDArray[np.complex64]:

@@ -6,12 +6,14 @@
 #include <denizen/flow/resident.hpp>
 #include <denizen/flow/resident/program.hpp>
 #include <denizen/flow/signal.hpp>
+#include <denizen/flow/signal_circuits.hpp>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <complex>
 #include <functional>
@@ -37,15 +39,21 @@ std::vector<T> vector_of(const Array<T>& array)
 
 class OfLibrary : public PyPort {
 public:
-    OfLibrary(std::shared_ptr<Block*> block, InputPort& port) : block_(std::move(block)), in_(&port)
+    OfLibrary(std::shared_ptr<Block*> block, InputPort& port)
+        : block_(std::move(block)), port_(port), in_(&port)
     {
     }
     OfLibrary(std::shared_ptr<Block*> block, InPlacePort& port)
-        : block_(std::move(block)), in_(&port), through_(&port)
+        : block_(std::move(block)), port_(port), in_(&port), through_(&port)
     {
     }
-    Port& port() override { return *in_; }
+    OfLibrary(std::shared_ptr<Block*> block, SourcePort& port)
+        : block_(std::move(block)), port_(port), source_(&port)
+    {
+    }
+    Port& port() override { return port_; }
     InputPort* input() override { return in_; }
+    SourcePort* source() override { return source_; }
     InPlacePort* in_place() override { return through_; }
     void need_block() const override
     {
@@ -56,15 +64,17 @@ public:
     void need_quantum() override
     {
         need_block();
-        throw Error(Errc::bad_argument, "port \"" + in_->label() +
+        throw Error(Errc::bad_argument, "port \"" + port_.label() +
                                             "\" is of a block of the library: its quanta are seen "
                                             "by the blocks that it is connected to");
     }
 
 private:
     std::shared_ptr<Block*> block_;
-    InputPort* in_;
+    Port& port_;
+    InputPort* in_ = nullptr;
     InPlacePort* through_ = nullptr;
+    SourcePort* source_ = nullptr;
 };
 
 struct LibraryBlock : BlockHandle {
@@ -108,6 +118,49 @@ Made make(const Where& where, const std::string& name, Dress&& dress, const Argu
     };
     return where ? wrap(std::make_unique<There>(name, *where, arguments...))
                  : wrap(std::make_unique<Here>(name, arguments...));
+}
+
+// One that runs on the graph's threads alone.
+template <class Here, class... Arguments>
+std::pair<Made, Here&> made(const std::string& name, const Arguments&... arguments)
+{
+    auto block = std::make_unique<Here>(name, arguments...);
+    Here& here = *block;
+    return {std::make_unique<LibraryBlock>(std::move(block)), here};
+}
+
+template <class Sample>
+Made agc(const std::string& name, float reference, float rate, float most)
+{
+    auto [handle, block] = made<Agc<Sample>>(name, reference, rate, most);
+    handle->has_port("samples", block.samples);
+    return std::move(handle);
+}
+
+template <class Here, class... Arguments>
+Made between(const std::string& name, const Arguments&... arguments)
+{
+    auto [handle, block] = made<Here>(name, arguments...);
+    handle->has_port("in", static_cast<InputPort&>(block.in));
+    handle->has_port("out", static_cast<SourcePort&>(block.out));
+    return std::move(handle);
+}
+
+template <class Sample, class Tap>
+Made resampler(const std::string& name, const Array<Tap>& taps, uint32_t up, uint32_t down)
+{
+    return between<Resampler<Sample, Tap>>(name, vector_of<Tap>(taps), up, down);
+}
+
+// `chosen`: the channels that it makes.
+Made channelizer(const std::string& name, const Array<float>& taps, uint32_t channels,
+                 const std::vector<uint32_t>& chosen)
+{
+    auto [handle, block] = made<Channelizer>(name, vector_of<float>(taps), channels);
+    handle->has_port("in", static_cast<InputPort&>(block.in));
+    for (const uint32_t k : chosen)
+        handle->has_port(std::to_string(k), static_cast<SourcePort&>(block.channel(k)));
+    return std::move(handle);
 }
 
 constexpr auto nothing_else = [](LibraryBlock&, auto&) {};
@@ -171,6 +224,15 @@ void flow_signals(nb::module_& m)
                 gain);
         },
         nb::arg("name"), nb::arg("gain"), nb::arg("where").none());
+    m.def("flow_agc_real", &agc<float>);
+    m.def("flow_agc_complex", &agc<Complex>);
+    m.def("flow_resampler_real", &resampler<float, float>);
+    m.def("flow_resampler_complex", &resampler<Complex, float>);
+    m.def("flow_resampler_complex_taps", &resampler<Complex, Complex>);
+    m.def("flow_fft", [](const std::string& name, uint32_t points, bool inverse) {
+        return between<Fft>(name, points, inverse);
+    });
+    m.def("flow_channelizer", &channelizer);
     m.def(
         "flow_mixer",
         [](const std::string& name, const Array<Complex>& w, const Where& where) {

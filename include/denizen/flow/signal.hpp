@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signal processing in a graph, on the CPU: the kernels of dsp/ as blocks. Each has a twin on the
-// resident runtime with the same ports (resident.hpp), so a graph chooses for each block where it
-// runs. Host only.
+// Signal processing in a graph, on the CPU: the kernels of dsp/ as blocks that change quanta in
+// place. Each but Agc has a twin on the resident runtime with the same ports (resident.hpp), so a
+// graph chooses for each block where it runs. Blocks that fill other circuits: signal_circuits.hpp.
+// Host only.
 //
 //   auto& channel = graph.add<flow::Fir<Complex>>("channel", taps, 8);
 //   auto& audio = graph.add<flow::Fm>("audio", 1.0f);
 #pragma once
 
+#include <denizen/dsp/agc.hpp>
 #include <denizen/dsp/fir.hpp>
 #include <denizen/dsp/sample.hpp>
 #include <denizen/flow/block.hpp>
@@ -127,6 +129,28 @@ private:
         return true;
     }
     size_t done_ = 0; // of the current quantum
+};
+
+// y = g x, where the gain g makes |y| settle at `reference`; see dsp::Agc, which throws what this
+// does. Each gain is made from the one before, so this is a block of the CPU alone.
+template <class Sample>
+class Agc : public Block {
+public:
+    InPlace<Sample> samples{*this, "samples"};
+
+    Agc(std::string name, float reference, float rate, float most)
+        : Block(std::move(name)), agc_(reference, rate, most)
+    {
+    }
+
+private:
+    void work() override
+    {
+        const std::span<Sample> x = samples.samples();
+        agc_.feed(x.data(), x.size(), x.data());
+        samples.pass();
+    }
+    dsp::Agc<Sample> agc_;
 };
 
 namespace detail {

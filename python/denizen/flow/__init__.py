@@ -2,7 +2,8 @@
 """Flow graphs: circuits of owned buffers through blocks, on CPU threads and on a resident GPU.
 
 Blocks are written in Python, or are those of the library: Fir, Fm, Mixer, Multiply,
-MagnitudeSquared, Saxpy, which run on the graph's threads or as resident blocks.
+MagnitudeSquared, Saxpy, which run on the graph's threads or as resident blocks, and Agc, Resampler,
+Fft, Channelizer, which run on the graph's threads.
 
 from denizen import flow
 
@@ -49,16 +50,20 @@ from denizen.flow.blocks import ArraySink, ArraySource
 from denizen.flow.ends import IqSink, IqSource
 from denizen.flow.graph import Circuit, Flowgraph
 from denizen.flow.resident import Resident
-from denizen.flow.signal import Control, Fir, Fm, MagnitudeSquared, Mixer, Multiply, Saxpy
+from denizen.flow.signal import Agc, Control, Fir, Fm, MagnitudeSquared, Mixer, Multiply, Saxpy
+from denizen.flow.signal_circuits import Channelizer, Fft, Resampler
 
 __all__ = [
+    "Agc",
     "Alone",
     "AnyBlock",
     "ArraySink",
     "ArraySource",
     "Block",
+    "Channelizer",
     "Circuit",
     "Control",
+    "Fft",
     "Fir",
     "Flowgraph",
     "Fm",
@@ -71,6 +76,7 @@ __all__ = [
     "Mixer",
     "Multiply",
     "Port",
+    "Resampler",
     "Resident",
     "Saxpy",
     "SourcePort",

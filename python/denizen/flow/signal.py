@@ -4,8 +4,9 @@
 fir = graph.add(flow.Fir("channel", taps, down=8))  # on the CPU, in vectors
 fir = graph.add(flow.Fir("channel", taps, down=8, executor="resident", device="gpu:0"))
 
-All take ``executor``: "cpu" (the graph's threads, sequences and pools), "resident" (workers that
-blocks of this process with the same ``device`` share; see Resident for devices), or a Resident.
+All but Agc take ``executor``: "cpu" (the graph's threads, sequences and pools), "resident"
+(workers that blocks of this process with the same ``device`` share; see Resident for devices), or a
+Resident.
 Ports, tags and messages are the same, results agree to a few parts in a million. The quanta change
 in place at the port ``samples``; no Python runs while they do.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
+from denizen.dsp import _kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InPlacePort, InputPort
 from denizen.flow.resident import Resident, find_executor
@@ -100,10 +102,8 @@ class Fir(LibraryBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        kind = np.dtype(dtype)
+        kind = _kind(dtype)
         given = _one_dimension("taps", taps)
-        if kind not in (_REAL, _COMPLEX):
-            raise ArgumentError(f"dtype is {kind}; give float32 or complex64")
         if np.iscomplexobj(given) and kind == _REAL:
             raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
         resident, where = _where(executor, device)
@@ -123,6 +123,28 @@ class Fir(LibraryBlock):
 
         super().__init__(name, make(name, convert(given), down, where), resident, kind, kind)
         self.taps: Control[ArrayLike] = Control(self._library, "taps", convert)
+
+
+class Agc(AnyBlock):
+    """Automatic gain control, complex64 or float32: y = g x, see denizen.dsp.Agc.
+
+    On the graph's threads alone: each gain is made from the one before. Raises ArgumentError.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reference: float = 1.0,
+        rate: float = 1e-3,
+        most: float = 65536.0,
+        *,
+        dtype: DTypeLike = np.complex64,
+    ) -> None:
+        kind = _kind(dtype)
+        make = _core.flow_agc_real if kind == _REAL else _core.flow_agc_complex
+        core = make(name, reference, rate, most)
+        super().__init__(name, core)
+        self.samples = InPlacePort(core.port("samples"), kind)
 
 
 class Fm(LibraryBlock):
