@@ -163,6 +163,34 @@ def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
     assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
 
 
+def test_the_channels_verify_their_work():
+    made = bench.run("channels", "cpu:2", quick=True)
+    assert made.verified
+    ours = {
+        "denizen channel",
+        "denizen channel of two senders",
+        "denizen channel, coroutines",
+    }
+    assert {*ours, "mutex and condition"} <= {row.case for row in made.rows}
+    assert all("mutex and condition" in row.ratio_to for row in made.rows if row.case in ours)
+
+
+CHANNELS = [
+    "mutex and condition",
+    "boost spsc_queue",
+    "moodycamel readerwriter",
+    "moodycamel concurrent",
+]
+
+
+@pytest.mark.parametrize(("rivals", "reached"), [(CHANNELS, [1.5]), (CHANNELS[:3], [])])
+def test_the_channels_goal_asks_for_every_rival(rivals, reached):
+    cases = [one(name, 100.0 - k, "M/s") for k, name in enumerate(rivals)]
+    cases.append(one("denizen channel", 150.0, "M/s", tuple(rivals)))
+    found = goals.reached("channels", record.rows_of(cases), gpu=False)
+    assert [goal.reached for goal in found] == reached
+
+
 def one(case, value, unit="us", base=(), **params):
     return Measured(case, params, unit, np.array([value]), 1, True, base)
 

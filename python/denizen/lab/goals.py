@@ -58,6 +58,16 @@ def _least_ratio(row: Row) -> float | None:
     return min(row.ratio_to.values(), default=None)
 
 
+def _least_of(*rivals: str) -> Callable[[Row], float | None]:
+    """Against the best of these; no answer if one did not run: it may not have been built in."""
+
+    def value(row: Row) -> float | None:
+        ratios = [row.ratio_to[name] for name in rivals if name in row.ratio_to]
+        return min(ratios) if len(ratios) == len(rivals) else None
+
+    return value
+
+
 def _tail(row: Row) -> float | None:
     return None if row.p99 is None or not row.p50 else row.p99 / row.p50
 
@@ -102,7 +112,12 @@ _GOALS: tuple[_Goal, ...] = (
     ),
     _Goal(
         "channels", "receive + send loop, 32 B, 64 deep / best rival", "denizen channel", {}, ">=",
-        1.3, "x", _least_ratio, needs_gpu=False,
+        1.3, "x",
+        _least_of(
+            "mutex and condition", "boost spsc_queue", "moodycamel readerwriter",
+            "moodycamel concurrent",
+        ),
+        needs_gpu=False,
     ),
     _Goal(
         "saxpy", "one core, 16 KiB quanta, of the kernel without a runtime", "saxpy, one core",
