@@ -393,5 +393,53 @@ TEST(Messages, FromBlockToBlockAndBounded)
     EXPECT_EQ(announce.sum, 4950);
 }
 
+// A flushed quantum leaves before it is full, with the tags of its samples; the stream goes on in
+// the next one.
+TEST(Graph, AFlushSendsWhatThereIs)
+{
+    struct Drops : Block {
+        Source<int> out{*this, "out"};
+        using Block::Block;
+        void work() override
+        {
+            out.flush(); // of nothing: the quantum stays
+            EXPECT_TRUE(out.has_quantum());
+            out.tag(2, "last", int64_t{next_});
+            for (int& x : out.room().first(3)) x = next_++;
+            out.produce(3);
+            out.flush();
+            EXPECT_FALSE(out.has_quantum());
+            EXPECT_EQ(out.position(), static_cast<uint64_t>(next_));
+            if (next_ == 30) finish();
+        }
+        int next_ = 0;
+    };
+    struct Sizes : Block {
+        In<int> in{*this, "in"};
+        std::vector<size_t> sizes;
+        using Block::Block;
+        void work() override
+        {
+            sizes.push_back(in.view().size());
+            in.consume(in.view().size());
+        }
+    };
+    Flowgraph g;
+    auto& drops = g.add<Drops>("drops");
+    auto& sizes = g.add<Sizes>("sizes");
+    auto& sink = g.add<VectorSink<int>>("sink");
+    Circuit& c = g.circuit("ints", drops.out, 2, 100);
+    g.connect(drops.out, sizes.in);
+    g.connect(drops.out, sink.in);
+    g.start();
+    g.wait(30s);
+    EXPECT_EQ(sizes.sizes, std::vector<size_t>(10, 3));
+    EXPECT_EQ(sink.samples, ramp(30));
+    ASSERT_EQ(sink.tags.size(), 10u);
+    for (size_t k = 0; k < 10; ++k)
+        EXPECT_EQ(sink.tags[k], (Tag{3 * k + 2, "last", static_cast<int64_t>(3 * k)}));
+    EXPECT_EQ(c.at_home(), 2u);
+}
+
 } // namespace
 } // namespace denizen::flow

@@ -69,6 +69,17 @@ protected:
 };
 DENIZEN_AT_EVERY_PLACE(flow_resident);
 
+struct Ones : Block { // until it is stopped
+    Source<float> out{*this, "out"};
+    using Block::Block;
+    void work() override
+    {
+        const auto room = out.room();
+        std::fill(room.begin(), room.end(), 1.0f);
+        out.produce(room.size());
+    }
+};
+
 struct Conjugate : Block { // on the CPU
     InPlace<Complex> samples{*this, "samples"};
     using Block::Block;
@@ -194,6 +205,137 @@ TEST_P(flow_resident, every_kind_of_block)
     g.start();
     g.wait(60s);
     near_to(sink.samples, real, 1e-4f);
+}
+
+// Blocks of one graph on the resident runtime and, between its ends, in a sequence and in a pool:
+// quanta leave the chain, are changed on the CPU, and enter another one.
+TEST_P(flow_resident, mixed_with_sequences_and_pools)
+{
+    const auto signal = noise(2'000);
+    const std::vector<float> taps{0.5f, 1, 0.25f};
+    std::vector<Complex> low(signal.size());
+    dsp::Fir<Complex> fir(taps, 1, 2);
+    low.resize(fir.feed(signal.data(), signal.size(), low.data()));
+    std::vector<float> expected(low.size());
+    for (size_t i = 0; i < low.size(); ++i) expected[i] = 3 * std::norm(low[i]) + 1;
+    Resident resident(resident::image(), where(), 2);
+    for (const int how : {0, 1, 2}) {
+        Flowgraph g;
+        auto& source = g.add<VectorSource<Complex>>("source", signal);
+        auto& filter = g.add<ResidentFir<Complex>>("filter", resident, taps, 2u);
+        auto& conjugate = g.add<Conjugate>("conjugate");
+        auto& power = g.add<ResidentMagnitudeSquared>("power", resident);
+        auto& scale = g.add<ResidentSaxpy>("scale", resident, 3.0f, 1.0f);
+        auto& sink = g.add<VectorSink<float>>("sink");
+        Circuit& c = g.circuit("iq", source.out, 4, 50);
+        g.connect(source.out, filter.samples);
+        g.connect(filter.samples, conjugate.samples);
+        g.connect(conjugate.samples, power.samples);
+        g.connect(power.samples, scale.samples);
+        g.connect(scale.samples, sink.in);
+        if (how == 0) { // resident blocks and others in one sequence
+            g.start(Executors{{{{source, filter, conjugate, power, scale, sink}, -1}}, {}});
+        } else if (how == 1) {
+            g.start({{}, {{g.blocks(), {-1, -1}}}});
+        } else { // the chains' heads in a pool, the rest in a sequence and on a thread
+            g.start({{{{source, sink}, -1}}, {{{filter, power}, {-1}}}});
+        }
+        g.wait(60s);
+        near_to(sink.samples, expected, 1e-4f);
+        EXPECT_EQ(c.at_home(), 4u);
+    }
+}
+
+TEST_P(flow_resident, a_stalled_graph_names_the_starved_block)
+{
+    struct Keeps : Block { // more than it may
+        Sink<float> in{*this, "in"};
+        Output<float> out{*this, "out", in};
+        std::vector<Quantum<float>> kept;
+        using Block::Block;
+        void work() override { kept.push_back(in.take()); }
+    };
+    Resident resident(resident::image(), where(), 2);
+    const auto stalled = [](Flowgraph& g) {
+        return std::string(error_of([&] { g.wait(300ms); }).what());
+    };
+    { // behind the chain: everything is with the block that keeps it
+        Flowgraph g;
+        auto& source = g.add<Ones>("source");
+        auto& one = g.add<ResidentSaxpy>("one", resident, 2.0f, 0.0f);
+        auto& two = g.add<ResidentSaxpy>("two", resident, 2.0f, 0.0f);
+        auto& keeps = g.add<Keeps>("keeps");
+        auto& sink = g.add<NullSink<float>>("sink");
+        g.circuit("floats", source.out, 3, 16);
+        g.connect(source.out, one.samples);
+        g.connect(one.samples, two.samples);
+        g.connect(two.samples, keeps.in);
+        g.connect(keeps.out, sink.in);
+        g.start();
+        const std::string text = stalled(g);
+        EXPECT_NE(text.find("block \"sink\" is starved: port \"sink.in\""), std::string::npos)
+            << text;
+        EXPECT_NE(text.find("block \"one\" is starved: port \"one.samples\""), std::string::npos)
+            << text;
+        EXPECT_NE(text.find("3 at \"keeps.in\""), std::string::npos) << text;
+    }
+    { // before the chain: its first block gets nothing
+        Flowgraph g;
+        auto& source = g.add<Ones>("source");
+        auto& keeps = g.add<Keeps>("keeps");
+        auto& one = g.add<ResidentSaxpy>("one", resident, 2.0f, 0.0f);
+        auto& sink = g.add<NullSink<float>>("sink");
+        g.circuit("floats", source.out, 2, 16);
+        g.connect(source.out, keeps.in);
+        g.connect(keeps.out, one.samples);
+        g.connect(one.samples, sink.in);
+        g.start();
+        const std::string text = stalled(g);
+        EXPECT_NE(text.find("block \"one\" is starved: port \"one.samples\""), std::string::npos)
+            << text;
+        EXPECT_NE(text.find("2 at \"keeps.in\""), std::string::npos) << text;
+    }
+}
+
+// Two streams merge into one chain, in the order of arrival; two readers share what leaves it.
+TEST_P(flow_resident, merged_into_and_broadcast_out_of_a_chain)
+{
+    constexpr size_t samples = 960; // whole quanta: those of the two streams come in any order
+    std::vector<float> ramp(samples);
+    for (size_t i = 0; i < samples; ++i) ramp[i] = static_cast<float>(i);
+    std::vector<float> others(samples);
+    for (size_t i = 0; i < samples; ++i) others[i] = static_cast<float>(i + 10'000);
+    Resident resident(resident::image(), where(), 3);
+    Flowgraph g;
+    auto& a = g.add<VectorSource<float>>("a", ramp, std::vector<Tag>{{100, "a", int64_t{100}}});
+    auto& b = g.add<VectorSource<float>>("b", others, std::vector<Tag>{{7, "b", int64_t{10'007}}});
+    auto& twice = g.add<ResidentSaxpy>("twice", resident, 2.0f, 0.0f);
+    auto& more = g.add<ResidentSaxpy>("more", resident, 1.0f, 1.0f);
+    auto& one = g.add<VectorSink<float>>("one");
+    auto& two = g.add<VectorSink<float>>("two");
+    Circuit& of_a = g.circuit("of a", a.out, 3, 32);
+    Circuit& of_b = g.circuit("of b", b.out, 2, 48);
+    g.connect(a.out, twice.samples);
+    g.connect(b.out, twice.samples);
+    g.connect(twice.samples, more.samples);
+    g.connect(more.samples, one.in);
+    g.connect(more.samples, two.in);
+    g.start();
+    g.wait(60s);
+    EXPECT_EQ(one.samples, two.samples);
+    EXPECT_EQ(one.tags, two.tags);
+    ASSERT_EQ(one.samples.size(), 2 * samples);
+    ASSERT_EQ(one.tags.size(), 2u);
+    for (const Tag& tag : one.tags) { // each at its own sample
+        EXPECT_EQ(one.samples[tag.sample],
+                  2 * static_cast<float>(std::get<int64_t>(tag.value)) + 1);
+    }
+    std::vector<float> got[2]; // each stream in its order
+    for (const float x : one.samples) got[x > 5'000].push_back((x - 1) / 2);
+    EXPECT_EQ(got[0], ramp);
+    EXPECT_EQ(got[1], others);
+    EXPECT_EQ(of_a.at_home(), 3u);
+    EXPECT_EQ(of_b.at_home(), 2u);
 }
 
 // What a graph of two decimators gives, from the first sample on; every `apart`th sample is tagged.
@@ -353,17 +495,6 @@ TEST_P(flow_resident, a_kind_of_ones_own)
     for (size_t m = 1; m < 51; ++m) EXPECT_EQ(out.samples[m], 2 * static_cast<float>(m) - 0.5f);
     EXPECT_EQ(out.tags, (std::vector<Tag>{{5, "ten", 1.0}}));
 }
-
-struct Ones : Block { // until it is stopped
-    Source<float> out{*this, "out"};
-    using Block::Block;
-    void work() override
-    {
-        const auto room = out.room();
-        std::fill(room.begin(), room.end(), 1.0f);
-        out.produce(room.size());
-    }
-};
 
 TEST_P(flow_resident, retuned_while_it_runs)
 {

@@ -118,6 +118,135 @@ def test_windows_are_trimmed_and_tags_with_them():
     assert out.tags == [flow.Tag(0, "one", 1)]
 
 
+def test_a_margin_is_left_to_grow_into():
+    class Margin(flow.Block):
+        def __init__(self):
+            super().__init__("margin")
+            self.out = self.source("out", "i4")
+            self.out.leave_margin(2)
+            self.left = 3
+
+        def work(self):
+            assert len(self.out.array) == 6  # of 8
+            self.out.array[:] = self.left
+            self.out.produce()
+            self.left -= 1
+            if self.left == 0:
+                self.finish()
+
+    class Prefix(flow.Block):
+        def __init__(self):
+            super().__init__("prefix")
+            self.samples = self.in_place("samples", "i4")
+
+        def work(self):
+            self.samples.trim(0, 5)
+            self.samples.grow(2, 1)
+            with pytest.raises(denizen.ArgumentError, match="grow"):
+                self.samples.grow(1, 0)
+            self.samples.array[:2] = 100
+            self.samples.pass_on()
+
+    with flow.Flowgraph() as graph:
+        margin, prefix = graph.add(Margin()), graph.add(Prefix())
+        sink = graph.add(flow.ArraySink("sink", "i4"))
+        graph.circuit("ints", margin.out, quanta=2, samples=8)
+        graph.connect(margin.out, prefix.samples)
+        graph.connect(prefix.samples, sink.port)
+        graph.run(TIMEOUT)
+    assert sink.samples.tolist() == [100, 100, 3, 3, 100, 100, 2, 2, 100, 100, 1, 1]
+
+
+def test_a_flushed_quantum_leaves_before_it_is_full():
+    sizes = []
+
+    class Drops(flow.Block):
+        def __init__(self):
+            super().__init__("drops")
+            self.out = self.source("out", "f4")
+            self.sent = 0
+
+        def work(self):
+            self.out.array[:3] = self.sent
+            self.out.produce(3)
+            self.out.flush()
+            assert not self.out.loaded
+            self.sent += 1
+            if self.sent == 4:
+                self.finish()
+
+    class Sizes(flow.Block):
+        def __init__(self):
+            super().__init__("sizes")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            sizes.append(len(self.port.array))
+            self.port.consume()
+
+    test = flow.Alone(Drops())
+    test.circuit(test.block.out, quanta=2, samples=64)
+    out = test.collect(test.block.out)
+    test.run(TIMEOUT)
+    assert out.samples.tolist() == [s for s in range(4) for _ in range(3)]
+    with flow.Flowgraph() as graph:
+        drops, reader = graph.add(Drops()), graph.add(Sizes())
+        graph.circuit("floats", drops.out, quanta=2, samples=64)
+        graph.connect(drops.out, reader.port)
+        graph.run(TIMEOUT)
+    assert sizes == [3, 3, 3, 3]
+
+
+def test_a_block_that_works_on_any_input():
+    class Either(flow.Block):
+        def __init__(self):
+            super().__init__("either")
+            self.ports = [self.input(name, "i4") for name in "ab"]
+            self.work_on_any_input()
+            self.seen = [[], []]
+            self.alone = False
+
+        def work(self):
+            loaded = [port.loaded for port in self.ports]
+            assert any(loaded)
+            self.alone |= not all(loaded)
+            for port, seen in zip(self.ports, self.seen, strict=True):
+                if port.loaded:
+                    seen.extend(port.array.tolist())
+                    port.consume()
+
+    test = flow.Alone(Either())
+    short, long = np.arange(5, dtype="i4"), np.arange(500, dtype="i4")
+    test.feed(test.block.ports[0], short, quantum=4)
+    test.feed(test.block.ports[1], long, quantum=4)
+    test.run(TIMEOUT)
+    assert test.block.seen == [short.tolist(), long.tolist()]
+    assert test.block.alone  # with the long stream, when the short one had ended
+
+
+def test_buffers_that_are_too_small_are_refused():
+    gain = Gain("gain", 1)
+    gain.samples.needs(65)
+    test = flow.Alone(gain)
+    test.feed(test.block.samples, np.ones(10, "f4"), quantum=64)
+    test.collect(test.block.samples)
+    with pytest.raises(denizen.ArgumentError, match=r'"gain\.samples" needs 65 samples at a time'):
+        test.run(TIMEOUT)
+
+
+def test_an_aborted_graph_ends_with_samples_under_way():
+    with flow.Flowgraph() as graph:
+        source, gain = graph.add(Ones()), graph.add(Gain("gain", 1))
+        sink = graph.add(flow.ArraySink("sink", "f4"))
+        circuit = graph.circuit("samples", source.out, 3, 64)
+        graph.connect(source.out, gain.samples)
+        graph.connect(gain.samples, sink.port)
+        graph.start()
+        graph.abort()
+        graph.wait(TIMEOUT)
+        assert circuit.at_home() <= 3
+
+
 def test_views_are_the_quanta_and_keep_their_memory():
     views = []
 
@@ -196,10 +325,17 @@ def test_a_stalled_graph_names_the_starved_block():
         def work(self):
             pass
 
-    test = flow.Alone(Never())
-    test.feed(test.block.port, np.ones(1000, "f4"))
-    with pytest.raises(denizen.DeadlineError, match='block "never" has moved nothing for'):
-        test.run(0.3)
+    with flow.Flowgraph() as graph:
+        source, never = graph.add(Ones()), graph.add(Never())
+        graph.circuit("floats", source.out, 2, 16)
+        graph.connect(source.out, never.port)
+        graph.start()
+        with pytest.raises(denizen.DeadlineError, match='block "never" has moved nothing for'):
+            graph.wait(0.3)
+        text = graph.starved()
+        assert 'block "never" has moved nothing for' in text
+        assert 'block "ones" is starved: port "ones.out" has had no quantum for' in text
+        assert 'circuit "floats" (2 quanta of 16 samples): 2 at "never.in"' in text
 
 
 def test_what_is_refused():

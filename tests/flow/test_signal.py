@@ -199,6 +199,47 @@ def test_retuned_while_it_runs(place):
     assert levels.seen in ([2, 5, 50], [5, 50])
 
 
+def test_a_demodulator_gets_another_gain_while_it_runs(place):
+    class Turning(flow.Block):
+        """A quarter of a turn per sample."""
+
+        def __init__(self):
+            super().__init__("turning")
+            self.out = self.source("out", "c8")
+
+        def work(self):
+            self.out.array[:] = np.resize(np.array([1, 1j, -1, -1j], "c8"), len(self.out.array))
+            self.out.produce()
+
+    class Watch(flow.Block):
+        def __init__(self):
+            super().__init__("watch")
+            self.port = self.input("in", "f4")
+            self.seen = []
+            self.changed = threading.Event()
+
+        def work(self):
+            levels = np.unique(self.port.array[1:])  # the first of the stream is 0
+            self.seen += [x for x in levels if x not in self.seen]
+            if self.seen[-1] > 10:
+                self.changed.set()
+            self.port.consume()
+
+    with flow.Flowgraph() as graph:
+        source, watch = graph.add(Turning()), graph.add(Watch())
+        fm = graph.add(flow.Fm("fm", 2.0, **place))
+        graph.circuit("iq", source.out, quanta=4, samples=32)
+        graph.connect(source.out, fm.samples)
+        graph.connect(fm.samples, watch.port)
+        graph.start()
+        fm.gain.post(16)
+        assert watch.changed.wait(TIMEOUT)
+        graph.stop()
+        graph.wait(TIMEOUT)
+    assert watch.seen[-1] == pytest.approx(8 * np.pi, abs=1e-4)
+    assert watch.seen in ([watch.seen[-1]], [pytest.approx(np.pi, abs=1e-5), watch.seen[-1]])
+
+
 def test_new_taps_are_no_more_than_the_old_ones(place):
     with flow.Flowgraph() as graph:
         ones = graph.add(Ones())

@@ -125,6 +125,31 @@ TEST(Receiver, InterrogatorsCodesCountOnlyForKnownAircraft)
     EXPECT_EQ(got[1].interrogator, 0x3C);
 }
 
+// A DF11 that was sent with one wrong bit: of an aircraft that is known it is repaired, whatever
+// the bit, unless it is one of the last seven, which may hold an interrogator's code.
+TEST(Receiver, OneWrongBitOfAnAllCallIsRepaired)
+{
+    const Frame right = test::all_call(0xABCDEF);
+    for (const uint32_t bit : {6u, 9u, 20u, 32u, 33u, 40u, 49u}) {
+        Frame wrong = right;
+        wrong.flip(bit);
+        Frame worse = wrong;
+        worse.flip(bit == 20 ? 30 : 20);
+        Signal signal(3000, 11);
+        signal.add(right, 300, 25);
+        signal.add(wrong, 1000, 25);
+        signal.add(worse, 1700, 25);
+        const std::vector<Message> got = receive(signal.bytes(), 4096);
+        ASSERT_EQ(got.size(), 2u) << bit;
+        EXPECT_EQ(got[0].repaired, 0u);
+        EXPECT_EQ(got[1].frame, right);
+        EXPECT_EQ(got[1].repaired, 1u);
+        EXPECT_EQ(got[1].icao, 0xABCDEFu);
+        EXPECT_EQ(got[1].interrogator, 0);
+        EXPECT_NEAR(static_cast<double>(got[1].position), 1000, 1);
+    }
+}
+
 // What the loader picks for this machine is what the plain function says.
 TEST(Scan, PositionsAreThoseOfThePlainFunction)
 {

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from denizen import dsp, iq
 from denizen.apps.adsb.map import Map
 
 
@@ -51,6 +52,25 @@ def test_lines_from_a_file_and_from_a_pipe(made):
     assert any("latitude" in message for message in messages)
     piped = run_adsb("-", "--json", data=made.read_bytes())
     assert (piped.returncode, piped.stdout) == (0, done.stdout)
+
+
+@pytest.mark.parametrize(("form", "rate"), [("f32", "2e6"), ("i16", "2e6"), ("f32", "2.4e6")])
+@pytest.mark.parametrize("device", [(), ("--device", "cpu:2")])
+def test_other_formats_and_rates(made, tmp_path, form, rate, device):
+    path = tmp_path / f"made.{form}"
+    x = iq.FORMATS["u8"].samples(made.read_bytes())
+    if rate != "2e6":
+        x = dsp.resampler(2_000_000, 2_400_000)(x)
+    with iq.create(str(path), form=form, rate=round(float(rate))) as sink:
+        sink.write(x)
+    done = run_adsb(path, "--json", "--format", form, "--rate", rate, *device)
+    assert done.returncode == 0, done.stderr
+    frames = {json.loads(line)["frame"] for line in done.stdout.splitlines()}
+    want = {json.loads(line)["frame"] for line in run_adsb(made, "--json").stdout.splitlines()}
+    if rate == "2e6":
+        assert frames == want
+    else:
+        assert len(frames & want) > 0.9 * len(want)
 
 
 def test_who_reads_may_stop(made):

@@ -81,6 +81,20 @@ def test_file_and_pipe(made, tmp_path):
     assert piped.read_bytes() == out.read_bytes()
 
 
+def test_the_de_emphasis_of_the_americas(made, tmp_path):
+    """On a station of Europe's 50 us treble is too low, by the ratio of the two filters."""
+    out = tmp_path / "out.wav"
+    words = ("--rate", RATE, "--format", made.suffix[1:], "--de-emphasis", 75)
+    done = run_fm(made, "-o", out, *words)
+    assert done.returncode == 0, done.stderr
+    audio = frames(out)
+    for side, frequency in ((0, 1000), (1, 3000)):
+        at, level = peak(audio[:, side])
+        passed = [abs(1 + 2j * np.pi * frequency * tau) for tau in (50e-6, 75e-6)]
+        assert at == frequency
+        assert level == pytest.approx(0.9 / 3 * passed[0] / passed[1], rel=0.02)
+
+
 @pytest.fixture(scope="module")
 def signal(tmp_path_factory):
     path = tmp_path_factory.mktemp("sigmf") / "made.sigmf-data"
