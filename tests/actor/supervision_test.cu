@@ -269,6 +269,38 @@ TEST_P(supervision, a_spent_budget_escalates)
     EXPECT_EQ(incarnations(rt, more), (Numbers{11, 1}));
 }
 
+// Those whom nobody watches are restarted where they failed, between two messages of a batch.
+TEST_P(supervision, however_often_watchers_are_told_and_what_waits_is_handled)
+{
+    Rt rt(device(), options());
+    const auto children = rt.spawn<Child>(5);
+    rt.supervise(children, Strategy::one_for_one, {RestartBudget::unlimited, 1h});
+    rt.watch(host, children[0]);
+    for (uint32_t round = 1; round <= 3; ++round) {
+        rt.pause();
+        for (const Address a : children) {
+            for (uint32_t i = 0; i < 9; ++i) {
+                rt.send(a, Work{i, i == 5 ? 40 + round : 0});
+            }
+        }
+        rt.resume();
+        rt.drain();
+        EXPECT_EQ(counts(rt, children), (Numbers(5, 3))) << "what came behind the failure";
+        EXPECT_EQ(incarnations(rt, children), Numbers(5, 1 + round));
+        for (const Life life : {Life::failed, Life::running}) {
+            Down down{};
+            const Message m = rt.receive(20s);
+            std::memcpy(&down, m.payload.data(), sizeof down);
+            EXPECT_EQ(down.actor, children[0].value);
+            EXPECT_EQ(down.life, static_cast<uint32_t>(life));
+            EXPECT_EQ(down.code, 40 + round);
+        }
+        for (const Address a : children) {
+            EXPECT_EQ(rt.inspect(a).failure, 40 + round);
+        }
+    }
+}
+
 TEST_P(supervision, escalation_over_two_levels)
 {
     Rt rt(device(), options());

@@ -237,7 +237,7 @@ DENIZEN_COLD void conclude(const Shared& s, uint32_t id, const ActorEntry& entry
     }
     bury(s, id, reason, out.code, header, payload);
     if constexpr (P::can_fail) {
-        if (reason == Reason::failed) {
+        if (reason == Reason::failed && !restart_at_once<P>(s, id, local, out.code)) {
             fail(s, id, local, out.code);
         }
     }

@@ -201,6 +201,44 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
 }
 
+// What would come of the failure of an actor that runs, without the chores in between, where its
+// supervisor is on this worker and does no more than restart it, and nobody is told: the lanes
+// whose actors have failed do this side by side. A budget is their supervisor's, and not a lane's
+// to spend: only an unlimited one will do. False, and nothing is done, if it is not as simple as
+// that.
+template <class P>
+DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local, uint32_t code)
+{
+    ActorBook& book = book_of(s, id, local);
+    const ActorEntry entry = entry_of(s, id, local);
+    const Address above{book.supervisor};
+    if (book.supervisor == nobody || above.node() != s.node || above.worker() != id ||
+        life_of(book) != Life::running || book.watchers != 0 ||
+        entry.self != Address::actor(id, local, s.node).value) { // home knows who watches a guest
+        return false;
+    }
+    const ActorEntry of_supervisor = entry_of(s, id, above.local());
+    if (of_supervisor.type() != supervisor_type || !of_supervisor.running()) {
+        return false;
+    }
+    auto& sup = *static_cast<Supervisor*>(of_supervisor.state);
+    if (sup.strategy != static_cast<uint32_t>(Strategy::one_for_one) ||
+        sup.max_restarts != unlimited_restarts || sup.listed != 0 || book.rank >= sup.children) {
+        return false;
+    }
+    Child& child = sup.child()[book.rank]; // no other lane's
+    if (child.epoch != book.epoch) {
+        return false;
+    }
+    book.epoch = ++child.epoch;
+    book.failure = code;
+    ++book.incarnation;
+    if (!P::restore(entry.type(), entry.state)) {
+        P::construct(entry.type(), entry.state);
+    }
+    return true;
+}
+
 // A drain asks each worker in turn for an echo, which comes the way of that worker's messages to
 // this actor and behind them: when the last one is here, all that was sent before has been handled.
 // (What the host had sent came before the request itself.) `worker`: of all nodes'.

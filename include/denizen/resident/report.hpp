@@ -10,8 +10,8 @@ namespace denizen {
 // Keeps the first error of a kind, for the host.
 DENIZEN_COLD inline void keep_first(FirstError& first, const ErrorRecord& record)
 {
-    uint32_t none = 0;
-    if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
+    uint32_t none = load<Scope::gpu>(&first.set); // all workers' failures meet at this word
+    if (none == 0 && compare_exchange<Scope::gpu>(&first.set, none, 1u)) {
         first.record = record;
         // Release: partner of the monitor's acquire in scan().
         store<Scope::gpu, Order::release>(&first.set, 2u);
