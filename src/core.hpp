@@ -441,7 +441,6 @@ struct AnyRuntime::Core {
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count,
                                const std::vector<Address>& among, size_t& next,
                                uint64_t deadline_ns, Life life = Life::running);
-    std::vector<Address> all_workers() const; // as addresses of their first actors
 
     uint64_t stride_of(uint32_t actor_type) const;
 
@@ -589,6 +588,7 @@ struct AnyRuntime::Core {
     std::vector<Slot> trace_copy; // of one node's trace rings, and room to align it
     HostTrace host_trace;
     std::mutex spawn_mutex;
+    std::vector<Address> everywhere;  // by lane(): each worker, as its first actor's address
     std::vector<uint32_t> next_local; // by lane()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another

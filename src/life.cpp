@@ -99,7 +99,8 @@ std::string why(Reason reason)
 
 } // namespace
 
-// One request about one actor, and its answer.
+// One request about one actor, and its answer: of one that has been done, Errc::ok and no more,
+// unless it was to look.
 LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_t rank,
                              nanoseconds deadline)
 {
@@ -127,9 +128,12 @@ LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_
 void AnyRuntime::demand(SystemOp op, Address actor, uint32_t value, nanoseconds deadline)
 {
     const LifeReport r = order(op, actor, value, 0, deadline);
+    const auto error = static_cast<Errc>(r.error);
+    if (error == Errc::ok) {
+        return;
+    }
     const std::string who = core_->describe(actor);
-    switch (static_cast<Errc>(r.error)) {
-    case Errc::ok: return;
+    switch (error) {
     case Errc::no_actor:
         if (core_->type_at(core_->index(actor)) == 0) {
             core_->refuse(actor, 0);

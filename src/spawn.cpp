@@ -3,6 +3,7 @@
 #include "core.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace denizen {
 namespace {
@@ -54,13 +55,13 @@ std::vector<Address> addresses_of(const Stretch& s, uint32_t node)
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
     Core& c = *core_;
-    return c.spawn(actor_type, count, c.all_workers(), c.next_worker, ns(deadline));
+    return c.spawn(actor_type, count, c.everywhere, c.next_worker, ns(deadline));
 }
 
 std::vector<Address> AnyRuntime::create(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
     Core& c = *core_;
-    return c.spawn(actor_type, count, c.all_workers(), c.next_worker, ns(deadline), Life::created);
+    return c.spawn(actor_type, count, c.everywhere, c.next_worker, ns(deadline), Life::created);
 }
 
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Placement where,
@@ -92,17 +93,6 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Plac
     return c.spawn(actor_type, count, among, c.next_near, ns(deadline));
 }
 
-std::vector<Address> AnyRuntime::Core::all_workers() const
-{
-    std::vector<Address> all;
-    for (uint32_t node = 0; node < nodes.size(); ++node) {
-        for (uint32_t w = 0; w < workers; ++w) {
-            all.push_back(Address::actor(w, 0, node));
-        }
-    }
-    return all;
-}
-
 // Bytes from one state of this type to the next.
 uint64_t AnyRuntime::Core::stride_of(uint32_t actor_type) const
 {
@@ -128,13 +118,17 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     const std::lock_guard guard(spawn_mutex);
     const size_t n = among.size();
     const size_t start = next % n;
-    std::vector<uint32_t> share(n);
-    std::vector<uint64_t> heap(nodes.size()); // where each node's next state goes
-    std::vector<uint64_t> need(nodes.size());
-    for (size_t i = 0; i < n; ++i) {
-        const size_t w = (start + i) % n;
-        share[w] = static_cast<uint32_t>(count / n + (i < count % n ? 1 : 0));
-        need[among[w].node()] += stride * share[w];
+    // The k-th worker from `start` on gets actors k, k + n, ...: few actors are few workers'
+    // affair.
+    const size_t takers = std::min<size_t>(count, n);
+    const auto worker = [&](size_t k) { return among[start + k < n ? start + k : start + k - n]; };
+    const auto share = [&](size_t k) {
+        return static_cast<uint32_t>(count / n + (k < count % n ? 1 : 0));
+    };
+    std::array<uint64_t, max_nodes> heap{}; // where each node's next state goes
+    std::array<uint64_t, max_nodes> need{};
+    for (size_t k = 0; k < takers; ++k) {
+        need[worker(k).node()] += stride * share(k);
     }
     for (size_t k = 0; k < nodes.size(); ++k) {
         heap[k] = round_up(nodes[k].heap_used, 256);
@@ -148,39 +142,37 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                     " are left; raise state_bytes");
         }
     }
-    for (size_t i = 0; i < n; ++i) {
-        const uint32_t taken = next_local[lane(among[i])];
-        if (taken + static_cast<uint64_t>(share[i]) > actors_per_worker) {
+    for (size_t k = 0; k < takers; ++k) {
+        const uint32_t taken = next_local[lane(worker(k))];
+        if (taken + static_cast<uint64_t>(share(k)) > actors_per_worker) {
             throw Error(Errc::exhausted,
                         std::to_string(count) + " actors " + actor_name(actor_type) +
                             " exceed max_actors = " + std::to_string(options.max_actors) +
                             (n == lanes() ? ""
-                                          : ": " + worker_name(among[i]) + " has room for " +
+                                          : ": " + worker_name(worker(k)) + " has room for " +
                                                 std::to_string(actors_per_worker - taken)) +
                             "; raise it");
         }
     }
     std::vector<Address> addresses(count);
-    for (size_t k = 0; k < n; ++k) { // actors k, k + n, ... go to the k-th worker from `start` on
-        const Address w = among[(start + k) % n];
+    for (size_t k = 0; k < takers; ++k) {
+        const Address w = worker(k);
         uint32_t local = next_local[lane(w)];
         for (size_t i = k; i < count; i += n) {
             addresses[i] = Address::actor(w.worker(), local++, w.node());
         }
     }
     std::vector<Address> tickets;
-    for (size_t i = 0; i < n; ++i) {
-        if (share[i] == 0) {
-            continue;
-        }
-        uint64_t& at = heap[among[i].node()];
+    for (size_t k = 0; k < takers; ++k) {
+        const Address w = worker(k);
+        uint64_t& at = heap[w.node()];
         const SpawnRequest r{actor_type,
-                             share[i],
-                             next_local[lane(among[i])],
+                             share(k),
+                             next_local[lane(w)],
                              static_cast<uint32_t>(stride),
                              at,
                              static_cast<uint32_t>(life)};
-        at += stride * share[i];
+        at += stride * r.count;
         // A program with few reply cells collects answers as it goes.
         Address ticket;
         while (!cells.take(ticket)) { // ends: each answer frees a cell
@@ -193,7 +185,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
             tickets.pop_back();
         }
         tickets.push_back(ticket);
-        send_system(SystemOp::spawn, among[i], ticket, &r, sizeof r, deadline_ns);
+        send_system(SystemOp::spawn, w, ticket, &r, sizeof r, deadline_ns);
     }
     for (const Address ticket : tickets) {
         wait_reply(ticket, nullptr, 0, deadline_ns, [&] {
@@ -203,8 +195,8 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     for (const Address a : addresses) {
         set_type(index(a), actor_type + 1);
     }
-    for (size_t i = 0; i < n; ++i) {
-        next_local[lane(among[i])] += share[i];
+    for (size_t k = 0; k < takers; ++k) {
+        next_local[lane(worker(k))] += share(k);
     }
     for (size_t k = 0; k < nodes.size(); ++k) {
         nodes[k].heap_used = need[k] == 0 ? nodes[k].heap_used : heap[k];

@@ -41,8 +41,11 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     const Shared& first = nodes[0].shared;
     cells.open(first.cells, first.cell_slots, options.asks);
     host_trace.open(lanes() * options.trace_slots);
-    next_local.assign(nodes.size() * workers, 0);
-    types.assign(nodes.size() * workers * actors_per_worker, 0);
+    for (size_t i = 0; i < lanes(); ++i) {
+        everywhere.push_back(address_of_lane(i));
+    }
+    next_local.assign(lanes(), 0);
+    types.assign(lanes() * actors_per_worker, 0);
     if (!options.restore.empty()) {
         restore(options.restore);
     }

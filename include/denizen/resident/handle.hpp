@@ -336,7 +336,6 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
 {
     const auto op = static_cast<SystemOp>(h.type);
     LifeReport report{};
-    uint32_t answered = 0; // bytes of the report that the host is told
     bool later = false;
     bool waits = false;
     if (op == SystemOp::spawn) {
@@ -352,7 +351,6 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
         }
     } else if (is_topic_op(op)) {
         report.error = static_cast<uint32_t>(change_topics(s, id, op, h.sender, words, later));
-        answered = sizeof report.error;
     } else if (lanes::id() == 0 && op != SystemOp::none) {
         if (op == SystemOp::supervise) {
             SuperviseRequest r;
@@ -376,7 +374,6 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
             default: vacate(s, id, r.local); break;
             }
             report.error = static_cast<uint32_t>(done);
-            answered = sizeof report;
         } else {
             LifeRequest r;
             copy_bytes(&r, words, sizeof r);
@@ -393,7 +390,6 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
                 later = true; // the last echo is the answer
             } else if (op == SystemOp::passed) {
                 later = !passed(s, id, r);
-                answered = sizeof report;
             } else if (op == SystemOp::tell) {
                 told<P>(s, id, r);
             } else if (pass_on(s, id, h, r, waits)) {
@@ -407,7 +403,6 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
                 if (op == SystemOp::look && r.local < s.actors_per_worker) {
                     report.held = book_of(s, id, r.local).held;
                 }
-                answered = sizeof report;
             }
         }
     }
@@ -415,7 +410,11 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
     waits = lanes::ballot(waits) != 0;
     if (lanes::id() == 0 && op != SystemOp::none &&
         !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
-        answer(s, h.sender, op, &report, answered);
+        if (op == SystemOp::look || report.error != static_cast<uint32_t>(Errc::ok)) {
+            answer(s, h.sender, op, report);
+        } else {
+            acknowledge(s, h.sender, op);
+        }
     }
     return !waits;
 }
@@ -430,7 +429,7 @@ DENIZEN_COLD void publish_for_host(const Shared& s, uint32_t id, const Header& h
     const uint32_t sent = publish<P>(s, id, topic, {0, host.value, h.type, 0, h.length}, payload,
                                      static_cast<Priority>(priority), true);
     if (lanes::id() == 0) {
-        answer(s, h.sender, SystemOp::aim, &sent, sizeof sent);
+        acknowledge(s, h.sender, SystemOp::aim, sent);
     }
 }
 

@@ -157,10 +157,10 @@ struct LifeRequest {
     uint32_t epoch; // a supervisor's orders, and failure: number of the last order
 };
 
-// What the host learns from an answer: three words more than an acknowledgement.
+// What the host is told that looks at an actor, or whose request could not be done.
 struct LifeReport {
     uint32_t error; // Errc
-    uint32_t life;  // before the request, of which Errc::ok says that it has been done
+    uint32_t life;  // before the request
     uint32_t incarnation;
     uint32_t failure;
     uint32_t held;

@@ -215,7 +215,7 @@ DENIZEN_COLD void obey_held(const Shared& s, uint32_t id, uint32_t local)
         report.error = static_cast<uint32_t>(
             apply<P>(s, id, static_cast<SystemOp>(h.type), h.sender, r, later));
         if (!later) {
-            answer(s, h.sender, static_cast<SystemOp>(h.type), &report, sizeof report);
+            answer(s, h.sender, static_cast<SystemOp>(h.type), report);
         }
     }
 }

@@ -171,13 +171,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
         begin_orders(s, id, local, SystemOp::stop, 0);
     }
     if (book.ending != 0) {
-        const LifeReport done{static_cast<uint32_t>(Errc::ok),
-                              static_cast<uint32_t>(Life::draining),
-                              book.incarnation,
-                              book.failure,
-                              0,
-                              book.supervisor};
-        answer(s, book.ending, SystemOp::drain, &done, sizeof done);
+        acknowledge(s, book.ending, SystemOp::drain);
         book.ending = 0;
     }
 }

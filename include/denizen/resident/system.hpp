@@ -21,18 +21,38 @@ DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, 
     post_raw(s, id, h, &request, behind ? Priority::data : Priority::urgent);
 }
 
-// Answers into the reply cell that the host waits on; nothing if an actor has sent the request.
-DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op, const void* payload,
-                                uint32_t length)
+// Where the host waits for an answer; null if an actor has sent the request.
+DENIZEN_HD inline Slot* cell_of(const Shared& s, Address to)
+{
+    return to.is_reply_cell() && to.cell() < s.cell_count
+               ? s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots
+               : nullptr;
+}
+
+// Tells the host that its request has been done, or one word besides, in one packet.
+DENIZEN_HD inline void acknowledge(const Shared& s, uint32_t sender, SystemOp op, uint32_t word = 0)
 {
     const Address to{sender};
-    if (!to.is_reply_cell() || to.cell() >= s.cell_count) {
-        return;
+    if (Slot* cell = cell_of(s, to); cell != nullptr) {
+        const uint32_t words[2] = {word, 0};
+        detail::store_compact(cell, to, static_cast<uint32_t>(op), flag_system, words, sizeof word);
     }
-    uint32_t words[first_payload / 4] = {};
-    copy_rolled(words, payload, length);
-    const Header h{sender, host.value, static_cast<uint32_t>(op), flag_system, length};
-    detail::reply_to_cell(s, detail::outgoing(h, words), 1);
+}
+
+// Tells the host all there is to say.
+DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op,
+                                const LifeReport& report)
+{
+    const Address to{sender};
+    if (Slot* cell = cell_of(s, to); cell != nullptr) {
+        const Header h{sender, host.value, static_cast<uint32_t>(op), flag_system, sizeof report};
+        unsigned char bytes[first_payload] = {};
+        copy_bytes(bytes, &report, sizeof report);
+        const Slot content = detail::make_slot<first_payload>(to.value, h, bytes);
+        for (uint32_t k = 0; k < 4; ++k) {
+            store_packet<Scope::system>(&cell->packet[k], content.packet[k]);
+        }
+    }
 }
 
 } // namespace denizen
