@@ -241,6 +241,29 @@ Buffer AnyRuntime::wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> own
 
 BufferStats AnyRuntime::buffers() { return core_->buffers->stats(); }
 
+const Gate* AnyRuntime::gate(uint32_t node) const
+{
+    if (core_->options.idle.count() != 0) {
+        throw Error(Errc::bad_argument,
+                    "idle = " + std::to_string(core_->options.idle.count()) +
+                        " ms: who sends from outside does not bring a program back that has left; "
+                        "use idle = 0");
+    }
+    core_->check_node(node);
+    return core_->nodes[node].gate;
+}
+
+const Arena& AnyRuntime::arena(uint32_t node) const
+{
+    if (core_->image.table.allocates == 0) {
+        throw Error(Errc::bad_argument,
+                    "no actor of the program allocates, so it has no arena: one whose handlers "
+                    "call ctx.arena() declares `static constexpr bool allocates = true`");
+    }
+    core_->check_node(node);
+    return *core_->nodes[node].arena;
+}
+
 void AnyRuntime::drain(nanoseconds deadline)
 {
     Core& c = *core_;

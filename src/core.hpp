@@ -61,12 +61,14 @@ struct Region {
 // One processor of the program: a GPU, or a group of CPU threads.
 struct Node {
     std::unique_ptr<Backend> backend;
-    Shared shared; // as its workers see it
+    std::unique_ptr<Arena> arena; // if handlers allocate
+    Shared shared;                // as its workers see it
     Control* control = nullptr;
     Report* reports = nullptr;
     SpscReceiver<Scope::system> egress;
     uint64_t heap_used = 0;
     RingWords* egress_words = nullptr;
+    Gate* gate = nullptr;
     std::vector<Region> regions;
     uint32_t dead_head = 0; // the next dead letter to read
     uint64_t dead_lost = 0;
@@ -89,6 +91,7 @@ struct AnyRuntime::Core {
     void check_options() const;
     void make_nodes();
     void lay_out(Node& node, uint32_t number);
+    void make_arenas();
     void wire_peers();
     void make_buffers();
     void launch();
@@ -179,6 +182,15 @@ struct AnyRuntime::Core {
     {
         if (!inside(a) || type_at(index(a)) == 0) {
             refuse(a, 0);
+        }
+    }
+
+    void check_node(uint32_t node) const
+    {
+        if (node >= nodes.size()) {
+            throw Error(Errc::bad_argument, "there is no node " + std::to_string(node) +
+                                                "; the program has " +
+                                                std::to_string(nodes.size()));
         }
     }
 

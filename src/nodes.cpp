@@ -131,8 +131,9 @@ bool AnyRuntime::Core::join(uint64_t patience_ns, std::string* who_stays)
         if (who_stays != nullptr) {
             *who_stays = who_is_not(Mode::left);
         }
-        for (const Node& node : nodes) {
+        for (Node& node : nodes) {
             node.backend->abandon();
+            (void)node.arena.release(); // a handler that does not return may still use it
         }
     }
     return all;

@@ -51,8 +51,8 @@ public:
     std::vector<Piece> pieces(const Region& r) const
     {
         const std::string& m = r.name; // see lay_out()
-        if (m == "watch" || m == "bells" || m == "scratch" || m == "buffers" || m == "counters" ||
-            m == "histograms" || m == "trace") {
+        if (m == "gate" || m == "watch" || m == "bells" || m == "scratch" || m == "buffers" ||
+            m == "counters" || m == "histograms" || m == "trace") {
             return {}; // of whoever is there: the monitor, a sleeper, a handler, the process
         }
         if (m == "actors") {

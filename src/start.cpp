@@ -36,6 +36,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     for (uint32_t n = 0; n < nodes.size(); ++n) {
         lay_out(nodes[n], n);
     }
+    make_arenas();
     wire_peers();
     make_buffers();
     const Shared& first = nodes[0].shared;
@@ -236,6 +237,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         if (number == 0) { // one pool for all nodes
             in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
         }
+        in_device("gate", node.gate, 1);
         in_device("board", shared.board, 1);
         in_device("status", shared.status, of_workers);
         in_device("watch", shared.watch, of_workers);
@@ -289,6 +291,19 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     ports[urgent].add(workers, shared.urgent_mask, lanes + lane_slots, shared.urgent_lane_credit);
 }
 
+void AnyRuntime::Core::make_arenas()
+{
+    if (image.table.allocates == 0) {
+        return;
+    }
+    for (Node& node : nodes) {
+        const auto ordinal = options.device.ordinal + static_cast<int>(node.shared.node);
+        node.arena = std::make_unique<Arena>(on_gpu ? Device::gpu(ordinal) : Device::cpu(),
+                                             options.arena_bytes);
+        node.shared.arena = node.arena->ref().map();
+    }
+}
+
 // Tells every node where in the other nodes' memory it writes.
 void AnyRuntime::Core::wire_peers()
 {
@@ -333,6 +348,10 @@ void AnyRuntime::Core::launch()
 {
     try {
         for (const Node& node : nodes) {
+            const Shared& s = node.shared;
+            const Gate gate{s.inboxes,    s.inbox,   s.bells, s.board,
+                            s.inbox_mask, s.workers, s.node,  0};
+            node.backend->write(node.gate, &gate, sizeof gate);
             node.backend->launch();
         }
         if (!wait_until(10'000'000'000, [&] { return in_mode(Mode::running); })) {

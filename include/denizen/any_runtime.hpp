@@ -10,6 +10,7 @@
 #include <denizen/actor/life.hpp>
 #include <denizen/base/device.hpp>
 #include <denizen/base/error.hpp>
+#include <denizen/memory/arena.hpp>
 #include <denizen/memory/buffer.hpp>
 #include <denizen/resident/dead_letters.hpp>
 #include <denizen/resident/layout.hpp>
@@ -72,7 +73,9 @@ struct Options {
     uint32_t trace_slots = 0; // of each worker: trace records of 64 bytes; 0: it cannot be traced
     uint32_t asks = 4096;     // unanswered asks at a time, at most 65,536
     uint32_t max_actors = 1u << 18;
-    uint64_t state_bytes = 16u << 20;  // of all actors of a node together
+    uint64_t state_bytes = 16u << 20; // of all actors of a node together
+    // Of each node's arena, if handlers allocate (`allocates` in an actor): 512 KiB to 512 GiB.
+    uint64_t arena_bytes = 64u << 20;
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216
@@ -279,6 +282,15 @@ public:
     // Frees closed buffers that no message refers to any more (so do the two calls above, close()
     // of a buffer, and drain()), and tells how many there are.
     BufferStats buffers();
+
+    // Where tasks and kernels on the same device send to a node's actors: see actor/ref.hpp. Valid
+    // as long as this. Errc::bad_argument for a program with `idle`, which they do not bring back,
+    // or if there is no such node.
+    const Gate* gate(uint32_t node = 0) const;
+    // What handlers on a node have as ctx.arena(): its statistics, and its ref() for kernels, tasks
+    // and threads on the same device. Valid as long as this. Errc::bad_argument if no actor of the
+    // program allocates, or if there is no such node.
+    const Arena& arena(uint32_t node = 0) const;
 
     // Returns once nothing is under way: every message sent before the call and every message these
     // caused has been handled, and whatever other threads sent meanwhile. Messages that have been

@@ -10,6 +10,7 @@
 // only; Device::automatic() takes the best that is there.
 #pragma once
 
+#include <denizen/actor/ref.hpp>
 #include <denizen/any_runtime.hpp>
 #include <denizen/base/type_name.hpp>
 #include <denizen/resident/kernel.hpp>
@@ -231,6 +232,11 @@ public:
         return runtime_.wrap(pointer, bytes, std::move(owner));
     }
     BufferStats buffers() { return runtime_.buffers(); }
+    // For tasks and kernels on the same device, which send to a node's actors by it; see
+    // AnyRuntime.
+    ActorsRef<P> ref(uint32_t node = 0) const { return ActorsRef<P>(runtime_.gate(node)); }
+    // What handlers have as ctx.arena(); see AnyRuntime.
+    const Arena& arena(uint32_t node = 0) const { return runtime_.arena(node); }
 
     void drain(nanoseconds deadline = 60s) { runtime_.drain(deadline); }
     void pause(nanoseconds deadline = 1s) { runtime_.pause(deadline); }

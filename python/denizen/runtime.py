@@ -38,6 +38,7 @@ from denizen.tracing import Tracer, Traces, slots
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
+    from denizen.arena import ArenaStats
     from denizen.metrics import Server
 
 Messages = NDArray[np.void]
@@ -69,6 +70,7 @@ _SIZES = (
     "asks",
     "max_actors",
     "state_bytes",
+    "arena_bytes",
     "buffers",
     "pool_bytes",
 )
@@ -82,7 +84,7 @@ def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, i
     options = {k: v for k, v in {**given, **sizes}.items() if v is not None}
     for name, value in options.items():
         least = 1 if name in given else 0
-        most = 2**48 if name in ("state_bytes", "pool_bytes") else 2**32 - 1
+        most = 2**48 if name in ("state_bytes", "arena_bytes", "pool_bytes") else 2**32 - 1
         if not isinstance(value, int | np.integer) or not least <= value <= most:
             raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
     return {name: int(value) for name, value in options.items()}
@@ -380,6 +382,15 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         drain().
         """
         return dict(zip(("open", "waiting", "bytes"), _core.buffer_stats(self._core), strict=True))
+
+    def arena(self, node: int = 0) -> ArenaStats:
+        """What handlers on a node have allocated by `ctx.arena()` (`arena_bytes`).
+
+        ArgumentError if no actor of the program declares `allocates`.
+        """
+        from denizen.arena import ArenaStats  # noqa: PLC0415  (which knows devices from here)
+
+        return ArenaStats(*_core.arena_stats(self._core, node))
 
     # ---- life of the program
 

@@ -12,6 +12,16 @@ namespace nb = nanobind;
 using namespace denizen;
 
 namespace denizen::bind {
+namespace {
+
+// In the order of denizen.ArenaStats.
+nb::tuple to_tuple(const ArenaStats& s)
+{
+    return nb::make_tuple(s.bytes, s.free_bytes, s.live_bytes, s.live_blocks, s.failed, s.refused,
+                          s.moved);
+}
+
+} // namespace
 
 void arenas(nb::module_& m)
 {
@@ -30,8 +40,7 @@ void arenas(nb::module_& m)
                      const Unlocked unlocked;
                      s = a.stats();
                  }
-                 return nb::make_tuple(s.bytes, s.free_bytes, s.live_bytes, s.live_blocks, s.failed,
-                                       s.refused, s.moved);
+                 return to_tuple(s);
              })
         .def("reset",
              [](Arena& a) {
@@ -63,6 +72,14 @@ void arenas(nb::module_& m)
              })
         .def("deallocate",
              [](const Arena& a, uintptr_t p) { a.ref().deallocate(reinterpret_cast<void*>(p)); });
+    m.def("arena_stats", [](const AnyRuntime& rt, uint32_t node) {
+        ArenaStats s;
+        {
+            const Unlocked unlocked;
+            s = rt.arena(node).stats();
+        }
+        return to_tuple(s);
+    });
 }
 
 } // namespace denizen::bind

@@ -271,6 +271,8 @@ Options options_from(const nb::dict& given)
             o.max_actors = n;
         } else if (name == "state_bytes") {
             o.state_bytes = number;
+        } else if (name == "arena_bytes") {
+            o.arena_bytes = number;
         } else if (name == "buffers") {
             o.buffers = n;
         } else if (name == "pool_bytes") {

@@ -6,6 +6,7 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/memory/access.hpp>
+#include <denizen/memory/arena/ref.hpp>
 #include <denizen/resident/program.hpp>
 #include <denizen/resident/system.hpp>
 #include <denizen/resident/topics.hpp>
@@ -206,6 +207,31 @@ public:
         if (lane() == 0) {
             detail::drop_reference(shared_.buffers, shared_.buffer_count, ref);
         }
+    }
+
+    // The arena of this node, of Options::arena_bytes. A block is the program's until a handler
+    // gives it back, of whichever actor on this node: its address may stay in a state or go on in a
+    // message. Each thread that calls allocates its own.
+    DENIZEN_HD ArenaRef arena() const
+    {
+        static_assert(P::allocates, "an actor that calls ctx.arena() declares "
+                                    "`static constexpr bool allocates = true`");
+        return ArenaRef(shared_.arena);
+    }
+
+    // For memory beyond the state, such as a block of the arena whose address goes on in a message:
+    // what was written before this call is seen by the handler of a message that is sent after it,
+    // which makes the same call before it reads. In a whole-warp handler every lane must make it.
+    // Half a microsecond on a GPU.
+    DENIZEN_HD void fence() const
+    {
+#if DENIZEN_ON_DEVICE
+        sync();
+        if (lane() == 0) {
+            __threadfence(); // partner: the other handler's; lanes share a fence by way of sync()
+        }
+        sync();
+#endif // on the host a message's packets are releases and acquires
     }
 
 private:

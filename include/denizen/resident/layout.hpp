@@ -19,8 +19,11 @@ struct HeldSlot;
 struct WatchEntry;
 struct TopicBoard; // resident/topics.hpp, as the next
 struct Subscription;
+namespace arena {
+struct Map; // memory/arena/map.hpp
+}
 
-inline constexpr uint32_t layout_abi = 5;
+inline constexpr uint32_t layout_abi = 6;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -67,7 +70,8 @@ struct ProgramTable {
     uint32_t max_message; // bytes of the largest message
     ActorInfo actor[max_actor_types];
     MessageInfo message[max_message_types];
-    uint32_t down; // number of the message type Down, or no_type
+    uint32_t down;      // number of the message type Down, or no_type
+    uint32_t allocates; // 1: some actor's handlers allocate
     uint64_t handles[max_actor_types][max_message_types / 64]; // bit m: actor has a handler for m
 
     bool can_handle(uint32_t a, uint32_t m) const
@@ -325,6 +329,19 @@ struct Bell {
     uint32_t sleeping = 0;
 };
 
+// What others than workers and host need for sending to the node's actors: see actor/ref.hpp.
+// Device memory, written before the launch.
+struct Gate {
+    Slot* inboxes = nullptr;
+    Inbox* inbox = nullptr;
+    Bell* bells = nullptr;
+    const Board* board = nullptr;
+    uint32_t inbox_mask = 0;
+    uint32_t workers = 0;
+    uint32_t node = 0;
+    uint32_t reserved = 0;
+};
+
 // What the monitor remembers of a worker between scans. Device memory.
 struct Watch {
     uint32_t turn = 0;
@@ -426,12 +443,13 @@ struct Shared {
     Status* status = nullptr;              // [workers]
     Report* reports = nullptr;             // [workers], host memory
     Board* board = nullptr;
-    Control* control = nullptr;      // host memory
-    Bell* bells = nullptr;           // [workers], CPU backend only
-    Watch* watch = nullptr;          // [workers]
-    Counters* counters = nullptr;    // [workers]
-    Histogram* histograms = nullptr; // [workers][actor_types], durations of handlers
-    unsigned char* trace = nullptr;  // [workers] trace rings: see trace.hpp
+    Control* control = nullptr;        // host memory
+    Bell* bells = nullptr;             // [workers], CPU backend only
+    Watch* watch = nullptr;            // [workers]
+    Counters* counters = nullptr;      // [workers]
+    Histogram* histograms = nullptr;   // [workers][actor_types], durations of handlers
+    unsigned char* trace = nullptr;    // [workers] trace rings: see trace.hpp
+    const arena::Map* arena = nullptr; // the node's, if handlers allocate
 };
 
 inline constexpr uint32_t credit_stride = 16; // words between two workers' credits

@@ -22,7 +22,8 @@
 //   static constexpr uint64_t deadline_ns = 50'000;   // a handler that took longer has failed
 //   bool invariant() const { return ...; }            // false after a handler: it has failed
 // and may say with `static constexpr auto restart_from = denizen::RestartFrom::snapshot` that a
-// restart takes it back to its last checkpoint, instead of to its initial state.
+// restart takes it back to its last checkpoint, instead of to its initial state. An actor whose
+// handlers allocate from ctx.arena() says `static constexpr bool allocates = true`.
 #pragma once
 
 #include <denizen/actor/address.hpp>
@@ -158,6 +159,16 @@ DENIZEN_HD constexpr bool can_fail_of()
     }
 }
 
+template <class A>
+DENIZEN_HD constexpr bool allocates_of()
+{
+    if constexpr (requires { A::allocates; }) {
+        return A::allocates;
+    } else {
+        return false;
+    }
+}
+
 // A field of that name is none: the address of one is no pointer.
 template <class M>
 DENIZEN_HD constexpr Priority priority_of()
@@ -204,6 +215,7 @@ struct Program<Actors<A...>, Messages<M...>> {
     static constexpr bool drops_oldest =
         ((detail::overflow_of<A>() == Overflow::drop_oldest) || ...);
 
+    static constexpr bool allocates = (detail::allocates_of<A>() || ...);
     static constexpr bool has_overflow_policies =
         ((detail::overflow_of<A>() != Overflow::wait) || ...);
 
@@ -314,6 +326,7 @@ struct Program<Actors<A...>, Messages<M...>> {
         t.messages = sizeof...(M);
         t.max_message = max_message();
         t.down = message_id<Down>;
+        t.allocates = allocates ? 1 : 0;
         uint32_t a = 0;
         ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()),
                           static_cast<uint32_t>(detail::overflow_of<A>()),

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages to actors from outside their program: tasks and kernels of the user's on the same device
+// send them into the inboxes of the workers; on a GPU the host has no part in it. An ActorsRef is a
+// pointer: it is an argument of a kernel or of a task, and comes from Runtime::ref().
+//
+//   struct Tell {                                               // a task
+//       uint64_t sum;
+//       denizen::ActorsRef<Askers> actors;
+//       denizen::Address asker;
+//       DENIZEN_HD void run(auto& ctx) const
+//       {
+//           if (actors.send(asker, Total{sum}) != denizen::Errc::ok) ctx.spawn(*this); // later
+//       }
+//   };
+//
+// Hazards. The program's memory is gone when its runtime is: end the tasks before that. A program
+// that has left the GPU by park() finds the message when the host's next one brings it back. A
+// snapshot that is taken while others send may have half of a message in it.
+#pragma once
+
+#include <denizen/actor/address.hpp>
+#include <denizen/base/error.hpp>
+#include <denizen/resident/program.hpp>
+#include <denizen/wire/wait.hpp>
+
+namespace denizen {
+
+template <class P>
+class ActorsRef {
+public:
+    ActorsRef() = default;
+    DENIZEN_HD explicit ActorsRef(const Gate* gate) : gate_(gate) {}
+
+    // Sends to an actor of the node that this is of: ok; no_actor, if the address is no such
+    // actor's; or full, and then the message was not taken: there is no room in the worker's inbox,
+    // or workers have messages for which they have found none (and take nothing from the host
+    // either). Never waits. From one thread to one actor messages keep their order. A handler that
+    // calls ctx.fence() sees what this thread has written before. What it replies goes to the host,
+    // and so do the replies to messages that the host has sent.
+    template <class M>
+    DENIZEN_HD Errc send(Address to, const M& message) const
+    {
+        constexpr uint32_t type = P::template message_id<M>;
+        static_assert(type != no_type, "not a message type of this program");
+        static_assert(sizeof(M) <= first_payload, "a message from outside has at most 36 bytes");
+        static_assert(detail::priority_of<M>() == Priority::data,
+                      "urgent messages are sent by actors and the host");
+        static_assert(!detail::refers<M>,
+                      "messages that refer to buffers are sent by actors and the host");
+        const Gate& gate = *gate_;
+        const uint32_t w = to.worker();
+        if (to.node() != gate.node || w >= gate.workers) {
+            return Errc::no_actor;
+        }
+        Inbox& inbox = gate.inbox[w];
+        uint32_t ticket = load<Scope::gpu>(&inbox.tail);
+        for (;;) { // ends: a failure means that another has got its ticket
+            // Acquire on the host: partner of the owner's release in give_credit(). A tail older
+            // than the credit makes the difference wrap and look full.
+            const uint32_t credit = load<Scope::system, detail::host_acquire>(&inbox.credit);
+            const uint32_t jammed = load<Scope::gpu>(&gate.board->jammed);
+            if (ticket - credit > gate.inbox_mask || jammed != 0) {
+                const uint32_t latest = load<Scope::gpu>(&inbox.tail);
+                if (latest == ticket || jammed != 0) {
+                    return Errc::full;
+                }
+                ticket = latest;
+            } else if (compare_exchange<Scope::gpu>(&inbox.tail, ticket, ticket + 1)) {
+                break;
+            }
+        }
+#if DENIZEN_ON_DEVICE
+        __threadfence(); // partner: the fence in Context::fence()
+#endif
+        store_message<Scope::system>(
+            gate.inboxes + static_cast<uint64_t>(w) * (gate.inbox_mask + 1), gate.inbox_mask,
+            ticket, {to.value, host.value, type, 0, sizeof(M)}, &message);
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+        ring_bell(&gate.bells[w].bell, &gate.bells[w].sleeping);
+#endif
+        return Errc::ok;
+    }
+
+private:
+    const Gate* gate_ = nullptr;
+};
+
+} // namespace denizen
