@@ -28,7 +28,7 @@ task::Options options_of(const Csr& graph, const Device& device, uint32_t thread
     options.workers = device.kind == Device::Kind::cpu ? threads : 0;
     options.counters = 1;
     options.futures = 1;
-    options.ingress_slots = options.reply_slots = 2;
+    options.ingress_slots = 2;
     // What finds no room waits for the next window: crates are shipped with one task at worst.
     options.arena_bytes = std::max(options.arena_bytes, uint64_t{32} * graph.vertices());
     return options;

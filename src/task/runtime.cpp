@@ -110,7 +110,6 @@ struct AnyRuntime::Core {
         require("futures", options.futures, 1, 1u << 20);
         require("port_slots", options.port_slots, 2, 1u << 20, true);
         require("ingress_slots", options.ingress_slots, 2, 1u << 20, true);
-        require("reply_slots", options.reply_slots, 2, 1u << 20, true);
         require("workers", options.workers, 0, max_workers);
     }
 
@@ -131,7 +130,6 @@ struct AnyRuntime::Core {
         s.slot = image.table.slot;
         s.deque_mask = options.queue_slots - 1;
         s.port_mask = options.port_slots - 1;
-        s.reply_mask = options.reply_slots - 1;
         // As many as there can be, so that shelves never overflow.
         s.crates = kept_crates + static_cast<uint32_t>(options.arena_bytes / crate_bytes(s.slot));
         // What workers keep comes on top, so that `counters` can be in use at once.
@@ -142,7 +140,6 @@ struct AnyRuntime::Core {
         s.control = host.take<Control>(1);
         s.answer = host.take<Answer>(s.answers);
         s.port = host.take<Letter>(options.port_slots);
-        s.reply = host.take<Letter>(options.reply_slots);
         s.board = device.take<Board>(1);
         s.ingress = device.take<Ingress>(1);
         ingress_slots = device.take<Letter>(options.ingress_slots);
@@ -230,7 +227,6 @@ struct AnyRuntime::Core {
     std::unique_ptr<Backend> backend;
     Shared shared;
     Letter* ingress_slots = nullptr;
-    uint32_t reply_head = 0;
     std::atomic<bool> actors_spawn{false}; // or may
     bool on_gpu = false;
     bool closed = false;
@@ -326,34 +322,6 @@ Ingress* AnyRuntime::ingress() const
 {
     core_->actors_spawn.store(true, std::memory_order_relaxed);
     return core_->shared.ingress;
-}
-
-bool AnyRuntime::receive(void* to, uint32_t bytes, uint32_t& actor)
-{
-    Core& c = *core_;
-    const Shared& s = c.shared;
-    const Letter& letter = s.reply[c.reply_head & s.reply_mask];
-    uint32_t words[12];
-    for (uint32_t k = 0; k < 4; ++k) {
-        const Packet p = load_packet<Scope::system>(&letter.packet[k]);
-        if (p.sequence != c.reply_head + 1) {
-            if (k == 0) {
-                c.check_alive();
-            }
-            return false;
-        }
-        std::memcpy(words + 3 * k, p.word, 12);
-    }
-    // Release: partner of the acquire in Context::reply().
-    store<Scope::system, Order::release>(&s.control->reply_head, ++c.reply_head);
-    if (words[1] != bytes) {
-        throw Error(Errc::wrong_type, "a task has replied " + std::to_string(words[1]) +
-                                          " bytes; a message of " + std::to_string(bytes) +
-                                          " is carried");
-    }
-    actor = words[0];
-    std::memcpy(to, words + 2, bytes);
-    return true;
 }
 
 uint32_t AnyRuntime::open_group(nanoseconds lifetime)

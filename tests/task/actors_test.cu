@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks spawned by actors of another program: a tree's result comes back as a message, a full ring
-// is told and loses nothing, both ways, and what an actor spawns into a group is cancelled with it.
+// Tasks spawned by actors of another program, and messages from tasks to these: a tree's result
+// comes back, a full ring is told and loses nothing, both ways, what a task has written is there,
+// and what an actor spawns into a group is cancelled with it.
 #include "task/fibonacci.hpp"
 #include "task/tasks.hpp"
 
-#include <denizen/task/bridge.hpp>
+#include <denizen/actor/ref.hpp>
 
 using denizen::Address;
 using denizen::Errc;
@@ -14,26 +15,109 @@ using denizen::test::Sum;
 
 namespace {
 
-// ---- the tasks
+// Either side's types name the other's program.
+struct Asker;
+struct Begin;
+struct Total;
+struct Letter;
+struct Flood;
+struct Wait;
+struct Read;
+struct State;
+using Askers = denizen::Program<denizen::Actors<Asker>,
+                                denizen::Messages<Begin, Total, Letter, Flood, Wait, Read, State>>;
+using ActorsRef = denizen::ActorsRef<Askers>;
 
-struct Total { // message to an actor
+// ---- messages from tasks
+
+struct Total {
     uint64_t sum;
 };
+struct Letter { // in a block of the tasks' arena
+    static constexpr uint32_t words = 20;
+    uint32_t* block;
+    denizen::ArenaRef arena;
+    uint32_t first;
+};
 
-struct Tell { // the sum, as soon as the bridge has room
+// ---- the tasks
+
+struct Tell { // the sum, as soon as the actor's worker has room
     uint64_t sum;
+    ActorsRef actors;
+    Address actor;
+    uint32_t* refusals; // or null
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        if (actors.send(actor, Total{sum}) != Errc::ok) {
+            if (refusals != nullptr) {
+                denizen::fetch_add<denizen::Scope::system>(refusals, 1u);
+            }
+            ctx.spawn(*this);
+        }
+    }
+};
+struct TellMany { // 1 to n, and the rest later if there is no room
+    uint32_t n;
+    ActorsRef actors;
     Address actor;
     DENIZEN_HD void run(auto& ctx) const
     {
-        if (ctx.reply(actor, Total{sum}) != Errc::ok) {
+        uint32_t left = n;
+        while (left != 0 && actors.send(actor, Total{left}) == Errc::ok) {
+            --left;
+        }
+        if (left != 0) {
+            ctx.spawn(TellMany{left, actors, actor});
+        }
+    }
+};
+struct Misdirect {
+    ActorsRef actors;
+    Address actor;
+    uint32_t* code;
+    DENIZEN_HD void run(auto&) const
+    {
+        denizen::store<denizen::Scope::system>(code,
+                                               static_cast<uint32_t>(actors.send(actor, Total{1})));
+    }
+};
+struct Post { // the block, as soon as there is room
+    uint32_t* block;
+    ActorsRef actors;
+    Address actor;
+    uint32_t first;
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        if (actors.send(actor, Letter{block, ctx.arena(), first}) != Errc::ok) {
             ctx.spawn(*this);
         }
+    }
+};
+struct Write {
+    uint32_t first;
+    ActorsRef actors;
+    Address actor;
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        auto* block = static_cast<uint32_t*>(ctx.arena().allocate(4 * Letter::words));
+        if (block == nullptr) {
+            return;
+        }
+        for (uint32_t i = 0; i < Letter::words; ++i) {
+            block[i] = first + i;
+        }
+        Post{block, actors, actor, first}.run(ctx);
     }
 };
 struct Root {
     uint32_t n;
     Address actor;
-    DENIZEN_HD void run(auto& ctx) const { ctx.spawn(Fib{n, ctx.when(1, Tell{0, actor})}); }
+    ActorsRef actors;
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        ctx.spawn(Fib{n, ctx.when(1, Tell{0, actors, actor, nullptr})});
+    }
 };
 struct Hold { // until the host says so
     uint32_t* go;
@@ -51,19 +135,25 @@ struct Mark {
     uint32_t* count;
     DENIZEN_HD void run(auto&) const { denizen::fetch_add<denizen::Scope::system>(count, 1u); }
 };
-using Tasks = denizen::task::Program<Root, Fib, Sum, Tell, Hold, Mark>;
+using Tasks =
+    denizen::task::Program<Root, Fib, Sum, Tell, TellMany, Misdirect, Post, Write, Hold, Mark>;
 using TasksRef = denizen::task::TasksRef<Tasks>;
 
 // ---- the actors
 
 struct Begin { // spawn the tree; the sum is asked for
     TasksRef tasks;
+    ActorsRef actors;
     uint32_t n;
 };
 struct Flood { // spawn up to `most` marks, until there is no room
     TasksRef tasks;
     uint32_t* count;
     uint32_t most;
+};
+struct Wait { // until the host says so; says first that it waits
+    uint32_t* go;
+    uint32_t* begun;
 };
 struct Read {};
 struct State {
@@ -80,7 +170,7 @@ struct Asker {
     DENIZEN_HD void on(const Begin& m, auto& ctx)
     {
         waiting = ctx.sender().value;
-        if (m.tasks.spawn(Root{m.n, ctx.self()}) != Errc::ok) {
+        if (m.tasks.spawn(Root{m.n, ctx.self(), m.actors}) != Errc::ok) {
             ctx.reply(state);
         }
     }
@@ -91,6 +181,24 @@ struct Asker {
         if (waiting != 0) {
             ctx.send(Address{waiting}, state);
             waiting = 0;
+        }
+    }
+    DENIZEN_HD void on(const Letter& m, auto& ctx)
+    {
+        ctx.fence();
+        bool right = true;
+        for (uint32_t i = 0; i < Letter::words; ++i) {
+            right &= m.block[i] == m.first + i;
+        }
+        m.arena.deallocate(m.block);
+        state.sum += right ? m.first : 0;
+        ++state.replies;
+    }
+    DENIZEN_HD void on(const Wait& m, auto&)
+    {
+        denizen::store<denizen::Scope::system>(m.begun, 1u);
+        while (denizen::load<denizen::Scope::system, denizen::Order::acquire>(m.go) == 0) {
+            denizen::relax(); // ends by the host
         }
     }
     DENIZEN_HD void on(const Flood& m, auto& ctx)
@@ -107,9 +215,6 @@ struct Asker {
     }
     DENIZEN_HD void on(const Read&, auto& ctx) { ctx.reply(state); }
 };
-using Askers =
-    denizen::Program<denizen::Actors<Asker>, denizen::Messages<Begin, Total, Flood, Read, State>>;
-
 } // namespace
 
 namespace denizen::test {
@@ -117,7 +222,6 @@ namespace {
 
 using TaskRuntime = task::Runtime<Tasks>;
 using ActorRuntime = Runtime<Askers>;
-using Bridge = task::Bridge<Total, TaskRuntime, ActorRuntime>;
 
 class TasksOfActors : public TasksAtEveryPlace {
 protected:
@@ -153,7 +257,6 @@ TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
 {
     TaskRuntime tasks(device(), task_options());
     ActorRuntime actors(device(), actor_options());
-    Bridge bridge(tasks, actors);
     const std::vector<Address> all = actors.spawn<Asker>(20);
     uint64_t expected = 0;
     uint32_t n = 0;
@@ -163,13 +266,10 @@ TEST_P(TasksOfActors, a_trees_result_comes_as_a_message)
             fib[i % 2] += fib[1 - i % 2];
         }
         expected = fib[n % 2];
-        EXPECT_EQ(actors.ask<State>(a, Begin{tasks.ref(), n}).sum, expected) << n;
+        EXPECT_EQ(actors.ask<State>(a, Begin{tasks.ref(), actors.ref(), n}).sum, expected) << n;
         ++n;
     }
     EXPECT_EQ(expected, 4181u); // of 19
-    tasks.wait();
-    bridge.close();
-    EXPECT_EQ(bridge.carried(), all.size());
 }
 
 // Without being told how many SMs to use: they take those that the actors have left, which come
@@ -178,15 +278,15 @@ TEST_P(TasksOfActors, come_after_the_actors)
 {
     ActorRuntime actors(device(), AtEveryPlace::options());
     TaskRuntime tasks(device(), options());
-    Bridge bridge(tasks, actors);
     const Address asker = actors.spawn<Asker>();
-    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), 15}).sum, 610u);
+    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), actors.ref(), 15}).sum, 610u);
     {
         TaskRuntime others(device(), one_worker()); // for which all leave the GPU
-        others.spawn(Root{1, asker});
+        others.spawn(Root{1, asker, actors.ref()});
         others.wait();
+        actors.drain(); // the sum of 1
     }
-    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), 10}).sum, 610u + 55u);
+    EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), actors.ref(), 10}).sum, 610u + 1u + 55u);
 }
 
 #if defined(__CUDACC__)
@@ -240,28 +340,101 @@ TEST_P(TasksOfActors, a_full_ring_is_told_and_nothing_is_lost)
     EXPECT_EQ(load<Scope::system>(words.data() + 1), state.taken);
 }
 
-TEST_P(TasksOfActors, replies_that_find_no_room_come_later)
+// An inbox with two places, of a worker that is held: the tasks are told, and say it again later.
+TEST_P(TasksOfActors, messages_that_find_no_room_come_later)
 {
-    constexpr uint32_t replies = 100;
-    task::Options o = task_options();
-    o.reply_slots = 2;
-    TaskRuntime tasks(device(), o);
-    ActorRuntime actors(device(), actor_options());
+    constexpr uint32_t messages = 100;
+    Options of_actors = actor_options();
+    of_actors.inbox_slots = 2;
+    Array<uint32_t> words(on_gpu(), 3);
+    TaskRuntime tasks(device(), task_options());
+    ActorRuntime actors(device(), of_actors);
     const Address asker = actors.spawn<Asker>();
+    actors.send(asker, Wait{words.data(), words.data() + 1});
+    ASSERT_TRUE(eventually([&] { return load<Scope::system>(words.data() + 1) != 0; }));
     uint64_t expected = 0;
-    for (uint64_t i = 1; i <= replies; ++i) {
-        tasks.spawn(Tell{i, asker});
+    for (uint64_t i = 1; i <= messages; ++i) {
+        tasks.spawn(Tell{i, actors.ref(), asker, words.data() + 2});
         expected += i;
     }
-    {
-        Bridge bridge(tasks, actors);
-        tasks.wait();
-        bridge.close();
-        EXPECT_EQ(bridge.carried(), replies);
-    }
+    ASSERT_TRUE(eventually([&] { return load<Scope::system>(words.data() + 2) >= messages; }));
+    store<Scope::system, Order::release>(words.data(), 1u);
+    tasks.wait();
+    actors.drain();
     const State state = actors.ask<State>(asker, Read{});
-    EXPECT_EQ(state.replies, replies);
+    EXPECT_EQ(state.replies, messages);
     EXPECT_EQ(state.sum, expected);
+}
+
+// drain() waits for what tasks have sent before it; several to each of several actors.
+TEST_P(TasksOfActors, many_messages_are_handled_once)
+{
+    constexpr uint32_t each = scaled(4000);
+    TaskRuntime tasks(device(), task_options());
+    ActorRuntime actors(device(), actor_options());
+    const auto all = actors.spawn<Asker>(7);
+    for (const Address a : all) {
+        tasks.spawn(TellMany{each, actors.ref(), a});
+    }
+    tasks.wait();
+    actors.drain();
+    for (const Address a : all) {
+        const State state = actors.ask<State>(a, Read{});
+        EXPECT_EQ(state.replies, each);
+        EXPECT_EQ(state.sum, uint64_t{each} * (each + 1) / 2);
+    }
+    EXPECT_EQ(actors.stats().dead_letters, 0u);
+}
+
+TEST_P(TasksOfActors, an_address_of_no_actor_is_an_error_or_a_dead_letter)
+{
+    Array<uint32_t> words(on_gpu(), 1);
+    TaskRuntime tasks(device(), task_options());
+    ActorRuntime actors(device(), actor_options());
+    const Address gone = actors.spawn<Asker>();
+    actors.stop(gone);
+    for (const Address nobody :
+         {Address::actor(0, 0, 3), Address::actor(max_workers - 1, 0), host}) {
+        tasks.spawn(Misdirect{actors.ref(), nobody, words.data()});
+        tasks.wait();
+        EXPECT_EQ(words[0], static_cast<uint32_t>(Errc::no_actor)) << nobody.value;
+    }
+    tasks.spawn(Misdirect{actors.ref(), gone, words.data()});
+    tasks.wait();
+    EXPECT_EQ(words[0], static_cast<uint32_t>(Errc::ok));
+    actors.drain();
+    EXPECT_EQ(actors.stats().dead_letters, 1u);
+}
+
+// A task's block of its runtime's arena, whose address goes to an actor: what is in it is there.
+TEST_P(TasksOfActors, an_actor_reads_what_a_task_has_written)
+{
+    TaskRuntime tasks(device(), task_options());
+    ActorRuntime actors(device(), actor_options());
+    const Address asker = actors.spawn<Asker>();
+    constexpr uint32_t blocks = scaled(2000);
+    for (uint32_t i = 0; i < blocks; ++i) {
+        tasks.spawn(Write{i, actors.ref(), asker});
+    }
+    tasks.wait();
+    actors.drain();
+    const State state = actors.ask<State>(asker, Read{});
+    EXPECT_EQ(state.replies, blocks);
+    EXPECT_EQ(state.sum, uint64_t{blocks} * (blocks - 1) / 2);
+    EXPECT_EQ(tasks.arena().stats().live_blocks, 0u);
+}
+
+TEST_P(TasksOfActors, a_program_that_leaves_when_idle_is_not_for_tasks)
+{
+    Options o = actor_options();
+    o.idle = 50ms;
+    ActorRuntime actors(device(), o);
+    expect_error(Errc::bad_argument,
+                 "idle = 50 ms: who sends from outside does not bring a program back that has "
+                 "left; use idle = 0",
+                 [&] { actors.ref(); });
+    expect_error(Errc::bad_argument, "there is no node 1; the program has 1",
+                 [&] { ActorRuntime(device(), actor_options()).ref(1); });
 }
 
 TEST_P(TasksOfActors, a_groups_tasks_are_dropped_when_it_is_cancelled)
@@ -279,23 +452,6 @@ TEST_P(TasksOfActors, a_groups_tasks_are_dropped_when_it_is_cancelled)
     EXPECT_EQ(ended.cancelled, task::Cancelled::asked);
     EXPECT_EQ(ended.dropped, 10u);
     EXPECT_EQ(load<Scope::system>(words.data() + 1), 0u);
-}
-
-TEST_P(TasksOfActors, a_reply_of_another_size_is_refused)
-{
-    TaskRuntime tasks(device(), task_options());
-    tasks.spawn(Tell{7, Address::actor(0, 3)});
-    tasks.wait();
-    uint32_t word = 0;
-    uint32_t actor = 0;
-    EXPECT_EQ(error_of([&] { tasks.receive(word, actor); }).code(), Errc::wrong_type);
-    EXPECT_FALSE(tasks.receive(word, actor));
-    tasks.spawn(Tell{8, Address::actor(0, 3)});
-    tasks.wait();
-    Total total{};
-    EXPECT_TRUE(tasks.receive(total, actor));
-    EXPECT_EQ(total.sum, 8u);
-    EXPECT_EQ(actor, Address::actor(0, 3).value);
 }
 
 DENIZEN_TASKS_AT_EVERY_PLACE(TasksOfActors);

@@ -30,7 +30,6 @@ struct Options {
     uint32_t futures = 4096;                      // unread at a time, at most 2^20
     uint32_t port_slots = 4096;                   // the host's tasks on their way: a power of two
     uint32_t ingress_slots = 4096;                // actors' tasks on their way: a power of two
-    uint32_t reply_slots = 4096;                  // replies to actors on their way: a power of two
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
 };
 
@@ -73,9 +72,6 @@ public:
 
     // Where actors on the same device hand tasks in; see ref.hpp. Valid as long as this.
     Ingress* ingress() const;
-    // The next of the tasks' replies, if there is one; at most `bytes` of it. One thread at a time.
-    // Errc::wrong_type if it has another size, and it is gone.
-    bool receive(void* to, uint32_t bytes, uint32_t& actor);
 
     // A group of tasks: what its tasks spawn belongs to it. Errc::exhausted if 63 are open.
     uint32_t open_group(nanoseconds lifetime);

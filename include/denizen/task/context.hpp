@@ -4,7 +4,6 @@
 // that is handed on would put the whole context into memory.
 #pragma once
 
-#include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/error.hpp>
 #include <denizen/task/crate.hpp>
@@ -147,42 +146,6 @@ public:
                 &answer.packet[k],
                 Packet{{words[3 * k], words[3 * k + 1], words[3 * k + 2]}, promise.sequence});
         }
-    }
-
-    // A message to an actor of another program, by way of a Bridge (bridge.hpp). ok, or full: the
-    // bridge is behind, and the message was not taken; a task may spawn itself, or another that
-    // says the same, and so try later. In a warp's or block's task all lanes make the call, lane
-    // 0's message is sent, and lane 0 gets the answer.
-    template <class M>
-    DENIZEN_HD Errc reply(Address actor, const M& message)
-    {
-        static_assert(sizeof(M) <= reply_payload && __is_trivially_copyable(M),
-                      "a reply has at most 40 bytes");
-        if (lane() != 0) {
-            return Errc::ok;
-        }
-        uint32_t ticket = load<Scope::gpu>(&s_.board->reply_tail);
-        do { // ends: a failure means that another task has replied
-            // Acquire: partner of the host's release; it has read what was in this slot.
-            const uint32_t head = load<Scope::system, Order::acquire>(&s_.control->reply_head);
-            if (static_cast<int32_t>(ticket - head) > static_cast<int32_t>(s_.reply_mask)) {
-                return Errc::full;
-            }
-        } while (!compare_exchange<Scope::gpu>(&s_.board->reply_tail, ticket, ticket + 1));
-        uint32_t words[12] = {actor.value, sizeof(M)};
-        copy_bytes(words + 2, &message, sizeof(M));
-#if DENIZEN_ON_DEVICE
-        if (fences_) {
-            __threadfence_system(); // partner: the host's acquire in receive()
-        }
-#endif
-        Letter& letter = s_.reply[ticket & s_.reply_mask];
-        for (uint32_t k = 0; k < 4; ++k) {
-            store_packet<Scope::system>(
-                &letter.packet[k],
-                Packet{{words[3 * k], words[3 * k + 1], words[3 * k + 2]}, ticket + 1});
-        }
-        return Errc::ok;
     }
 
     // Whether this task's group has been cancelled or is late: a long task asks now and then, and

@@ -5,7 +5,7 @@
 // start all memory comes from the runtime's arena, and no SM is given up to scheduling.
 //
 //   host ─► port ─► monitor ─► shelves ─► worker ─► its own deques ◄─ thieves
-//   actors ─► ingress ─┘          ▲          └─► replies ─► host ─► actors
+//   actors ─► ingress ─┘          ▲          └─► inboxes of actors' workers (actor/ref.hpp)
 //                                 ▲          └─► mailbox of a worker that was named
 //                                 └── what a full deque has no room for, in blocks of the arena
 //
@@ -85,8 +85,7 @@ struct alignas(line) Mailbox {
     Packet rest[mail_slots][4] = {}; // three of them used
 };
 
-// A task of the host's or of an actor's on its way to the monitor, or a reply on its way to the
-// host.
+// A task of the host's or of an actor's on its way to the monitor.
 struct alignas(64) Letter {
     Packet packet[4] = {};
 };
@@ -130,9 +129,6 @@ struct alignas(64) Answer {
 };
 inline constexpr uint32_t answer_payload = 48;
 
-// A reply's letter: the actor, the message's bytes, the message.
-inline constexpr uint32_t reply_payload = 40;
-
 enum class Command : uint32_t { run = 0, leave, stop, kill };
 enum class Mode : uint32_t { starting = 0, running, left };
 
@@ -151,15 +147,14 @@ struct GroupReport {
 
 // Host memory that both sides reach; a line for each writer.
 struct Control {
-    alignas(line) uint32_t command = 0;    // host -> monitor
-    uint32_t heartbeat = 0;                // host -> monitor
-    uint32_t group_orders = 0;             // host -> monitor: changed `group`
-    alignas(line) uint32_t port_head = 0;  // monitor -> host: letters of the port that are taken
-    uint32_t group_seen = 0;               // monitor -> host: orders carried out
-    uint32_t mode = 0;                     // Mode
-    uint32_t leave_host_lost = 0;          // it left because the heartbeat stopped
-    uint64_t rounds = 0;                   // of the monitor
-    alignas(line) uint32_t reply_head = 0; // host -> workers: replies that are taken
+    alignas(line) uint32_t command = 0;   // host -> monitor
+    uint32_t heartbeat = 0;               // host -> monitor
+    uint32_t group_orders = 0;            // host -> monitor: changed `group`
+    alignas(line) uint32_t port_head = 0; // monitor -> host: letters of the port that are taken
+    uint32_t group_seen = 0;              // monitor -> host: orders carried out
+    uint32_t mode = 0;                    // Mode
+    uint32_t leave_host_lost = 0;         // it left because the heartbeat stopped
+    uint64_t rounds = 0;                  // of the monitor
     alignas(line) HostGroup group[max_groups];
     alignas(line) GroupReport report[max_groups];
 };
@@ -174,7 +169,6 @@ struct Board {
     uint32_t sleeping = 0;
     alignas(line) uint32_t monitor_bell = 0;
     uint32_t monitor_sleeping = 0;
-    alignas(line) uint32_t reply_tail = 0; // workers: tickets of replies
 };
 
 // Where others than the host hand tasks in: device memory, many writers, the monitor reads. See
@@ -223,7 +217,6 @@ struct Shared {
     uint32_t joins = 0;
     uint32_t answers = 0;
     uint32_t join_cache = 0; // free joins that a worker keeps at most
-    uint32_t reply_mask = 0; // places for replies - 1
     uint64_t host_timeout_ns = 0;
     Deques* deques = nullptr;       // [workers]
     unsigned char* slots = nullptr; // [workers][classes][deque_mask + 1][slot]
@@ -238,7 +231,6 @@ struct Shared {
     Group* groups = nullptr;        // [max_groups]
     Letter* port = nullptr;         // [port_mask + 1], written by the host
     Ingress* ingress = nullptr;     //
-    Letter* reply = nullptr;        // [reply_mask + 1], host memory
     Answer* answer = nullptr;       // [answers], host memory
     Board* board = nullptr;         //
     Tally* tally = nullptr;         // [workers]

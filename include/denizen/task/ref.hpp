@@ -10,10 +10,10 @@
 //       {
 //           if (m.tasks.spawn(Fib{30, ctx.self()}) != denizen::Errc::ok) ctx.reply(TryLater{});
 //       }
-//       DENIZEN_HD void on(const Answer& m, auto&);               // what the task has replied
+//       DENIZEN_HD void on(const Answer& m, auto&);               // what a task has sent
 //   };
 //
-// The answer comes by task::Context::reply() and a Bridge (bridge.hpp).
+// The answer comes by an ActorsRef (actor/ref.hpp).
 #pragma once
 
 #include <denizen/base/error.hpp>

@@ -184,14 +184,6 @@ public:
     // For actors on the same device, and the user's kernels: they spawn by it. Valid until this is
     // closed; what is handed in afterwards is never run.
     TasksRef<P> ref() const { return {runtime_.ingress(), 0}; }
-    // The next message that a task has replied to an actor, for whoever carries it there; see
-    // Bridge. One thread at a time. Errc::wrong_type if it is no M.
-    template <class M>
-    bool receive(M& message, uint32_t& actor)
-    {
-        static_assert(sizeof(M) <= reply_payload && std::is_trivially_copyable_v<M>);
-        return runtime_.receive(&message, sizeof(M), actor);
-    }
 
     template <class T>
     Awaited<T> promise()
