@@ -178,9 +178,11 @@ def _of_gpus(sensors: Mapping[int, Sensors]) -> Iterator[Metric]:
     errors: dict[tuple[str, ...], float | None] = {}
     for key, s in gpus.items():
         for kind, mhz in (("sm", s.sm_clock_mhz), ("memory", s.memory_clock_mhz)):
-            clocks[(*key, kind)] = None if mhz is None else 1e6 * mhz
-        errors[(*key, "corrected")] = s.ecc_corrected
-        errors[(*key, "uncorrected")] = s.ecc_uncorrected
+            labels = (*key, kind)
+            clocks[labels] = None if mhz is None else 1e6 * mhz
+        for kind, count in (("corrected", s.ecc_corrected), ("uncorrected", s.ecc_uncorrected)):
+            labels = (*key, kind)
+            errors[labels] = count
     yield _gauges("gpu_clock_hertz", "Clocks.", clocks, "node", "gpu", "clock")
     yield _counters(
         "gpu_ecc_errors", "Memory errors since the driver was loaded.", errors,
