@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment on copies in an all-reduce, as far as a machine without two GPUs goes."""
 
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from denizen import ab
-from denizen.ab import experiment
+from denizen.ab import experiment, record
 from denizen.lab import programs
 from denizen.lab.record import LabError
 from denizen.nvml import Nvml
@@ -92,3 +93,34 @@ def test_without_the_program_it_says_where_it_was_looked_for(monkeypatch):
     loaded = experiment.load(FILE)
     with pytest.raises(ab.ExperimentError, match="allreduce_arms is in none of: /nowhere; it is"):
         loaded.make(loaded.sweep[0])
+
+
+RECORD = (
+    Path(__file__).parents[2] / "benchmarks" / "results" / "ab" / "allreduce" / "nvidia-h200.json"
+)
+COLUMNS = [
+    "pull_load1", "pull_load2", "pull_async2", "pull_async3", "pull_async4", "pull_bulk",
+    "push_store", "push_bulk", "packets_once", "push2_store",
+]  # fmt: skip
+
+
+def test_the_answer_is_the_records():
+    """Each line of the table in docs/ab.md says what the committed record says; nothing is void."""
+    made = record.read(RECORD)
+    assert not made.void and made.base == "pull_load4"
+    cells = {(c.params["blocks"], c.params["bytes"]): c for c in made.cells
+             if c.params["mode"] == "resident"}  # fmt: skip
+    text = (Path(__file__).parents[2] / "docs" / "ab.md").read_text()
+    lines = re.findall(r"^\| (\d+), (\d+) (KiB|MiB) \| ([\d.]+) µs \| (.*) \|$", text, re.MULTILINE)
+    assert len(lines) == 10
+    for blocks, number, unit, base, rest in lines:
+        cell = cells[int(blocks), int(number) << (10 if unit == "KiB" else 20)]
+        arms = {arm.arm: arm for arm in cell.arms if arm.role != "again"}
+        us = cell.base_seconds * 1e6
+        assert f"{us:.{0 if us >= 100 else 1}f}" == base
+        for name, said in zip(COLUMNS, rest.split(" | "), strict=True):
+            arm = arms.get(name)
+            how = {"faster": "**{}**", "equivalent": "= {}", "undecided": "({})", "slower": "{}"}
+            assert said.strip() == (
+                "" if arm is None else how[arm.verdict].format(f"{arm.ratio:.2f}")
+            )
