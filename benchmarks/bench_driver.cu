@@ -24,8 +24,8 @@ namespace {
 using namespace denizen;
 using namespace denizen::bench;
 
-enum class Mode { times, counts, raw, doorbells };
-Mode mode = Mode::times;
+enum class Part { times, counts, raw, doorbells };
+Part part = Part::times;
 
 void on_cpu(bool quick)
 {
@@ -123,10 +123,10 @@ void time(std::vector<DriverCall>& calls, uint32_t rounds)
 
 void on_gpu(bool quick)
 {
-    if (mode == Mode::raw) return engine_copies(quick);
-    if (mode == Mode::doorbells) return doorbell_loops(quick);
-    std::vector<DriverCall> calls = driver_calls(quick, mode == Mode::counts && !quick);
-    if (mode == Mode::counts) {
+    if (part == Part::raw) return engine_copies(quick);
+    if (part == Part::doorbells) return doorbell_loops(quick);
+    std::vector<DriverCall> calls = driver_calls(quick, part == Part::counts && !quick);
+    if (part == Part::counts) {
         count(calls);
     } else {
         time(calls, quick ? 5 : 51);
@@ -151,10 +151,10 @@ void measure(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    for (const auto& [word, chosen] : {std::pair{"--counts", Mode::counts},
-                                       {"--raw", Mode::raw},
-                                       {"--doorbells", Mode::doorbells}})
-        if (argc > 1 && std::strcmp(argv[argc - 1], word) == 0) mode = chosen;
-    argc -= mode != Mode::times ? 1 : 0;
+    constexpr std::pair<const char*, Part> parts[] = {
+        {"--counts", Part::counts}, {"--raw", Part::raw}, {"--doorbells", Part::doorbells}};
+    for (const auto& [word, chosen] : parts)
+        if (argc > 1 && std::strcmp(argv[argc - 1], word) == 0) part = chosen;
+    argc -= part != Part::times ? 1 : 0;
     return run_program(argc, argv, measure);
 }

@@ -33,6 +33,7 @@ __attribute__((constructor(102))) static void read_environment()
     const char* directory = getenv("DENIZEN_LENS_DIR");
     const char* force = getenv("DENIZEN_LENS_FORCE");
     const char* mib = getenv("DENIZEN_LENS_LOG_MB");
+    const char* record = getenv("DENIZEN_LENS_RECORD");
     const char* cupti = getenv("DENIZEN_LENS_CUPTI");
     const char* fake = getenv("DENIZEN_LENS_FAKE");
     e.mode = mode && strcmp(mode, "full") == 0 ? Mode::full : Mode::count;
@@ -40,6 +41,7 @@ __attribute__((constructor(102))) static void read_environment()
         complain("DENIZEN_LENS_MODE is count or full, not ", mode, "; count it is");
     }
     e.force = force && strcmp(force, "1") == 0;
+    e.record = record && strcmp(record, "1") == 0;
     e.log_mib = e.mode == Mode::full ? 128 : 16;
     if (mib) {
         const unsigned long n = strtoul(mib, nullptr, 10);

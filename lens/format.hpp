@@ -34,6 +34,7 @@ enum class Kind : uint16_t {
     note = 14,      // a line of text for the user
     end = 15,       // totals, the last record
     overhead = 16,  // what the lens itself took, before the end
+    kernel_call = 17, // what the process asked of the kernel driver; only in a recording
 };
 
 inline constexpr uint32_t none = 0xffffffff; // no such channel, GPU, token
@@ -240,6 +241,25 @@ struct OverheadRecord {
     uint64_t ns;        // of all of them
 };
 
+enum class KernelCall : uint32_t {
+    open = 1,  // fd is the new one; first: the file's name after /dev/nvidia
+    close,     // fd
+    duplicate, // of fd: value[0]
+    ioctl, // of RM: number value[0]; first: its argument afterwards, second: what that points to
+    map,   // of fd: address, bytes, protection, flags
+    unmap, // address, bytes
+};
+
+struct KernelCallRecord {
+    RecordHeader header;
+    KernelCall call;
+    int32_t fd;
+    uint64_t value[4];
+    uint32_t first_bytes;
+    uint32_t second_bytes;
+    // uint8_t first[first_bytes], padded to a multiple of 8; uint8_t second[second_bytes]
+};
+
 static_assert(sizeof(LogHeader) == 256 && sizeof(RecordHeader) == 8);
 static_assert(sizeof(ProcessRecord) == 16 && sizeof(ThreadRecord) == 32 &&
               sizeof(PageRecord) == 40);
@@ -249,6 +269,6 @@ static_assert(sizeof(PushbufferRecord) == 40 && sizeof(InstructionRecord) == 48)
 static_assert(sizeof(LostRecord) == 40 && sizeof(ApiNameRecord) == 16 &&
               sizeof(ApiCallRecord) == 48);
 static_assert(sizeof(ApiCountRecord) == 24 && sizeof(NoteRecord) == 24 && sizeof(EndRecord) == 104);
-static_assert(sizeof(OverheadRecord) == 24);
+static_assert(sizeof(OverheadRecord) == 24 && sizeof(KernelCallRecord) == 56);
 
 } // namespace denizen::lens

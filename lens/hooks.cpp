@@ -9,6 +9,7 @@
 #include "objects.hpp"
 #include "pages.hpp"
 #include "real.hpp"
+#include "recorder.hpp"
 #include "session.hpp"
 #include "signals.hpp"
 
@@ -57,6 +58,8 @@ int after_open(int fd, const char* path)
         }
         if (is_device) {
             session.begin();
+            const Held held;
+            record_open(fd, path + strlen(environment().device_prefix));
         }
     }
     errno = e;
@@ -75,6 +78,15 @@ mode_t mode_of(int flags, va_list list)
     va_end(list);                                                                                  \
     return after_open(call, path)
 
+// What is mapped there goes, of the driver's too.
+void forget(uint64_t address, size_t bytes)
+{
+    const bool had_page = unmap_doorbells(address, bytes);
+    if (the_objects.unmapped(address, bytes) || had_page) {
+        record_unmap(address, bytes);
+    }
+}
+
 void* map(void* (*call)(void*, size_t, int, int, int, off_t), void* address, size_t bytes,
           int protection, int flags, int fd, off_t offset, const void* caller)
 {
@@ -84,8 +96,7 @@ void* map(void* (*call)(void*, size_t, int, int, int, off_t), void* address, siz
     if (fd < 0 || !the_objects.is_device(fd)) {
         if (flags & MAP_FIXED) { // it may replace a mapping of the driver
             const Held held;
-            unmap_doorbells(reinterpret_cast<uint64_t>(address), bytes);
-            the_objects.unmapped(reinterpret_cast<uint64_t>(address), bytes);
+            forget(reinterpret_cast<uint64_t>(address), bytes);
         }
         return call(address, bytes, protection, flags, fd, offset);
     }
@@ -98,12 +109,14 @@ void* map(void* (*call)(void*, size_t, int, int, int, off_t), void* address, siz
         learn_driver_library(caller); // it takes the loader's lock: not under ours
     }
     const Held held;
-    if (what.is_doorbell) {
-        return map_doorbell(address, bytes, protection, flags, fd, offset, what);
-    }
-    void* result = call(address, bytes, protection, flags, fd, offset);
+    void* result = what.is_doorbell
+                       ? map_doorbell(address, bytes, protection, flags, fd, offset, what)
+                       : call(address, bytes, protection, flags, fd, offset);
     if (result != MAP_FAILED && what.is_known) {
-        the_objects.mapped(fd, reinterpret_cast<uint64_t>(result), bytes);
+        record_map(fd, result, bytes, protection, flags);
+        if (!what.is_doorbell) {
+            the_objects.mapped(fd, reinterpret_cast<uint64_t>(result), bytes);
+        }
     }
     return result;
 }
@@ -113,6 +126,7 @@ int after_dup(int from, int to)
     if (to >= 0 && !is_off() && (the_objects.is_device(from) || the_objects.is_device(to)) &&
         session.is_own_process()) {
         const Held held;
+        record_duplicate(from, to);
         the_objects.duplicated(from, to);
     }
     return to;
@@ -202,8 +216,7 @@ HOOK int munmap(void* address, size_t bytes) noexcept
 {
     if (session.is_on()) {
         const Held held;
-        unmap_doorbells(reinterpret_cast<uint64_t>(address), bytes);
-        the_objects.unmapped(reinterpret_cast<uint64_t>(address), bytes);
+        forget(reinterpret_cast<uint64_t>(address), bytes);
     }
     return real().munmap(address, bytes);
 }
@@ -223,8 +236,7 @@ HOOK void* mremap(void* address, size_t bytes, size_t new_bytes, int flags, ...)
         const auto from = reinterpret_cast<uint64_t>(address);
         const auto to = reinterpret_cast<uint64_t>(result);
         if (to != from) { // what lay there before is gone
-            unmap_doorbells(to, new_bytes);
-            the_objects.unmapped(to, new_bytes);
+            forget(to, new_bytes);
         }
         move_doorbells(from, bytes, to);
         the_objects.moved(from, bytes, to);
@@ -244,6 +256,7 @@ HOOK int close(int fd)
 {
     if (!is_off() && the_objects.is_device(fd) && session.is_own_process()) {
         const Held held;
+        record_close(fd);
         the_objects.closed(fd);
     }
     return real().close(fd);

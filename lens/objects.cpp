@@ -4,6 +4,7 @@
 #include "channels.hpp"
 #include "environment.hpp"
 #include "log.hpp"
+#include "recorder.hpp"
 
 #include <cstring>
 #include <sys/mman.h>
@@ -70,6 +71,7 @@ void Objects::handle(uint32_t number, uint64_t bytes, const void* argument)
     const Abi& abi = *abi_;
     const auto word = [&](uint32_t offset) { return field<uint32_t>(argument, offset); };
     const uint32_t client = word(0); // the first field of each of these
+    record(number, bytes, argument);
     switch (number) {
     case rm::alloc: {
         const auto& a = abi.alloc;
@@ -109,6 +111,30 @@ void Objects::handle(uint32_t number, uint64_t bytes, const void* argument)
         }
         break;
     default: break;
+    }
+}
+
+// For a replay: of what the argument points to only what is read below.
+void Objects::record(uint32_t number, uint64_t bytes, const void* argument) const
+{
+    const Abi& abi = *abi_;
+    if (number == rm::alloc) {
+        const auto class_id = field<uint32_t>(argument, abi.alloc.class_id);
+        const uint32_t used = rm::is_device(class_id)    ? abi.device_id + 4
+                              : rm::is_group(class_id)   ? abi.group_engine + 4
+                              : rm::is_channel(class_id) ? abi.channel.engine + 4
+                              : rm::is_usermode(class_id) && class_id >= rm::hopper_usermode ? 1
+                                                                                             : 0;
+        record_ioctl(number, argument, bytes, field<const void*>(argument, abi.alloc.params), used);
+    } else if (number == rm::control) {
+        const bool is_token =
+            field<uint32_t>(argument, abi.control.command) == rm::get_work_submit_token;
+        if (is_token) {
+            record_ioctl(number, argument, bytes, field<const void*>(argument, abi.control.params),
+                         4);
+        }
+    } else if (number == rm::free || number == rm::dup || number == rm::map_memory) {
+        record_ioctl(number, argument, bytes, nullptr, 0);
     }
 }
 
@@ -309,8 +335,9 @@ void Objects::mapped(int fd, uint64_t address, uint64_t length)
     find_userds();
 }
 
-void Objects::unmapped(uint64_t address, uint64_t length)
+bool Objects::unmapped(uint64_t address, uint64_t length)
 {
+    const uint32_t before = memory_count_;
     for (uint32_t k = 0; k < memory_count_;) {
         if (memory_[k].address >= address && memory_[k].address < address + length) {
             memory_[k] = memory_[--memory_count_];
@@ -318,6 +345,7 @@ void Objects::unmapped(uint64_t address, uint64_t length)
             ++k;
         }
     }
+    return memory_count_ != before;
 }
 
 // With a mapping go the USERDs in it; a ring stays where the GPU has it.

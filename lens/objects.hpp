@@ -33,7 +33,7 @@ public:
     // Before and after a mapping: what it will be, and where it lies.
     Mapping expect(int fd, uint64_t length, int protection, int flags) const;
     void mapped(int fd, uint64_t address, uint64_t length);
-    void unmapped(uint64_t address, uint64_t length);
+    bool unmapped(uint64_t address, uint64_t length); // whether something was there
     void moved(uint64_t from, uint64_t length, uint64_t to);
 
     void set_abi(const Abi& abi) { abi_ = &abi; }
@@ -59,6 +59,7 @@ private:
     static constexpr uint32_t descriptors = 65536, objects = 32768, memories = 16384;
 
     void handle(uint32_t number, uint64_t bytes, const void* argument);
+    void record(uint32_t number, uint64_t bytes, const void* argument) const;
     void allocated(uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id,
                    const void* params);
     void freed(uint32_t client, uint32_t handle);

@@ -75,15 +75,18 @@ void* map_doorbell(void* address, size_t bytes, int protection, int flags, int f
     return shadow;
 }
 
-void unmap_doorbells(uint64_t address, size_t bytes)
+bool unmap_doorbells(uint64_t address, size_t bytes)
 {
+    bool found = false;
     for (uint32_t k = 0; k < highest.load(std::memory_order_relaxed); ++k) {
         const uint64_t shadow = pages[k].shadow.load(std::memory_order_relaxed);
         if (shadow && shadow >= address && shadow < address + bytes) {
             pages[k].shadow.store(0, std::memory_order_relaxed);
             real().munmap(reinterpret_cast<void*>(pages[k].real), pages[k].bytes);
+            found = true;
         }
     }
+    return found;
 }
 
 void move_doorbells(uint64_t from, size_t bytes, uint64_t to)

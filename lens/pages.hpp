@@ -25,7 +25,8 @@ void* map_doorbell(void* address, size_t bytes, int protection, int flags, int f
 Page* find_page(uint64_t address);
 
 // The shadows inside [address, address + bytes) are about to be unmapped: so are their pages.
-void unmap_doorbells(uint64_t address, size_t bytes);
+// Whether there were any.
+bool unmap_doorbells(uint64_t address, size_t bytes);
 
 // The shadows inside [from, from + bytes) now lie at `to`: what is behind them does not move.
 void move_doorbells(uint64_t from, size_t bytes, uint64_t to);

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 #include <sys/wait.h>
+#include <tuple>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -52,13 +53,13 @@ protected:
         fs::create_directories(folder / "logs");
     }
 
-    Played play(const std::string& arguments, const std::string& variables)
+    Played play(const std::string& arguments, const std::string& variables,
+                const std::string& program = LENS_PLAY)
     {
         std::ostringstream command;
         command << "DENIZEN_LENS_FAKE=" << folder / "dev" << " DENIZEN_LENS_DIR=" << folder / "logs"
-                << " " << " LD_PRELOAD=" << LENS_LIBRARY << " " << variables << " exec "
-                << LENS_PLAY << " " << arguments << " >" << folder / "out" << " 2>"
-                << folder / "err";
+                << " " << " LD_PRELOAD=" << LENS_LIBRARY << " " << variables << " exec " << program
+                << " " << arguments << " >" << folder / "out" << " 2>" << folder / "err";
         Played run;
         run.status = std::system(command.str().c_str());
         run.out = text(folder / "out");
@@ -121,6 +122,49 @@ void expect_whole(const LogFile& log, bool has_contents)
     EXPECT_EQ(log.end.entries, entries);
     EXPECT_EQ(log.end.bytes, bytes);
     EXPECT_EQ(log.end.lost_records, 0u);
+}
+
+template <class Records, class Of>
+auto each(const Records& records, Of of)
+{
+    std::vector<decltype(of(*records.begin()))> found;
+    for (const auto& r : records) {
+        found.push_back(of(r));
+    }
+    return found;
+}
+
+// But for times, threads, callers and where doorbell pages lie.
+void expect_same_capture(const LogFile& a, const LogFile& b)
+{
+    const auto page = [](const PageRecord& p) {
+        return std::tuple(p.gpu, p.class_id, p.bytes, p.bar1);
+    };
+    const auto channel = [](const auto& numbered) {
+        const ChannelRecord& c = numbered.second;
+        return std::tuple(numbered.first, c.gpu, c.class_id, c.client, c.handle, c.parent, c.engine,
+                          c.entries, c.gpfifo, c.userd, c.token);
+    };
+    const auto engine = [](const EngineRecord& e) {
+        return std::tuple(e.channel, e.class_id, e.handle);
+    };
+    const auto doorbell = [](const Doorbell& d) {
+        return std::tuple(d.record.channel, d.record.token, d.record.put_old, d.record.put_new,
+                          d.record.bytes, d.record.header.flags, d.entries);
+    };
+    EXPECT_EQ(each(a.pages, page), each(b.pages, page));
+    EXPECT_EQ(each(a.channels, channel), each(b.channels, channel));
+    EXPECT_EQ(each(a.engines, engine), each(b.engines, engine));
+    EXPECT_EQ(a.closed, b.closed);
+    // Those of one channel are in order; others' may stand between.
+    const auto by_channel = [&](const LogFile& log) {
+        auto found = each(log.doorbells, doorbell);
+        std::ranges::stable_sort(found, {}, [](const auto& d) { return std::get<0>(d); });
+        return found;
+    };
+    EXPECT_EQ(by_channel(a), by_channel(b));
+    EXPECT_GT(b.doorbells.size(), 0u);
+    EXPECT_EQ(a.end.unknown_tokens, b.end.unknown_tokens);
 }
 
 TEST_F(Capture, EveryFormOfStoreAndLoadIsPerformedAndLogged)
@@ -413,6 +457,26 @@ TEST_F(Capture, OwnWordsGoOutBeforeTheDrivers)
             expected.push_back(n * 100 + k);
         }
         EXPECT_EQ(replaced[n], expected);
+    }
+}
+
+// A recording, played again without a driver: the lens learns and captures the same from it.
+TEST_F(Capture, ARecordingIsPlayedAgain)
+{
+    for (const std::string scenario :
+         {"once", "once 2", "once 16", "load 4 4 200 3000", "wrap", "odd"}) {
+        SCOPED_TRACE(scenario);
+        empty_logs();
+        const std::string count = "DENIZEN_LENS_MODE=count";
+        const Played first = play(scenario, count + " DENIZEN_LENS_RECORD=1");
+        ASSERT_TRUE(first.is_good()) << first.err;
+        const fs::path recording = folder / "recording.lens";
+        fs::copy_file(fs::directory_iterator(folder / "logs")->path(), recording,
+                      fs::copy_options::overwrite_existing);
+        empty_logs();
+        const Played again = play(recording.string(), count, LENS_REPLAY);
+        ASSERT_TRUE(again.is_good()) << again.err;
+        expect_same_capture(first.logs.at(0), again.logs.at(0));
     }
 }
 

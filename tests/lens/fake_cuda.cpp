@@ -24,7 +24,7 @@ extern "C" int __openat64_2(int, const char*, int);
 
 namespace {
 
-constexpr uint32_t client = 0xc1d00001, device = 0x5c000001, subdevice = 0x5c000002,
+constexpr uint32_t client = fake::client, device = 0x5c000001, subdevice = 0x5c000002,
                    group = 0x5c000003;
 uint32_t options;
 std::string folder;

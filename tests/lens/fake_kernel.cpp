@@ -19,8 +19,13 @@
 namespace {
 
 std::mutex mutex;
-std::map<uint32_t, int> memory;          // handle → memfd
-std::map<int, uint32_t> prepared;        // fd → handle
+struct Part { // of a memory object
+    uint64_t memory;
+    uint64_t offset, bytes;
+};
+std::map<uint64_t, int> memory; // client and handle → memfd
+std::map<int, Part> prepared;   // by fd
+bool is_replayed = false;
 std::map<uint32_t, uint32_t> channel_of; // handle → number
 
 template <class F>
@@ -39,14 +44,20 @@ bool is_fake(int fd)
            std::string(path, static_cast<size_t>(n)).starts_with(std::string(folder) + "/nvidia");
 }
 
-int memfd_of(uint32_t handle)
+uint64_t key(uint32_t client, uint32_t handle) { return uint64_t{client} << 32 | handle; }
+
+// Of at least that length.
+int memfd_of(uint64_t object, uint64_t bytes)
 {
-    auto [at, is_new] = memory.try_emplace(handle, -1);
+    auto [at, is_new] = memory.try_emplace(object, -1);
     if (is_new) {
         at->second = memfd_create("fake", 0);
-        if (ftruncate(at->second, fake::memory_bytes) != 0) {
-            abort();
-        }
+    }
+    struct stat s{};
+    const uint64_t wanted = bytes < fake::memory_bytes ? fake::memory_bytes : bytes;
+    if (fstat(at->second, &s) != 0 || (static_cast<uint64_t>(s.st_size) < wanted &&
+                                       ftruncate(at->second, static_cast<off_t>(wanted)) != 0)) {
+        abort();
     }
     return at->second;
 }
@@ -71,6 +82,15 @@ int answer(uint32_t number, size_t bytes, void* a)
         return answer(at<uint32_t>(a, 0) & 0xff, at<uint32_t>(a, 4), at<void*>(a, 8));
     }
     const std::lock_guard held(mutex);
+    if (number == 0x4e) { // map memory
+        prepared[at<int>(a, 0x30)] = {key(at<uint32_t>(a, 0), at<uint32_t>(a, 8)),
+                                      at<uint64_t>(a, 0x10), at<uint64_t>(a, 0x18)};
+        put<uint32_t>(a, 0x28, 0);
+        return 0;
+    }
+    if (is_replayed) {
+        return 0;
+    }
     switch (number) {
     case 0x2b: // alloc; class 0xdead is refused
         if (at<uint32_t>(a, 12) % 256 == 0x6f) {
@@ -85,10 +105,6 @@ int answer(uint32_t number, size_t bytes, void* a)
         }
         put<uint32_t>(a, 0x1c, 0);
         return 0;
-    case 0x4e: // map memory
-        prepared[at<int>(a, 0x30)] = at<uint32_t>(a, 8);
-        put<uint32_t>(a, 0x28, 0);
-        return 0;
     case 0x29: put<uint32_t>(a, 0xc, 0); return 0;
     case 0x34: put<uint32_t>(a, 0x18, 0); return 0;
     default: return 0;
@@ -100,7 +116,9 @@ void* map(void* address, size_t bytes, int protection, int flags, int fd, off_t 
     static const auto real = next<void* (*)(void*, size_t, int, int, int, off_t)>("mmap");
     if (fd >= 0 && is_fake(fd)) {
         const std::lock_guard held(mutex);
-        fd = memfd_of(prepared.at(fd));
+        const Part& part = prepared.at(fd);
+        fd = memfd_of(part.memory, part.offset + part.bytes);
+        offset = static_cast<off_t>(part.offset & ~uint64_t{0xfff});
     }
     return real(address, bytes, protection, flags, fd, offset);
 }
@@ -133,5 +151,8 @@ void* fake::view(uint32_t handle)
 {
     static const auto real = next<void* (*)(void*, size_t, int, int, int, off_t)>("mmap");
     const std::lock_guard held(mutex);
-    return real(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd_of(handle), 0);
+    return real(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                memfd_of(key(client, handle), memory_bytes), 0);
 }
+
+void fake::replay() { is_replayed = true; }

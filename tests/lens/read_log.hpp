@@ -131,6 +131,7 @@ inline LogFile read_log(const std::filesystem::path& path)
             log.notes.push_back(text(at + sizeof r, r.text_bytes));
             break;
         }
+        case Kind::kernel_call: break; // for replay.cpp
         case Kind::overhead: log.overhead = record_at<OverheadRecord>(bytes, at); break;
         case Kind::end:
             log.end = record_at<EndRecord>(bytes, at);

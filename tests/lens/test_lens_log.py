@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from denizen.lens import log
 
 FORMAT = Path(__file__).resolve().parents[2] / "lens" / "format.hpp"
-CODES = {"uint64_t": "Q", "uint32_t": "I", "Mode": "I", "uint16_t": "H"}
+CODES = {
+    "uint64_t": "Q", "uint32_t": "I", "int32_t": "i", "uint16_t": "H",
+    "Mode": "I", "KernelCall": "I",
+}  # fmt: skip
 
 
 def fields(name):
@@ -33,7 +36,8 @@ def fields(name):
 
 def test_the_layout_is_that_of_the_library():
     text = FORMAT.read_text()
-    kinds = dict(re.findall(r"^    (\w+) =\s+(\d+),", text, re.MULTILINE))
+    listed = re.search(r"^enum class Kind .*?^};", text, re.DOTALL | re.MULTILINE)[0]
+    kinds = dict(re.findall(r"^    (\w+) =\s+(\d+),", listed, re.MULTILINE))
     assert len(kinds) == len(log.BODIES)
     for kind, number in kinds.items():
         name = "".join(part.capitalize() for part in kind.split("_")) + "Record"
@@ -43,6 +47,14 @@ def test_the_layout_is_that_of_the_library():
         assert expanded == fields(name), name
     assert re.sub(r"136s$", "", fields("LogHeader")) == log._HEADER.format.replace("3I", "III")
     assert f"log_version = {log.VERSION};" in text
+
+
+def test_what_was_asked_of_the_kernel_is_read():
+    body = struct.pack("<Ii4QII", 4, -1, 0x2B, 0, 0, 0, 3, 5)
+    data = s.record(17, body, b"abc\0\0\0\0\0" + b"second"[:5])
+    ((found, after),) = log.records(data)
+    assert found == log.KernelCall(4, -1, (0x2B, 0, 0, 0), b"abc", b"secon")
+    assert after == len(data)
 
 
 def example():

@@ -196,9 +196,20 @@ class Overhead(NamedTuple):
     ns: int
 
 
+class KernelCall(NamedTuple):
+    """What the process asked of the kernel driver; only in a recording (lens/format.hpp)."""
+
+    call: int
+    fd: int
+    value: tuple[int, ...]
+    first: bytes
+    second: bytes
+
+
 Record = (
     Process | Thread | Page | Channel | ChannelClosed | Engine | Doorbell | Pushbuffer | Instruction
     | Lost | ApiName | ApiCall | ApiCount | Note | End | Overhead
+    | KernelCall
 )  # fmt: skip
 
 # By denizen::lens::Kind: what follows a record's header, without what has no fixed length.
@@ -219,6 +230,7 @@ BODIES = {
     14: struct.Struct("<QII"),
     15: struct.Struct("<12Q"),
     16: struct.Struct("<2Q"),
+    17: struct.Struct("<Ii4QII"),
 }
 
 
@@ -311,8 +323,12 @@ def _record(kind: int, flags: int, v: tuple[Any, ...], data: Buffer, span: slice
             return Note(v[0], rest(v[1]).decode(errors="replace"))
         case 15:
             return End(*v)
-        case _:
+        case 16:
             return Overhead(*v)
+        case _:
+            first = rest(v[6])
+            at += -(-v[6] // 8) * 8
+            return KernelCall(v[0], v[1], v[2:6], first, rest(v[7]))
 
 
 def _within(at: int, length: int, end: int) -> int:
