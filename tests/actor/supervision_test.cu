@@ -3,8 +3,11 @@
 // failures every message is accounted for, in order.
 #include <resident/places.hpp>
 
+#include <atomic>
 #include <cstring>
+#include <map>
 #include <random>
+#include <set>
 
 struct Work { // numbered per receiver
     uint32_t number;
@@ -120,9 +123,66 @@ struct Sender {
     }
 };
 
-using Plant =
-    denizen::Program<denizen::Actors<Counting, Child, Punctual, Sound, Sender>,
-                     denizen::Messages<Work, Toil, Spoil, Relay, Look, Seen, denizen::Down>>;
+// What goes wrong with a deed. All but the first are in vain: not counted.
+enum class Fate : uint32_t { done, fails, is_late, breaks_the_invariant };
+struct Deed {
+    uint64_t word; // counts those done
+    Fate fate;
+};
+struct Errand { // Deed after Deed to `to`, as the bits of a hash say
+    uint64_t word;
+    uint32_t to;
+    uint32_t first;
+    uint32_t count;
+};
+
+DENIZEN_HD inline Fate fate_of_deed(uint32_t to, uint32_t number)
+{
+    if (fate(to, number, 40) == 0) {
+        return Fate::done;
+    }
+    if (fate(to + 1, number, 16) != 0) { // few: each takes its time
+        return Fate::is_late;
+    }
+    return fate(to + 2, number, 2) != 0 ? Fate::fails : Fate::breaks_the_invariant;
+}
+
+// Can fail in every way there is.
+struct Frail {
+    static constexpr bool can_fail = true;
+    static constexpr uint64_t deadline_ns = 20'000'000;
+    bool sound = true;
+
+    DENIZEN_HD bool invariant() const { return sound; }
+    DENIZEN_HD void on(const Deed& m, auto& ctx)
+    {
+        sound = m.fate != Fate::breaks_the_invariant;
+        if (m.fate == Fate::done) {
+            denizen::fetch_add<denizen::Scope::system>(reinterpret_cast<uint32_t*>(m.word), 1u);
+        } else if (m.fate == Fate::fails) {
+            ctx.fail(9);
+        }
+        const uint64_t begin = ctx.now_ns();
+        while (m.fate == Fate::is_late && ctx.now_ns() - begin < 25'000'000) { // ends by the clock
+        }
+    }
+};
+
+struct Errands {
+    uint32_t sent = 0;
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Seen{sent, sent, 0, 0, 0}); }
+    DENIZEN_HD void on(const Errand& m, auto& ctx)
+    {
+        for (uint32_t i = m.first; i < m.first + m.count; ++i) {
+            ctx.send(denizen::Address{m.to}, Deed{m.word, fate_of_deed(m.to, i)});
+            ++sent;
+        }
+    }
+};
+
+using Plant = denizen::Program<
+    denizen::Actors<Counting, Child, Punctual, Sound, Sender, Frail, Errands>,
+    denizen::Messages<Work, Toil, Spoil, Relay, Look, Seen, Deed, Errand, denizen::Down>>;
 
 namespace {
 
@@ -540,6 +600,99 @@ TEST_P(supervision, every_message_is_accounted_for_under_random_failures)
                 EXPECT_EQ(handled + s.dead_letters, uint64_t{n} * actors);
             }
         }
+    }
+}
+
+// Children fail in every way, and the host restarts and stops them at random, while it and other
+// actors send: whatever the supervisor then does, each message was handled once, or is one entry of
+// the ring of dead letters.
+TEST_P(supervision, every_message_is_accounted_for_whatever_is_done_to_the_children)
+{
+    for (const Strategy strategy :
+         {Strategy::one_for_one, Strategy::rest_for_one, Strategy::stop, Strategy::escalate}) {
+        SCOPED_TRACE(static_cast<uint32_t>(strategy));
+        constexpr uint32_t actors = 12;
+        const uint32_t each = scaled(400);
+        Options o = options();
+        o.dead_letter_slots = 1u << 16; // for all of them
+        Rt rt(device(), o);
+        const auto children = rt.spawn<Frail>(actors);
+        const auto errands = rt.spawn<Errands>(actors);
+        rt.supervise(children, strategy, {RestartBudget::unlimited, 1s});
+        std::deque<SharedWord> done;
+        for (uint32_t k = 0; k < actors; ++k) {
+            done.emplace_back(on_gpu());
+        }
+        const auto done_or_gone = [](auto&& call) { // true: done
+            const Error e = error_of(call);
+            EXPECT_TRUE(e.code() == Errc::ok || e.code() == Errc::no_actor) << e.what();
+            return e.code() == Errc::ok;
+        };
+        std::atomic<bool> over{false};
+        std::atomic<uint32_t> meddled{0};
+        std::thread meddler([&] {
+            std::minstd_rand random(7);
+            for (uint32_t i = 0; !over.load(); meddled = ++i) { // ends with what is sent
+                const Address child = children[random() % actors];
+                done_or_gone([&] { rt.restart(child, 60s); });
+                if (i % 8 == 7 && i < 32) { // four at most
+                    done_or_gone([&] { rt.stop(child, 60s); });
+                }
+            }
+        });
+        std::vector<uint32_t> sent(actors, 0);
+        // Where failures alone do not stop any of them, the host must have.
+        const bool stops = strategy == Strategy::stop || strategy == Strategy::escalate;
+        for (uint32_t i = 0; i < each || (!stops && meddled < 40); i += 4) { // ends: as above
+            if (i >= each) {
+                std::this_thread::sleep_for(1ms);
+            }
+            for (uint32_t k = 0; k < actors; ++k) {
+                const uint32_t to = children[k].value;
+                const uint64_t word = done[k].address();
+                rt.send(errands[k], Errand{word, to, 2 * i, 4}, 60s);
+                for (uint32_t n = 2 * i + 4; n < 2 * i + 8; ++n) {
+                    const Deed deed{word, fate_of_deed(to, n)};
+                    sent[k] += done_or_gone([&] { rt.send(children[k], deed, 60s); }) ? 1 : 0;
+                }
+            }
+        }
+        over = true;
+        meddler.join();
+        rt.drain();
+        const Stats s = rt.stats();
+        const DeadLetters dead = rt.dead_letters();
+        EXPECT_EQ(dead.lost, 0u);
+        EXPECT_EQ(dead.letters.size(), s.dead_letters);
+        EXPECT_EQ(s.held, 0u);
+        std::map<uint32_t, uint32_t> died; // by destination
+        std::map<Reason, uint64_t> reasons;
+        std::set<uint32_t> codes;
+        for (const DeadLetter& letter : dead.letters) {
+            ASSERT_EQ(letter.type, Rt::id<Deed>());
+            Deed deed{};
+            std::memcpy(&deed, letter.payload.data(), sizeof deed);
+            ++reasons[letter.reason];
+            if (letter.reason == Reason::failed) {
+                codes.insert(letter.code);
+            }
+            // What was done and then late all the same, on a busy machine, is counted already.
+            const bool counted = letter.reason == Reason::failed && deed.fate == Fate::done;
+            EXPECT_TRUE(!counted || letter.code == failed_deadline);
+            died[letter.destination.value] += counted ? 0 : 1;
+        }
+        for (const auto& [reason, n] : reasons) {
+            EXPECT_EQ(n, s.dead_letters_by_reason[static_cast<uint32_t>(reason)]);
+        }
+        for (uint32_t k = 0; k < actors; ++k) {
+            sent[k] += look(rt, errands[k]).count;
+            EXPECT_EQ(done[k].get() + died[children[k].value], sent[k]) << "child " << k;
+        }
+        EXPECT_GT(reasons[Reason::stopped], 0u);
+        if (strategy == Strategy::one_for_one && each > 100) {
+            EXPECT_EQ(codes, (std::set<uint32_t>{9, failed_deadline, failed_invariant}));
+        }
+        EXPECT_FALSE(codes.empty());
     }
 }
 
