@@ -173,6 +173,16 @@ protected:
         return b;
     }
 
+    // The kinds of buffers that there are here.
+    static std::vector<BufferKind> kinds(Rt& rt)
+    {
+        std::vector<BufferKind> all = {BufferKind::device, BufferKind::pinned, BufferKind::mapped};
+        if (on_gpu() && rt.description().lane_memory != "mapped") {
+            all.pop_back(); // the machine has none, or this place does without
+        }
+        return all;
+    }
+
     // Closed buffers that something refers to, once everything has been handled.
     static uint32_t waiting(Rt& rt)
     {
@@ -191,7 +201,7 @@ TEST_P(buffers, a_handler_works_on_the_very_memory)
 {
     Rt rt(device(), options());
     for (const Address a : {rt.spawn<Scalar>(), rt.spawn<Warp>(), rt.spawn<Scalar>()}) {
-        for (const BufferKind kind : {BufferKind::device, BufferKind::pinned}) {
+        for (const BufferKind kind : kinds(rt)) {
             Buffer b = rt.buffer(4003, kind); // three bytes are no word
             EXPECT_EQ(b.kind(), on_gpu() ? kind : BufferKind::ordinary);
             EXPECT_EQ(b.bytes(), 4003u);
@@ -476,6 +486,38 @@ TEST_P(buffers, a_handle_outlives_its_runtime)
     EXPECT_EQ(static_cast<uint32_t*>(b.cpu())[9], 4u);
     b.close();
     closed.close();
+}
+
+// More than the pool has at first: it grows, on a GPU with the program away for that moment, while
+// messages hop.
+TEST_P(buffers, the_pool_grows)
+{
+    Options o = options();
+    o.pool_bytes = 1u << 20;
+    Rt rt(device(), o);
+    const auto actors = rt.spawn<Warp>(4);
+    Buffer hopping = words(rt, 100, 0);
+    const uint32_t hops = on_gpu() ? 20'000 : 1'000;
+    rt.send(actors[0], Hop{hopping.ref(), actors[1].value, hops});
+    constexpr uint64_t bytes = 16u << 20;
+    constexpr uint64_t count = bytes / sizeof(uint32_t);
+    std::vector<Buffer> all;
+    const uint64_t launches = rt.stats().launches;
+    for (uint32_t i = 0; i < 6; ++i) { // 96 MiB
+        all.push_back(rt.buffer(bytes));
+        EXPECT_EQ(rt.ask<Result>(actors[i % 4], Fill{all[i].ref(), i + 1}, 60s).count, count);
+    }
+    for (uint32_t i = 0; i < 6; ++i) { // no two of them share memory
+        EXPECT_EQ(rt.ask<Result>(actors[i % 4], Sum{all[i].ref()}, 60s).sum, (i + 1) * count);
+    }
+    if (on_gpu()) {
+        EXPECT_GT(rt.stats().launches, launches);
+    }
+    rt.drain();
+    EXPECT_EQ(rt.buffers().bytes, 6 * bytes + hopping.bytes());
+    EXPECT_EQ(waiting(rt), 0u);
+    EXPECT_EQ(static_cast<uint32_t*>(hopping.cpu())[99], hops + 1);
+    EXPECT_EQ(rt.stats().errors, 0u) << rt.stats().first_error;
 }
 
 TEST_P(buffers, more_than_there_are)
