@@ -2,16 +2,11 @@
 // What only a GPU can show: leaving it and coming back with no message lost, other kernels beside
 // the resident one, limits of the device, a program that dies, and a host process that does.
 #include <resident/places.hpp>
+#include <support/child.hpp>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
-#include <cstdlib>
 #include <random>
-#include <spawn.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 struct Add {
     uint32_t n;
@@ -400,92 +395,15 @@ TEST(limits, workers_and_sms)
 
 // ---- processes that die
 
-// A page that a child process shares with this one; its first words:
-enum Word { balls, phase, go_on, launched, words };
-
-uint32_t* shared_page(int fd)
-{
-    void* p = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? nullptr : static_cast<uint32_t*>(p);
-}
-
-uint32_t peek(const uint32_t* page, Word w)
-{
-    return load<Scope::system, Order::acquire>(&page[w]);
-}
-
-class Child {
-public:
-    explicit Child(const char* test)
-    {
-        fd_ = memfd_create("denizen-test", 0);
-        EXPECT_EQ(ftruncate(fd_, 4096), 0);
-        page_ = shared_page(fd_);
-        const std::string number = std::to_string(fd_);
-        setenv("DENIZEN_TEST_PAGE", number.c_str(), 1);
-        const std::string filter = std::string("--gtest_filter=child.") + test;
-        const char* arguments[] = {"child", filter.c_str(), nullptr};
-        EXPECT_EQ(posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr,
-                              const_cast<char* const*>(arguments), environ),
-                  0);
-        unsetenv("DENIZEN_TEST_PAGE");
-    }
-    ~Child()
-    {
-        if (!reaped_) {
-            kill(pid_, SIGKILL);
-            waitpid(pid_, nullptr, 0);
-        }
-        munmap(page_, 4096);
-        close(fd_);
-    }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
-
-    uint32_t* page() { return page_; }
-    bool reached(uint32_t p)
-    {
-        return eventually([&] { return peek(page_, phase) >= p; }, 60s);
-    }
-    void signal(int number) { EXPECT_EQ(kill(pid_, number), 0); }
-    // Waits for its end.
-    int status()
-    {
-        int s = 0;
-        const bool ended = eventually([&] { return waitpid(pid_, &s, WNOHANG) == pid_; }, 60s);
-        reaped_ = ended;
-        EXPECT_TRUE(ended);
-        return s;
-    }
-
-private:
-    int fd_ = -1;
-    uint32_t* page_ = nullptr;
-    pid_t pid_ = 0;
-    bool reaped_ = false;
-};
-
-// In the child: the page, mapped for the GPU; null in the parent's own run.
-uint32_t* page_of_parent()
-{
-    const char* fd = std::getenv("DENIZEN_TEST_PAGE");
-    if (fd == nullptr) {
-        return nullptr;
-    }
-    uint32_t* page = shared_page(std::atoi(fd));
-    EXPECT_EQ(cudaHostRegister(page, 4096, cudaHostRegisterPortable), cudaSuccess);
-    return page;
-}
-
 TEST(child, throws_a_ball)
 {
-    uint32_t* page = page_of_parent();
+    uint32_t* page = Child::page_of_parent();
     if (page == nullptr) {
         GTEST_SKIP() << "runs in a process that another test starts";
     }
     Rt rt(Device::gpu());
     const auto actors = rt.spawn<Counter>(2);
-    rt.send(actors[0], Ball{reinterpret_cast<uint64_t>(&page[balls]), actors[1].value});
+    rt.send(actors[0], Ball{reinterpret_cast<uint64_t>(&page[beats]), actors[1].value});
     store<Scope::system, Order::release>(&page[phase], 1u);
     ASSERT_TRUE(eventually([&] { return peek(page, go_on) != 0; }, 60s));
     store<Scope::system>(&page[launched], static_cast<uint32_t>(rt.stats().launches));
@@ -495,7 +413,7 @@ TEST(child, throws_a_ball)
 
 TEST(child, dies_of_a_handler)
 {
-    uint32_t* page = page_of_parent();
+    uint32_t* page = Child::page_of_parent();
     if (page == nullptr) {
         GTEST_SKIP() << "runs in a process that another test starts";
     }
@@ -523,50 +441,16 @@ TEST(child, dies_of_a_handler)
     store<Scope::system, Order::release>(&page[phase], 1u);
 }
 
-// The word has stopped changing; says how long after `since`.
-uint64_t stopped_after(const uint32_t* page, uint64_t since)
-{
-    uint32_t last = peek(page, balls);
-    uint64_t changed = since;
-    while (now_ns() - changed < 1'000'000'000 && now_ns() - since < 20'000'000'000) {
-        std::this_thread::sleep_for(2ms);
-        if (const uint32_t seen = peek(page, balls); seen != last) {
-            last = seen;
-            changed = now_ns();
-        }
-    }
-    return changed - since;
-}
-
 TEST(host_lost, the_kernel_leaves_by_itself_and_is_there_again_for_a_host_that_returns)
 {
-    Child child("throws_a_ball");
-    ASSERT_TRUE(child.reached(1));
-    ASSERT_TRUE(eventually([&] { return peek(child.page(), balls) > 1000; }));
-    child.signal(SIGSTOP);
-    const uint64_t since = now_ns();
-    const uint32_t at_stop = peek(child.page(), balls);
-    EXPECT_TRUE(eventually([&] { return peek(child.page(), balls) != at_stop; }))
-        << "the program itself does not need the host";
-    EXPECT_LT(stopped_after(child.page(), since), 2'000'000'000u);
-    const uint32_t at_rest = peek(child.page(), balls);
-    child.signal(SIGCONT);
-    EXPECT_TRUE(eventually([&] { return peek(child.page(), balls) > at_rest; }))
-        << "the ball was in the air when the kernel left, and is caught";
-    store<Scope::system, Order::release>(&child.page()[go_on], 1u);
-    EXPECT_EQ(child.status(), 0);
-    EXPECT_GE(peek(child.page(), launched), 2u);
+    Child child("child.throws_a_ball");
+    leaves_while_its_host_is_stopped(child); // with the ball in the air, which is caught
 }
 
 TEST(host_lost, a_killed_process_takes_its_kernel_with_it)
 {
-    Child child("throws_a_ball");
-    ASSERT_TRUE(child.reached(1));
-    ASSERT_TRUE(eventually([&] { return peek(child.page(), balls) > 1000; }));
-    child.signal(SIGKILL);
-    EXPECT_LT(stopped_after(child.page(), now_ns()), 2'000'000'000u);
-    const int status = child.status();
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    Child child("child.throws_a_ball");
+    leaves_when_its_host_is_killed(child);
     // The GPU is free for the next.
     Rt rt(Device::gpu());
     EXPECT_EQ(rt.ask<Sum>(rt.spawn<Counter>(), Read{}, 10s).value, 0u);
@@ -574,7 +458,7 @@ TEST(host_lost, a_killed_process_takes_its_kernel_with_it)
 
 TEST(program_lost, every_waiting_call_says_so)
 {
-    Child child("dies_of_a_handler");
+    Child child("child.dies_of_a_handler");
     EXPECT_TRUE(child.reached(1));
     EXPECT_EQ(child.status(), 0);
 }

@@ -2,16 +2,13 @@
 // The life of a resident program: limits, pause and resume, drain, stuck handlers, close in every
 // state, threads that meet a close, several programs at once, and what an idle one costs.
 #include <resident/places.hpp>
+#include <support/leaks.hpp>
 
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sys/resource.h>
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/lsan_interface.h>
-#endif
 
 struct Add {
     uint32_t n;
@@ -98,20 +95,6 @@ protected:
     }
 };
 DENIZEN_AT_EVERY_PLACE(life);
-
-// What a torn-down or left-behind program keeps is meant to stay: LeakSanitizer is told so.
-class LeaksAreMeant {
-public:
-#if defined(__SANITIZE_ADDRESS__)
-    LeaksAreMeant() { __lsan_disable(); }
-    ~LeaksAreMeant() { __lsan_enable(); }
-#else
-    LeaksAreMeant() {}
-    ~LeaksAreMeant() {}
-#endif
-    LeaksAreMeant(const LeaksAreMeant&) = delete;
-    LeaksAreMeant& operator=(const LeaksAreMeant&) = delete;
-};
 
 size_t threads_of_this_process()
 {

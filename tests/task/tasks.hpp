@@ -19,10 +19,7 @@ protected:
     }
 };
 
-#define DENIZEN_TASKS_AT_EVERY_PLACE(suite)                                                        \
-    INSTANTIATE_TEST_SUITE_P(                                                                      \
-        at, suite, testing::ValuesIn(denizen::test::places()),                                     \
-        [](const auto& instance) { return std::string(instance.param.name); })
+#define DENIZEN_TASKS_AT_EVERY_PLACE(suite) DENIZEN_AT_EVERY_PLACE(suite)
 
 // For the text of a failure.
 inline std::string said(const task::Stats& s)
