@@ -202,6 +202,35 @@ TEST_P(Searches, a_long_way_round)
     check_paths(graph, {0});
 }
 
+// Graphs with hubs are searched by all threads; roads, meshes and chains by one block, or one
+// thread of the CPU.
+TEST_P(Searches, auto_chooses_by_the_shape_of_the_graph)
+{
+    const Method alone = on_gpu() ? Method::narrow : Method::serial;
+    const std::pair<Csr, Method> graphs[] = {{chain(5'000), alone},
+                                             {grid(200, 300), alone},
+                                             {tree(12), alone},
+                                             {kronecker(12), Method::wide},
+                                             {star(100), Method::wide}};
+    for (size_t i = 0; i < std::size(graphs); ++i) {
+        SCOPED_TRACE(i);
+        Csr graph = graphs[i].first;
+        const bool hubs = graphs[i].second == Method::wide;
+        uint32_t source = 0;
+        while (graph.degree(source) == 0) ++source; // ends: all have edges
+        give_weights(graph, 100);
+        Search search(graph, device(), compiled_code(), GetParam().threads);
+        EXPECT_EQ(search.bfs(source).method, graphs[i].second);
+        if (!on_gpu()) {
+            EXPECT_EQ(search.shortest_paths(source).method, Method::serial);
+            continue;
+        }
+        // Paths: wide where there are hubs, else one after the other, and then the faster.
+        EXPECT_EQ(search.shortest_paths(source).method, hubs ? Method::wide : Method::narrow);
+        EXPECT_EQ(search.shortest_paths(source).method, Method::wide);
+    }
+}
+
 TEST_P(Searches, what_is_refused)
 {
     const Csr graph = chain(10);

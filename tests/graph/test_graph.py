@@ -57,8 +57,10 @@ def test_scipy_finds_the_same_distances(name, device):
     for source in (0, g.vertices // 3):
         far = csgraph.shortest_path(matrix_of(g), unweighted=True, indices=source)
         expected = np.where(np.isinf(far), -1, far).astype(np.int32)
-        for method in ("auto", "narrow", "wide"):
+        only = "launches" if search.on_gpu else "serial"
+        for method in ("auto", "narrow", "wide", "tasks", only):
             paths = search.bfs(source, method)
+            assert method in (paths.method, "auto")
             np.testing.assert_array_equal(paths.distances, expected)
             assert graph.validate(g, paths) == ""
             assert paths.reached == (expected >= 0).sum()
@@ -71,12 +73,13 @@ def test_scipy_finds_the_same_shortest_paths(name, device):
     csgraph = pytest.importorskip("scipy.sparse.csgraph")
     g = graph.with_weights(GRAPHS[name](), 1000, seed=3)
     far = csgraph.dijkstra(matrix_of(g, g.weights), indices=5)
-    paths = graph.shortest_paths(g, 5, device=device)
-    np.testing.assert_array_equal(
-        paths.distances, np.where(np.isinf(far), -1, far).astype(np.int32)
-    )
-    assert graph.validate(g, paths) == ""
-    assert paths.weighted
+    expected = np.where(np.isinf(far), -1, far).astype(np.int32)
+    for method in ("auto", "narrow", "wide") if device == "gpu" else ("auto", "wide", "serial"):
+        paths = graph.shortest_paths(g, 5, device=device, method=method)
+        np.testing.assert_array_equal(paths.distances, expected)
+        assert graph.validate(g, paths) == ""
+        assert paths.weighted
+        assert method in (paths.method, "auto")
 
 
 def test_networkx_finds_the_same_distances(device):
@@ -221,6 +224,35 @@ def test_the_command(tmp_path, capsys):
     assert cli.main(["run", "bfs", str(path), "--source", "0", "--device", "cpu"]) == 2
     assert "small.gr:7:" in capsys.readouterr().err
     assert cli.main(["run", "bfs", str(tmp_path / "no.gr"), "--source", "0"]) == 2
+
+
+def test_options_of_the_command(tmp_path, capsys):
+    path = tmp_path / "arcs.txt"
+    path.write_text("0 1 5\n1 2 1\n0 2 9\n")
+    out = tmp_path / "out.npz"
+
+    def run(*options):
+        status = cli.main(
+            ["run", "bfs", str(path), "--device", "cpu:2", "--save", str(out), *options]
+        )
+        assert status == 0
+        with np.load(out) as arrays:
+            return capsys.readouterr().out, arrays["distances"].tolist()
+
+    said, distances = run("--source", "0", "--weights")
+    assert distances == [0, 5, 6]
+    assert "verified 3 / 3" in said and "serial" in said
+    said, distances = run("--source", "2")  # its arcs lead only to it
+    assert distances == [-1, -1, 0]
+    said, distances = run("--source", "2", "--undirected", "--method", "tasks")
+    assert distances == [1, 1, 0]
+    assert "tasks" in said
+    said, distances = run("--source", "2", "--undirected", "--weights", "--method", "wide")
+    assert distances == [6, 1, 0]
+    assert "wide" in said
+    bad = ["run", "bfs", str(path), "--source", "0", "--device", "cpu", "--method"]
+    assert cli.main([*bad, "launches"]) == 2
+    assert "needs a GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "vertices", "edges", "levels"), [("NY", 264_346, 365_050, 620)])
