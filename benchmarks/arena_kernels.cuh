@@ -41,8 +41,8 @@ struct Bump {
     __device__ void deallocate(void*) const {}
 };
 
-// Requests, failures, blocks whose content had changed, bytes that are live, and whether the limit
-// has been reached.
+// Requests, failures, blocks whose content had changed, bytes that are live and were live at most,
+// and whether all stop.
 struct Count {
     unsigned long long requests;
     unsigned long long failed;
@@ -50,6 +50,7 @@ struct Count {
     unsigned long long live;
     unsigned long long most;
     unsigned long long full;
+    unsigned long long refused; // while there is a limit: those of `failed` so far
 };
 
 namespace kernels {
@@ -152,12 +153,14 @@ constexpr uint32_t outstanding = 16;
 
 // Keeps up to 16 blocks: in each step one of sixteen places is drawn, what is there is freed, and
 // another allocated, so that the places fill up while three of four requests are replacements. All
-// threads stop when a request would make more than `limit` bytes live (0: none). First and last
-// word of each block are checked when it is freed. Live is counted in bytes of the class (all sizes
-// here are powers of two).
+// threads stop when a request would make more than `limit` bytes live (0: none), or when as many
+// requests have been refused as there are threads. First and last word of each block are checked
+// when it is freed; with a limit they stay allocated, and `left`, if it is not null, says where, 16
+// to a thread. Live is counted in bytes of the class (all sizes here are powers of two).
 template <class A>
 __global__ void __launch_bounds__(arena_threads)
-    keep(A a, uint32_t n, uint32_t steps, Sizes sizes, unsigned long long limit, Count* count)
+    keep(A a, uint32_t n, uint32_t steps, Sizes sizes, unsigned long long limit, void** left,
+         Count* count)
 {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -191,7 +194,10 @@ __global__ void __launch_bounds__(arena_threads)
         auto* p = static_cast<uint32_t*>(a.allocate(bytes));
         if (p == nullptr) {
             ++failed;
-            if (limit != 0) atomicAdd(&count->live, 0ull - bytes);
+            if (limit != 0) {
+                atomicAdd(&count->live, 0ull - bytes);
+                if (atomicAdd(&count->refused, 1ull) + 1 >= n) atomicExch(&count->full, 1ull);
+            }
             continue;
         }
         p[0] = i;
@@ -203,6 +209,7 @@ __global__ void __launch_bounds__(arena_threads)
         for (uint32_t k = 0; k < outstanding; ++k) drop(k);
     } else {
         for (uint32_t k = 0; k < outstanding; ++k) {
+            if (left != nullptr) left[uint64_t{i} * outstanding + k] = held[k];
             if (held[k] != nullptr) {
                 const uint32_t words = size[k] / 4;
                 wrong += held[k][0] != i || held[k][words - 1] != (i ^ size[k]) ? 1 : 0;

@@ -2,8 +2,9 @@
 // The arena beside what a user would take instead. On a GPU: 1 Mi threads that allocate one block
 // each and free it in another kernel, 65,536 threads that allocate and free again and again (with
 // nothing, 4, 64 or 256 bytes written in between), and threads that keep sixteen blocks of 16 B to
-// 8 KB until 95 % of the arena are live. Beside it CUDA's device malloc, with fewer threads where
-// it would take minutes, and a bump pointer, which can free nothing, as a ceiling. On the CPU:
+// 8 KB until 95 % of the arena are live. Beside it CUDA's device malloc, with fewer threads and a
+// smaller heap where it would take minutes, and a bump pointer, which can free nothing, as a
+// ceiling. On the CPU:
 // malloc, and std::pmr's synchronized pool.
 //
 // Live bytes are those of the blocks as the arena rounds them up, over the bytes it was made with;
@@ -355,6 +356,90 @@ void sizes_alone(Runner& run, const ArenaRef& ref, bool quick)
     }
 }
 
+// Success of `keep` until 95 % of the memory are live, and how much was live at most.
+class Filling {
+public:
+    using Sizes = kernels::Sizes;
+
+    Filling(const std::string& suffix, Sizes sizes, uint64_t bytes)
+        : sizes_(sizes), bytes_(bytes), limit_(bytes / 100 * 95)
+    {
+        // All sixteen blocks of all threads would be 97 % of the memory.
+        const double mean = sizes == Sizes::mixed ? 1636.8 : 0.9 * 64 + 0.1 * 1636.8;
+        threads_ =
+            static_cast<uint32_t>(0.97 * static_cast<double>(bytes) / mean / kernels::outstanding);
+        met_ = Case("requests met until 95 % are live" + suffix, params(), "%");
+        most_ = Case("most live bytes" + suffix, params(), "%");
+        met_.verified = most_.verified = true;
+    }
+
+    const char* name() const
+    {
+        return sizes_ == Sizes::mixed ? "16 B to 8 KB" : "nine of ten 64 B";
+    }
+    uint32_t threads() const { return threads_; }
+    unsigned long long limit() const { return limit_; }
+    Json params() const
+    {
+        return Json().add("sizes", name()).add("MiB", bytes_ / mib).add("threads", threads_);
+    }
+
+    template <class A>
+    Count run(Runner& run, const A& allocator, void** left)
+    {
+        constexpr uint32_t steps = 160;
+        const Count count = run.counted([&](cudaStream_t s, Count* c) {
+            kernels::keep<<<blocks_for(threads_), block, 0, s>>>(allocator, threads_, steps, sizes_,
+                                                                 limit_, left, c);
+        });
+        met_.n += count.requests;
+        met_.verified &= count.wrong == 0;
+        const auto share = [](unsigned long long part, unsigned long long all) {
+            return 100 * static_cast<double>(part) / static_cast<double>(all);
+        };
+        shares_.add(share(count.requests - count.failed, count.requests));
+        live_.add(share(count.most, bytes_));
+        return count;
+    }
+
+    void print(bool right, const std::vector<std::string>& rivals)
+    {
+        met_.verified &= right;
+        most_.verified = met_.verified;
+        most_.n = live_.size();
+        for (const std::string& rival : rivals) {
+            met_.ratio_base.push_back("requests met until 95 % are live" + rival);
+            most_.ratio_base.push_back("most live bytes" + rival);
+        }
+        met_.print(shares_);
+        most_.print(live_);
+    }
+
+private:
+    Sizes sizes_;
+    uint64_t bytes_;
+    unsigned long long limit_;
+    uint32_t threads_ = 0;
+    Case met_;
+    Case most_;
+    Samples shares_{64};
+    Samples live_{64};
+};
+
+constexpr uint64_t heap_bytes = 128 * mib; // of device malloc, which fills no more in seconds
+
+void fill_the_heap(Runner& run, kernels::Sizes sizes)
+{
+    Filling filling(", device malloc", sizes, heap_bytes);
+    const uint32_t blocks = filling.threads() * kernels::outstanding;
+    DeviceBuffer<void*> left(blocks);
+    filling.run(run, DeviceMalloc{}, left.get());
+    run.time([&](cudaStream_t s) {
+        kernels::give<<<blocks_for(blocks), block, 0, s>>>(DeviceMalloc{}, blocks, left.get());
+    });
+    filling.print(true, {});
+}
+
 // Throughput of `keep`, and its success until 95 % are live.
 void sizes_together(Runner& run, int device, bool quick)
 {
@@ -362,84 +447,55 @@ void sizes_together(Runner& run, int device, bool quick)
     const uint64_t bytes = (quick ? 256 : 1024) * mib;
     Arena arena(Device::gpu(device), bytes);
     for (const Sizes sizes : {Sizes::mixed, Sizes::skewed}) {
-        const bool mixed = sizes == Sizes::mixed;
-        const char* name = mixed ? "16 B to 8 KB" : "nine of ten 64 B";
-        constexpr uint32_t steps = 160;
-        const double mean = mixed ? 1636.8 : 0.9 * 64 + 0.1 * 1636.8;
-        // All sixteen blocks of all threads would be 97 % of the arena.
-        const auto full =
-            static_cast<uint32_t>(0.97 * static_cast<double>(bytes) / mean / kernels::outstanding);
         const ArenaArm a{arena.ref()};
-        const auto limit = static_cast<unsigned long long>(0.95 * static_cast<double>(bytes));
-        const auto fill = [&](Count& count) {
-            arena.reset();
-            count = run.counted([&](cudaStream_t s, Count* c) {
-                kernels::keep<<<blocks_for(full), block, 0, s>>>(a, full, steps, sizes, limit, c);
-            });
-            const ArenaStats stats = arena.stats();
-            return count.wrong == 0 && stats.live_bytes == count.live && stats.refused == 0 &&
-                   count.most > limit - limit / 500;
-        };
-        Samples success(64);
-        Samples live(64);
+        Filling filling("", sizes, bytes);
         Samples left(64);
-        Count count{};
-        bool verified = true;
-        uint64_t requests = 0;
+        bool right = true;
         for (uint32_t i = 0; i < (quick ? 2u : 5u); ++i) {
-            verified &= fill(count);
-            requests += count.requests;
-            success.add(100 * (1 - static_cast<double>(count.failed) /
-                                       static_cast<double>(count.requests)));
-            left.add(100 * static_cast<double>(arena.stats().free_bytes) /
-                     static_cast<double>(bytes));
-            live.add(100 * static_cast<double>(count.most) / static_cast<double>(bytes));
+            arena.reset();
+            const Count count = filling.run(run, a, nullptr);
+            const ArenaStats stats = arena.stats();
+            right &= stats.live_bytes == count.live && stats.refused == 0 &&
+                     count.most > filling.limit() - filling.limit() / 500;
+            left.add(100 * static_cast<double>(stats.free_bytes) / static_cast<double>(bytes));
         }
-        const auto params = [&] {
-            return Json().add("sizes", name).add("MiB", bytes / mib).add("threads", full);
-        };
-        Case result("requests met until 95 % are live", params(), "%");
-        result.n = requests;
-        result.verified = verified;
-        result.print(success);
-        Case most("most live bytes", params(), "%");
-        most.n = success.size();
-        most.verified = verified;
-        most.print(live);
-        Case unused("pages that no size has then", params(), "%");
+        filling.print(right, {", device malloc"});
+        Case unused("pages that no size has then", filling.params(), "%");
         unused.n = left.size();
-        unused.verified = verified;
+        unused.verified = right;
         unused.print(left);
+        fill_the_heap(run, sizes);
 
         // About a third of the arena is live.
         arena.reset();
-        const uint32_t third = full / 3;
+        const uint32_t third = filling.threads() / 3;
         std::vector<Arm> arms;
         const auto keep_arm = [&](const char* arm_name, auto allocator, uint32_t threads,
                                   uint32_t some, uint32_t at_most) {
             const auto go = [=, &run](double* us) {
                 return run.counted(
                     [&](cudaStream_t s, Count* c) {
-                        kernels::keep<<<blocks_for(threads), block, 0, s>>>(allocator, threads,
-                                                                            some, sizes, 0, c);
+                        kernels::keep<<<blocks_for(threads), block, 0, s>>>(
+                            allocator, threads, some, sizes, 0, nullptr, c);
                     },
                     us);
             };
-            return Arm{Case(arm_name,
-                            Json().add("sizes", name).add("threads", threads).add("steps", some),
-                            "M/s"),
-                       uint64_t{threads} * some,
-                       [=] {
-                           double us = 0;
-                           const Count c = go(&us);
-                           if (c.failed != 0) throw std::runtime_error("a request failed");
-                           return rate(uint64_t{threads} * some, us);
-                       },
-                       [=] {
-                           const Count c = go(nullptr);
-                           return c.failed == 0 && c.wrong == 0;
-                       },
-                       at_most};
+            return Arm{
+                Case(arm_name,
+                     Json().add("sizes", filling.name()).add("threads", threads).add("steps", some),
+                     "M/s"),
+                uint64_t{threads} * some,
+                [=] {
+                    double us = 0;
+                    const Count c = go(&us);
+                    if (c.failed != 0) throw std::runtime_error("a request failed");
+                    return rate(uint64_t{threads} * some, us);
+                },
+                [=] {
+                    const Count c = go(nullptr);
+                    return c.failed == 0 && c.wrong == 0;
+                },
+                at_most};
         };
         arms.push_back(keep_arm("sixteen kept", a, third, 64, ~0u));
         arms.back().result.ratio_base = {"sixteen kept, device malloc"};
@@ -453,7 +509,7 @@ void on_gpu(const Arguments& arguments)
 {
     const int device = arguments.device.ordinal;
     // Before any kernel with malloc is loaded.
-    check_cuda(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 512 * mib), "cudaLimitMallocHeapSize");
+    check_cuda(cudaDeviceSetLimit(cudaLimitMallocHeapSize, heap_bytes), "cudaLimitMallocHeapSize");
     Runner run;
     {
         Arena arena(arguments.device, 8192 * mib);

@@ -8,6 +8,10 @@
 
 #include "program.hpp"
 
+#if defined(__CUDACC__)
+#include "rivals/cuda.cuh"
+#endif
+
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -108,7 +112,7 @@ Way buffers(Runtime<Proving>& runtime, Address prover, BufferKind kind, const ch
 {
     return {name, [&runtime, kind](uint64_t bytes) { runtime.buffer(bytes, kind); },
             [&runtime, kind, prover](uint64_t bytes) {
-                Buffer block = runtime.buffer(bytes, kind);
+                denizen::Buffer block = runtime.buffer(bytes, kind);
                 const uint64_t n = bytes / sizeof(uint64_t);
                 bool right = runtime.ask<Total>(prover, Fill{block.ref(), 7}, 60s).sum == n;
                 const uint64_t m = n / apart; // words written
@@ -124,27 +128,21 @@ Way buffers(Runtime<Proving>& runtime, Address prover, BufferKind kind, const ch
 
 #if defined(__CUDACC__)
 
-void check(cudaError_t error)
-{
-    if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
-}
+void check(cudaError_t error) { check_cuda(error, "a rival"); }
 
+// Made before a program is resident, and gone after it: making and freeing wait for it.
 class CudaWays {
 public:
-    explicit CudaWays(int ordinal)
+    explicit CudaWays(int ordinal) : copy_(*std::max_element(std::begin(sizes), std::end(sizes)))
     {
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         check(cudaDeviceGetDefaultMemPool(&pool_, ordinal));
         uint64_t keep = ~uint64_t{0}; // as ours: memory stays in the pool
         check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
     }
-    ~CudaWays()
-    {
-        cudaMemPoolTrimTo(pool_, 0);
-        cudaStreamDestroy(stream_);
-    }
+    ~CudaWays() { cudaMemPoolTrimTo(pool_, 0); }
 
-    std::vector<Way> ways()
+    // Those that wait for nothing but their stream, so that a program may be resident beside them.
+    std::vector<Way> by_stream()
     {
         return {
             {"cudaMallocAsync", [this](uint64_t n) { give_async(take_async(n)); },
@@ -168,6 +166,13 @@ public:
                  return right;
              },
              ""},
+        };
+    }
+
+    // Those that wait for the whole GPU.
+    std::vector<Way> by_device()
+    {
+        return {
             {"cudaMalloc", [](uint64_t n) { check(cudaFree(take(n))); },
              [this](uint64_t n) {
                  void* p = take(n);
@@ -211,16 +216,17 @@ private:
     // The GPU writes every byte; a copy of all of them is looked at here.
     bool usable(void* p, uint64_t bytes)
     {
-        copy_.assign(bytes, 0);
+        std::fill_n(copy_.get(), bytes, uint8_t{0});
         check(cudaMemsetAsync(p, ++value_, bytes, stream_));
-        check(cudaMemcpyAsync(copy_.data(), p, bytes, cudaMemcpyDefault, stream_));
+        check(cudaMemcpyAsync(copy_.get(), p, bytes, cudaMemcpyDefault, stream_));
         check(cudaStreamSynchronize(stream_));
-        return std::all_of(copy_.begin(), copy_.end(), [this](uint8_t b) { return b == value_; });
+        return std::all_of(copy_.get(), copy_.get() + bytes,
+                           [this](uint8_t b) { return b == value_; });
     }
 
-    cudaStream_t stream_ = nullptr;
+    OwnStream stream_;
     cudaMemPool_t pool_ = nullptr;
-    std::vector<uint8_t> copy_;
+    PinnedBuffer<uint8_t> copy_;
     uint8_t value_ = 0;
 };
 
@@ -243,29 +249,35 @@ void measure_gpu(const Arguments& arguments)
     options.workers = 1;
     options.sms = 1;
     options.pool_bytes = 256 * 1024 * kib; // twice the largest block, and one more
+    CudaWays cuda(arguments.device.ordinal);
     Runtime<Proving> runtime(options.device, options);
     print_environment(environment(arguments, runtime.description()));
     const Address prover = runtime.spawn<Prover>();
     const Way device = buffers(runtime, prover, BufferKind::device, "buffer");
     const Way again = buffers(runtime, prover, BufferKind::device, "buffer", "A/A");
-    const Way pinned = buffers(runtime, prover, BufferKind::pinned, "buffer, pinned");
+    std::vector<Way> ours = {device, again,
+                             buffers(runtime, prover, BufferKind::pinned, "buffer, pinned")};
+    if (runtime.description().lane_memory == "mapped") {
+        ours.push_back(buffers(runtime, prover, BufferKind::mapped, "buffer, mapped"));
+    } else {
+        std::fprintf(stderr, "buffer, mapped is left out: %s\n",
+                     runtime.description().why_not_mapped.c_str());
+    }
     for (const uint64_t bytes : sizes) { // the pools get what they need: that parks the program
-        device.prove(bytes);
-        pinned.prove(bytes);
+        for (const Way& way : ours) way.prove(bytes);
     }
-    {
-        CudaWays cuda(arguments.device.ordinal);
-        std::vector<Way> ways = {parked(runtime, device), parked(runtime, again),
-                                 parked(runtime, pinned)};
-        for (Way& rival : cuda.ways()) ways.push_back(std::move(rival));
-        runtime.drain();
-        runtime.park();
-        measure_all(ways, false, arguments.quick,
-                    {"cudaMallocAsync", "cudaMallocAsync + sync", "cudaMalloc", "cudaMallocHost"});
-    }
+    runtime.drain();
+    runtime.park();
+    std::vector<Way> ways;
+    for (const Way& way : ours) ways.push_back(parked(runtime, way));
+    for (Way& rival : cuda.by_stream()) ways.push_back(std::move(rival));
+    for (Way& rival : cuda.by_device()) ways.push_back(std::move(rival));
+    measure_all(ways, false, arguments.quick,
+                {"cudaMallocAsync", "cudaMallocAsync + sync", "cudaMalloc", "cudaMallocHost"});
     const bool came_back = device.prove(4 * kib);
     const uint64_t launches = runtime.stats().launches;
-    measure_all({device, again, pinned}, true, arguments.quick, {});
+    for (Way& rival : cuda.by_stream()) ours.push_back(std::move(rival));
+    measure_all(ours, true, arguments.quick, {"cudaMallocAsync", "cudaMallocAsync + sync"});
     // It stayed on the GPU throughout, and answers from there.
     if (!came_back || runtime.parked() || runtime.stats().launches != launches) {
         throw std::runtime_error("the program left the GPU while its pool was measured");

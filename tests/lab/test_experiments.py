@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from denizen.lab import bench, goals, logs, record
+from denizen.lab import cases as of_python
 from denizen.lab.record import EXPERIMENTS, Measured
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +108,24 @@ def test_experiments_and_programs_are_the_same():
             "arena",
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),
+        ("pools", {"buffer", "aligned_alloc"}),
+        (
+            "bfs",
+            {
+                "auto",
+                "narrow",
+                "wide",
+                "tasks",
+                "plain queue",
+                "shortest paths",
+                "shortest paths, narrow",
+                "shortest paths, wide",
+                "SciPy",
+                "NetworkX",
+                "shortest paths, SciPy",
+                "shortest paths, NetworkX",
+            },
+        ),
         (
             "actors",
             {
@@ -124,19 +143,24 @@ def test_experiments_and_programs_are_the_same():
                 "snapshot",
                 "restore",
                 "write + fsync",
+                "read",
+                "start and spawn",
                 "snapshot size",
             },
         ),
     ],
 )
-def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch):
-    for variable in ("DENIZEN_DATA", "DENIZEN_DUMP1090"):  # they add cases to adsb
+def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch, capsys):
+    # They add cases to adsb, and large graphs to bfs.
+    for variable in ("DENIZEN_DATA", "DENIZEN_DUMP1090", "DENIZEN_GRAPHS"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(logs, "RIVALS", {})
     made = bench.run(experiment, "cpu:2", quick=True)
     assert made.verified
     assert {row.case for row in made.rows} == cases
     assert made.goals == []  # they are an H100's
+    complaints = capsys.readouterr().err
+    assert "is to be compared with" not in complaints
     assert record.from_json(record.to_json(made)).rows[0].case == made.rows[0].case
 
 
@@ -216,15 +240,80 @@ def one(case, value, unit="us", base=(), **params):
             "actors",
             [
                 one("spawn", 4.0),
+                one("restart", 6.0),
                 one("spawn at once", 19.0, "ms", actors=100_000),
                 one("spawn at once", 1.0, "ms", actors=10_000),
                 one("supervised, 1 % failing", 79.0, "M/s", ("supervised, none failing",)),
                 one("supervised, none failing", 100.0, "M/s"),
             ],
-            [(4.0, True), (19.0, True), (0.79, False)],
+            [(4.0, True), (6.0, False), (19.0, True), (0.79, False)],
+        ),
+        (
+            "tasks",
+            [
+                one("thread tasks", 10_001.0, "M/s", n=1 << 26),
+                one("warp tasks", 499.0, "M/s", n=1 << 23),
+                one("fork-join tree", 501.0, "M/s", tasks=(1 << 24) - 1),
+                one("chain, one hop", 0.8, hops=100_000),
+                one("tasks, bulk", 1e6, "M/s", n=1 << 26),
+            ],
+            [(10_001.0, True), (499.0, False), (501.0, True), (0.8, False)],
+        ),
+        (
+            "arena",
+            [
+                *(
+                    one("malloc", rate, "M/s", bytes=size, threads=1 << 20)
+                    for size, rate in ((16, 12_001.0), (4096, 999.0))
+                ),
+                one("malloc", 1e6, "M/s", bytes=16, threads=1 << 10),
+                one("churn", 9_999.0, "M/s", bytes=16, touch=0, threads=65_536),
+                one("churn", 1.0, "M/s", bytes=256, touch=64, threads=65_536),
+                one("requests met until 95 % are live", 100.0, "%", sizes="16 B to 8 KB"),
+                one("requests met until 95 % are live", 99.9, "%", sizes="nine of ten 64 B"),
+            ],
+            [(12_001.0, True), (999.0, False), (9_999.0, False), (100.0, True), (99.9, False)],
+        ),
+        (
+            "bfs",
+            [
+                one("auto", 1.0, "ms", ("launch per level", "while graph"), graph="NY"),
+                one("launch per level", 11.0, "ms", graph="NY"),
+                one("while graph", 2.0, "ms", graph="NY"),
+                one("auto", 2.0, "ms", ("launch per level",), graph="chain 20,000"),
+                one("launch per level", 10.0, "ms", graph="chain 20,000"),
+                one("auto", 1.0, "ms", ("wide", "tasks"), graph="Kronecker 20"),
+                one("wide", 0.5, "ms", graph="Kronecker 20"),
+                one("tasks", 4.0, "ms", graph="Kronecker 20"),
+            ],
+            [(11.0, True), (2.0, False), (5.0, False), (0.5, False)],
         ),
     ],
 )
-def test_goals_of_actors_and_routes(experiment, cases, reached):
+def test_goals(experiment, cases, reached):
     found = goals.reached(experiment, record.rows_of(cases), gpu=True)
     assert [(goal.reached, goal.met) for goal in found] == reached
+
+
+def test_searches_in_python_are_rivals_of_the_programs(monkeypatch):
+    def scipy(_device, *, quick):
+        assert quick
+        return [
+            one("SciPy", 8.0, "ms", graph="NY"),
+            one("shortest paths, SciPy", 20.0, "ms", graph="NY"),
+        ]
+
+    monkeypatch.setitem(of_python._CASES, "bfs", (scipy,))
+    program = [
+        one("auto", 2.0, "ms", ("wide",), graph="NY"),
+        one("wide", 4.0, "ms", graph="NY"),
+        one("shortest paths", 5.0, "ms", graph="NY"),
+        one("auto", 1.0, "ms", graph="a chain"),
+    ]
+    measured = of_python.measure("bfs", "cpu", quick=True, beside=program)
+    rows = record.rows_of(program + measured)
+    assert [row.ratio_to for row in rows if row.case in ("auto", "shortest paths")] == [
+        {"wide": 0.5, "SciPy": 0.25},
+        {"shortest paths, SciPy": 0.25},
+        {},
+    ]

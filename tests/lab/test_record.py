@@ -65,6 +65,19 @@ def test_how_a_case_was_timed_does_not_choose_its_base():
     assert row.ratio_to == {"launches": 0.5}
 
 
+def test_a_rival_that_was_asked_for_less_is_a_base():
+    rows = record.rows_of(
+        [
+            measured("malloc", [2.0], base=("slow",), bytes=16, threads=1000),
+            measured("malloc", [3.0], base=("slow",), bytes=64, threads=1000),
+            measured("malloc", [9.0], base=("slow",), bytes=64, threads=10),
+            measured("slow", [4.0], bytes=16, threads=10),
+            measured("slow", [6.0], bytes=64, threads=10),
+        ]
+    )
+    assert [row.ratio_to for row in rows[:3]] == [{"slow": 0.5}, {"slow": 0.5}, {"slow": 1.5}]
+
+
 def test_a_missing_base_costs_the_ratio_not_the_record(capsys):
     cases = [measured("a", [1.0], base=("b", "c")), measured("c", [2.0])]
     made = bench.build_record("ring", {}, cases, None, HERE, quick=True)

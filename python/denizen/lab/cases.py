@@ -254,7 +254,8 @@ def measure(
 ) -> list[Measured]:
     """The Python cases of ``experiment`` on ``device``, none for some experiments.
 
-    They are compared with those cases of the C++ program, ``beside``, that do the same.
+    They are compared with those cases of the C++ program, ``beside``, that do the same; and those
+    with what is a rival of theirs.
     """
     measured = [item for case in _CASES.get(experiment, ()) for item in case(device, quick=quick)]
     if experiment == "driver":
@@ -266,6 +267,14 @@ def measure(
         for other in beside:
             if other.case == same and not other.arm and other.params.items() <= item.params.items():
                 item.ratio_base = (other.case, *other.ratio_base)
+    for other in beside:
+        other.ratio_base += tuple(
+            item.case
+            for item in measured
+            if item.case in _RIVALS.get((experiment, other.case), ())
+            and not other.arm
+            and item.params.items() <= other.params.items()
+        )
     return measured
 
 
@@ -273,4 +282,8 @@ _SAME = {
     "ask from Python": "ask",
     "chain of saxpy, GNU Radio": "chain of saxpy",
     "send_many from NumPy": "host to device",
+}
+_RIVALS = {
+    ("bfs", "auto"): ("SciPy", "NetworkX"),
+    ("bfs", "shortest paths"): ("shortest paths, SciPy", "shortest paths, NetworkX"),
 }

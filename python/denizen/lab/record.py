@@ -52,6 +52,8 @@ EXPERIMENTS = {
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})
+# And how much was asked of it: a rival that would take minutes is given less.
+_HOW_MUCH = frozenset({"threads", "rounds", "steps", "MiB"})
 _LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "B", "MB", "W"})
 
 
@@ -146,19 +148,21 @@ def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
     """The row that ``row`` is compared with under the name of a case.
 
     Where several rows have that name, it is the one whose parameters agree with ``row``'s wherever
-    both have them.
+    both have them; if there is none, the one that differs only in how much was asked of it.
     """
-    found = [other for other in rows if other.case == name and other is not row]
-    if len(found) > 1:
-        shared = [
+    named = [other for other in rows if other.case == name and other is not row]
+
+    def agreeing(unless: frozenset[str]) -> list[Row]:
+        return [
             other
-            for other in found
+            for other in named
             if all(
                 row.params[key] == other.params[key]
-                for key in row.params.keys() & other.params.keys() - _HOW
+                for key in row.params.keys() & other.params.keys() - unless
             )
         ]
-        found = shared
+
+    found = named if len(named) < 2 else agreeing(_HOW) or agreeing(_HOW | _HOW_MUCH)
     if len(found) != 1:
         raise LabError(
             f'case "{row.case}" {row.params} is to be compared with "{name}", '
