@@ -497,7 +497,7 @@ TEST_P(buffers, the_pool_grows)
     Rt rt(device(), o);
     const auto actors = rt.spawn<Warp>(4);
     Buffer hopping = words(rt, 100, 0);
-    const uint32_t hops = on_gpu() ? 20'000 : 1'000;
+    const uint32_t hops = on_gpu() ? 20'000 : 100;
     rt.send(actors[0], Hop{hopping.ref(), actors[1].value, hops});
     constexpr uint64_t bytes = 16u << 20;
     constexpr uint64_t count = bytes / sizeof(uint32_t);
