@@ -330,38 +330,18 @@ private:
 
 // Collects a message over several slots into `to`, which has room for whole slots; false while some
 // part is on its way.
-DENIZEN_COLD inline bool gather(const Source& of, uint32_t length, unsigned char* to)
+DENIZEN_COLD inline bool gather(const Source& source, uint32_t length, unsigned char* to)
 {
-    const Source source = of;                           // a copy, to be kept in registers
     const uint32_t packets = 4 * slots_for(length) - 1; // all of them: see slot.hpp
     bool complete = true;
-    for (uint32_t first = lanes::id(); first < packets; first += 4 * lanes::size) {
-        // Four are read before one is written: a ring may be far away, and a lane waits once. They
-        // were written together: one that is not there will be when it is looked for again.
-        Packet p[4];
-        uint32_t there = 0;
-        for (uint32_t tries = 0; tries < 4 && there < 4; ++tries) {
-            there = 0;
-            for (uint32_t k = 0; k < 4; ++k) {
-                const uint32_t place = first + k * lanes::size + 1; // behind the header packet
-                const uint32_t ticket = source.head + place / 4;
-                p[k].sequence = ticket + 1;
-                if (place <= packets) {
-                    p[k] = source.load(ticket, place % 4);
-                }
-                there += p[k].sequence == ticket + 1 ? 1 : 0;
-            }
-        }
-        complete &= there == 4;
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t i = first + k * lanes::size;
-            if (i < packets) {
-                auto* words =
-                    reinterpret_cast<uint32_t*>(to + static_cast<size_t>(i) * packet_payload);
-                for (uint32_t w = 0; w < 3; ++w) {
-                    words[w] = p[k].word[w];
-                }
-            }
+    for (uint32_t i = lanes::id(); i < packets; i += lanes::size) {
+        const uint32_t place = i + 1; // behind the header packet
+        const uint32_t ticket = source.head + place / 4;
+        const Packet p = source.load(ticket, place % 4);
+        complete &= p.sequence == ticket + 1;
+        auto* words = reinterpret_cast<uint32_t*>(to + static_cast<size_t>(i) * packet_payload);
+        for (int w = 0; w < 3; ++w) {
+            words[w] = p.word[w];
         }
     }
     const bool all = lanes::ballot(!complete) == 0;

@@ -35,11 +35,10 @@ public:
     DENIZEN_HD bool round()
     {
         ++rounds_;
-        const uint64_t before = handled_;
-        // What is urgent goes before what is near, and needs a look at it before every message. A
-        // message that had to wait where it is lets the other rings go first.
-        const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_ && !blocked_;
         blocked_ = row_ended_ = false;
+        const uint64_t before = handled_;
+        // What is urgent goes before what is near, and needs a look at it before every message.
+        const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_;
         uint32_t left = in_a_row ? max_row + 1 : 1;
         do { // ends: `left` counts down
             --left;
@@ -47,36 +46,26 @@ public:
             ActorEntry entry;
             const Sight sight = look_around();
             uint32_t from = nowhere;
-            Taken taken = Taken::nothing;
-            if (left != 0) {
-                taken = take_one(sight, from, batch, entry);
-            }
-            if (taken == Taken::nothing) {
-                const uint32_t in_row = in_a_row ? max_row - left : 0;
-                row_ended_ = in_row == max_row;
-                local_rounds_ += in_row / (max_row / max_local_rounds);
-                far_waited_ += in_row / (max_row / max_wait);
-                left = 0;
+            if (left == 0 || !take_one(sight, from, batch, entry)) {
+                const uint32_t taken = in_a_row ? max_row - left : 0;
+                row_ended_ = taken == max_row;
+                local_rounds_ += taken / (max_row / max_local_rounds);
+                far_waited_ += taken / (max_row / max_wait);
                 uint32_t ready = sight.near;
                 from = pick(ready, sight);
-                if (from != nowhere) {
-                    taken = take(from, ready, batch, entry);
-                } else if (handled_ == before && !outbox_used_ && !chores_) {
-                    worked_ = false;
-                    return false;
+                if (from == nowhere || !take(from, ready, batch, entry)) {
+                    if (from == nowhere && handled_ == before && !outbox_used_ && !chores_) {
+                        worked_ = false;
+                        return false;
+                    }
+                    break;
                 }
+                left = 0;
             }
-            if (taken == Taken::side_by_side) {
-                side_by_side(batch, entry);
-                handled_ += batch.n;
-                worked_ = true;
-                advance(from, batch);
-            } else if (taken == Taken::for_all) {
-                const bool done = with_all(from, batch);
-                const uint32_t few =
-                    left > rows_for_all ? left - rows_for_all : 1; // they take long
-                left = left == 0 || !done ? 0 : few;
-            }
+            side_by_side(batch, entry);
+            handled_ += batch.n;
+            worked_ = true;
+            advance(from, batch);
         } while (left != 0);
         bool worked = handled_ != before;
         end_turn();
@@ -171,7 +160,6 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    static constexpr uint32_t rows_for_all = max_row / max_wait - 1; // besides itself
     // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
     // at all of them after every message would cost many times what the message does.
     static constexpr uint32_t entries_per_round = 8 * lanes::size;
@@ -186,10 +174,6 @@ private:
             cluster::store_own(sent, 0);
         }
     }
-
-    // What was taken from a ring: messages that a lane each can handle, or one that needs all
-    // lanes.
-    enum class Taken { nothing, side_by_side, for_all };
 
     // What there is to be seen: near rings (bit i) and, if it has been looked there, sources (bit
     // g).
@@ -218,12 +202,12 @@ private:
         return sight;
     }
 
-    // The one message that there is.
-    DENIZEN_HD Taken take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
+    // The one message that there is, if it can be handled without further ado.
+    DENIZEN_HD bool take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
     {
         const uint32_t all = sight.near | sight.far; // one of them is 0
         if (all == 0 || (all & (all - 1)) != 0 || sight.parked) {
-            return Taken::nothing;
+            return false;
         }
         if (sight.near != 0) {
             from = near;
@@ -231,18 +215,21 @@ private:
         } else {
             from = lanes::first(sight.far);
             if (from == source_host && (worked_ || jammed_ != 0)) {
-                return Taken::nothing;
+                return false;
             }
             if (sources_.was_ready(from)) { // messages have queued up
-                return Taken::nothing;
+                return false;
             }
             sources_.take(from, sight.far, batch);
         }
         const bool needs_all = alone(batch.words.header(), entry);
         if (lanes::ballot(batch.mine && !needs_all) != 0) {
-            return Taken::side_by_side;
+            return true;
         }
-        return lanes::ballot(batch.mine) != 0 ? Taken::for_all : Taken::nothing;
+        if (from != near) {
+            sources_.nothing_ready(); // nothing has been taken there
+        }
+        return false;
     }
 
     // What this round serves. `ready`: of the near rings or of the sources.
@@ -324,8 +311,9 @@ private:
     }
 
     // Takes what has arrived there: the first message of its ring, or as many as can be handled
-    // side by side.
-    DENIZEN_HD Taken take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
+    // side by side; true if there are such. One that needs all lanes is handled here, if it has not
+    // to wait where it is.
+    DENIZEN_HD bool take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
     {
         if (from == near) {
             // A ring whose first message has to wait where it is lets the others go first.
@@ -339,49 +327,39 @@ private:
         }
         if (batch.n == 0) {
             blocked_ = true;
-            return Taken::nothing;
+            return false;
         }
         const bool needs_all = alone(batch.words.header(), entry);
         const uint32_t alones = lanes::ballot(needs_all && batch.mine);
-        if (alones != 0) {
-            const uint32_t leader = lanes::first(alones);
-            if (leader == 0 || batch.n == 1 || from == near) {
-                batch.mine = lanes::id() == leader;
-                return Taken::for_all;
+        const uint32_t leader = lanes::first(alones);
+        if (alones != 0 && (leader == 0 || batch.n == 1 || from == near)) {
+            if (from == near) {
+                batch.ring = near_.ring_of(leader);
+            } else if (from != local) {
+                batch.ring = sources_.source(from);
             }
-            batch.n = leader; // in ring order, up to the one that needs all lanes
+            begin_turn();
+            const uint32_t n = serve_alone(batch, leader); // slots consumed
+            blocked_ = n == 0;
+            handled_ += blocked_ ? 0 : 1;
+            if (from == near) {
+                waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
+                near_.advance_near(lanes::id() == leader ? n : 0);
+            } else if (from == local) {
+                near_.advance_local(n);
+            } else {
+                sources_.advance(from, n);
+            }
+            return false;
+        }
+        if (alones != 0) { // in ring order, up to the one that needs all lanes
+            batch.n = leader;
             batch.mine = lanes::id() < leader;
         }
         if (P::can_fail && batch.n > 1) {
             keep_room(batch);
         }
-        return Taken::side_by_side;
-    }
-
-    // A message that needs all lanes, and that one of them has taken. False if it has to wait where
-    // it is.
-    DENIZEN_HD bool with_all(uint32_t from, Batch& batch)
-    {
-        const uint32_t leader = lanes::first(lanes::ballot(batch.mine));
-        if (from == near) {
-            batch.ring = near_.ring_of(leader);
-        } else if (from != local) {
-            batch.ring = sources_.source(from);
-        }
-        begin_turn();
-        const uint32_t n = serve_alone(batch, leader); // slots consumed
-        if (from == near) {
-            waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
-            near_.advance_near(lanes::id() == leader ? n : 0);
-        } else if (from == local) {
-            near_.advance_local(n);
-        } else {
-            sources_.advance(from, n);
-        }
-        blocked_ = n == 0;
-        handled_ += blocked_ ? 0 : 1;
-        worked_ = worked_ || !blocked_;
-        return !blocked_;
+        return true;
     }
 
     // What was taken there has been handled.
