@@ -427,7 +427,7 @@ private:
         // is the release of the next access to the word.
         fetch_add<Scope::gpu, Order::release>(&s.groups[group].word, uint64_t{grant});
 #if DENIZEN_ON_DEVICE
-        denizen::detail::fence_if<Scope::gpu>(true);
+        __threadfence();
 #endif
         return grant;
     }

@@ -11,7 +11,6 @@
 // give them back.
 #pragma once
 
-#include <denizen/base/out_of_sight.hpp>
 #include <denizen/task/index_queue.hpp>
 
 namespace denizen::task::crate {
@@ -31,8 +30,8 @@ DENIZEN_HD inline unsigned char* slot_in(unsigned char* crate, uint32_t i, uint3
     return crate + i * bytes;
 }
 
-namespace detail {
-
+// One thread, or lanes that diverge, each its own. `accepted`: nobody can be told that there is no
+// room. `none` if there is none.
 DENIZEN_COLD inline uint32_t take(const Shared& s, bool accepted)
 {
     const uint64_t bytes = crate_bytes(s.slot);
@@ -46,6 +45,7 @@ DENIZEN_COLD inline uint32_t take(const Shared& s, bool accepted)
     return accepted && index_queue::pop(s.free_kept, number) ? number : none;
 }
 
+// One thread, when all have read what was in it.
 DENIZEN_COLD inline void give(const Shared& s, uint32_t number)
 {
     if (number < kept_crates) {
@@ -53,23 +53,6 @@ DENIZEN_COLD inline void give(const Shared& s, uint32_t number)
     } else {
         s.arena.deallocate(at(s, number));
     }
-}
-
-} // namespace detail
-
-// The arena's code is several times the workers' own, which would have no registers left.
-
-// One thread, or lanes that diverge, each its own. `accepted`: nobody can be told that there is no
-// room. `none` if there is none.
-DENIZEN_HD inline uint32_t take(const Shared& s, bool accepted)
-{
-    return out_of_sight(&detail::take)(s, accepted);
-}
-
-// One thread, when all have read what was in it.
-DENIZEN_HD inline void give(const Shared& s, uint32_t number)
-{
-    out_of_sight (&detail::give)(s, number);
 }
 
 // One thread: `tasks` (1 to 32) of class c lie in it. The shelf has a place for every crate that

@@ -25,15 +25,6 @@ struct Local {
     uint32_t freed;             // joins that became free in this batch
     uint32_t spilled;           // tasks put on the shelves, ever
     uint32_t joined;            // continuations that became runnable, ever
-    uint32_t uses_joins;        // 1: the program makes counters here
-    uint32_t random;            // for whom to steal from
-    uint32_t run;               // since the last tell(), as the next: see Tally
-    uint32_t batches;
-    uint32_t steals;
-    uint32_t stolen;
-    uint32_t crates;
-    uint32_t letters;
-    uint32_t looks;
     uint32_t cache[join_cache];
     uint32_t free_join[join_batch];
 };

@@ -51,7 +51,8 @@ class Worker {
 public:
     using Words = typename P::Words;
 
-    DENIZEN_HD Worker(const Shared& s, uint32_t id, Local<P>& local) : s_(s), id_(id), local_(local)
+    DENIZEN_HD Worker(const Shared& s, uint32_t id, Local<P>& local)
+        : s_(s), id_(id), local_(local), random_(id * 2654435761u + 1)
     {
         for (uint32_t c = denizen::lanes::id(); c < P::classes; c += denizen::lanes::size) {
             local.seen[c] = load<Scope::gpu, Order::acquire>(&s.deques[id].word[c]);
@@ -61,10 +62,6 @@ public:
             local.reported = local.sharing = local.arrived = 0;
             local.pool = local.pool_group = local.cached = local.freed = 0;
             local.spilled = local.joined = 0;
-            local.random = id * 2654435761u + 1;
-            local.uses_joins = 0;
-            local.run = local.batches = local.steals = local.stolen = 0;
-            local.crates = local.letters = local.looks = 0;
         }
         denizen::lanes::sync();
     }
@@ -235,14 +232,9 @@ private:
     // As many other workers at once as there are lanes, from a place drawn at random.
     DENIZEN_HD void see_victims(Sight& sight)
     {
-        count(local_.looks, 1);
-        const uint32_t random = local_.random * 1664525u + 1013904223u; // the same on all lanes
-        denizen::lanes::sync();
-        if (denizen::lanes::id() == 0) {
-            local_.random = random;
-        }
-        denizen::lanes::sync();
-        const uint32_t base = (random >> 8) % s_.workers;
+        ++looks_;
+        random_ = random_ * 1664525u + 1013904223u;
+        const uint32_t base = (random_ >> 8) % s_.workers;
 #if DENIZEN_ON_DEVICE
         constexpr uint32_t each = denizen::lanes::size / P::classes;
         sight.c = denizen::lanes::id() % P::classes;
@@ -281,11 +273,10 @@ private:
         }
 #if DENIZEN_ON_DEVICE
         if (denizen::lanes::ballot(!plain) != 0) {
-            // Acquire, behind the packets' relaxed loads: partner of the fence in mailbox::send().
-            denizen::detail::fence_if<Scope::gpu>(true);
+            __threadfence(); // partner: the sender's fence in mailbox::send()
         }
 #endif
-        count(local_.letters, denizen::lanes::popcount(here));
+        letters_ += denizen::lanes::popcount(here);
         batch.mine = sight.mail;
         sort_out(batch);
         return true;
@@ -320,7 +311,7 @@ private:
         unsigned char* from = crate::at(s_, number);
         denizen::lanes::sync(); // one lane has acquired for all
         const uint32_t lane = denizen::lanes::id();
-        count(local_.crates, 1);
+        ++crates_;
         const bool at_once = n <= denizen::lanes::size;
         if (at_once && lane < n) {
             detail::load_slot<P::slot>(crate::slot_in(from, lane, P::slot), batch.words);
@@ -402,8 +393,8 @@ private:
         if (lane == 0) {
             deque::finish(word);
         }
-        count(local_.steals, 1);
-        count(local_.stolen, n);
+        ++steals_;
+        stolen_ += n;
         batch.mine = lane < n;
         take_apart(c, batch);
         return true;
@@ -503,7 +494,7 @@ private:
         }
         const bool alone = ended_alone(ctx, batch.mine); // on every lane
         const bool mine = batch.mine && !alone;
-        count(local_.run, denizen::lanes::popcount(denizen::lanes::ballot(batch.mine && !mine)));
+        run_ += denizen::lanes::popcount(denizen::lanes::ballot(batch.mine && !mine));
         settle(ctx, mine, mine ? 1 : 0);
     }
 
@@ -649,7 +640,7 @@ private:
         barrier();
         if (announcer) {
             account_all(denizen::lanes::id() == 0, ctx.group(), 1, 0);
-            count(local_.run, 1);
+            ++run_;
         }
     }
 #endif
@@ -667,8 +658,8 @@ private:
         }
         account_all(mine || ctx.spawned() != 0, ctx.group(), ended + ctx.tokens(),
                     busy ? ctx.spawned() : 0);
-        count(local_.run, denizen::lanes::popcount(denizen::lanes::ballot(ended != 0)));
-        count(local_.batches, 1);
+        run_ += denizen::lanes::popcount(denizen::lanes::ballot(ended != 0));
+        batches_ += 1;
         if (busy) {
             publish();
             recycle();
@@ -755,8 +746,8 @@ private:
         const auto signed_count = static_cast<int32_t>(local_.cached);
         uint32_t cached = signed_count < 0 ? 0 : local_.cached;
         const uint32_t freed = local_.freed < join_batch ? local_.freed : join_batch;
-        const bool uses_joins = local_.uses_joins != 0 || signed_count < 0 || freed != 0;
-        if (freed == 0 && (!uses_joins || signed_count >= static_cast<int32_t>(join_batch))) {
+        uses_joins_ = uses_joins_ || signed_count < 0 || freed != 0;
+        if (freed == 0 && (!uses_joins_ || signed_count >= static_cast<int32_t>(join_batch))) {
             return;
         }
         const uint32_t lane = denizen::lanes::id();
@@ -785,7 +776,6 @@ private:
         if (lane == 0) {
             local_.cached = cached;
             local_.freed = 0;
-            local_.uses_joins = 1;
         }
         denizen::lanes::sync();
     }
@@ -832,14 +822,6 @@ private:
         return true;
     }
 
-    // In memory, not in registers: the tasks' code needs those.
-    static DENIZEN_HD void count(uint32_t& what, uint32_t n)
-    {
-        if (denizen::lanes::id() == 0) {
-            what += n;
-        }
-    }
-
     // Adds to the tally what was done since the last time.
     DENIZEN_HD void tell()
     {
@@ -850,19 +832,18 @@ private:
                     store<Scope::gpu>(&to, load<Scope::gpu>(&to) + n);
                 }
             };
-            add(t.run, local_.run);
-            add(t.batches, local_.batches);
-            add(t.steals, local_.steals);
-            add(t.stolen, local_.stolen);
-            add(t.crates, local_.crates);
-            add(t.letters, local_.letters);
-            add(t.looks, local_.looks);
+            add(t.run, run_);
+            add(t.batches, batches_);
+            add(t.steals, steals_);
+            add(t.stolen, stolen_);
+            add(t.crates, crates_);
+            add(t.letters, letters_);
+            add(t.looks, looks_);
             add(t.spilled, local_.spilled);
             add(t.joins, local_.joined);
-            local_.run = local_.batches = local_.steals = local_.stolen = 0;
-            local_.crates = local_.letters = local_.looks = 0;
             local_.spilled = local_.joined = 0;
         }
+        run_ = batches_ = steals_ = stolen_ = crates_ = letters_ = looks_ = 0;
         denizen::lanes::sync();
     }
 
@@ -922,6 +903,15 @@ private:
     const Shared& s_;
     uint32_t id_;
     Local<P>& local_;
+    uint32_t random_;
+    bool uses_joins_ = false;
+    uint32_t run_ = 0;
+    uint32_t batches_ = 0;
+    uint32_t steals_ = 0;
+    uint32_t stolen_ = 0;
+    uint32_t crates_ = 0;
+    uint32_t letters_ = 0;
+    uint32_t looks_ = 0;
 };
 
 } // namespace denizen::task
