@@ -175,10 +175,18 @@ public:
     DENIZEN_HD bool parked() const { return cluster::load(detail::box::parked(box_)) != 0; }
     DENIZEN_HD bool parked_something() const
     {
+        // All lanes read the same: whoever parks does it before a barrier of the warp, and the
+        // word is cleared before another, by one lane and on the way on which it is set. (All lanes
+        // once cleared it on the cluster's way, which no barrier was behind. A lane that came late
+        // then found another value than the rest, and they waited for each other at different
+        // places for ever; or the clearing came after the next message had been parked.)
         const bool something = parked();
         if (something) {
             lanes::sync();
-            cluster::store(detail::box::parked(box_), 0);
+            if (lanes::id() == 0) {
+                cluster::store_own(detail::box::parked(box_), 0);
+            }
+            lanes::sync();
         }
         return something;
     }

@@ -397,11 +397,7 @@ private:
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
         const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
-        const uint32_t n = detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
-        // What one lane has parked is there before any lane looks for it in parked_something():
-        // lanes that disagreed about it would wait for each other at different places from then on.
-        lanes::sync();
-        return n;
+        return detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
     }
 
     // Each lane that has a message handles it.
