@@ -29,6 +29,7 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
     }
     std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1}};
     if (ranks == 2) { // measured on two H200s
+        rows.push_back({96 * kib, Algorithm::one_shot, 32});
         rows.push_back({384 * kib, Algorithm::one_shot, 64});
         rows.push_back({2048 * kib, Algorithm::two_shot, 64});
         rows.push_back({32768 * kib, Algorithm::push, 128});
