@@ -19,6 +19,7 @@
 #include <deque>
 #include <fcntl.h>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -359,8 +360,20 @@ struct Transfer {
     size_t bytes;
     int peer;
 };
-thread_local std::vector<Transfer> transfers;
-thread_local bool grouped = false;
+
+// What a thread has between a group's start and its end. Not thread_local: the loader frees a
+// library's thread-local memory where ThreadSanitizer cannot see that the thread has ended.
+struct Grouped {
+    bool open = false;
+    std::vector<Transfer> transfers;
+};
+Grouped& mine()
+{
+    static std::mutex mutex;
+    static std::map<std::thread::id, Grouped> all;
+    const std::lock_guard lock(mutex);
+    return all[std::this_thread::get_id()];
+}
 
 int enqueue(Comm* comm, Stream* stream, std::function<bool()> body)
 {
@@ -528,28 +541,26 @@ FAKE int ncclBroadcast(const void* in, void* out, size_t count, int type, int ro
 
 FAKE int ncclGroupStart()
 {
-    grouped = true;
-    transfers.clear();
+    mine() = {true, {}};
     return 0;
 }
 FAKE int ncclSend(const void* from, size_t count, int type, int peer, Comm* comm, Stream* stream)
 {
-    if (!grouped) return invalid_usage;
-    transfers.push_back({comm, stream, from, nullptr, count * size_of_type(type), peer});
+    if (!mine().open) return invalid_usage;
+    mine().transfers.push_back({comm, stream, from, nullptr, count * size_of_type(type), peer});
     return 0;
 }
 FAKE int ncclRecv(void* to, size_t count, int type, int peer, Comm* comm, Stream* stream)
 {
-    if (!grouped) return invalid_usage;
-    transfers.push_back({comm, stream, nullptr, to, count * size_of_type(type), peer});
+    if (!mine().open) return invalid_usage;
+    mine().transfers.push_back({comm, stream, nullptr, to, count * size_of_type(type), peer});
     return 0;
 }
 // Only what makes an all-to-all: as much to every rank as from every rank.
 FAKE int ncclGroupEnd()
 {
-    grouped = false;
-    if (transfers.empty()) return 0;
-    const std::vector<Transfer> all = transfers;
+    const std::vector<Transfer> all = std::exchange(mine(), Grouped{}).transfers;
+    if (all.empty()) return 0;
     Comm* const comm = all[0].comm;
     if (all.size() != 2 * static_cast<size_t>(comm->ranks)) return invalid_usage;
     return enqueue(comm, all[0].stream, [=] {

@@ -227,7 +227,8 @@ public:
         }
 #endif
         EXPECT_FALSE(on_gpu);
-        static std::deque<uint32_t> all; // a thread that was left behind may still look at its word
+        // Never destroyed: a thread that was left behind may still look at its word.
+        static auto& all = *new std::deque<uint32_t>;
         word_ = &all.emplace_back(0);
     }
     SharedWord(const SharedWord&) = delete;
