@@ -320,7 +320,10 @@ def test_bench_table(tmp_path):
     again = run_denizen("bench", "table", cwd=tmp_path)
     assert again.stdout == "docs/figures.md: up to date, 1 records\n"
     elsewhere = run_denizen("bench", "table", "--results", "none", cwd=tmp_path)
-    assert (elsewhere.returncode, elsewhere.stderr) == (1, "denizen: none: no such folder\n")
+    assert (elsewhere.returncode, elsewhere.stderr) == (
+        1,
+        "denizen: none: no such folder; expected <experiment>/<device>.json in it\n",
+    )
 
 
 def test_info_names_the_backend():

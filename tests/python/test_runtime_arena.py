@@ -6,8 +6,6 @@ import pytest
 import denizen
 
 LISTS = """
-struct Push { uint32_t value; };
-struct Clear {};
 struct List {
     static constexpr bool allocates = true;
     struct Link { Link* next; uint32_t value; };
