@@ -11,8 +11,10 @@
 #include <denizen/dsp/channelizer.hpp>
 #include <denizen/dsp/fft.hpp>
 #include <denizen/dsp/fir.hpp>
+#include <denizen/dsp/sample.hpp>
 #include <denizen/flow/block.hpp>
 
+#include <algorithm>
 #include <map>
 
 namespace denizen::flow {
