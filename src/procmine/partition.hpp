@@ -3,12 +3,10 @@
 // what follows never leaves it. Stable: events keep their order.
 #pragma once
 
+#include "../on_threads.hpp"
 #include "durations.hpp"
 
 #include <denizen/procmine/mine.hpp>
-
-#include <exception>
-#include <thread>
 
 namespace denizen::procmine {
 
@@ -38,26 +36,5 @@ struct Partitions {
 };
 
 Partitions partition(const Events& events, uint32_t threads);
-
-// Runs body(0) to body(n - 1), each on a thread of its own; throws what the first of them threw.
-template <class Body>
-void on_threads(uint32_t n, Body&& body)
-{
-    std::vector<std::exception_ptr> errors(n);
-    const auto guarded = [&](uint32_t i) {
-        try {
-            body(i);
-        } catch (...) {
-            errors[i] = std::current_exception();
-        }
-    };
-    std::vector<std::thread> threads;
-    for (uint32_t i = 1; i < n; ++i) threads.emplace_back(guarded, i);
-    guarded(0);
-    for (std::thread& thread : threads) thread.join();
-    for (const std::exception_ptr& error : errors) {
-        if (error) std::rethrow_exception(error);
-    }
-}
 
 } // namespace denizen::procmine

@@ -29,7 +29,7 @@ public:
     {
         for (uint32_t which = 0; which < 2; ++which) {
             const auto& from = which == 0 ? now : before;
-            each_row([&](uint32_t y, uint32_t z, size_t i) {
+            by_rows(state_.geometry.n, [&](uint32_t y, uint32_t z, size_t i) {
                 T* const row = field_.row(which, y, z);
                 for (uint32_t x = 0; x < state_.geometry.n[0]; ++x, ++i) {
                     row[x] = kinds_.cells[i] > soft ? static_cast<T>(from[i]) : 0;
@@ -42,7 +42,7 @@ public:
     std::vector<double> get(bool before) const override
     {
         std::vector<double> all(state_.geometry.cells());
-        each_row([&](uint32_t y, uint32_t z, size_t i) {
+        by_rows(state_.geometry.n, [&](uint32_t y, uint32_t z, size_t i) {
             std::copy_n(field_.row(before ? 1 : 0, y, z), state_.geometry.n[0], all.data() + i);
         });
         return all;
@@ -81,18 +81,6 @@ public:
     }
 
 private:
-    template <class Use>
-    void each_row(Use use) const
-    {
-        const auto& n = state_.geometry.n;
-        const uint64_t plane = uint64_t{n[0]} * n[1];
-        by_planes(n[2], plane, [&](uint32_t first, uint32_t end) {
-            for (uint32_t z = first; z < end; ++z) {
-                for (uint32_t y = 0; y < n[1]; ++y) use(y, z, z * plane + uint64_t{y} * n[0]);
-            }
-        });
-    }
-
     // By the methods that the host leads step by step.
     void led(uint32_t steps, Method method, Mailbox* mailbox, Ran& ran)
     {

@@ -248,14 +248,9 @@ private:
     static void each_row(const GpuSlab<T>& slab, T* padded, const Use& use)
     {
         const Layout& layout = slab.layout();
-        const uint64_t plane = uint64_t{layout.n[0]} * layout.n[1];
-        by_planes(layout.n[2], plane, [&](uint32_t first, uint32_t end) {
-            for (uint32_t z = first; z < end; ++z) {
-                for (uint32_t y = 0; y < layout.n[1]; ++y) {
-                    use(padded + layout.row(y, z),
-                        (slab.first() + z) * plane + uint64_t{y} * layout.n[0]);
-                }
-            }
+        const uint64_t before = uint64_t{slab.first()} * layout.n[0] * layout.n[1];
+        by_rows(layout.n, [&](uint32_t y, uint32_t z, uint64_t i) {
+            use(padded + layout.row(y, z), before + i);
         });
     }
 
