@@ -118,34 +118,6 @@ private:
     Packet packet_[2][4];
 };
 
-// The producer of the answers. The host never closes its end, so nothing in the host's memory is
-// looked at: a look lasts longer than all else an answer takes.
-class Answers {
-public:
-    DENIZEN_HD explicit Answers(const RingView& ring)
-        : ring_(ring), tail_(ring.start), credit_(ring.start)
-    {
-    }
-
-    DENIZEN_HD void send(uint32_t id, const Answer& answer)
-    {
-        if (tail_ - credit_ == ring_.capacity()) {
-            // Acquire: partner of the consumer's release; it has read what is overwritten.
-            credit_ = load<Scope::system, Order::acquire>(&ring_.words->credit);
-        }
-        // The host never has more commands on their way than the ring has slots.
-        if (tail_ - credit_ == ring_.capacity()) return;
-        store_short<Scope::system, sizeof answer>(&ring_.slots[tail_ & ring_.mask], tail_,
-                                                  {id, 0, 0, 0, sizeof answer}, &answer);
-        ++tail_;
-    }
-
-private:
-    RingView ring_;
-    uint32_t tail_;
-    uint32_t credit_;
-};
-
 // Between two threads of a block.
 struct Porch {
     Command order;
@@ -279,7 +251,7 @@ private:
             }
             reply_ = reply;
         } else {
-            out_.send(header.sender, reply);
+            send(header.sender, reply);
         }
         return true;
     }
@@ -300,7 +272,14 @@ private:
     {
         if (!asked_ || !(few_ != 0 ? few_have_come() : parts_have_come())) return;
         asked_ = false;
-        out_.send(reading_, reply_);
+        send(reading_, reply_);
+    }
+
+    DENIZEN_HD void send(uint32_t id, const Answer& reply)
+    {
+        // The host never closes its end, and never has more commands on their way than the ring has
+        // slots.
+        (void)out_.send_if_room(id, 0, 0, reply);
     }
 
     DENIZEN_HD bool parts_have_come() const
@@ -346,7 +325,7 @@ private:
 
     Leading l_;
     Porch* porch_;
-    Answers out_;
+    SpscSender<Scope::system> out_;
     uint32_t end_;
     uint32_t edited_;
     uint32_t sources_;

@@ -41,15 +41,22 @@ public:
     DENIZEN_HD Errc try_send(uint32_t destination, uint32_t sender, uint32_t type, const M& message)
     {
         static_assert(sizeof(M) <= first_payload);
-        const Header h{destination, sender, type, 0, sizeof(M)};
-        const Errc refusal = detail::refuse_send(ring_, h);
-        if (refusal != Errc::ok) {
-            return refusal;
-        }
+        const Errc refusal = detail::refuse_send(ring_, {destination, sender, type, 0, sizeof(M)});
+        return refusal != Errc::ok ? refusal : send_if_room(destination, sender, type, message);
+    }
+
+    // ok or full: as that, to a consumer that never closes its end. Nobody asks whether it has,
+    // which is a look into memory that may be far.
+    template <class M>
+    DENIZEN_HD Errc send_if_room(uint32_t destination, uint32_t sender, uint32_t type,
+                                 const M& message)
+    {
+        static_assert(sizeof(M) <= first_payload);
         if (!room(1)) {
             return Errc::full;
         }
-        store_short<S, sizeof(M)>(&ring_.slots[tail_ & ring_.mask], tail_, h, &message);
+        store_short<S, sizeof(M)>(&ring_.slots[tail_ & ring_.mask], tail_,
+                                  {destination, sender, type, 0, sizeof(M)}, &message);
         ++tail_;
         return Errc::ok;
     }
