@@ -176,6 +176,15 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     }
 }
 
+// The actor's state begins again.
+template <class P>
+DENIZEN_HD void renew(const ActorEntry& entry)
+{
+    if (!P::restore(entry.type(), entry.state)) {
+        P::construct(entry.type(), entry.state);
+    }
+}
+
 template <class P>
 DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
 {
@@ -187,9 +196,7 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
         set_life(s, id, local, Life::running);
         begin_orders(s, id, local, SystemOp::restart, 0);
     } else {
-        if (!P::restore(entry.type(), entry.state)) {
-            P::construct(entry.type(), entry.state);
-        }
+        renew<P>(entry);
         run(s, id, local);
     }
     tell_watchers<P>(s, id, local);
@@ -227,9 +234,7 @@ DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local, 
     book.epoch = ++child.epoch;
     book.failure = code;
     ++book.incarnation;
-    if (!P::restore(entry.type(), entry.state)) {
-        P::construct(entry.type(), entry.state);
-    }
+    renew<P>(entry);
     return true;
 }
 

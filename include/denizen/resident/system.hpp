@@ -43,15 +43,11 @@ DENIZEN_HD inline void acknowledge(const Shared& s, uint32_t sender, SystemOp op
 DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op,
                                 const LifeReport& report)
 {
-    const Address to{sender};
-    if (Slot* cell = cell_of(s, to); cell != nullptr) {
+    if (cell_of(s, Address{sender}) != nullptr) {
         const Header h{sender, host.value, static_cast<uint32_t>(op), flag_system, sizeof report};
-        unsigned char bytes[first_payload] = {};
-        copy_bytes(bytes, &report, sizeof report);
-        const Slot content = detail::make_slot<first_payload>(to.value, h, bytes);
-        for (uint32_t k = 0; k < 4; ++k) {
-            store_packet<Scope::system>(&cell->packet[k], content.packet[k]);
-        }
+        uint32_t words[first_payload / 4] = {};
+        copy_bytes(words, &report, sizeof report);
+        detail::reply_to_cell(s, detail::outgoing(h, words), 1);
     }
 }
 
