@@ -8,9 +8,8 @@
 #include <denizen/flow/resident/program.hpp>
 #include <denizen/flow/signal.hpp>
 
+#include <flow/noise.hpp>
 #include <resident/places.hpp>
-
-#include <random>
 
 namespace denizen::flow::resident {
 
@@ -32,15 +31,6 @@ namespace {
 
 using namespace denizen::test;
 using Complex = std::complex<float>;
-
-std::vector<Complex> noise(size_t n)
-{
-    std::minstd_rand engine(7);
-    std::uniform_real_distribution<float> level(-1, 1);
-    std::vector<Complex> samples(n);
-    for (Complex& x : samples) x = {level(engine), level(engine)};
-    return samples;
-}
 
 template <class T>
 void near_to(const std::vector<T>& got, const std::vector<T>& expected, float within)

@@ -6,9 +6,8 @@
 #include <denizen/flow/signal.hpp>
 #include <denizen/flow/signal_circuits.hpp>
 
+#include <flow/noise.hpp>
 #include <gtest/gtest.h>
-
-#include <random>
 
 namespace denizen::flow {
 namespace {
@@ -16,16 +15,7 @@ namespace {
 using Complex = std::complex<float>;
 using std::chrono::seconds;
 
-std::vector<Complex> noise(size_t n)
-{
-    std::minstd_rand engine(7);
-    std::uniform_real_distribution<float> level(-1, 1);
-    std::vector<Complex> samples(n);
-    for (Complex& x : samples) x = {level(engine), level(engine)};
-    return samples;
-}
-
-const std::vector<Complex> signal = noise(1'500);
+const std::vector<Complex> signal = test::noise(1'500);
 const std::vector<float> taps{0.1f, 0.5f, 1, 0.5f, 0.25f, 0.1f, -0.2f};
 // Samples of the quanta that are read and of those that are filled.
 const std::vector<std::pair<size_t, size_t>> cuts{{7, 40}, {64, 33}, {2'000, 2'000}};
