@@ -7,27 +7,17 @@
 namespace denizen::bench {
 namespace {
 
-// LaunchSync with the kernel of GraphSync: its answer is made of a counter that stays on the
-// device.
-class CountedLaunchSync {
+// LaunchSync with the kernel of GraphSync.
+class CountedLaunchSync : public CountedSync {
 public:
-    CountedLaunchSync() : counter_(1), answer_(1) { preload(kernels::answer_counter); }
+    CountedLaunchSync() { preload(kernels::answer_counter); }
 
     uint32_t call()
     {
-        ++question_;
-        kernels::answer_counter<<<1, 1, 0, stream_>>>(counter_.get(), answer_.get());
+        launch(stream_);
         check_cuda(cudaGetLastError(), "launch");
-        stream_.synchronize();
-        return answer_[0];
+        return answered();
     }
-    uint32_t expected() const { return 2 * question_ + 1; }
-
-private:
-    OwnStream stream_;
-    DeviceBuffer<uint32_t> counter_;
-    PinnedBuffer<uint32_t> answer_;
-    uint32_t question_ = 0;
 };
 
 template <class Way>

@@ -48,31 +48,46 @@ private:
     uint32_t question_ = 0;
 };
 
-// A graph of one kernel node and stream synchronisation.
-class GraphSync {
+// What asks by a counter that stays on the device.
+class CountedSync {
 public:
-    GraphSync()
-        : counter_(1), answer_(1), graph_(stream_, [this](cudaStream_t stream) {
-              kernels::answer_counter<<<1, 1, 0, stream>>>(counter_.get(), answer_.get());
-          })
-    {
-    }
+    uint32_t expected() const { return 2 * question_ + 1; }
 
-    uint32_t call()
+protected:
+    CountedSync() : counter_(1), answer_(1) {}
+
+    void launch(cudaStream_t stream)
+    {
+        kernels::answer_counter<<<1, 1, 0, stream>>>(counter_.get(), answer_.get());
+    }
+    uint32_t answered()
     {
         ++question_;
-        graph_.launch(stream_);
         stream_.synchronize();
         return answer_[0];
     }
-    uint32_t expected() const { return 2 * question_ + 1; }
+
+    OwnStream stream_;
 
 private:
-    OwnStream stream_;
     DeviceBuffer<uint32_t> counter_;
     PinnedBuffer<uint32_t> answer_;
-    Graph graph_;
     uint32_t question_ = 0;
+};
+
+// A graph of one kernel node and stream synchronisation.
+class GraphSync : public CountedSync {
+public:
+    GraphSync() : graph_(stream_, [this](cudaStream_t stream) { launch(stream); }) {}
+
+    uint32_t call()
+    {
+        graph_.launch(stream_);
+        return answered();
+    }
+
+private:
+    Graph graph_;
 };
 
 } // namespace denizen::bench
