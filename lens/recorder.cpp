@@ -12,6 +12,9 @@ namespace {
 void write(KernelCallRecord& r, const void* first = nullptr, size_t first_bytes = 0,
            const void* second = nullptr, size_t second_bytes = 0)
 {
+    if (!environment().record) {
+        return;
+    }
     const size_t n = sizeof r + padded(first_bytes) + padded(second_bytes);
     if (n > Log::longest) {
         return;
@@ -42,33 +45,22 @@ KernelCallRecord made(KernelCall call, int fd)
     return r;
 }
 
-bool is_off() { return !environment().record; }
-
 } // namespace
 
 void record_open(int fd, const char* name)
 {
-    if (is_off()) {
-        return;
-    }
     KernelCallRecord r = made(KernelCall::open, fd);
     write(r, name, strlen(name));
 }
 
 void record_close(int fd)
 {
-    if (is_off()) {
-        return;
-    }
     KernelCallRecord r = made(KernelCall::close, fd);
     write(r);
 }
 
 void record_duplicate(int from, int to)
 {
-    if (is_off()) {
-        return;
-    }
     KernelCallRecord r = made(KernelCall::duplicate, from);
     r.value[0] = static_cast<uint64_t>(to);
     write(r);
@@ -77,9 +69,6 @@ void record_duplicate(int from, int to)
 void record_ioctl(uint32_t number, const void* argument, size_t bytes, const void* params,
                   size_t used)
 {
-    if (is_off()) {
-        return;
-    }
     KernelCallRecord r = made(KernelCall::ioctl, -1);
     r.value[0] = number;
     write(r, argument, bytes, params, params ? used : 0);
@@ -87,9 +76,6 @@ void record_ioctl(uint32_t number, const void* argument, size_t bytes, const voi
 
 void record_map(int fd, const void* address, size_t bytes, int protection, int flags)
 {
-    if (is_off()) {
-        return;
-    }
     KernelCallRecord r = made(KernelCall::map, fd);
     r.value[0] = reinterpret_cast<uint64_t>(address);
     r.value[1] = bytes;
@@ -100,9 +86,6 @@ void record_map(int fd, const void* address, size_t bytes, int protection, int f
 
 void record_unmap(uint64_t address, size_t bytes)
 {
-    if (is_off()) {
-        return;
-    }
     KernelCallRecord r = made(KernelCall::unmap, -1);
     r.value[0] = address;
     r.value[1] = bytes;
