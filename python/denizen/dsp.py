@@ -53,7 +53,7 @@ def _target(
     return out
 
 
-def _kind(dtype: DTypeLike) -> np.dtype[Any]:
+def sample_kind(dtype: DTypeLike) -> np.dtype[Any]:
     kind = np.dtype(dtype)
     if kind not in (_REAL, _COMPLEX):
         raise ArgumentError(f"dtype is {kind}; give float32 or complex64")
@@ -76,8 +76,8 @@ class Fir:
     def __init__(
         self, taps: Any, *, up: int = 1, down: int = 1, dtype: DTypeLike = np.complex64
     ) -> None:
-        self.dtype = _kind(dtype)
-        kept = _checked_fir(taps, up, down, self.dtype)
+        self.dtype = sample_kind(dtype)
+        kept = checked_fir(taps, up, down, self.dtype)
         make: Any = _core.FirReal if self.dtype == _REAL else _core.FirComplex
         if kept.dtype == _COMPLEX:
             make = _core.FirComplexTaps
@@ -90,7 +90,7 @@ class Fir:
         return out[: self._fir.feed(block, out)]
 
 
-def _checked_fir(taps: Any, up: int, down: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def checked_fir(taps: Any, up: int, down: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The taps as they are kept, if they and the rates are what a filter of ``dtype`` takes."""
     given = np.asarray(taps)
     if given.ndim != 1:
@@ -137,7 +137,7 @@ def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np
     return np.array(_core.dsp_low_pass(cutoff, transition, attenuation), np.float32)
 
 
-def _checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
+def checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
     """The taps of a filter bank, those of its default if there are none."""
     if not 2 <= channels <= 1024:
         raise ArgumentError(f"{channels} channels; give a power of two from 2 to 1024")
@@ -166,7 +166,7 @@ class Channelizer:
     """
 
     def __init__(self, channels: int, taps: Any = None) -> None:
-        kept = _checked_bank(channels, taps)
+        kept = checked_bank(channels, taps)
         self.channels = channels
         self._bank = _core.Channelizer(kept, channels)
 
@@ -178,7 +178,7 @@ class Channelizer:
         return out
 
 
-def _checked_points(points: int) -> int:
+def checked_points(points: int) -> int:
     if not 2 <= points <= 65536:
         raise ArgumentError(
             f"a Fourier transform of {points} points; give a power of two from 2 to 65536"
@@ -194,7 +194,7 @@ class Fft:
     """
 
     def __init__(self, points: int) -> None:
-        self.points = _checked_points(points)
+        self.points = checked_points(points)
         self._fft = _core.Fft(points)
 
     def _transform(self, x: NDArray[np.complex64], inverse: bool) -> NDArray[np.complex64]:
@@ -231,7 +231,7 @@ class Agc:
         *,
         dtype: DTypeLike = np.complex64,
     ) -> None:
-        self.dtype = _kind(dtype)
+        self.dtype = sample_kind(dtype)
         make: Any = _core.AgcReal if self.dtype == _REAL else _core.AgcComplex
         self._agc = make(reference, rate, most)
 

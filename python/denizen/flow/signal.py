@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
-from denizen.dsp import _kind
+from denizen.dsp import sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InPlacePort, InputPort
 from denizen.flow.resident import Resident, find_executor
@@ -102,7 +102,7 @@ class Fir(LibraryBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        kind = _kind(dtype)
+        kind = sample_kind(dtype)
         given = _one_dimension("taps", taps)
         if np.iscomplexobj(given) and kind == _REAL:
             raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
@@ -140,7 +140,7 @@ class Agc(AnyBlock):
         *,
         dtype: DTypeLike = np.complex64,
     ) -> None:
-        kind = _kind(dtype)
+        kind = sample_kind(dtype)
         make = _core.flow_agc_real if kind == _REAL else _core.flow_agc_complex
         core = make(name, reference, rate, most)
         super().__init__(name, core)

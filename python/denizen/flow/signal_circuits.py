@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from denizen import _core
-from denizen.dsp import _checked_bank, _checked_fir, _checked_points, _kind
+from denizen.dsp import checked_bank, checked_fir, checked_points, sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InputPort, SourcePort
 
@@ -42,8 +42,8 @@ class Resampler(AnyBlock):
         down: int = 1,
         dtype: DTypeLike = np.complex64,
     ) -> None:
-        kind = _kind(dtype)
-        kept = _checked_fir(taps, up, down, kind)
+        kind = sample_kind(dtype)
+        kept = checked_fir(taps, up, down, kind)
         make: Any = _core.flow_resampler_real if kind == _REAL else _core.flow_resampler_complex
         if kept.dtype == _COMPLEX:
             make = _core.flow_resampler_complex_taps
@@ -63,7 +63,7 @@ class Fft(AnyBlock):
     """
 
     def __init__(self, name: str, points: int, *, inverse: bool = False) -> None:
-        core = _core.flow_fft(name, _checked_points(points), inverse)
+        core = _core.flow_fft(name, checked_points(points), inverse)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), _COMPLEX)
         self.out = SourcePort(core.port("out"), _COMPLEX)
@@ -85,7 +85,7 @@ class Channelizer(AnyBlock):
         *,
         chosen: list[int] | range | None = None,
     ) -> None:
-        kept = _checked_bank(channels, taps)
+        kept = checked_bank(channels, taps)
         numbers = range(channels) if chosen is None else chosen
         if not all(0 <= k < channels for k in numbers):
             raise ArgumentError(f"{list(numbers)} are no channels of {channels}")
