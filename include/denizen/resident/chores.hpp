@@ -140,7 +140,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     if (whole || todo) {
         handle_any<P>(s, id, entry, h, payload, whole, observed);
     }
-    lanes::sync();
+    lanes::rejoin();
     // One lane after the other: frees the message, and puts the actor at the list's end if there
     // are more of them. Lane l's actor is the first of the list when its turn comes.
     DENIZEN_ROLLED
@@ -169,7 +169,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
                 chore_done(ward);
             }
         }
-        lanes::sync();
+        lanes::rejoin();
     }
 }
 
@@ -183,7 +183,7 @@ DENIZEN_COLD void do_chores(const Shared& s, uint32_t id, bool observed)
         detail::tell_failures<P>(s, id);
         detail::give_orders<P>(s, id);
     }
-    lanes::sync();
+    lanes::rejoin();
     detail::catch_up<P>(s, id, observed);
 }
 

@@ -86,7 +86,7 @@ DENIZEN_COLD bool make_room(const Shared& s, uint32_t id, bool all, uint32_t loc
             release_held(s, id, book);
         }
     }
-    lanes::sync();
+    lanes::rejoin();
     return held_room(s, id) >= n;
 }
 
@@ -273,7 +273,7 @@ DENIZEN_COLD void set_aside(const Shared& s, uint32_t id, bool mine, const Heade
             const uint32_t local = Address{h.destination}.local();
             hold_or_bury<P>(s, id, local, h, payload);
         }
-        lanes::sync();
+        lanes::rejoin();
     }
 }
 
@@ -313,7 +313,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
                 handle_any<P>(s, id, entry, h, payload, whole, observed);
             }
         }
-        lanes::sync();
+        lanes::rejoin();
         bool aside = waits && (!whole || lanes::id() == 0);
         if constexpr (P::drops_oldest) { // what an actor that has moved drops does not go on
             if (aside && life_of(book_of(s, id, local)) == Life::moved &&
@@ -324,6 +324,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             }
         }
         set_aside<P>(s, id, aside, h, payload);
+        lanes::rejoin();
         base += whole ? 1 : lanes::size;
     }
     return true;
@@ -406,7 +407,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
             }
         }
     }
-    lanes::sync();
+    lanes::rejoin();
     waits = lanes::ballot(waits) != 0;
     if (lanes::id() == 0 && op != SystemOp::none &&
         !(later && report.error == static_cast<uint32_t>(Errc::ok))) {

@@ -30,7 +30,7 @@ __device__ inline void arrive_at_cluster()
 }
 __device__ inline void meet_workers(const Shared& s)
 {
-    lanes::sync(); // lanes that came to the barrier apart were seen to wait there for ever
+    lanes::rejoin(); // lanes that came to the barrier apart were seen to wait there for ever
     if (in_cluster(s)) {
 #if __CUDA_ARCH__ >= 900
         asm volatile("barrier.cluster.arrive.release;\n\t"

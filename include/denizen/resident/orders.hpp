@@ -23,6 +23,13 @@ DENIZEN_HD inline bool is_away(uint32_t life)
 
 DENIZEN_HD inline Life life_of(const ActorBook& book) { return static_cast<Life>(book.life); }
 
+// As others are told: that messages which waited go first is between an actor and its worker.
+DENIZEN_HD inline uint32_t life_told(const ActorBook& book)
+{
+    const Life life = life_of(book);
+    return static_cast<uint32_t>(life == Life::catching_up ? Life::running : life);
+}
+
 DENIZEN_COLD inline void set_life(const Shared& s, uint32_t id, uint32_t local, Life life)
 {
     ActorEntry& entry = entry_of(s, id, local);
@@ -126,10 +133,10 @@ DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
         const ActorBook& book = book_of(s, id, local);
         const uint32_t self = entry_of(s, id, local).self;
         const WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
-        const Down down{self, book.life, book.failure, book.incarnation};
+        const Down down{self, life_told(book), book.failure, book.incarnation};
         if (self != Address::actor(id, local, s.node).value) { // they are known where it was born
             send_system(s, id, SystemOp::tell, Address{self}, self,
-                        {Address{self}.local(), book.life, book.failure, book.incarnation});
+                        {Address{self}.local(), life_told(book), book.failure, book.incarnation});
             return;
         }
         for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
@@ -250,9 +257,8 @@ DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t se
 
 DENIZEN_COLD inline LifeReport report_of(const ActorBook& book, Errc error)
 {
-    const Life life = life_of(book) == Life::catching_up ? Life::running : life_of(book);
     return {static_cast<uint32_t>(error),
-            static_cast<uint32_t>(life),
+            life_told(book),
             book.incarnation,
             book.failure,
             book.held,

@@ -193,7 +193,7 @@ DENIZEN_COLD inline void remove_subscriber(const Shared& s, uint32_t subscriber)
                 empty_entry(s, base + lanes::first(found));
             }
         }
-        lanes::sync();
+        lanes::rejoin();
     }
 }
 

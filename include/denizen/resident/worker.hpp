@@ -86,6 +86,7 @@ public:
     {
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        lanes::rejoin(); // after whatever handlers have done
         jammed_ = lanes::shuffle(jammed, 0);
         const bool traced = observer_.tracing();
         observer_.look(s_, id_, rounds_, batches_);
@@ -397,7 +398,9 @@ private:
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
         const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
-        return detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
+        const uint32_t n = detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
+        lanes::rejoin();
+        return n;
     }
 
     // Each lane that has a message handles it.
@@ -440,7 +443,7 @@ private:
                 if (rest) {
                     detail::conclude<P>(s_, id_, of, header, words.word + 3, its, observer_.on());
                 }
-                lanes::sync();
+                lanes::rejoin();
             }
             if (P::has_buffers && turn && !waits) {
                 P::drop_buffers(s_, h.type, batch.words.word + 3);
@@ -457,6 +460,7 @@ private:
             const Words words = batch.words; // copies: what a call gets by reference lies in local
             const Header header = h;         // memory
             detail::set_aside<P>(s_, id_, waits, header, words.word + 3);
+            lanes::rejoin();
             if (waits) { // what was set aside has references of its own
                 P::drop_buffers(s_, h.type, words.word + 3);
             }
@@ -492,6 +496,7 @@ private:
         if (chores_ && !(worked && parked(s_, id_) > s_.outbox_capacity / 2)) {
             begin_turn();
             do_chores<P>(s_, id_, observer_.on());
+            lanes::rejoin();
             end_turn();
             worked = true;
             look_for_chores();
@@ -502,6 +507,7 @@ private:
         if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
             unflushed_ = 0;
             worked |= flush(s_, id_);
+            lanes::rejoin();
         }
         return worked;
     }
