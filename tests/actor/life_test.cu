@@ -3,6 +3,7 @@
 // messages that wait, in order and once each; watches; dead letters.
 #include <resident/places.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -24,6 +25,11 @@ struct Fail {
 struct Tell { // to an actor: does to `to` what a host could do
     uint32_t what;
     uint32_t to;
+};
+struct Stumble {   // has `failing` fail twice, with a restart between, while the outbox is full
+    uint32_t away; // takes nothing
+    uint32_t failing;
+    uint32_t busy;
 };
 struct Keep {}; // ctx.checkpoint()
 struct Look {};
@@ -141,6 +147,19 @@ struct Boss {
         default: break;
         }
     }
+    DENIZEN_HD void on(const Stumble& m, auto& ctx)
+    {
+        for (uint32_t i = 0; i < 60; ++i) {
+            ctx.send(denizen::Address{m.away}, Note{i});
+        }
+        ctx.restart(denizen::Address{m.failing});
+        for (uint32_t fall = 0; fall < 2; ++fall) {
+            ctx.send(denizen::Address{m.failing}, Fail{7 + fall});
+            for (uint32_t i = 0; i < 600; ++i) { // the restart is between the 500th and the 600th
+                ctx.send(denizen::Address{m.busy}, Note{600 * fall + i});
+            }
+        }
+    }
     DENIZEN_HD void on(const denizen::Down& m, auto&)
     {
         ++downs;
@@ -170,7 +189,7 @@ struct Hasty {
 
 using Scriptorium = denizen::Program<
     denizen::Actors<Scribe, Careful, Team, Boss, Hasty>,
-    denizen::Messages<Note, Fat, Burst, Fail, Tell, Keep, Look, Seen, denizen::Down>>;
+    denizen::Messages<Note, Fat, Burst, Fail, Tell, Stumble, Keep, Look, Seen, denizen::Down>>;
 
 namespace {
 
@@ -631,6 +650,36 @@ TEST_P(lives, watchers_are_told)
     EXPECT_EQ(look(rt, bosses[2]).last, static_cast<uint32_t>(Life::stopped));
     EXPECT_EQ(error_of([&] { rt.watch(scribes[1], scribes[2]); }).code(), Errc::wrong_type)
         << "a Scribe has no handler for Down";
+}
+
+TEST_P(lives, an_actor_may_fail_again_before_anybody_was_told)
+{
+    Options o = options();
+    if (on_gpu() || o.workers == 1) {
+        GTEST_SKIP() << "for two workers that take one message at a time";
+    }
+    o.local_slots = 2048;
+    o.near_slots = o.inbox_slots = 2;
+    o.held_slots = 4;
+    o.outbox_slots = 64;
+    Rt rt(device(), o);
+    const Address boss = rt.spawn<Boss>();
+    const auto here = rt.spawn<Scribe>(2, near(boss));
+    const auto others = rt.spawn<Scribe>(o.workers);
+    const Address away = *std::find_if(others.begin(), others.end(),
+                                       [&](Address a) { return a.worker() != boss.worker(); });
+    rt.pause(away);
+    rt.send(boss, Stumble{away.value, here[0].value, here[1].value});
+    EXPECT_TRUE(eventually([&] { return rt.stats().dead_letters == 2; }));
+    rt.resume(away);
+    rt.drain(20s);
+    EXPECT_EQ(look(rt, here[1]).count, 1200u);
+    EXPECT_EQ(look(rt, away).count, 60u);
+    const ActorStatus status = rt.inspect(here[0]);
+    EXPECT_EQ(status.incarnation, 2u);
+    EXPECT_EQ(status.failure, 8u);
+    EXPECT_EQ(status.life, Life::failed);
+    EXPECT_EQ(rt.stats().dead_letters, 2u);
 }
 
 TEST_P(lives, the_table_of_watches_is_bounded)

@@ -80,6 +80,8 @@ struct Down {
 
 inline constexpr uint32_t nobody = ~0u; // no address: no supervisor
 
+inline constexpr uint32_t last_failed = ~0u; // ActorBook::next_failed of the last in its list
+
 // What is known of an actor besides its ActorEntry, for the cases that are rare. Only its worker
 // touches it, but for `drop`, to which senders add.
 struct alignas(64) ActorBook {
@@ -92,12 +94,14 @@ struct alignas(64) ActorBook {
     uint32_t held = 0;         // messages that wait for it
     uint32_t first_held = 0;   // 1 + slot of the first of them in the worker's store
     uint32_t last_held = 0;
-    uint32_t next_failed = 0; // 1 + local: the list of failures that nobody has been told of
-    uint32_t next_ready = 0;  // 1 + local: the list of those catching up
-    uint32_t listed = 0;      // is in that list
-    uint32_t watchers = 0;    // 1 + first entry in the worker's table of watches
-    uint32_t ending = 0;      // the drain's end has been reached: its reply cell, or 1; else 0
-    uint32_t drop = 0;        // senders' count of messages to drop, the oldest first
+    // The list of failures that nobody has been told of: 0 if not in it, else 1 + local of the
+    // next, or last_failed.
+    uint32_t next_failed = 0;
+    uint32_t next_ready = 0; // 1 + local: the list of those catching up
+    uint32_t listed = 0;     // is in that list
+    uint32_t watchers = 0;   // 1 + first entry in the worker's table of watches
+    uint32_t ending = 0;     // the drain's end has been reached: its reply cell, or 1; else 0
+    uint32_t drop = 0;       // senders' count of messages to drop, the oldest first
     // Where it has moved to, an address; while it leaves, see move.hpp.
     uint32_t forward = 0;
 };

@@ -43,7 +43,8 @@ DENIZEN_COLD void tell_failures(const Shared& s, uint32_t id)
     while (ward.failed != 0) { // ends: each turn takes one, and only handlers and supervisors fail
         const uint32_t local = ward.failed - 1;
         ActorBook& book = book_of(s, id, local);
-        ward.failed = book.next_failed;
+        ward.failed = book.next_failed != last_failed ? book.next_failed : 0;
+        book.next_failed = 0;
         if (life_of(book) == Life::failed) { // nobody has stopped or restarted it since
             tell_failure<P>(s, id, local);
         }

@@ -111,9 +111,12 @@ DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint
     Ward& ward = s.wards[id];
     book.failure = code;
     set_life(s, id, local, Life::failed);
+    if (book.next_failed != 0) {
+        return; // an order restarted it before anybody was told of the last time
+    }
     uint32_t first = load<Scope::block>(&ward.failed);
     do { // ends: another lane's success is the only reason to go round again
-        book.next_failed = first;
+        book.next_failed = first != 0 ? first : last_failed;
     } while (!compare_exchange<Scope::block>(&ward.failed, first, local + 1));
     begin_chore(s, id);
 }
