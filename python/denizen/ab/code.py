@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -20,8 +21,15 @@ _INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+([^;]+);")
 
 
 def tool() -> str | None:
-    """The path of cuobjdump: on the search path, else in the CUDA toolkit's usual places."""
-    places = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
+    """The path of cuobjdump: on the search path, else in the CUDA toolkit's usual places, else what
+    the wheel nvidia-cuda-cuobjdump has put into this Python environment."""
+    wheels = importlib.util.find_spec("nvidia")
+    inside = wheels.submodule_search_locations if wheels else None
+    places = [
+        os.environ.get("CUDA_HOME", ""),
+        "/usr/local/cuda",
+        *(f"{p}/cu13" for p in inside or []),
+    ]
     search = os.pathsep.join([os.environ.get("PATH", ""), *(f"{p}/bin" for p in places if p)])
     return shutil.which("cuobjdump", path=search)
 
@@ -54,6 +62,8 @@ def disassemble(binary: Path, cuobjdump: str) -> dict[str, list[str]]:
             text=True,
             timeout=300,
             check=True,
+            # It calls nvdisasm, which lies beside it.
+            env=os.environ | {"PATH": f"{Path(cuobjdump).parent}{os.pathsep}{os.environ['PATH']}"},
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ExperimentError(f"{binary}: cuobjdump failed: {error}") from error
