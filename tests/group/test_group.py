@@ -178,6 +178,8 @@ def test_resident():
         with g.resident() as resident:
             for _ in range(20):
                 resident.all_reduce(x, "max")
+            with pytest.raises(ArgumentError, match="use one type"):
+                resident.all_reduce(x, out=np.zeros(5000, np.int32))
             resident.all_reduce(x)
             resident.wait()
         with pytest.raises(ArgumentError, match="closed"):

@@ -240,9 +240,7 @@ class Group(_Calls):
         return Resident(self, channels, lease)
 
     def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
-        _check_place(self, (given, out) if count else ())
-        if given.type != out.type:
-            raise ArgumentError(f"{kind}: {given.type} in, {out.type} out; use one type")
+        _check(self, kind, given, out, count)
         self._core.run(
             kind,
             given.address,
@@ -294,7 +292,7 @@ class Resident(_Calls):
         return self._core
 
     def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
-        _check_place(self._group, (given, out) if count else ())
+        _check(self._group, kind, given, out, count)
         self._last = self._alive().post(
             kind,
             given.address,
@@ -323,11 +321,13 @@ def _same(found: int, wanted: int, what: str) -> None:
         raise ArgumentError(f"{what} has {found} elements; {wanted} are expected")
 
 
-def _check_place(group: Group, views: Sequence[View]) -> None:
-    for found in views:
+def _check(group: Group, kind: str, given: View, out: View, count: int) -> None:
+    for found in (given, out) if count else ():
         if found.on_gpu != group.on_gpu:
             where = "a GPU's memory" if found.on_gpu else "the CPU's memory"
             raise ArgumentError(f"a tensor in {where}, but the ranks are {group.device}s")
+    if given.type != out.type:
+        raise ArgumentError(f"{kind}: {given.type} in, {out.type} out; use one type")
 
 
 def _stream(tensor: Any, stream: int | None) -> int:
