@@ -19,8 +19,9 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     constexpr uint32_t packets = hops<T, S>();
     const Packing packing = pack<T, S>();
     std::vector<Packet> mail(size_t{2} * packets * tiling.count());
-    std::vector<Request> commands(most_commands);
-    std::vector<Edit> edits(most_commands);
+    std::vector<Request> commands(most_under_way);
+    std::vector<Request> changes(most_changes);
+    std::vector<Edit> edits(most_changes);
     std::vector<Source> sources = state.sources;
     sources.resize(most_sources);
     Control control{};
@@ -49,10 +50,22 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     run.receiver_count = static_cast<uint32_t>(state.receivers.size());
     run.traces = traces;
     run.window = static_cast<T*>(box.window());
-    const Leading leading{&control,       commands.data(),    edits.data(),    0,
-                          sources.data(), run.source_count,   box.heartbeat(), box.orders(),
-                          box.answers(),  state.step,         steps,           ahead,
-                          tiling.count(), {S::x, S::y, S::z}, ~uint64_t{0}};
+    const Leading leading{&control,
+                          commands.data(),
+                          changes.data(),
+                          edits.data(),
+                          0,
+                          sources.data(),
+                          run.source_count,
+                          box.heartbeat(),
+                          box.orders(),
+                          box.answers(),
+                          state.step,
+                          steps,
+                          ahead,
+                          tiling.count(),
+                          {S::x, S::y, S::z},
+                          ~uint64_t{0}};
     std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
     for (uint32_t i = 0; i < tiling.count(); ++i) {
         memories.push_back(std::make_unique<TileMemory<T, S>>());
@@ -75,7 +88,7 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     }
     ran.steps = control.steps;
     ran.seconds = static_cast<double>(control.ended - control.began) * 1e-9;
-    for (uint32_t i = 0; i < control.commands; ++i) state.keep(commands[i], run.first);
+    for (uint32_t i = 0; i < control.changes; ++i) state.keep(changes[i], run.first);
     field.replace(to);
     field.close_rows();
 }

@@ -301,9 +301,9 @@ private:
     void stay(uint32_t steps, bool deep, Mailbox& mailbox, uint32_t ahead, Ran& ran)
     {
         const gpu::ContextScope scope(chips_[0]->context());
-        const auto commands = tiles_->run(steps, deep, mailbox, ahead, ran);
-        for (const Request& command : commands) state_.keep(command, state_.step);
-        if (!commands.empty()) {
+        const auto changes = tiles_->run(steps, deep, mailbox, ahead, ran);
+        for (const Request& change : changes) state_.keep(change, state_.step);
+        if (!changes.empty()) {
             kinds_ = kinds_of(state_);
             put_kinds();
         }

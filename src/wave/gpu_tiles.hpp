@@ -48,7 +48,7 @@ public:
 
     void put_start() { chip_.put(start_, state_.kinds); }
 
-    // What commands changed is returned. Errc::bad_argument, Errc::timeout.
+    // Returns the commands that changed something. Errc::bad_argument, Errc::timeout.
     std::vector<Request> run(uint32_t steps, bool deep, Mailbox& mailbox, uint32_t ahead, Ran& ran)
     {
         std::string why_not;
@@ -58,13 +58,13 @@ public:
                                                 ": " + why_not + "; use graph");
         }
         ran.tiles = chosen.text();
-        std::vector<Request> commands;
+        std::vector<Request> changes;
         for_shapes<T>(deep, [&]<class S>(const char* name) {
             if (std::string(name) == chosen.name) {
-                commands = run_shape<S>(steps, chosen, mailbox, ahead, ran);
+                changes = run_shape<S>(steps, chosen, mailbox, ahead, ran);
             }
         });
-        return commands;
+        return changes;
     }
 
 private:
@@ -76,8 +76,9 @@ private:
         const Packing packing = pack<T, S>();
         slab_.make_spare();
         if (control_ == nullptr) {
-            commands_ = chip_.take<Request>(most_commands);
-            edits_ = chip_.take<Edit>(most_commands);
+            commands_ = chip_.take<Request>(most_under_way);
+            changes_ = chip_.take<Request>(most_changes);
+            edits_ = chip_.take<Edit>(most_changes);
             control_ = chip_.take<Control>(1);
         }
         const size_t mail_packets = size_t{2} * packets * tiling.count();
@@ -113,6 +114,7 @@ private:
         run.window = static_cast<T*>(mailbox.window());
         const Leading leading{control_,
                               commands_,
+                              changes_,
                               edits_,
                               0,
                               slab_.sources(),
@@ -136,10 +138,10 @@ private:
         }
         ran.steps = control.steps;
         ran.seconds = static_cast<double>(control.ended - control.began) * 1e-9;
-        std::vector<Request> commands(control.commands);
-        if (!commands.empty()) chip_.fetch(commands.data(), commands_, commands.size());
+        std::vector<Request> changes(control.changes);
+        if (!changes.empty()) chip_.fetch(changes.data(), changes_, changes.size());
         slab_.swap_spare();
-        return commands;
+        return changes;
     }
 
     void wait(Mailbox& mailbox) const
@@ -162,6 +164,7 @@ private:
     uint8_t* start_ = nullptr;    // Cell by cell
     // Taken at first use.
     Request* commands_ = nullptr;
+    Request* changes_ = nullptr;
     Edit* edits_ = nullptr;
     Control* control_ = nullptr;
     Packet* mail_ = nullptr;

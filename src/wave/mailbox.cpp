@@ -68,7 +68,14 @@ uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* value
         Header header;
         while (receiver_.try_receive(header, &answer, sizeof answer) == Errc::ok) {
             if (header.destination + 1 != next_) continue; // to one that gave up
-            if (answer.refused != 0) {
+            if (answer.refused == changes_used_up) {
+                throw Error(Errc::exhausted,
+                            "a run takes " + std::to_string(most_changes) +
+                                " changes of cells, damping and sources, and has " +
+                                std::to_string(most_sources) +
+                                " sources at most; finish() it and start() another");
+            }
+            if (answer.refused != not_refused) {
                 throw Error(Errc::closed, "the command came too late: the run was over");
             }
             if (values != nullptr) {
@@ -148,7 +155,7 @@ void Served::close(uint32_t step)
     Command order;
     Header header;
     while (in_.try_receive(header, &order, sizeof order) == Errc::ok) { // ends: nobody sends on
-        if (request_of(order).joined == 0) answer(header.sender, {step, 1, {}});
+        if (request_of(order).joined == 0) answer(header.sender, {step, run_over, {}});
     }
 }
 

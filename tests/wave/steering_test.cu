@@ -64,6 +64,52 @@ protected:
     Simulation simulation_ = simulation_of(room(), GetParam().place);
 };
 
+bool resident(Method method) { return method == Method::tiles || method == Method::deep; }
+
+TEST_P(Steering, reads_are_answered_however_many_there_have_been)
+{
+    simulation_.start(1u << 30, GetParam().method);
+    Request look = with(Act::read);
+    look.edit.box = {{31, 8, 8}, {33, 9, 9}};
+    const uint32_t count = resident(GetParam().method) ? most_under_way + 100 : 100;
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        std::vector<double> seen;
+        const uint64_t step = simulation_.command({look}, &seen);
+        ASSERT_GE(step, last);
+        ASSERT_EQ(seen.size(), 2u);
+        last = step;
+    }
+    const uint64_t stopped = simulation_.command({with(Act::end)});
+    EXPECT_EQ(simulation_.finish().steps, stopped);
+}
+
+TEST_P(Steering, changes_beyond_what_a_run_keeps_are_refused_and_the_run_goes_on)
+{
+    if (!resident(GetParam().method)) return; // nothing is kept: each change is made at once
+    simulation_.start(1u << 30, GetParam().method);
+    const Box box{{10, 4, 4}, {11, 5, 5}};
+    for (uint32_t i = 0; i < most_changes; ++i) {
+        simulation_.command({cells(box, i % 2 == 0 ? 3 : 0)});
+    }
+    try {
+        simulation_.command({cells(box, 3)});
+        ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::exhausted);
+        EXPECT_NE(std::string(error.what()).find("1024 changes"), std::string::npos);
+    }
+    std::vector<double> seen;
+    Request look = with(Act::read);
+    look.edit.box = box;
+    simulation_.command({look}, &seen);
+    EXPECT_EQ(seen.size(), 1u);
+    simulation_.command({with(Act::end)});
+    simulation_.finish();
+    simulation_.start(1u << 30, GetParam().method);
+    simulation_.command({cells(box, 3)}); // and the next run takes as many again
+}
+
 TEST_P(Steering, is_reproduced_by_the_same_commands_at_the_same_steps)
 {
     Reference reference(room());

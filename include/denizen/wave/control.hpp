@@ -32,13 +32,14 @@ struct Control {
     alignas(line) uint64_t began; // by the device's clock: the first tile's first step
     uint64_t ended;               // and the last one's last
     uint32_t steps;               // afterwards: how many were done
-    uint32_t commands;            // and how many commands were applied
+    uint32_t changes;             // and how many changes were made
 };
 
 struct Leading {
     Control* control;
-    Request* commands; // most_commands
-    Edit* edits;       // most_commands, and how many there are at the start
+    Request* commands; // most_under_way: the list comes round
+    Request* changes;  // most_changes: what the run leaves behind
+    Edit* edits;       // most_changes, and how many there are at the start
     uint32_t edited;
     Source* sources; // most_sources, as well
     uint32_t source_count;
@@ -194,7 +195,7 @@ public:
         while (take()) { // what came too late is told so
         }
         l_.control->steps = end_;
-        l_.control->commands = known_;
+        l_.control->changes = changes_;
     }
 
 private:
@@ -215,30 +216,34 @@ private:
     // one answer.
     DENIZEN_HD bool take()
     {
-        if (asked_) return false;
+        if (asked_ || !(over() || room())) return false;
         Command order;
         Header header;
         if (!receive(header, order)) return false;
         Request command = request_of(order);
-        const bool refused = over() || known_ == most_commands ||
-                             (command.act == Act::cells && edited_ == most_commands) ||
+        const bool change =
+            command.act == Act::cells || command.act == Act::source || command.act == Act::damping;
+        const bool used_up = (change && changes_ == most_changes) ||
                              (command.act == Act::source && sources_ == most_sources);
+        const Refusal refused = over() ? run_over : used_up ? changes_used_up : not_refused;
         command.step = limit_;
         command.source.begin = l_.first + limit_;
         joined_ = command.joined != 0;
-        if (!refused) {
+        if (refused == not_refused) {
             if (command.act == Act::pause) paused_ = true;
             if (command.act == Act::resume) paused_ = false;
             if (command.act == Act::end) end_ = limit_;
             if (command.act == Act::cells) l_.edits[edited_++] = command.edit;
             if (command.act == Act::source) l_.sources[sources_++] = command.source;
-            l_.commands[known_++] = command;
+            if (change) l_.changes[changes_++] = command;
+            l_.commands[known_++ % most_under_way] = command;
+        } else {
+            refused_ = refused;
         }
-        refused_ |= refused;
         if (joined_) return true;
-        const Answer reply{command.step, refused_ ? 1u : 0u};
-        refused_ = false;
-        if (!refused && command.act == Act::read) {
+        const Answer reply{command.step, refused_};
+        refused_ = not_refused;
+        if (refused == not_refused && command.act == Act::read) {
             reading_ = header.sender;
             asked_ = true;
             few_ = command.edit.box.cells() <= few_cells
@@ -254,6 +259,16 @@ private:
             send(header.sender, reply);
         }
         return true;
+    }
+
+    // Whether all tiles have served the command whose place is the next. A tile waits for its
+    // neighbours, so it is behind tile 0 by no more than a pass for each tile.
+    DENIZEN_HD bool room() const
+    {
+        constexpr uint32_t most_in_a_pass = 8; // steps
+        return known_ < most_under_way ||
+               l_.commands[known_ % most_under_way].step + l_.tiles * most_in_a_pass <
+                   load<Scope::gpu>(&l_.control->progress);
     }
 
     // How many tiles have cells in the box.
@@ -331,6 +346,7 @@ private:
     uint32_t sources_;
     uint32_t limit_ = 0;
     uint32_t known_ = 0;
+    uint32_t changes_ = 0;
     uint64_t went_ = 0;
     uint32_t parts_ = 0; // of reads, that tiles have to write
     uint32_t reads_of_few_ = 0;
@@ -339,8 +355,8 @@ private:
     uint32_t reading_ = 0;
     Answer reply_;
     bool paused_ = false;
-    bool joined_ = false;  // the last command is one of several, and more of them follow
-    bool refused_ = false; // one of those has been
+    bool joined_ = false;           // the last command is one of several, and more of them follow
+    Refusal refused_ = not_refused; // one of those has been
 };
 
 } // namespace denizen::wave

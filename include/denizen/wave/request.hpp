@@ -97,15 +97,18 @@ DENIZEN_HD inline Request request_of(const Command& o)
 // What is read of so few cells comes with the answer, of more in the window.
 inline constexpr uint32_t few_cells = 3;
 
+enum Refusal : uint32_t { not_refused, run_over, changes_used_up };
+
 // To commands that belong together, by the id of the last.
 struct Answer {
     uint32_t step = 0;    // from the start of the run
-    uint32_t refused = 0; // the run was over
+    uint32_t refused = 0; // Refusal
     double value[few_cells] = {};
 };
 static_assert(sizeof(Answer) == 32); // of one slot
 
-inline constexpr uint32_t most_commands = 1024; // in one run
+inline constexpr uint32_t most_changes = 1024;   // of cells, damping and sources, in one run
+inline constexpr uint32_t most_under_way = 4096; // commands that not all tiles have served
 inline constexpr uint32_t most_sources = 64;
 inline constexpr uint32_t most_receivers = 256;
 

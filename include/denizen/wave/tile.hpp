@@ -105,8 +105,8 @@ private:
                 if (rank() == 0) (void)load<Scope::gpu, Order::acquire>(&r_.control->go);
                 sync();
                 while (known_ < static_cast<uint32_t>(go >> 32) &&
-                       r_.commands[known_].step == step) {
-                    serve(r_.commands[known_++], step);
+                       r_.commands[known_ % most_under_way].step == step) {
+                    serve(r_.commands[known_++ % most_under_way], step);
                 }
             }
             if (step == end_) return false;

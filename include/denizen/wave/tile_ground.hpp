@@ -48,7 +48,7 @@ struct TileMemory {
     uint16_t hears[most_receivers];        // and which they are
     uint32_t listening;                    // how many
     uint32_t has_sources;
-    uint32_t telling[most_commands / 32]; // Cells::telling, of the change that is being made
+    uint32_t telling[most_changes / 32]; // Cells::telling, of the change that is being made
     uint32_t late;
     uint64_t go;
 };
@@ -203,7 +203,7 @@ protected:
     // only those nearby are looked through. All members of the tile call it.
     DENIZEN_HD Cells cells_near(const Range& range)
     {
-        for (uint32_t i = rank(); i < most_commands / 32; i += members) m_.telling[i] = 0;
+        for (uint32_t i = rank(); i < most_changes / 32; i += members) m_.telling[i] = 0;
         sync();
         for (uint32_t i = rank(); i < cells_.edited; i += members) {
             const Box& box = cells_.edits[i].box;
