@@ -219,7 +219,7 @@ void measure(const Arguments& arguments)
     if (arguments.gpu()) {
 #if defined(__CUDACC__)
         told.add("copy_gbs", copy_bandwidth(in) * 1e-9);
-        for (const uint32_t warps : {264u, 528u, 1056u}) {
+        for (const uint32_t warps : {264u, 528u, 924u}) {
             for (const bool resident : {false, true}) {
                 StageOptions options = in.options;
                 options.batch = resident ? 1 << 20 : 1 << 18;
