@@ -2,7 +2,7 @@
 """What test_lens_wrong_words runs under the lens: one small copy by the driver, before which words
 of this program's own go to the GPU.
 
-    python wrong_words.py right|unmapped|method|header
+    python wrong_words.py right|unmapped|method|cut
 
 Prints a line of JSON: what the lens and CUDA said, and whether the driver's copy arrived.
 """
@@ -10,11 +10,15 @@ Prints a line of JSON: what the lens and CUDA said, and whether the driver's cop
 import ctypes
 import json
 import mmap
+import os
 import sys
+import time
 
 SIZE = 1 << 16
 FIXED_NOREPLACE = 0x100000
 PENDING, DONE = 0, 1  # denizen_lens_pending, denizen_lens_done
+NOT_READY = 600  # CUDA_ERROR_NOT_READY
+PATIENCE = 10  # seconds
 INLINE_COPY = [0x20022062, 0, 0, 0x20022060, 4, 1, 0x2001206C, 0x41, 0x6001206D, 0]
 WORDS = {
     "right": [],
@@ -22,8 +26,9 @@ WORDS = {
     "unmapped": [*INLINE_COPY[:1], 0x4000, 0, *INLINE_COPY[3:]],
     # A method that the compute class does not have.
     "method": [1 << 29 | 1 << 16 | 1 << 13 | 0x1FFC >> 2, 1],
-    # An opcode that no header has.
-    "header": [7 << 29 | 1 << 16 | 1 << 13 | 0x188 >> 2, 1],
+    # The opcode that ends a segment (NVC86F_DMA_SEC_OP_END_PB_SEGMENT): the words behind it, which
+    # would say that the copy is done, are not read.
+    "cut": [7 << 29],
 }
 
 
@@ -69,11 +74,16 @@ def main(kind):
         sys.exit(f"denizen_lens_substitute: {state}")
     cuda("cuMemcpyHtoDAsync_v2", memory, pinned, ctypes.c_size_t(4), stream)
     state = process.denizen_lens_substituted(None)
-    status = cuda.library.cuStreamSynchronize(stream)
+    end = time.monotonic() + PATIENCE
+    while (status := cuda.library.cuStreamQuery(stream)) == NOT_READY and time.monotonic() < end:
+        time.sleep(0.001)
     found = ctypes.c_uint32()
-    again = cuda.library.cuMemcpyDtoH_v2(ctypes.byref(found), memory, ctypes.c_size_t(4))
-    right = again == 0 and found.value == source.value
-    print(json.dumps({"sent": state == DONE, "status": status, "right": right}))
+    right = status == 0 and (
+        cuda.library.cuMemcpyDtoH_v2(ctypes.byref(found), memory, ctypes.c_size_t(4)) == 0
+        and found.value == source.value
+    )
+    print(json.dumps({"sent": state == DONE, "status": status, "right": right}), flush=True)
+    os._exit(0)  # what has not come to its end must not be waited for
 
 
 if __name__ == "__main__":
