@@ -230,6 +230,13 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> Path:
     return path
 
 
+def by_all_cores() -> tuple[str, ...]:
+    """The option that has NVRTC compile with all cores, for text that takes long. None before
+    version 13, which may not know it."""
+    _find_nvrtc()
+    return ("--split-compile=0",) if _core.nvrtc_version() >= 13000 else ()
+
+
 def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ()) -> bytes:
     """A translation unit compiled by NVRTC, from the cache if it was before.
 

@@ -13,9 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen import ArgumentError, DeadError, DeadlineError, DenizenError, ExhaustedError, group
+from denizen import (
+    ArgumentError,
+    CompileError,
+    DeadError,
+    DeadlineError,
+    DenizenError,
+    ExhaustedError,
+    group,
+)
 from denizen.cli import main
 from denizen.group import table
+from denizen.group.group import _kernels
 
 ALGORITHMS = {"one_shot", "two_shot", "pull", "pull_twice", "push", "push_twice"}
 
@@ -170,6 +179,17 @@ def test_who_does_not_come():
         first.barrier()
     with pytest.raises(DeadError, match="for rank 1"):
         second.check()
+
+
+def test_the_kernels_compile_at_run_time():
+    try:
+        cubin = _kernels(2, 90)
+    except CompileError as error:
+        if "libnvrtc" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    for name in (b"denizen_group_call", b"denizen_group_check", b"denizen_group_serve"):
+        assert name in cubin
 
 
 def test_resident():

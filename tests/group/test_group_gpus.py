@@ -14,7 +14,7 @@ from denizen import _core
 from denizen.group import nccl
 
 
-def line_of(process, seconds=40):
+def line_of(process, seconds=90):  # the first time kernels are compiled
     """The next line that ``process`` prints; without one in time it is killed, and this is ""."""
     timer = threading.Timer(seconds, process.kill)
     timer.start()

@@ -123,6 +123,24 @@ DENIZEN_HD inline uint32_t ranks_of(const Channel<Memory>& channel)
     return N < max_ranks ? N : channel.ranks();
 }
 
+// f<N>() for the group's number of ranks. Text that is compiled at run time defines
+// DENIZEN_GROUP_RANKS, which that is then: the kernels for other numbers take most of a minute.
+template <class Memory, class F>
+DENIZEN_HD inline auto for_ranks(const Channel<Memory>& channel, const F& f)
+{
+#if defined(DENIZEN_GROUP_RANKS)
+    (void)channel;
+    constexpr bool apart = DENIZEN_GROUP_RANKS == 2 || DENIZEN_GROUP_RANKS == 4;
+    return f.template operator()<apart ? DENIZEN_GROUP_RANKS : max_ranks>();
+#else
+    switch (channel.ranks()) {
+    case 2: return f.template operator()<2>();
+    case 4: return f.template operator()<4>();
+    default: return f.template operator()<max_ranks>();
+    }
+#endif
+}
+
 // A channel's packets of some data: runs of run_packets, dealt to the channels in turn. Number i of
 // the channel is this one of the data.
 struct Dealt {
@@ -332,21 +350,13 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t one_shot(const Channel<Memory>& channel, const Call& call)
 {
-    switch (channel.ranks()) {
-    case 2: return one_shot_of<T, 2>(channel, call);
-    case 4: return one_shot_of<T, 4>(channel, call);
-    default: return one_shot_of<T, max_ranks>(channel, call);
-    }
+    return for_ranks(channel, [&]<uint32_t N>() { return one_shot_of<T, N>(channel, call); });
 }
 
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t two_shot(const Channel<Memory>& channel, const Call& call)
 {
-    switch (channel.ranks()) {
-    case 2: return two_shot_of<T, 2>(channel, call);
-    case 4: return two_shot_of<T, 4>(channel, call);
-    default: return two_shot_of<T, max_ranks>(channel, call);
-    }
+    return for_ranks(channel, [&]<uint32_t N>() { return two_shot_of<T, N>(channel, call); });
 }
 
 } // namespace denizen::group

@@ -51,11 +51,7 @@ public:
     DENIZEN_HD bool operator()(Channel<Memory>& channel) const
     {
         if (!short_ || !channel.repeats(signature_)) return perform_as<T>(channel, call_);
-        switch (channel.ranks()) {
-        case 2: return turn<2>(channel);
-        case 4: return turn<4>(channel);
-        default: return turn<max_ranks>(channel);
-        }
+        return for_ranks(channel, [&]<uint32_t N>() { return turn<N>(channel); });
     }
 
 private:

@@ -20,9 +20,9 @@ from denizen.group import nccl
 from denizen.group import table as tables
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
-from denizen.program import cubin_of
+from denizen.program import by_all_cores, cubin_of
 
-_KERNELS = "#include <denizen/group/kernels.hpp>\n"
+_KERNELS = "#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
 
 
 class Link(NamedTuple):
@@ -339,12 +339,18 @@ def _stream(tensor: Any, stream: int | None) -> int:
     return 0
 
 
-def _prepare(where: Device) -> bytes:
+def _kernels(ranks: int, architecture: int) -> bytes:
+    """The kernels for groups of so many, which take 25 s on two cores to compile the first time."""
+    text = _KERNELS.format(ranks)
+    return cubin_of(text, "the groups", architecture, by_all_cores())
+
+
+def _prepare(where: Device, ranks: int) -> bytes:
     """The kernels for GPUs; nothing for the CPU."""
     if not where.on_gpu:
         return b""
     forbid_multicast()
-    return cubin_of(_KERNELS, "the groups", capability(where))
+    return _kernels(ranks, capability(where))
 
 
 def local(
@@ -376,7 +382,7 @@ def local(
         )
     if where.on_gpu:
         where = replace(where, nodes=ranks)
-    cubin = _prepare(where)
+    cubin = _prepare(where, ranks)
     rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
     cores = _core.group_local(
         ranks, where.on_gpu, where.first, cubin, timeout, heap_bytes, least_gbs, rows
@@ -422,7 +428,7 @@ def join(
     place = os.fspath(address)
     if place.startswith("tcp://") and engine != "memory":
         nccl.prepare()
-    cubin = b"" if engine == "nccl" else _prepare(where)
+    cubin = b"" if engine == "nccl" else _prepare(where, ranks)
     rows: list[tuple[int, str, int]] = []
     if engine != "nccl":
         rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)

@@ -49,7 +49,9 @@ def tune(ranks: int = 2, device: str = "auto", *, quick: bool = False) -> Tuned:
     if where.nodes != 1 or where.threads is not None:
         raise ArgumentError(f'device "{device}"; use "cpu", "gpu" or "gpu:N"')
     most = (1 << 22 if quick else 1 << 28) if where.on_gpu else (1 << 16 if quick else 1 << 22)
-    found, rows = _core.group_tune(ranks, where.on_gpu, where.first, _prepare(where), most, quick)
+    found, rows = _core.group_tune(
+        ranks, where.on_gpu, where.first, _prepare(where, ranks), most, quick
+    )
     timings = [Timing(*timing) for timing in found]
     path = tables.path_of(ranks, where.on_gpu, where.first)
     kept = {"table": rows, "timings": timings, "quick": quick}

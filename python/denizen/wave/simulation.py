@@ -124,7 +124,7 @@ class Simulation:
         if where.on_gpu:
             cubin = cubin_of(_KERNELS[self._dtype.name], "the wave", capability(where))
         if where.nodes > 1:
-            group_cubin = group._prepare(where)
+            group_cubin = group._prepare(where, where.nodes)
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._core = _core.WaveSimulation(
             self._shape[::-1], spacing, speed, dt or 0.0, damping, absorber,
