@@ -5,7 +5,9 @@
 // Hazard: a function that is called, not expanded in line, may let a warp out apart although it
 // went in together: lanes that wait inside while one of them makes a long call are let go early.
 // ptxas (13.0 to 13.5) does not reckon with it: it carries out the next operation of the warp
-// behind the call without a look whether all lanes are there. rejoin() stands behind such calls.
+// behind the call without a look whether all lanes are there. rejoin() stands behind such calls, or
+// is the last that such a function does: directly behind a rejoin() and a call, ptxas trusts the
+// call.
 #pragma once
 
 #include <denizen/base/target.hpp>

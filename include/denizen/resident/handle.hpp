@@ -324,7 +324,6 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
             }
         }
         set_aside<P>(s, id, aside, h, payload);
-        lanes::rejoin();
         base += whole ? 1 : lanes::size;
     }
     return true;
