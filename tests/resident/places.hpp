@@ -13,6 +13,7 @@
 #include <regex.h>
 #include <spawn.h>
 #include <string>
+#include <support/scaled.hpp>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -106,18 +107,6 @@ inline Options small_rings(Options o)
     })
 #define DENIZEN_AT_EVERY_PLACE(suite) DENIZEN_AT_PLACES(suite, denizen::test::places())
 #define DENIZEN_ON_SEVERAL_NODES(suite) DENIZEN_AT_PLACES(suite, denizen::test::places_of_nodes())
-
-// Less of the same under a sanitizer, whose runs are some 5 to 50 times as long.
-constexpr uint32_t scaled(uint32_t n)
-{
-#if defined(__SANITIZE_THREAD__)
-    return n / 40 > 0 ? n / 40 : 1;
-#elif defined(__SANITIZE_ADDRESS__)
-    return n / 8 > 0 ? n / 8 : 1;
-#else
-    return n;
-#endif
-}
 
 // The error that `call` throws.
 template <class Call>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are steered: every command says at which step it was applied, and the plain loop, given
 // the same commands at those steps, comes to the same field.
+#include "support/scaled.hpp"
 #include "wave/reference.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +72,7 @@ TEST_P(Steering, reads_are_answered_however_many_there_have_been)
     simulation_.start(1u << 30, GetParam().method);
     Request look = with(Act::read);
     look.edit.box = {{31, 8, 8}, {33, 9, 9}};
-    const uint32_t count = resident(GetParam().method) ? most_under_way + 100 : 100;
+    const uint32_t count = test::scaled(resident(GetParam().method) ? most_under_way + 100 : 100);
     uint64_t last = 0;
     for (uint32_t i = 0; i < count; ++i) {
         std::vector<double> seen;
