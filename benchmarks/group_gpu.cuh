@@ -426,7 +426,7 @@ inline void measure_gpus(const Arguments& arguments)
     const uint64_t most = arguments.quick ? uint64_t{16} << 20 : uint64_t{1} << 30;
     std::vector<uint64_t> sizes{1024, 65536, 1 << 20, 16 << 20};
     if (!arguments.quick) {
-        sizes = {8,       1024,    8192,     65536,       1 << 18,
+        sizes = {8,       1024,    8192,     65536,       1 << 17,   1 << 18,
                  1 << 20, 4 << 20, 16 << 20, 64ull << 20, 1ull << 30};
     }
     const uint32_t last = there >= 8 ? 8 : there >= 4 ? 4 : 2;

@@ -72,7 +72,7 @@ Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& o)
     layout.channels = o.channels != 0 ? o.channels : on_gpu ? 128 : 4;
     const uint32_t slots = o.slots != 0 ? o.slots : on_gpu ? 1024 : 512;
     layout.slots = (slots + run_packets - 1) / run_packets * run_packets;
-    const uint32_t stage = o.stage_bytes != 0 ? o.stage_bytes : on_gpu ? 256 << 10 : 64 << 10;
+    const uint32_t stage = o.stage_bytes != 0 ? o.stage_bytes : on_gpu ? 512 << 10 : 64 << 10;
     const uint32_t unit = line * ranks;
     layout.stage_bytes = (stage + unit - 1) / unit * unit;
     layout.heap_bytes = o.heap_bytes;

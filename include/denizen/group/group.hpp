@@ -76,7 +76,7 @@ struct GroupOptions {
     uint64_t heap_bytes = 0;                                     // of each rank, for allocate()
     uint32_t channels = 0;    // at most 256; 0: 128 on a GPU, 4 on the CPU
     uint32_t slots = 0;       // packets of a channel and peer; 0: 1024 on a GPU, 512 on the CPU
-    uint32_t stage_bytes = 0; // of a channel; 0: 256 KiB on a GPU, 64 KiB on the CPU
+    uint32_t stage_bytes = 0; // of a channel; 0: 512 KiB on a GPU, 64 KiB on the CPU
     double least_gbs = 10;    // GPUs: a slower link between two of them is an error; 0: any
     std::vector<group::Choice> table;   // what automatic means; empty: a built-in one
     uint32_t renew = group::most_turns; // see Layout

@@ -16,13 +16,36 @@
 
 namespace denizen::group {
 
-// Elements of a piece: enough for 16 crews to have one each, 512 bytes to 2 KiB. All ranks come to
-// the same.
+inline constexpr uint64_t most_piece = 16384; // bytes
+
+// How a slice goes through the stages. In elements; all ranks come to the same.
+struct Rounds {
+    uint64_t fits;  // of each writer in a stage, that has `parts` of them
+    uint64_t room;  // of a round: the slice in as few as there can be, of about the same length
+    uint64_t piece; // of a crew: a round is 16 of them, or more if that is more than most_piece
+};
 template <class T>
-DENIZEN_HD inline uint64_t piece_of(uint64_t slice)
+DENIZEN_HD inline Rounds rounds_of(const Layout& layout, uint32_t parts, uint64_t slice)
 {
-    const uint64_t bytes = (slice * sizeof(T) / 16 + 511) / 512 * 512;
-    return (bytes < 512 ? 512 : bytes > 2048 ? 2048 : bytes) / sizeof(T);
+    const auto up = [](uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; };
+    const uint64_t bytes = slice * sizeof(T);
+    const uint64_t stage = layout.stage_bytes / (parts == 0 ? 1 : parts) / 16 * 16;
+    const uint64_t most = most_piece * layout.slots; // a piece is told of by one packet
+    const uint64_t fits = stage < most ? stage : most;
+    uint64_t room = bytes == 0 ? 16 : bytes;
+    if (bytes > fits) {
+        const uint64_t rounds = (bytes + fits - 1) / fits;
+        room = up((bytes + rounds - 1) / rounds, 16);
+    }
+    const uint64_t piece = up((room + 15) / 16, 512);
+    return {fits / sizeof(T), room / sizeof(T),
+            (piece < most_piece ? piece : most_piece) / sizeof(T)};
+}
+
+// Of a rank's stage, the part that `from` writes: nobody writes into his own.
+DENIZEN_HD inline uint32_t writer(uint32_t of, uint32_t from)
+{
+    return from < of ? from : from - 1;
 }
 
 // How many elements of `count` piece i holds; the last may be cut, those behind it are empty.
@@ -82,9 +105,8 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
     const bool broadcast = call.kind == Kind::broadcast;
     const bool sends = !broadcast || me == call.root;
     const Slice mine = slice_of<T>(call.count, channel.index(), call.channels);
-    const uint64_t piece = piece_of<T>(mine.end - mine.begin);
-    const uint64_t fits = g.layout.stage_bytes / ranks / 16 * 16 / sizeof(T); // of a writer
-    const uint64_t room = fits < piece * g.layout.slots ? fits : piece * g.layout.slots;
+    const Rounds rounds = rounds_of<T>(g.layout, ranks - 1, mine.end - mine.begin);
+    const uint64_t fits = rounds.fits, room = rounds.room, piece = rounds.piece;
     const auto nobody = [](uint32_t) { return false; };
     const auto others = [&](uint32_t r) { return broadcast && r != call.root; };
     uint64_t at = mine.begin;
@@ -93,7 +115,8 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
         const uint64_t pieces = (count + piece - 1) / piece;
         channel.open_turn();
         const auto stage = [&](uint32_t of, uint32_t from) {
-            return g.stage(of, channel.index(), channel.turn()) + from * fits * sizeof(T);
+            return g.stage(of, channel.index(), channel.turn()) +
+                   writer(of, from) * fits * sizeof(T);
         };
         bool good = true;
         // Ends when the last piece has been taken up, behind the others' by one for each crew.
@@ -153,9 +176,9 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
     const bool direct = call.out_place != 0;
     const uint64_t part = part_of<T>(call.count, ranks);
     const Slice mine = slice_of<T>(part, channel.index(), call.channels);
-    const uint64_t piece = piece_of<T>(mine.end - mine.begin);
-    const uint64_t fits = g.layout.stage_bytes / (2 * ranks) / 16 * 16 / sizeof(T);
-    const uint64_t room = fits < piece * g.layout.slots ? fits : piece * g.layout.slots;
+    const Rounds rounds =
+        rounds_of<T>(g.layout, (direct ? 1 : 2) * (ranks - 1), mine.end - mine.begin);
+    const uint64_t fits = rounds.fits, room = rounds.room, piece = rounds.piece;
     uint64_t at = mine.begin; // of each part
     do {                      // a round: what the stages hold; ends after the last element
         const uint64_t all = mine.end - at < room ? mine.end - at : room;
@@ -171,7 +194,7 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
         channel.open_turn();
         const auto stage = [&](uint32_t of, uint32_t phase, uint32_t from, uint64_t i) {
             return g.stage(of, channel.index(), channel.turn()) +
-                   ((phase * ranks + from) * fits + i * piece) * sizeof(T);
+                   ((phase * (ranks - 1) + writer(of, from)) * fits + i * piece) * sizeof(T);
         };
         bool good = true;
         // Ends when the last sums have come, behind the pieces sent by two for each crew.
