@@ -98,8 +98,8 @@ public:
     Mailbox open_mailbox(uint32_t) override
     {
         post_ = std::make_unique<Post>();
-        return {
-            post_->post, &post_->left, &post_->failed, &post_->done, nullptr, &post_->stay, 1, 0};
+        Post& p = *post_;
+        return {p.post, p.post, p.post, &p.left, &p.failed, &p.done, &p.stay, &p.over, 1, 0};
     }
     void launch(const Mailbox& box, uint32_t) override
     {
@@ -122,6 +122,7 @@ private:
         Packet failed = {};
         uint32_t done = 0;
         uint32_t stay = 1;
+        uint32_t over = 0;
     };
 
     bool perform_all(const Call& call)

@@ -9,6 +9,7 @@
 #include "../backend.hpp"
 #include "../gpu/driver.hpp"
 #include "../gpu/functions.hpp"
+#include "../gpu/mapped.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/group/links.hpp>
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <unistd.h>
 
 namespace denizen::group {
@@ -149,6 +151,7 @@ public:
                 for (const Stream s : {stream_, copies_}) {
                     if (s != nullptr) driver_.stream_destroy(s);
                 }
+                inbox_.reset();
                 memory_.clear();
             });
         } catch (const Error&) { // a dead context: nothing is left to give back
@@ -222,27 +225,42 @@ public:
     {
         Mailbox box{};
         box.teams = teams;
-        const size_t relay = sizeof(Packet) * posts * post_packets;
-        const size_t shared = relay + 2 * line + sizeof(uint32_t) * teams; // with the host
+        const size_t ring = sizeof(Packet) * posts * post_packets;
         off_the_gpu("a group", [&] {
             const ContextScope scope(chip_->context);
+            if (!asked_for_inbox_) {
+                asked_for_inbox_ = true;
+                std::string why_not; // the host's memory does as well, some 2 us later
+                inbox_ =
+                    MappedMemory::try_create(chip_->info.ordinal, chip_->info.uuid, ring, &why_not);
+            }
+            const size_t shared = line + ring + sizeof(uint32_t) * teams; // with the host
             void* host = nullptr;
             check(
                 driver_.mem_host_alloc(&host, shared, host_alloc_portable | host_alloc_device_map),
                 "cuMemHostAlloc");
             std::memset(host, 0, shared);
             auto* const bytes = static_cast<unsigned char*>(host);
-            box.post = reinterpret_cast<Packet*>(bytes); // unified addresses: the device's too
-            box.left = reinterpret_cast<Packet*>(bytes + relay);
+            box.left = reinterpret_cast<Packet*>(bytes); // unified addresses: the device's too
             box.failed = box.left + 1;
-            box.done = reinterpret_cast<uint32_t*>(bytes + relay + 2 * line);
+            box.post = box.inbox = reinterpret_cast<Packet*>(bytes + line);
+            box.done = reinterpret_cast<uint32_t*>(bytes + line + ring);
             DevicePtr near = 0;
-            const Result result = driver_.mem_alloc(&near, relay + line);
+            const Result result = driver_.mem_alloc(&near, shared);
             if (result != success) driver_.mem_free_host(host);
             check(result, "cuMemAlloc", device);
             box.relay = reinterpret_cast<Packet*>(near);
-            box.stay = reinterpret_cast<uint32_t*>(near + relay);
-            check(driver_.memset_d32_async(near + relay, 1, 1, stream_), "cuMemsetD32Async");
+            box.over = reinterpret_cast<uint32_t*>(near + ring);
+            box.stay = reinterpret_cast<uint32_t*>(near + ring + line);
+            if (inbox_) {
+                box.post = reinterpret_cast<Packet*>(inbox_->host());
+                box.inbox = box.relay = reinterpret_cast<Packet*>(inbox_->device());
+            }
+            check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(box.relay), 0, ring, stream_),
+                  "cuMemsetD8Async");
+            check(driver_.memset_d32_async(near + ring + line, 1, teams, stream_),
+                  "cuMemsetD32Async");
+            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
         });
         return box;
     }
@@ -250,10 +268,8 @@ public:
     void launch(const Mailbox& box, uint32_t teams) override
     {
         const ContextScope scope(chip_->context);
-        // The number that was left at comes again: what told the teams to leave must be gone.
-        check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(box.relay), 0,
-                                      sizeof(Packet) * posts * post_packets, stream_),
-              "cuMemsetD8Async");
+        check(driver_.memset_d32_async(reinterpret_cast<DevicePtr>(box.over), 0, 1, stream_),
+              "cuMemsetD32Async");
         launch_kernel("serve", teams, Launch::together, stream_, ref, box);
     }
 
@@ -264,8 +280,9 @@ public:
             driver_.stream_synchronize(stream_); // ends: see mailbox.hpp
             without_residents([&] {
                 const ContextScope inner(chip_->context);
-                driver_.mem_free(reinterpret_cast<DevicePtr>(box.relay));
-                driver_.mem_free_host(box.post);
+                const size_t ring = sizeof(Packet) * posts * post_packets;
+                driver_.mem_free(reinterpret_cast<DevicePtr>(box.over) - ring);
+                driver_.mem_free_host(box.left);
             });
         } catch (const Error&) { // a dead context
         }
@@ -361,6 +378,8 @@ private:
     DevicePtr result_ = 0;
     Functions functions_;
     std::vector<std::shared_ptr<Mapped>> memory_;
+    std::optional<MappedMemory> inbox_; // of resident groups
+    bool asked_for_inbox_ = false;
 };
 
 void check_reach(const Chip& from, const Chip& to)

@@ -14,6 +14,16 @@ namespace {
 
 constexpr uint64_t spin_ns = 10'000'000; // a call of 3 GB
 
+// All of a message, to memory that may be the device's: stores there leave the core when they like.
+void write(Packet* to, const Packet (&message)[post_packets])
+{
+    // The first packet last: it is looked at first. Partner: take_message().
+    for (uint32_t i = post_packets; i-- > 0;) Direct::store(to + i, message[i]);
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
 bool reached(uint32_t number, uint32_t goal) { return static_cast<int32_t>(number - goal) >= 0; }
 
 } // namespace
@@ -50,9 +60,7 @@ ResidentGroup::~ResidentGroup()
     Packet leave[post_packets] = {};
     const uint32_t number = posted_ + 1;
     for (Packet& p : leave) p = {{leave_kind, 0, 0}, number};
-    for (uint32_t i = 0; i < post_packets; ++i) {
-        Direct::store(box_.post + number % posts * post_packets + i, leave[i]);
-    }
+    write(box_.post + number % posts * post_packets, leave);
     seat_.close_mailbox(box_);
 }
 
@@ -125,10 +133,7 @@ uint32_t ResidentGroup::post(Call call)
     under_way_[number % posts] = call;
     Packet message[post_packets];
     encode(call, number, message);
-    // Partner: the first team's load. The first packet last: it is looked at first.
-    for (uint32_t i = post_packets; i-- > 0;) {
-        Direct::store(box_.post + number % posts * post_packets + i, message[i]);
-    }
+    write(box_.post + number % posts * post_packets, message);
     come_back_if_left();
     return number;
 }

@@ -2,6 +2,7 @@
 // A resident group on CPU threads: results, order, more calls than fit, leaving and coming back,
 // and a rank that does not come.
 #include "group/calls.hpp"
+#include "support/scaled.hpp"
 #include "support/threads.hpp"
 
 #include <denizen/group/resident.hpp>
@@ -42,56 +43,133 @@ TEST(Mailbox, ACallGoesThroughPackets)
     EXPECT_EQ(got.out_place, call.out_place);
 }
 
-// Teams that are threads: the first passes on, each does what it has a part in and reports that.
-TEST(Mailbox, EveryTeamReportsForItself)
-{
-    constexpr uint32_t teams = 3;
-    constexpr uint32_t calls = 300;
-    Packet post[posts * post_packets] = {};
-    Packet relay[posts * post_packets] = {};
-    Packet left{}, failed{};
-    uint32_t done[teams] = {};
-    uint32_t stay = 1;
-    const Mailbox box{post, &left, &failed, done, relay, &stay, teams, 20'000'000'000};
-    std::vector<std::vector<uint64_t>> seen(teams), expected(teams);
-    std::vector<std::thread> threads;
-    for (uint32_t team = 0; team < teams; ++team) {
-        threads.emplace_back([&, team] {
-            Packet shared[2 * post_packets];
-            serve(box, team, teams, shared, [&](const Call& call) {
-                seen[team].push_back(call.count);
-                return call.count != calls; // the last one goes wrong
-            });
-        });
+// Teams that are threads, and the host's side of their mailbox: the first passes on what has come,
+// or all look where the host writes.
+class Served {
+public:
+    static constexpr uint32_t teams = 3;
+
+    Served(bool passes_on, uint64_t lease_ns)
+    {
+        box_ = {post_, post_,   passes_on ? relay_ : post_, &left, &failed, done, stay, &over_,
+                teams, lease_ns};
     }
-    const auto tell = [&](uint32_t number, Packet(&message)[post_packets]) {
-        for (uint32_t i = post_packets; i-- > 0;) {
-            Direct::store(post + number % posts * post_packets + i, message[i]);
+
+    void launch(uint32_t wrong_from)
+    {
+        for (std::thread& t : threads_) t.join();
+        threads_.clear();
+        over_ = 0;
+        for (uint32_t team = 0; team < teams; ++team) {
+            threads_.emplace_back([this, team, wrong_from] {
+                Packet shared[2 * post_packets];
+                serve(box_, team, teams, shared, [&](const Call& call) {
+                    seen[team].push_back(call.count);
+                    return call.count < wrong_from;
+                });
+            });
         }
-    };
-    Random random(1);
-    Packet message[post_packets];
-    for (uint32_t number = 1; number <= calls; ++number) {
+    }
+
+    void tell(uint32_t number, const Packet (&message)[post_packets])
+    {
+        for (uint32_t i = post_packets; i-- > 0;) {
+            Direct::store(post_ + number % posts * post_packets + i, message[i]);
+        }
+    }
+    void call(uint32_t number, uint32_t channels)
+    {
         Call call;
         call.kind = Kind::all_reduce;
-        call.channels = number == calls ? teams : 1 + random() % (teams + 2); // some have no team
+        call.channels = channels;
         call.count = number;
+        Packet message[post_packets];
         encode(call, number, message);
         tell(number, message);
-        for (uint32_t team = 0; team < teams && team < call.channels; ++team) {
+        for (uint32_t team = 0; team < teams && team < channels; ++team) {
             expected[team].push_back(number);
-            while (load<Scope::system, Order::acquire>(done + team) != number) {
-                std::this_thread::yield(); // ends: the team has a part
-            }
         }
     }
-    for (Packet& p : message) p = {{leave_kind, 0, 0}, calls + 1};
-    tell(calls + 1, message);
-    for (std::thread& t : threads) t.join();
-    EXPECT_EQ(seen, expected);
-    EXPECT_EQ(failed.sequence, calls);
-    EXPECT_EQ(left.sequence, calls + 1);
-    EXPECT_EQ(stay, calls + 1);
+    bool is_done(uint32_t number, uint32_t channels) const
+    {
+        for (uint32_t team = 0; team < teams && team < channels; ++team) {
+            if (load<Scope::system, Order::acquire>(done + team) != number) return false;
+        }
+        return true;
+    }
+    void leave(uint32_t number)
+    {
+        Packet message[post_packets] = {};
+        for (Packet& p : message) p = {{leave_kind, 0, 0}, number};
+        tell(number, message);
+        for (std::thread& t : threads_) t.join();
+        threads_.clear();
+    }
+
+    Packet left{}, failed{};
+    uint32_t done[teams] = {};
+    uint32_t stay[teams] = {1, 1, 1};
+    std::vector<std::vector<uint64_t>> seen{teams}, expected{teams};
+
+private:
+    Packet post_[posts * post_packets] = {};
+    Packet relay_[posts * post_packets] = {};
+    uint32_t over_ = 0;
+    Mailbox box_{};
+    std::vector<std::thread> threads_;
+};
+
+TEST(Mailbox, EveryTeamReportsForItself)
+{
+    constexpr uint32_t calls = 300;
+    for (const bool passes_on : {false, true}) {
+        Served served(passes_on, 20'000'000'000);
+        served.launch(calls); // the last one goes wrong
+        Random random(1);
+        for (uint32_t number = 1; number <= calls; ++number) {
+            const auto some = static_cast<uint32_t>(1 + random() % (Served::teams + 2));
+            const uint32_t channels = number == calls ? Served::teams : some; // some have no team
+            served.call(number, channels);
+            // Ends: each of those teams has a part.
+            while (!served.is_done(number, channels)) std::this_thread::yield();
+        }
+        served.leave(calls + 1);
+        EXPECT_EQ(served.seen, served.expected);
+        EXPECT_EQ(served.failed.sequence, calls);
+        EXPECT_EQ(served.left.sequence, calls + 1);
+        for (const uint32_t stay : served.stay) EXPECT_EQ(stay, calls + 1);
+    }
+}
+
+// Teams leave while calls come, and are launched again: each does every call of its own once.
+TEST(Mailbox, TeamsComeBackWhereEachLeft)
+{
+    const uint32_t calls = test::scaled(3000);
+    for (const bool passes_on : {false, true}) {
+        Served served(passes_on, 20'000);
+        served.launch(calls + 1);
+        uint32_t launches = 1;
+        Random random(2);
+        for (uint32_t number = 1; number <= calls; ++number) {
+            const auto channels = static_cast<uint32_t>(1 + random() % Served::teams);
+            if (random() % 4 == 0) {
+                std::this_thread::sleep_for(std::chrono::microseconds(random() % 60));
+            }
+            served.call(number, channels);
+            while (!served.is_done(number, channels)) { // ends: who has left comes back for it
+                const Packet left = Direct::load(&served.left);
+                if (left.sequence != 0 && left.sequence <= number) {
+                    Direct::store(&served.left, Packet{});
+                    served.launch(calls + 1);
+                    ++launches;
+                }
+                std::this_thread::yield();
+            }
+        }
+        served.leave(calls + 1);
+        EXPECT_EQ(served.seen, served.expected);
+        EXPECT_GT(launches, 2u);
+    }
 }
 
 TEST(ResidentGroup, DoesWhatIsPosted)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A resident group: teams that stay on the device and do what the host posts, without a launch. The
-// host writes a call as one message of four packets; the first team reads it and passes it on to
-// the others through memory near them; each team that has a part in the call says to the host when
-// it is done, in a word of its own: nobody counts, and so nobody waits for the others. Teams whose
-// channel has no part in a call do not hold it up.
+// host writes a call as one message of four packets, into the device's own memory where it can, and
+// all teams find it there. Where it cannot, the first team reads it in the host's memory and passes
+// it on to the others. Each team that has a part in the call says to the host when it is done, in a
+// word of its own: nobody counts, and so nobody waits for the others. Teams whose channel has no
+// part in a call do not hold it up.
 //
 // The teams leave by themselves when nothing was posted for the length of the lease, or the host
 // says so; whoever posts later launches them again. So nothing stays on the device when the host
-// dies, and who waits for the device to be idle waits no longer than that.
+// dies, and who waits for the device to be idle waits no longer than that. The first team says that
+// the lease is over; each goes, when it has no message, and comes back at the number where it went.
 #pragma once
 
 #include <denizen/group/perform.hpp>
@@ -20,12 +22,14 @@ inline constexpr uint32_t leave_kind = 15;  // instead of a Kind: there is no mo
 
 struct Mailbox {
     Packet* post;      // [posts][post_packets], the host writes; number t is at t % posts
-    Packet* left;      // the host reads: number of the first one not taken, when the teams have
-                       // left
+    Packet* inbox;     // the same, as the first team reads it
+    Packet* relay;     // where the others look: what the first team passes on, or the inbox too
+    Packet* left;      // the host reads: number of the first one that the first team has not taken,
+                       // when it has left
     Packet* failed;    // and not 0 when a call has failed
     uint32_t* done;    // [teams], and the last number that each has had a part in and done
-    Packet* relay;     // as post; the first team writes, the others read
-    uint32_t* stay;    // number to go on with, for the next launch
+    uint32_t* stay;    // [teams], number that each goes on with when they are launched again
+    uint32_t* over;    // not 0: the lease
     uint32_t teams;    // that serve; the CPU's one does the work of all channels
     uint64_t lease_ns; // and a wait within it has the group's own deadline
 };
@@ -77,13 +81,20 @@ DENIZEN_HD inline bool later(uint32_t number, uint32_t than)
     return number != 0 && static_cast<int32_t>(number - than) > 0;
 }
 
-// By a team's first crew, until what is at `at` is the message, or one that has taken its place.
-// False: the lease is over. All of a message is there, or nothing.
-DENIZEN_HD inline bool take_message(const Packet* at, uint32_t number, uint64_t lease_ns,
+// By a team's first crew, until message `number` is there, or one that has taken its place. False:
+// the lease is over. All of a message is there, or nothing.
+DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t number,
                                     Packet* shared)
 {
-    const uint64_t until = now_ns() + lease_ns;
+    const Packet* const at = (team == 0 ? box.inbox : box.relay) + number % posts * post_packets;
+    const uint64_t until = now_ns() + box.lease_ns;
     for (uint32_t looks = 1;; ++looks) { // ends with the message, or the lease
+        bool over = false; // known before the look: what the first team had, the others find
+        if (looks % 64 == 0) {
+            // Acquire: partner of the first team's release when it left.
+            over = team == 0 ? now_ns() > until
+                             : denizen::load<Scope::gpu, Order::acquire>(box.over) != 0;
+        }
         bool here = true;
         for (uint32_t p = Crew::rank(); p < post_packets; p += Crew::size()) {
             shared[p] = Direct::load(at + p);
@@ -91,7 +102,7 @@ DENIZEN_HD inline bool take_message(const Packet* at, uint32_t number, uint64_t 
             here = here && (got == number || later(got, number));
         }
         if (Crew::all(here)) return true;
-        if (looks % 64 == 0 && Crew::all(now_ns() > until)) return false;
+        if (Crew::all(over)) return false;
         Direct::idle(looks);
     }
 }
@@ -102,19 +113,19 @@ template <class Perform>
 DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
                              Packet (&shared)[2 * post_packets], Perform perform_one)
 {
-    constexpr uint64_t for_ever = ~uint64_t{0} / 4; // the first team tells the others when to leave
-    uint32_t number = *box.stay;
+    const bool passes_on = team == 0 && teams > 1 && box.relay != box.inbox;
+    uint32_t number = box.stay[team];
     for (;; ++number) { // ends when the host or the lease says so
-        const uint32_t slot = number % posts * post_packets;
         Packet* const here = shared + number % 2 * post_packets;
         if (Crew::index() == 0) {
-            const bool came = take_message((team == 0 ? box.post : box.relay) + slot, number,
-                                           team == 0 ? box.lease_ns : for_ever, here);
+            const bool came = take_message(box, team, number, here);
             for (uint32_t p = Crew::rank(); p < post_packets; p += Crew::size()) {
                 if (!came) here[p] = Packet{{leave_kind, 0, 0}, number};
                 // Partner: the other teams' load. What the call refers to was there before the host
                 // posted it.
-                if (team == 0 && teams > 1) Direct::store(box.relay + slot + p, here[p]);
+                if (came && passes_on) {
+                    Direct::store(box.relay + number % posts * post_packets + p, here[p]);
+                }
             }
         }
         Team::sync();
@@ -136,11 +147,13 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
             store<Scope::system, denizen::detail::host_release>(box.done + team, number);
         }
     }
-    if (team == 0 && Team::rank() == 0) {
-        *box.stay = number; // for the next launch
-        Direct::release();
-        Direct::store(box.left, Packet{{0, 0, 0}, number});
-    }
+    if (Team::rank() != 0) return;
+    box.stay[team] = number;
+    if (team != 0) return;
+    // Release: what this team has taken, the others find before they leave.
+    denizen::store<Scope::gpu, Order::release>(box.over, 1u);
+    Direct::release();
+    Direct::store(box.left, Packet{{0, 0, 0}, number});
 }
 
 } // namespace denizen::group
