@@ -21,13 +21,12 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     std::vector<Packet> mail(size_t{2} * packets * tiling.count());
     std::vector<Request> commands(most_under_way);
     std::vector<Request> changes(most_changes);
-    std::vector<Edit> edits(most_changes);
     std::vector<Source> sources = state.sources;
     sources.resize(most_sources);
     Control control{};
     const std::array<typename CpuField<T>::Memory, 2> to = {field.make(), field.make()};
     TileRun<T> run{};
-    run.cells = {state.geometry, state.kinds.data(), edits.data(), 0};
+    run.cells = {state.geometry, state.kinds.data()};
     run.medium = state.medium;
     run.layout = field.layout();
     for (uint32_t i = 0; i < 2; ++i) {
@@ -50,22 +49,10 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     run.receiver_count = static_cast<uint32_t>(state.receivers.size());
     run.traces = traces;
     run.window = static_cast<T*>(box.window());
-    const Leading leading{&control,
-                          commands.data(),
-                          changes.data(),
-                          edits.data(),
-                          0,
-                          sources.data(),
-                          run.source_count,
-                          box.heartbeat(),
-                          box.orders(),
-                          box.answers(),
-                          state.step,
-                          steps,
-                          ahead,
-                          tiling.count(),
-                          {S::x, S::y, S::z},
-                          ~uint64_t{0}};
+    const Leading leading{&control,           commands.data(), changes.data(), sources.data(),
+                          run.source_count,   box.heartbeat(), box.orders(),   box.answers(),
+                          state.step,         steps,           ahead,          tiling.count(),
+                          {S::x, S::y, S::z}, ~uint64_t{0}};
     std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
     for (uint32_t i = 0; i < tiling.count(); ++i) {
         memories.push_back(std::make_unique<TileMemory<T, S>>());

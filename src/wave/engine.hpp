@@ -32,7 +32,7 @@ struct State {
     std::vector<std::vector<double>> traces; // by receiver
     uint64_t step = 0;
 
-    Cells cells() const { return {geometry, kinds.data(), nullptr, 0}; }
+    Cells cells() const { return {geometry, kinds.data()}; }
     // What commands of a run that has ended leave behind.
     void keep(const Request& command, uint64_t first_step);
 };

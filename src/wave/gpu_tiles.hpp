@@ -78,7 +78,6 @@ private:
         if (control_ == nullptr) {
             commands_ = chip_.take<Request>(most_under_way);
             changes_ = chip_.take<Request>(most_changes);
-            edits_ = chip_.take<Edit>(most_changes);
             control_ = chip_.take<Control>(1);
         }
         const size_t mail_packets = size_t{2} * packets * tiling.count();
@@ -89,7 +88,7 @@ private:
         chip_.put(hops_, packing.outgoing);
         chip_.put(hops_ + packets, packing.incoming);
         TileRun<T> run{};
-        run.cells = {state_.geometry, start_, edits_, 0};
+        run.cells = {state_.geometry, start_};
         run.medium = state_.medium;
         run.layout = slab_.layout();
         for (uint32_t i = 0; i < 2; ++i) {
@@ -115,8 +114,6 @@ private:
         const Leading leading{control_,
                               commands_,
                               changes_,
-                              edits_,
-                              0,
                               slab_.sources(),
                               run.source_count,
                               mailbox.heartbeat(),
@@ -165,7 +162,6 @@ private:
     // Taken at first use.
     Request* commands_ = nullptr;
     Request* changes_ = nullptr;
-    Edit* edits_ = nullptr;
     Control* control_ = nullptr;
     Packet* mail_ = nullptr;
     size_t mail_size_ = 0;

@@ -5,7 +5,7 @@
 //
 //   split   part p cuts slice p of the batch into runs, one for each shard, in order
 //   judge   shard s takes its run of every slice, in order: its customers' rules, their edges
-//   search  part p looks for round trips that end in slice p, and tells all alerts of it
+//   search  part p looks for round trips that end in its share, and tells all alerts of that
 //
 // judge(b) begins when all of split(b) and search(b - 1) are done, search(b) when judge(b) is:
 // whoever comes last through a gate starts what is behind it. Within a pass nobody writes what
@@ -150,9 +150,18 @@ struct Book {
     {
         return transactions::shard_of(customer, geometry.shards);
     }
-    DENIZEN_HD uint32_t first_of(uint32_t count, uint32_t slice) const
+    // Where a part of `parts` begins.
+    DENIZEN_HD static uint32_t first_of(uint32_t count, uint32_t part, uint32_t parts)
     {
-        return static_cast<uint32_t>(uint64_t{count} * slice / geometry.shards);
+        return static_cast<uint32_t>(uint64_t{count} * part / parts);
+    }
+    // Into how many slices a batch is cut: a shard takes its runs of 32 of them at a time, so that
+    // runs of less than two records leave its lanes idle.
+    DENIZEN_HD uint32_t slices(uint32_t count) const
+    {
+        const uint32_t filled = count / (2 * geometry.shards);
+        const uint32_t some = filled < 32 ? 32 : filled;
+        return some < geometry.shards ? some : geometry.shards;
     }
 };
 

@@ -15,6 +15,7 @@ struct Search {
     const Transaction& closing;
     uint64_t sequence; // of the closing transaction
     uint64_t visited[3] = {};
+    uint32_t followed = 0; // of the payee's transactions, that may be part of a round trip
     Round round{};
 
     DENIZEN_HD bool alike(uint64_t amount) const
@@ -55,6 +56,7 @@ struct Search {
             if (edge.ts < since || edge.ts > closing.ts || !alike(edge.amount)) {
                 continue;
             }
+            followed += Step == 0 ? 1 : 0;
             round.path[Step] = here;
             if constexpr (Left == 1) {
                 if (edge.dest == closing.customer) {
@@ -74,21 +76,33 @@ struct Search {
     }
 
     // The round trip of the fewest hops; of those the one whose transactions are the latest, the
-    // first decides first.
-    DENIZEN_HD Round find()
+    // first decides first. In two steps: most searches end with the first, so who makes many of
+    // them side by side makes the second of those alone that need it.
+    DENIZEN_HD Round in_two_hops()
     {
-        const Rules& rules = book.rules;
-        const uint64_t window = rules.circular_window_ms;
-        const uint64_t since = closing.ts >= window ? closing.ts - window + 1 : 0;
-        const uint32_t most_hops = rules.circular_hops;
-        if (leads<1, 0>(closing.dest, since)) {
-            round.hops = 2;
-        } else if (most_hops >= 3 && leads<2, 0>(closing.dest, since)) {
+        round.hops = leads<1, 0>(closing.dest, since()) ? 2 : 0;
+        return round;
+    }
+    // After that: whether there may be one of more.
+    DENIZEN_HD bool goes_on() const
+    {
+        return round.hops == 0 && followed != 0 && book.rules.circular_hops > 2;
+    }
+    DENIZEN_HD Round in_more_hops()
+    {
+        if (leads<2, 0>(closing.dest, since())) {
             round.hops = 3;
-        } else if (most_hops >= 4 && leads<3, 0>(closing.dest, since)) {
+        } else if (book.rules.circular_hops >= 4 && leads<3, 0>(closing.dest, since())) {
             round.hops = 4;
         }
         return round;
+    }
+
+private:
+    DENIZEN_HD uint64_t since() const
+    {
+        const uint64_t window = book.rules.circular_window_ms;
+        return closing.ts >= window ? closing.ts - window + 1 : 0;
     }
 };
 

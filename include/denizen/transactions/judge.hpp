@@ -86,7 +86,8 @@ DENIZEN_HD inline bool judge_side_by_side(Book& book, Ledger& ledger, uint32_t b
 
 DENIZEN_HD inline End judge(Book& book, uint32_t batch, uint32_t shard, auto& ctx, auto&& fails)
 {
-    const uint32_t slices = book.geometry.shards;
+    const uint32_t count = book.flight(batch).count;
+    const uint32_t slices = book.slices(count);
     const uint32_t* const order = book.order(batch);
     Ledger& ledger = book.ledger(shard);
     uint32_t seen = 0;
@@ -96,7 +97,7 @@ DENIZEN_HD inline End judge(Book& book, uint32_t batch, uint32_t shard, auto& ct
         uint32_t length = 0;
         if (slice < slices) {
             const uint32_t* const runs = book.runs(batch, slice);
-            begin = shard == 0 ? book.first_of(book.flight(batch).count, slice) : runs[shard - 1];
+            begin = shard == 0 ? Book::first_of(count, slice, slices) : runs[shard - 1];
             length = runs[shard] - begin;
         }
         const uint32_t upto = scan(length);

@@ -24,14 +24,48 @@ DENIZEN_COLD void tell(Book& book, uint32_t batch, uint32_t i, uint32_t fired, c
     }
 }
 
+// The alerts of each lane's record; how many they are.
+DENIZEN_HD inline uint32_t tell_all(Book& book, uint32_t batch, uint32_t i, uint32_t fired,
+                                    const Round& round, auto& ctx)
+{
+    for (uint32_t firing = lanes::ballot(fired != 0); firing != 0; firing &= firing - 1) {
+        const uint32_t k = lanes::first(firing);
+        Round told;
+        for (uint32_t hop = 0; hop < 3; ++hop) {
+            told.path[hop] = lanes::shuffle(round.path[hop], k);
+        }
+        told.hops = lanes::shuffle(round.hops, k);
+        tell(book, batch, lanes::shuffle(i, k), lanes::shuffle(fired, k), told, ctx);
+    }
+    return lanes::popcount(fired);
+}
+
+// The second step of the search, for those of `list` that need it, a record for each lane.
+DENIZEN_HD inline uint32_t search_on(Book& book, uint32_t batch, const uint32_t* list,
+                                     uint32_t count, auto& ctx)
+{
+    const bool mine = ctx.lane() < count;
+    const uint32_t i = mine ? list[ctx.lane()] : 0;
+    uint32_t fired = 0;
+    Round round{};
+    if (mine) {
+        const Transaction t = record_of(book, batch, i);
+        round = Search{book, t, book.flight(batch).base + i}.in_more_hops();
+        fired = book.verdicts(batch)[i].fired | (round.hops != 0 ? bit(Rule::circular) : 0);
+    }
+    return tell_all(book, batch, i, fired, round, ctx);
+}
+
 } // namespace detail
 
 DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ctx, auto&& fails)
 {
     Flight& flight = book.flight(batch);
     const Rules& rules = book.rules;
-    const uint32_t begin = book.first_of(flight.count, part);
-    const uint32_t end = book.first_of(flight.count, part + 1);
+    const uint32_t begin = Book::first_of(flight.count, part, book.geometry.shards);
+    const uint32_t end = Book::first_of(flight.count, part + 1, book.geometry.shards);
+    uint32_t* const list = book.order(batch) + begin; // all have been judged: it is free
+    uint32_t listed = 0;
     uint32_t tally[outcomes] = {};
     uint32_t alerts = 0;
     for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) {
@@ -40,6 +74,7 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
         }
         const uint32_t i = i0 + ctx.lane();
         uint32_t fired = 0;
+        bool goes_on = false;
         Round round{};
         if (i < end) {
             const Verdict v = book.verdicts(batch)[i];
@@ -51,21 +86,28 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
                 (rules.enabled & bit(Rule::circular)) != 0) {
                 const Transaction t = record_of(book, batch, i);
                 if (t.customer != t.dest && t.amount >= rules.circular_amount) {
-                    round = Search{book, t, flight.base + i}.find();
+                    Search search{book, t, flight.base + i};
+                    round = search.in_two_hops();
                     fired |= round.hops != 0 ? bit(Rule::circular) : 0;
+                    goes_on = search.goes_on();
                 }
             }
         }
-        alerts += lanes::popcount(fired);
-        for (uint32_t firing = lanes::ballot(fired != 0); firing != 0; firing &= firing - 1) {
-            const uint32_t k = lanes::first(firing);
-            Round told;
-            for (uint32_t hop = 0; hop < 3; ++hop) {
-                told.path[hop] = lanes::shuffle(round.path[hop], k);
-            }
-            told.hops = lanes::shuffle(round.hops, k);
-            detail::tell(book, batch, lanes::shuffle(i, k), lanes::shuffle(fired, k), told, ctx);
+        alerts += detail::tell_all(book, batch, i, goes_on ? 0 : fired, round, ctx);
+        const uint32_t those = lanes::ballot(goes_on);
+        if (goes_on) {
+            list[listed + lanes::popcount(those & lanes::below())] = i;
         }
+        listed += lanes::popcount(those);
+        ctx.sync();
+        if (listed >= ctx.lanes()) {
+            listed -= ctx.lanes();
+            alerts += detail::search_on(book, batch, list + listed, ctx.lanes(), ctx);
+            ctx.sync(); // all have read what will be written next
+        }
+    }
+    if (listed != 0) {
+        alerts += detail::search_on(book, batch, list, listed, ctx);
     }
     for (uint32_t o = 0; o < outcomes; ++o) {
         const uint32_t all = lanes::sum(tally[o]);

@@ -10,8 +10,12 @@ namespace denizen::transactions {
 DENIZEN_HD inline End split(Book& book, const Feed& m, const Transaction* records, auto& ctx,
                             auto&& fails)
 {
-    const uint32_t begin = book.first_of(m.count, m.part);
-    const uint32_t end = book.first_of(m.count, m.part + 1);
+    const uint32_t slices = book.slices(m.count);
+    if (m.part >= slices) {
+        return End::done;
+    }
+    const uint32_t begin = Book::first_of(m.count, m.part, slices);
+    const uint32_t end = Book::first_of(m.count, m.part + 1, slices);
     const uint32_t shards = book.geometry.shards;
     if (m.part == 0 && ctx.lane() == 0) {
         Flight& flight = book.flight(m.batch);

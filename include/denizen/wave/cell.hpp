@@ -44,6 +44,15 @@ DENIZEN_HD constexpr uint8_t class_of(bool absorber, uint32_t walls, uint32_t op
 // In the open, with nothing special about it: nearly all cells.
 inline constexpr uint8_t plain = class_of(false, 0, 6);
 
+// What a cell of a class is made of; rigid: a reflector.
+DENIZEN_HD constexpr Cell cell_of(uint8_t of_class)
+{
+    return of_class == rigid       ? Cell::reflector
+           : of_class == soft      ? Cell::obstacle
+           : of_class >= 2 + 4 * 7 ? Cell::absorber
+                                   : Cell::normal;
+}
+
 struct Medium {
     double courant = 0;  // c dt / dx
     double damping = 0;  // g dt of all cells

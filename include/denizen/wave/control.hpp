@@ -39,9 +39,7 @@ struct Leading {
     Control* control;
     Request* commands; // most_under_way: the list comes round
     Request* changes;  // most_changes: what the run leaves behind
-    Edit* edits;       // most_changes, and how many there are at the start
-    uint32_t edited;
-    Source* sources; // most_sources, as well
+    Source* sources;   // most_sources, as well
     uint32_t source_count;
     const uint32_t* heartbeat; // the host changes it while it waits for the run
     RingView in;
@@ -151,8 +149,7 @@ class Conductor {
 public:
     // `porch`: null where nobody sends commands.
     DENIZEN_HD Conductor(const Leading& with, Porch* porch)
-        : l_(with), porch_(porch), out_(with.out), end_(with.steps), edited_(with.edited),
-          sources_(with.source_count)
+        : l_(with), porch_(porch), out_(with.out), end_(with.steps), sources_(with.source_count)
     {
     }
 
@@ -165,9 +162,10 @@ public:
         // Ends when every tile has left, which follows from the limit reaching the end, or from
         // `late`.
         while (load<Scope::gpu>(&l_.control->left) != l_.tiles) {
-            const bool took = take();
+            bool took = take();
+            while (joined_ && take()) took = true; // the rest of them, as far as it has come
+            raise(); // before a look for answers: tiles may be waiting
             answer();
-            raise();
             if (took) {
                 idle.reset();
             } else if (DENIZEN_ON_DEVICE && l_.ahead != 0 && !paused_) {
@@ -233,7 +231,6 @@ private:
             if (command.act == Act::pause) paused_ = true;
             if (command.act == Act::resume) paused_ = false;
             if (command.act == Act::end) end_ = limit_;
-            if (command.act == Act::cells) l_.edits[edited_++] = command.edit;
             if (command.act == Act::source) l_.sources[sources_++] = command.source;
             if (change) l_.changes[changes_++] = command;
             l_.commands[known_++ % most_under_way] = command;
@@ -342,7 +339,6 @@ private:
     Porch* porch_;
     SpscSender<Scope::system> out_;
     uint32_t end_;
-    uint32_t edited_;
     uint32_t sources_;
     uint32_t limit_ = 0;
     uint32_t known_ = 0;

@@ -70,50 +70,48 @@ struct Edit {
     uint32_t cell = 0; // Cell
 };
 
+// The class of the cell at `place`; rigid if that is outside. `kind(at)`: of the cell itself, at
+// its place in the grid. `rigid_at(at, side)`: whether the cell beside it on that side is a
+// reflector; sides are -x, +x, -y and so on.
+template <class Kind, class Rigid>
+DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t place[3],
+                                      const Kind& kind, const Rigid& rigid_at)
+{
+    int32_t at[3] = {place[0], place[1], place[2]};
+    uint32_t axis = 0;
+    if (!geometry.wrap(at, axis)) return rigid;
+    const Cell own = kind(at);
+    if (own == Cell::reflector) return rigid;
+    if (own == Cell::obstacle) return soft;
+    uint32_t open = 0;
+    uint32_t walls = 0;
+    for (uint32_t side = 0; side < 6; ++side) {
+        int32_t beside[3] = {at[0], at[1], at[2]};
+        beside[side / 2] += side % 2 == 0 ? -1 : 1;
+        if (!geometry.wrap(beside, axis)) {
+            walls += geometry.boundary[axis] == Boundary::absorbing ? 1 : 0;
+        } else if (!rigid_at(beside, side)) {
+            ++open;
+        }
+    }
+    return class_of(own == Cell::absorber, walls, open);
+}
+
 struct Cells {
     Geometry geometry;
     const uint8_t* start = nullptr; // Cell by cell; null: all are normal
-    const Edit* edits = nullptr;
-    uint32_t edited = 0; // how many are in force
-    // A bit for each of those that may tell of the cells that are asked for; null: all may.
-    const uint32_t* telling = nullptr;
 
     // `at` is inside the grid.
     DENIZEN_HD Cell kind(const int32_t at[3]) const
     {
-        uint32_t found = start == nullptr ? 0 : start[geometry.index(at)];
-        for (uint32_t first = 0; first < edited; first += 32) {
-            const uint32_t few = edited - first < 32 ? (1u << (edited - first)) - 1 : ~0u;
-            uint32_t left = telling == nullptr ? few : telling[first / 32];
-            for (; left != 0; left &= left - 1) {
-                const Edit& edit = edits[first + lanes::first(left)];
-                found = edit.box.contains(at) ? edit.cell : found;
-            }
-        }
-        return static_cast<Cell>(found);
+        return start == nullptr ? Cell::normal : static_cast<Cell>(start[geometry.index(at)]);
     }
 
-    // `at` may be outside: the class is then rigid.
     DENIZEN_HD uint8_t class_at(const int32_t place[3]) const
     {
-        int32_t at[3] = {place[0], place[1], place[2]};
-        uint32_t axis = 0;
-        if (!geometry.wrap(at, axis)) return rigid;
-        const Cell own = kind(at);
-        if (own == Cell::reflector) return rigid;
-        if (own == Cell::obstacle) return soft;
-        uint32_t open = 0;
-        uint32_t walls = 0;
-        for (uint32_t side = 0; side < 6; ++side) {
-            int32_t beside[3] = {at[0], at[1], at[2]};
-            beside[side / 2] += side % 2 == 0 ? -1 : 1;
-            if (!geometry.wrap(beside, axis)) {
-                walls += geometry.boundary[axis] == Boundary::absorbing ? 1 : 0;
-            } else if (kind(beside) != Cell::reflector) {
-                ++open;
-            }
-        }
-        return class_of(own == Cell::absorber, walls, open);
+        return class_among(
+            geometry, place, [this](const int32_t at[3]) { return kind(at); },
+            [this](const int32_t at[3], uint32_t) { return kind(at) == Cell::reflector; });
     }
 };
 

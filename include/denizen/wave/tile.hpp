@@ -64,8 +64,7 @@ public:
 
 private:
     using Base = TileMail<T, S>;
-    using Base::cells_;
-    using Base::cells_near;
+    using Base::class_after;
     using Base::element_at;
     using Base::find_sources;
     using Base::gather;
@@ -135,10 +134,7 @@ private:
             medium_.damping = command.value;
             set_table();
             break;
-        case Act::cells:
-            ++cells_.edited;
-            change(command.edit);
-            break;
+        case Act::cells: change(command.edit); break;
         case Act::read:
             if (command.edit.box.cells() <= few_cells) {
                 tell(command.edit.box, ++reads_of_few_);
@@ -158,13 +154,14 @@ private:
         const bool solid = edit.cell >= static_cast<uint32_t>(Cell::reflector);
         const Range range = near(edit.box, S::depth, 1);
         if (range.cells() == 0) return; // of another tile
-        const Cells cells = cells_near(range);
         for (uint32_t i = rank(); i < range.cells(); i += members) {
-            int32_t at[3];
-            range.at(i, at);
-            const uint32_t element = element_at(at);
+            int32_t place[3];
+            range.at(i, place);
+            const uint32_t element = element_at(place);
+            int32_t at[3] = {place[0], place[1], place[2]};
             if (!inside(at) || !touches(edit.box, at)) continue;
-            m_.kind[element] = cells.class_at(at);
+            // In place: whether a cell beside the box is rigid does not change.
+            m_.kind[element] = class_after(edit, place, element);
             if (solid && edit.box.contains(at)) m_.field[0][element] = m_.field[1][element] = 0;
         }
     }

@@ -13,7 +13,7 @@ namespace denizen::wave {
 // still be reading when a tile writes.
 template <class T>
 struct TileRun {
-    Cells cells; // edits: those at the start; commands append
+    Cells cells; // at the start
     Medium medium;
     Layout layout;
     const T* from[2]; // now, before
@@ -48,7 +48,6 @@ struct TileMemory {
     uint16_t hears[most_receivers];        // and which they are
     uint32_t listening;                    // how many
     uint32_t has_sources;
-    uint32_t telling[most_changes / 32]; // Cells::telling, of the change that is being made
     uint32_t late;
     uint64_t go;
 };
@@ -199,29 +198,29 @@ protected:
         return range;
     }
 
-    // The cells as they are now, for class_at() of those in `range` alone: of hundreds of changes
-    // only those nearby are looked through. All members of the tile call it.
-    DENIZEN_HD Cells cells_near(const Range& range)
+    // The class of the cell at `place`, which has this element, as `edit` makes it: what the tile
+    // knows of the others tells it all. Beyond the shell it knows nothing, and takes cells for
+    // open: the class of the shell's last layer only says whether a cell is solid.
+    DENIZEN_HD uint8_t class_after(const Edit& edit, const int32_t place[3], uint32_t element) const
     {
-        for (uint32_t i = rank(); i < most_changes / 32; i += members) m_.telling[i] = 0;
-        sync();
-        for (uint32_t i = rank(); i < cells_.edited; i += members) {
-            const Box& box = cells_.edits[i].box;
-            bool tells = true;
-            for (uint32_t axis = 0; axis < 3; ++axis) {
-                const int32_t low = range.low[axis] - 1; // class_at() asks for neighbours
-                const int32_t high = range.low[axis] + static_cast<int32_t>(range.size[axis]) + 1;
-                const bool around =
-                    cells_.geometry.periodic(axis) &&
-                    (low < 0 || high > static_cast<int32_t>(cells_.geometry.n[axis]));
-                tells = tells && (around || (box.low[axis] < high && box.high[axis] > low));
-            }
-            if (tells) fetch_or<Scope::block>(&m_.telling[i / 32], 1u << i % 32);
-        }
-        sync();
-        Cells cells = cells_;
-        cells.telling = m_.telling;
-        return cells;
+        return class_among(
+            cells_.geometry, place,
+            [&](const int32_t at[3]) {
+                return edit.box.contains(at) ? static_cast<Cell>(edit.cell)
+                                             : cell_of(m_.kind[element]);
+            },
+            [&](const int32_t at[3], uint32_t side) {
+                if (edit.box.contains(at))
+                    return edit.cell == static_cast<uint32_t>(Cell::reflector);
+                const uint32_t axis = side / 2;
+                const int32_t step = side % 2 == 0 ? -1 : 1;
+                const int32_t size[3] = {S::x, S::y, S::z};
+                const auto depth = static_cast<int32_t>(S::depth);
+                const int32_t beside = place[axis] - tile_[axis] * size[axis] + step;
+                if (beside < -depth || beside >= size[axis] + depth) return false;
+                const int32_t stride[3] = {1, S::pitch, S::plane};
+                return m_.kind[static_cast<int32_t>(element) + step * stride[axis]] == rigid;
+            });
     }
 
     DENIZEN_HD uint32_t element_at(const int32_t place[3]) const
