@@ -296,10 +296,15 @@ private:
             }
         }
         for (const auto& [name, choice] : ways) {
-            Case& one = add(name, many, [this, count, choice = choice](uint32_t r, uint32_t n) {
+            // A short sum has a packet for each thread, and no more threads than that at its
+            // barrier.
+            const bool few = choice.algorithm == Algorithm::one_shot &&
+                             bytes <= uint64_t{choice.channels} * 256 * sizeof(Packet::word);
+            const uint32_t threads = few ? 256 : 512;
+            Case& one = add(name, many, [=, this, choice = choice](uint32_t r, uint32_t n) {
                 GpuRank& gpu = *gpus_[r];
                 return gpu.watched([&] {
-                    sums_inside<<<choice.channels, 512, 0, gpu.stream>>>(
+                    sums_inside<<<choice.channels, threads, 0, gpu.stream>>>(
                         groups_[r].ref(), gpu.in, gpu.out, count, choice.algorithm, n, gpu.watch);
                 });
             });

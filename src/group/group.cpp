@@ -32,14 +32,13 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
         rows.push_back({96 * kib, Algorithm::one_shot, 32});
         rows.push_back({384 * kib, Algorithm::one_shot, 64});
         rows.push_back({2048 * kib, Algorithm::two_shot, 64});
-        rows.push_back({32768 * kib, Algorithm::push, 128});
-        rows.push_back({0, Algorithm::pull, 128});
+        rows.push_back({16384 * kib, Algorithm::push, 128});
+        rows.push_back({0, Algorithm::push_twice, 128});
     } else {
         rows.push_back({64 * kib, Algorithm::one_shot, 12});
         rows.push_back({512 * kib, Algorithm::two_shot, 44});
         rows.push_back({2048 * kib, Algorithm::two_shot, 128});
-        rows.push_back({8192 * kib, Algorithm::push_twice, 128});
-        rows.push_back({0, Algorithm::pull_twice, 128});
+        rows.push_back({0, Algorithm::push_twice, 128});
     }
     return rows;
 }
