@@ -114,8 +114,10 @@ inline RivalRun run_threads(const tx::Transaction* records, uint64_t count,
         uint32_t batch = 0;
         for (uint64_t base = 0; base < count; base += geometry.batch, ++batch) { // ends: by count
             const auto n = static_cast<uint32_t>(std::min<uint64_t>(geometry.batch, count - base));
-            const tx::Feed feed{{}, {}, base, 0, n, batch, part};
-            tx::split(book, feed, records + base, ctx, NoDrill{});
+            const tx::Feed feed{{}, {}, base, 0, n, batch};
+            if (part == 0) tx::open_flight(book, feed, records + base, ctx);
+            meet.arrive_and_wait();
+            tx::split(book, batch, part, ctx, NoDrill{});
             meet.arrive_and_wait();
             tx::judge(book, batch, part, ctx, NoDrill{});
             meet.arrive_and_wait();
@@ -143,14 +145,20 @@ __global__ void put_profiles(tx::Book* book, const tx::Profile* profiles, uint64
     put_profiles_of(*book, blockIdx.x, profiles, count, {});
 }
 
+// One warp: what the passes over a batch are about.
+__global__ void open_flight(tx::Book* book, const tx::Transaction* records, uint64_t base,
+                            uint32_t count, uint32_t batch, BareContext ctx)
+{
+    tx::open_flight(*book, tx::Feed{{}, {}, base, 0, count, batch}, records, ctx);
+}
+
 // A warp for each shard. `pass`: 0, 1, 2.
-__global__ void transaction_pass(tx::Book* book, const tx::Transaction* records, uint64_t base,
-                                 uint32_t count, uint32_t batch, uint32_t pass, BareContext ctx)
+__global__ void transaction_pass(tx::Book* book, uint32_t batch, uint32_t pass, BareContext ctx)
 {
     const uint32_t part = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (part >= book->geometry.shards) return;
     if (pass == 0) {
-        tx::split(*book, tx::Feed{{}, {}, base, 0, count, batch, part}, records, ctx, NoDrill{});
+        tx::split(*book, batch, part, ctx, NoDrill{});
     } else if (pass == 1) {
         tx::judge(*book, batch, part, ctx, NoDrill{});
     } else {
@@ -226,9 +234,9 @@ inline RivalRun run_launches(const tx::Transaction* records, uint64_t count, boo
             cuda_ok(cudaStreamWaitEvent(compute, copied[half]));
             from = to;
         }
+        open_flight<<<1, 32, 0, compute>>>(book, from, base, n, batch, ctx);
         for (uint32_t pass = 0; pass < 3; ++pass) {
-            transaction_pass<<<blocks, launch_threads, 0, compute>>>(book, from, base, n, batch,
-                                                                     pass, ctx);
+            transaction_pass<<<blocks, launch_threads, 0, compute>>>(book, batch, pass, ctx);
         }
         if (on_host) cuda_ok(cudaEventRecord(used[half], compute));
     }

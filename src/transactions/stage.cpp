@@ -194,12 +194,8 @@ void Stage::wait_for(uint64_t& idle_since)
 void Stage::launch(BufferRef records, uint32_t first, uint32_t count)
 {
     flying_.push_back({batch_, next_, count, first, records});
-    std::vector<Feed> feeds(std::min<size_t>(shards_.size(), heralds)); // who tell the others
-    for (uint32_t p = 0; p < feeds.size(); ++p) {
-        feeds[p] = {book_.ref(), records, next_, first, count, batch_, p};
-    }
-    rt_.send_many(shards_.data(), false, id<Feed>(), feeds.data(), sizeof(Feed), sizeof(Feed),
-                  feeds.size(), patience);
+    const Feed feed{book_.ref(), records, next_, first, count, batch_};
+    rt_.send(shards_[0], id<Feed>(), &feed, sizeof feed, patience);
     next_ += count;
     ++batch_;
     counts_.records += count;
@@ -223,8 +219,11 @@ void Stage::tell_again(Address shard)
     ++counts_.restarts;
     for (const Flying& f : flying_) {
         if (f.finished) continue;
-        const Feed feed{book_.ref(), f.records, f.base, f.first, f.count, f.batch, part};
-        rt_.send(shard, id<Feed>(), &feed, sizeof feed, patience);
+        if (part == 0) {
+            const Feed feed{book_.ref(), f.records, f.base, f.first, f.count, f.batch};
+            rt_.send(shard, id<Feed>(), &feed, sizeof feed, patience);
+        }
+        send_step(part, Pass::split, f.batch);
         send_step(part, Pass::judge, f.batch);
         send_step(part, Pass::search, f.batch);
     }

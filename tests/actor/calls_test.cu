@@ -19,6 +19,18 @@ struct Pass { // send Add{1} on, `count` times
     uint32_t to;
     uint32_t count;
 };
+struct Scatter { // of the numbers below 100 send i + 1 to `to` i % 8, but not every third
+    static constexpr uint32_t count = 100;
+    uint32_t to[8];
+
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        for (uint32_t base = 0; base < count; base += ctx.lanes()) {
+            const uint32_t i = base + ctx.lane();
+            ctx.send_each(denizen::Address{to[i % 8]}, Add{i + 1}, i < count && i % 3 != 0);
+        }
+    }
+};
 struct Query { // ask `to` for its sum; the answer comes as a message
     uint32_t to;
 };
@@ -59,6 +71,7 @@ struct Counter {
             ctx.send(denizen::Address{m.to}, Add{1});
         }
     }
+    DENIZEN_HD void on(const Scatter& m, auto& ctx) { m.run(ctx); }
     DENIZEN_HD void on(const Query& m, auto& ctx) { ctx.send(denizen::Address{m.to}, Read{}); }
     DENIZEN_HD void on(const Sum& m, auto&) { sum += 1000 * m.value; }
     DENIZEN_HD void on(const Misdirect& m, auto& ctx) { ctx.send(denizen::Address{m.to}, Stray{}); }
@@ -96,6 +109,7 @@ struct Wide {
             ctx.send(denizen::Address{m.to}, Add{1});
         }
     }
+    DENIZEN_HD void on(const Scatter& m, auto& ctx) { m.run(ctx); }
     DENIZEN_HD void on(const Who&, auto& ctx)
     {
         ctx.reply(
@@ -140,9 +154,10 @@ struct Keeper {
     DENIZEN_HD void on(const Echo& m, auto& ctx) { ctx.reply(Answer{m.number}); }
 };
 
-using Office = denizen::Program<denizen::Actors<Counter, Wide, Aligned, Keeper>,
-                                denizen::Messages<Add, Read, Sum, Pass, Query, Misdirect, Stray,
-                                                  Tell, Who, Me, Hold, Release, Echo, Answer>>;
+using Office =
+    denizen::Program<denizen::Actors<Counter, Wide, Aligned, Keeper>,
+                     denizen::Messages<Add, Read, Sum, Pass, Scatter, Query, Misdirect, Stray, Tell,
+                                       Who, Me, Hold, Release, Echo, Answer>>;
 
 namespace {
 
@@ -415,6 +430,32 @@ TEST_P(calls, a_whole_warp_handler_sends_each_message_once)
     EXPECT_EQ(me.lanes, on_gpu() ? 32u : 1u);
 }
 
+TEST_P(calls, lanes_send_each_a_message_of_its_own)
+{
+    Rt rt(device(), options());
+    const auto counters = rt.spawn<Counter>(8);
+    uint64_t expected[8] = {};
+    for (uint32_t i = 0; i < Scatter::count; ++i) {
+        expected[i % 8] += i % 3 != 0 ? i + 1 : 0;
+    }
+    Scatter all{};
+    for (uint32_t k = 0; k < 8; ++k) {
+        all.to[k] = counters[k].value;
+    }
+    for (const Address from : {rt.spawn<Wide>(), rt.spawn<Counter>()}) {
+        const uint64_t before = rt.stats().handled;
+        for (int turn = 0; turn < 50; ++turn) {
+            rt.send(from, all);
+        }
+        rt.drain();
+        EXPECT_EQ(rt.stats().handled - before, 50u + 50u * 66) << "66 of 100 are sent";
+    }
+    for (uint32_t k = 0; k < 8; ++k) {
+        EXPECT_EQ(sum_of(rt, counters[k]), 100 * expected[k]);
+    }
+    EXPECT_EQ(rt.stats().errors, 0u);
+}
+
 TEST_P(calls, a_handler_knows_where_it_is_and_who_sent)
 {
     Rt rt(device(), options());
@@ -496,9 +537,9 @@ TEST_P(calls, errors_of_the_caller_name_the_thing)
                  [&] { any.send_many(&a, true, Rt::id<Add>(), &bytes, 0, 0, 1, 1s); });
     expect_error(Errc::oversize, "Add has 4 bytes, not 65536",
                  [&] { any.broadcast(0, Rt::id<Add>(), &bytes, 65536, 1s); });
-    expect_error(Errc::wrong_type, "message type 14 is not one of the program's 14",
-                 [&] { any.send(a, 14, &bytes, 4, 1s); });
-    expect_error(Errc::wrong_type, "message type 4000000000 is not one of the program's 14",
+    expect_error(Errc::wrong_type, "message type 15 is not one of the program's 15",
+                 [&] { any.send(a, 15, &bytes, 4, 1s); });
+    expect_error(Errc::wrong_type, "message type 4000000000 is not one of the program's 15",
                  [&] { any.ask_begin(a, 4'000'000'000u, &bytes, 4, 1s); });
     expect_error(Errc::bad_argument, "actor type 4 is not one of the program's 4",
                  [&] { any.spawn(4, 1, 1s); });

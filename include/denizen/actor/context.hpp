@@ -60,6 +60,31 @@ public:
         return sent;
     }
 
+    // The same for lanes that each have a message of their own, of at most 36 bytes and without
+    // buffers: those that say `mine` send side by side. In a whole-warp handler every lane must
+    // make the call; the answer is the lane's.
+    template <class M>
+    DENIZEN_HD bool send_each(Address to, const M& message, bool mine = true)
+    {
+        constexpr uint32_t type = P::template message_id<M>;
+        static_assert(type != no_type, "not a message type of this program");
+        static_assert(sizeof(M) <= first_payload && !detail::refers<M>,
+                      "what lanes send side by side is at most 36 bytes, without buffers");
+        if constexpr (P::has_buffers) {
+            refer(message);
+        }
+        bool sent = true;
+        if (mine) {
+            const Header h{to.value, self_, type, 0, sizeof(M)};
+            sent = post_bytes<sizeof(M)>(shared_, worker_, h, &message, detail::priority_of<M>(),
+                                         policy_of(to));
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+        }
+        return sent;
+    }
+
     // Answers the message being handled: to the `ask` that waits for it, to the actor that sent it,
     // or, if the host sent it without asking, to the host's egress ring.
     template <class M>

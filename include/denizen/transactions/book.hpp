@@ -60,6 +60,7 @@ struct alignas(128) Flight {
     uint32_t reserved;        //
     uint64_t tally[outcomes]; // records by outcome
     uint64_t alerts;
+    alignas(128) uint64_t fed;      // 1 + batch that the fields above are of
     alignas(128) uint64_t to_judge; // gates
     alignas(128) uint64_t to_search;
     alignas(128) uint64_t to_finish;

@@ -63,14 +63,13 @@ struct Drill { // fail once, in this pass, after so many records of a part
 struct Ready { // the answer to the above: how many customers, or of Put: how many have no room
     uint32_t value;
 };
-struct Feed { // split your slice of a batch
+struct Feed { // to the first shard: here is a batch, have it split
     BufferRef book;
     BufferRef records;
     uint64_t base;  // sequence of the batch's first record
     uint32_t first; // its place in the buffer
     uint32_t count;
     uint32_t batch;
-    uint32_t part;
     DENIZEN_BUFFERS(book, records)
 };
 struct Step { // do your part of a pass
@@ -89,10 +88,10 @@ struct Finished { // to the host: all parts of a batch have been searched, and s
     uint32_t alerts;
 };
 
-// Feed and Step are for all parts, and told down a tree, so that nobody sends to more than a few:
-// the host, or whoever opens a gate, tells the parts below `heralds`, and part p tells those from
+// A Step is for all parts, and told down a tree, so that nobody sends to more than a few: whoever
+// opens a gate, or is fed, tells the parts below `heralds`, and part p tells those from
 // heralds * (p + 1) on, as many.
-inline constexpr uint32_t heralds = 8;
+inline constexpr uint32_t heralds = 32;
 
 inline constexpr uint32_t drilled = 0xD1; // the code of a failure that a drill asked for
 

@@ -164,18 +164,13 @@ public:
             return;
         }
         Book& book = found[0];
-        if (book.has_done(Pass::split, m.batch, m.part)) {
+        if (book.has_done(Pass::split, m.batch, 0)) {
             return; // told again
         }
-        Feed next = m;
-        for (next.part = heralds * (m.part + 1);
-             next.part < heralds * (m.part + 2) && next.part < book.geometry.shards; ++next.part) {
-            ctx.send(Address{book.address[next.part]}, next);
+        if (!is_fed(book, m.batch)) {
+            open_flight(book, m, records.data + m.first, ctx);
         }
-        const auto fails = drill(Pass::split, ctx);
-        if (split(book, m, records.data + m.first, ctx, fails) == End::done) {
-            finish(book, Pass::split, m.batch, m.part, ctx);
-        }
+        tell(book, Pass::split, m.batch, 0, ctx);
     }
 
     DENIZEN_HD void on(const Step& m, auto& ctx)
@@ -183,21 +178,15 @@ public:
         Book& book = *reinterpret_cast<Book*>(m.book);
         const auto pass = static_cast<Pass>(m.pass_part >> 16);
         const uint32_t part = m.pass_part & 0xffff;
-        Flight& flight = book.flight(m.batch);
-        // Acquire: partner of finish(), by whoever opened the gate. One lane's word for all: a gate
-        // may open between two lanes' looks.
-        const bool open =
-            pass == Pass::judge
-                ? load<Scope::gpu, Order::acquire>(&flight.to_judge) >= book.opens_at(m.batch, 2)
-                : load<Scope::gpu, Order::acquire>(&flight.to_search) >= book.opens_at(m.batch, 1);
-        if (lanes::shuffle(open ? 1u : 0u, 0) == 0 || book.has_done(pass, m.batch, part)) {
+        if (!is_open(book, pass, m.batch) || book.has_done(pass, m.batch, part)) {
             return; // told again, or before its time, because the host could not know
         }
         tell(book, pass, m.batch, heralds * (part + 1), ctx);
         const auto fails = drill(pass, ctx);
         const uint32_t regions = load<Scope::gpu>(&book.regions.count); // before it looks for room
-        const End end = pass == Pass::judge ? judge(book, m.batch, part, ctx, fails)
-                                            : search(book, m.batch, part, ctx, fails);
+        const End end = pass == Pass::split   ? split(book, m.batch, part, ctx, fails)
+                        : pass == Pass::judge ? judge(book, m.batch, part, ctx, fails)
+                                              : search(book, m.batch, part, ctx, fails);
         if (end == End::done) {
             finish(book, pass, m.batch, part, ctx);
         } else if (end == End::full) {
@@ -231,6 +220,24 @@ private:
             ctx.fail(drilled);
             return true;
         };
+    }
+
+    // What a gate, or Flight::fed, shows. Acquire: partner of finish(), by whoever opened the gate,
+    // or of open_flight(). One lane's word for all: a gate may open between two lanes' looks.
+    DENIZEN_HD static uint64_t shows(const uint64_t& word)
+    {
+        return lanes::shuffle(load<Scope::gpu, Order::acquire>(&word), 0);
+    }
+    DENIZEN_HD static bool is_fed(Book& book, uint32_t batch)
+    {
+        return shows(book.flight(batch).fed) == uint64_t{batch} + 1;
+    }
+    DENIZEN_HD static bool is_open(Book& book, Pass pass, uint32_t batch)
+    {
+        const Flight& flight = book.flight(batch);
+        return pass == Pass::split   ? is_fed(book, batch)
+               : pass == Pass::judge ? shows(flight.to_judge) >= book.opens_at(batch, 2)
+                                     : shows(flight.to_search) >= book.opens_at(batch, 1);
     }
 
     // This part of a pass is done. Whoever is the last at a gate starts what is behind it.
@@ -273,9 +280,13 @@ private:
     // Parts `first` and on, as many as one tells, to begin a pass.
     DENIZEN_HD static void tell(Book& book, Pass pass, uint32_t batch, uint32_t first, auto& ctx)
     {
-        for (uint32_t part = first; part < first + heralds && part < book.geometry.shards; ++part) {
-            ctx.send(Address{book.address[part]}, Step{reinterpret_cast<uint64_t>(&book), batch,
-                                                       static_cast<uint32_t>(pass) << 16 | part});
+        for (uint32_t k = 0; k < heralds && first < book.geometry.shards; k += ctx.lanes()) {
+            const uint32_t part = first + k + ctx.lane();
+            const bool there = part < book.geometry.shards;
+            ctx.send_each(Address{book.address[there ? part : 0]},
+                          Step{reinterpret_cast<uint64_t>(&book), batch,
+                               static_cast<uint32_t>(pass) << 16 | part},
+                          there);
         }
     }
 

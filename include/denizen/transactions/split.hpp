@@ -7,55 +7,85 @@
 
 namespace denizen::transactions {
 
-DENIZEN_HD inline End split(Book& book, const Feed& m, const Transaction* records, auto& ctx,
-                            auto&& fails)
+// Notes what a batch is, for all passes.
+DENIZEN_HD inline void open_flight(Book& book, const Feed& m, const Transaction* records, auto& ctx)
 {
-    const uint32_t slices = book.slices(m.count);
-    if (m.part >= slices) {
-        return End::done;
-    }
-    const uint32_t begin = Book::first_of(m.count, m.part, slices);
-    const uint32_t end = Book::first_of(m.count, m.part + 1, slices);
-    const uint32_t shards = book.geometry.shards;
-    if (m.part == 0 && ctx.lane() == 0) {
+    if (ctx.lane() == 0) {
         Flight& flight = book.flight(m.batch);
         flight.records = records;
         flight.base = m.base;
         flight.count = m.count;
+        // Release: partner of the acquire of who is told to split. The answer is waited for, so
+        // that it is there before they are told.
+        (void)exchange<Scope::gpu, Order::acq_rel>(&flight.fed, uint64_t{m.batch} + 1);
     }
-    uint32_t* const runs = book.runs(m.batch, m.part);
+    ctx.sync();
+}
+
+DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx, auto&& fails)
+{
+    const Flight& flight = book.flight(batch);
+    const uint32_t slices = book.slices(flight.count);
+    if (part >= slices) {
+        return End::done;
+    }
+    const uint32_t begin = Book::first_of(flight.count, part, slices);
+    const uint32_t end = Book::first_of(flight.count, part + 1, slices);
+    const uint32_t shards = book.geometry.shards;
+    uint32_t* const runs = book.runs(batch, part);
     for (uint32_t s = ctx.lane(); s < shards; s += ctx.lanes()) {
         runs[s] = 0;
     }
     ctx.sync();
     const bool staged = book.geometry.staged != 0;
-    Staged* const copies = book.staged(m.batch);
-    if (staged) { // side by side, so that whole lines cross the bus
-        const auto* from = reinterpret_cast<const Unit*>(records);
-        for (uint64_t u = 4ull * begin + ctx.lane(); u < 4ull * end; u += ctx.lanes()) {
-            copies[u / 4].unit[u % 4] = from[u / 4 * 8 + u % 4];
+    Staged* const copies = book.staged(batch);
+    if (staged) { // side by side, so that whole lines cross the bus; several lines at a time
+        constexpr uint32_t abreast = lanes::size > 1 ? 8 : 1;
+        const auto* from = reinterpret_cast<const Unit*>(flight.records);
+        for (uint64_t u0 = 4ull * begin + ctx.lane(); u0 < 4ull * end;
+             u0 += abreast * ctx.lanes()) {
+            Unit some[abreast];
+            for (uint32_t k = 0; k < abreast; ++k) {
+                const uint64_t u = u0 + k * ctx.lanes();
+                if (u < 4ull * end) {
+                    some[k] = from[u / 4 * 8 + u % 4];
+                }
+            }
+            for (uint32_t k = 0; k < abreast; ++k) {
+                const uint64_t u = u0 + k * ctx.lanes();
+                if (u < 4ull * end) {
+                    copies[u / 4].unit[u % 4] = some[k];
+                }
+            }
         }
         ctx.sync();
     }
     const auto shard_of = [&](uint32_t i) {
-        return book.shard_of(staged ? copies[i].unit[0].word[1] : records[i].customer);
+        return book.shard_of(staged ? copies[i].unit[0].word[1] : flight.records[i].customer);
     };
     for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
         fetch_add<Scope::block>(&runs[shard_of(i)], 1u);
     }
     ctx.sync();
     uint32_t before = begin; // counts become begins
-    for (uint32_t s0 = 0; s0 < shards; s0 += ctx.lanes()) {
-        const uint32_t s = s0 + ctx.lane();
-        const uint32_t own = s < shards ? runs[s] : 0;
-        const uint32_t upto = scan(own);
-        if (s < shards) {
-            runs[s] = before + upto - own;
+    constexpr uint32_t abreast = 4;
+    for (uint32_t s0 = ctx.lane(); s0 < shards + ctx.lane(); s0 += abreast * ctx.lanes()) {
+        uint32_t own[abreast] = {};
+        for (uint32_t k = 0; k < abreast; ++k) {
+            const uint32_t s = s0 + k * ctx.lanes();
+            own[k] = s < shards ? runs[s] : 0;
         }
-        before += lanes::shuffle(upto, lanes::size - 1);
+        for (uint32_t k = 0; k < abreast; ++k) {
+            const uint32_t s = s0 + k * ctx.lanes();
+            const uint32_t upto = scan(own[k]);
+            if (s < shards) {
+                runs[s] = before + upto - own[k];
+            }
+            before += lanes::shuffle(upto, lanes::size - 1);
+        }
     }
     ctx.sync();
-    uint32_t* const order = book.order(m.batch);
+    uint32_t* const order = book.order(batch);
     for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) { // and begins become ends
         if (fails(i0 - begin)) {
             return End::failed;

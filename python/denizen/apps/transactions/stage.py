@@ -71,7 +71,7 @@ _MESSAGES: tuple[MessageType, ...] = (
     _Wire(
         "Feed",
         [_BOOK, ("records", denizen.BUFFER), ("base", "u8"), ("first", "u4"), ("count", "u4"),
-         ("batch", "u4"), ("part", "u4")],
+         ("batch", "u4")],
     ),
     _Wire("Step", [("book", "u8"), ("batch", "u4"), ("pass_part", "u4")]),
     _Wire("Full", [("batch", "u4"), ("part", "u4"), ("regions", "u4")]),
