@@ -85,11 +85,18 @@ DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t pl
     if (own == Cell::obstacle) return soft;
     uint32_t open = 0;
     uint32_t walls = 0;
+    // By choices, not by indexes: what is indexed would lie in local memory.
+    DENIZEN_ROLLED
     for (uint32_t side = 0; side < 6; ++side) {
-        int32_t beside[3] = {at[0], at[1], at[2]};
-        beside[side / 2] += side % 2 == 0 ? -1 : 1;
+        const uint32_t along = side / 2;
+        const int32_t step = side % 2 == 0 ? -1 : 1;
+        int32_t beside[3] = {at[0] + (along == 0 ? step : 0), at[1] + (along == 1 ? step : 0),
+                             at[2] + (along == 2 ? step : 0)};
         if (!geometry.wrap(beside, axis)) {
-            walls += geometry.boundary[axis] == Boundary::absorbing ? 1 : 0;
+            const Boundary there = along == 0   ? geometry.boundary[0]
+                                   : along == 1 ? geometry.boundary[1]
+                                                : geometry.boundary[2];
+            walls += there == Boundary::absorbing ? 1 : 0;
         } else if (!rigid_at(beside, side)) {
             ++open;
         }

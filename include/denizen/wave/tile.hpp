@@ -29,7 +29,7 @@ public:
         uint32_t exchange = 0;
         uint32_t since = 0; // steps since the shell was renewed
         Mail mail = mail_of();
-        while (proceed(step)) { // ends with the last step, by a command, or late
+        while (proceed(step, mail)) { // ends with the last step, by a command, or late
             this->template advance_by<0>(since);
             turn_ ^= 1;
             sync();
@@ -64,11 +64,10 @@ public:
 
 private:
     using Base = TileMail<T, S>;
-    using Base::class_after;
+    using Base::change;
     using Base::element_at;
     using Base::find_sources;
     using Base::gather;
-    using Base::inside;
     using Base::m_;
     using Base::mail_of;
     using Base::medium_;
@@ -86,13 +85,14 @@ private:
     using Base::sources_;
     using Base::sync;
     using Base::touch;
-    using Base::touches;
     using Base::turn_;
     using typename Base::Mail;
     using typename Base::Range;
 
-    // Whether step `step` may begin; serves the commands that belong in front of it.
-    DENIZEN_HD bool proceed(uint32_t step)
+    // Whether step `step` may begin; serves the commands that belong in front of it. `mail` is made
+    // anew behind them: so it is not in the registers that they take, which would else be spilled
+    // in every step.
+    DENIZEN_HD bool proceed(uint32_t step, Mail& mail)
     {
         Backoff idle;
         while (true) { // ends when the conductor lets the tile go on, or it is late
@@ -103,9 +103,15 @@ private:
                 // Acquire: partner of the conductor's release; sync() passes it on to all members.
                 if (rank() == 0) (void)load<Scope::gpu, Order::acquire>(&r_.control->go);
                 sync();
-                while (known_ < static_cast<uint32_t>(go >> 32) &&
-                       r_.commands[known_ % most_under_way].step == step) {
-                    serve(r_.commands[known_++ % most_under_way], step);
+                const auto is_due = [&] {
+                    return known_ < static_cast<uint32_t>(go >> 32) &&
+                           r_.commands[known_ % most_under_way].step == step;
+                };
+                if (is_due()) {
+                    do { // ends: known_ grows
+                        serve(r_.commands[known_++ % most_under_way], step);
+                    } while (is_due());
+                    mail = mail_of();
                 }
             }
             if (step == end_) return false;
@@ -147,23 +153,6 @@ private:
         case Act::resume: break; // the conductor's
         }
         sync();
-    }
-
-    DENIZEN_HD void change(const Edit& edit)
-    {
-        const bool solid = edit.cell >= static_cast<uint32_t>(Cell::reflector);
-        const Range range = near(edit.box, S::depth, 1);
-        if (range.cells() == 0) return; // of another tile
-        for (uint32_t i = rank(); i < range.cells(); i += members) {
-            int32_t place[3];
-            range.at(i, place);
-            const uint32_t element = element_at(place);
-            int32_t at[3] = {place[0], place[1], place[2]};
-            if (!inside(at) || !touches(edit.box, at)) continue;
-            // In place: whether a cell beside the box is rigid does not change.
-            m_.kind[element] = class_after(edit, place, element);
-            if (solid && edit.box.contains(at)) m_.field[0][element] = m_.field[1][element] = 0;
-        }
     }
 
     // Calls put(i, value) for the tile's cells in the box: its cell i, x fastest.

@@ -198,6 +198,31 @@ protected:
         return range;
     }
 
+    DENIZEN_HD uint32_t element_at(const int32_t place[3]) const
+    {
+        return S::index(place[0] - tile_[0] * static_cast<int32_t>(S::x),
+                        place[1] - tile_[1] * static_cast<int32_t>(S::y),
+                        place[2] - tile_[2] * static_cast<int32_t>(S::z));
+    }
+
+    // All members of the tile call it.
+    DENIZEN_HD void change(const Edit& edit)
+    {
+        const bool solid = edit.cell >= static_cast<uint32_t>(Cell::reflector);
+        const Range range = near(edit.box, S::depth, 1);
+        if (range.cells() == 0) return; // of another tile
+        for (uint32_t i = rank(); i < range.cells(); i += members) {
+            int32_t place[3];
+            range.at(i, place);
+            const uint32_t element = element_at(place);
+            int32_t at[3] = {place[0], place[1], place[2]};
+            if (!inside(at) || !touches(edit.box, at)) continue;
+            // In place: whether a cell beside the box is rigid does not change.
+            m_.kind[element] = class_after(edit, place, element);
+            if (solid && edit.box.contains(at)) m_.field[0][element] = m_.field[1][element] = 0;
+        }
+    }
+
     // The class of the cell at `place`, which has this element, as `edit` makes it: what the tile
     // knows of the others tells it all. Beyond the shell it knows nothing, and takes cells for
     // open: the class of the shell's last layer only says whether a cell is solid.
@@ -212,22 +237,19 @@ protected:
             [&](const int32_t at[3], uint32_t side) {
                 if (edit.box.contains(at))
                     return edit.cell == static_cast<uint32_t>(Cell::reflector);
-                const uint32_t axis = side / 2;
+                const uint32_t along = side / 2;
                 const int32_t step = side % 2 == 0 ? -1 : 1;
-                const int32_t size[3] = {S::x, S::y, S::z};
+                const auto chosen = [along](int32_t x, int32_t y, int32_t z) {
+                    return along == 0 ? x : along == 1 ? y : z;
+                };
+                const int32_t size = chosen(S::x, S::y, S::z);
                 const auto depth = static_cast<int32_t>(S::depth);
-                const int32_t beside = place[axis] - tile_[axis] * size[axis] + step;
-                if (beside < -depth || beside >= size[axis] + depth) return false;
-                const int32_t stride[3] = {1, S::pitch, S::plane};
-                return m_.kind[static_cast<int32_t>(element) + step * stride[axis]] == rigid;
+                const int32_t beside = chosen(place[0], place[1], place[2]) + step -
+                                       chosen(tile_[0], tile_[1], tile_[2]) * size;
+                if (beside < -depth || beside >= size + depth) return false;
+                const int32_t stride = chosen(1, S::pitch, S::plane);
+                return m_.kind[static_cast<int32_t>(element) + step * stride] == rigid;
             });
-    }
-
-    DENIZEN_HD uint32_t element_at(const int32_t place[3]) const
-    {
-        return S::index(place[0] - tile_[0] * static_cast<int32_t>(S::x),
-                        place[1] - tile_[1] * static_cast<int32_t>(S::y),
-                        place[2] - tile_[2] * static_cast<int32_t>(S::z));
     }
 
     const TileRun<T>& r_;
