@@ -29,7 +29,7 @@ public:
         uint32_t exchange = 0;
         uint32_t since = 0; // steps since the shell was renewed
         Mail mail = mail_of();
-        while (proceed(step, mail)) { // ends with the last step, by a command, or late
+        while (proceed(step)) { // ends with the last step, by a command, or late
             this->template advance_by<0>(since);
             turn_ ^= 1;
             sync();
@@ -89,10 +89,8 @@ private:
     using typename Base::Mail;
     using typename Base::Range;
 
-    // Whether step `step` may begin; serves the commands that belong in front of it. `mail` is made
-    // anew behind them: so it is not in the registers that they take, which would else be spilled
-    // in every step.
-    DENIZEN_HD bool proceed(uint32_t step, Mail& mail)
+    // Whether step `step` may begin; serves the commands that belong in front of it.
+    DENIZEN_HD bool proceed(uint32_t step)
     {
         Backoff idle;
         while (true) { // ends when the conductor lets the tile go on, or it is late
@@ -103,15 +101,9 @@ private:
                 // Acquire: partner of the conductor's release; sync() passes it on to all members.
                 if (rank() == 0) (void)load<Scope::gpu, Order::acquire>(&r_.control->go);
                 sync();
-                const auto is_due = [&] {
-                    return known_ < static_cast<uint32_t>(go >> 32) &&
-                           r_.commands[known_ % most_under_way].step == step;
-                };
-                if (is_due()) {
-                    do { // ends: known_ grows
-                        serve(r_.commands[known_++ % most_under_way], step);
-                    } while (is_due());
-                    mail = mail_of();
+                while (known_ < static_cast<uint32_t>(go >> 32) &&
+                       r_.commands[known_ % most_under_way].step == step) {
+                    serve(r_.commands[known_++ % most_under_way], step);
                 }
             }
             if (step == end_) return false;
