@@ -73,7 +73,7 @@ struct Edit {
 // The class of the cell at `place`; rigid if that is outside. `kind(at)`: of the cell itself, at
 // its place in the grid. `rigid_at(at, side)`: whether the cell beside it on that side is a
 // reflector; sides are -x, +x, -y and so on.
-template <class Kind, class Rigid>
+template <uint32_t SidesAtOnce = 6, class Kind, class Rigid>
 DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t place[3],
                                       const Kind& kind, const Rigid& rigid_at)
 {
@@ -86,7 +86,9 @@ DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t pl
     uint32_t open = 0;
     uint32_t walls = 0;
     // By choices, not by indexes: what is indexed would lie in local memory.
-    DENIZEN_ROLLED
+#if DENIZEN_ON_DEVICE
+#pragma unroll SidesAtOnce
+#endif
     for (uint32_t side = 0; side < 6; ++side) {
         const uint32_t along = side / 2;
         const int32_t step = side % 2 == 0 ? -1 : 1;

@@ -228,7 +228,8 @@ protected:
     // open: the class of the shell's last layer only says whether a cell is solid.
     DENIZEN_HD uint8_t class_after(const Edit& edit, const int32_t place[3], uint32_t element) const
     {
-        return class_among(
+        // Of 512 threads each has 128 registers, and the steps need them.
+        return class_among<(S::threads > 256 ? 1 : 6)>(
             cells_.geometry, place,
             [&](const int32_t at[3]) {
                 return edit.box.contains(at) ? static_cast<Cell>(edit.cell)
