@@ -225,7 +225,6 @@ public:
     {
         Mailbox box{};
         box.teams = teams;
-        const size_t ring = sizeof(Packet) * posts * post_packets;
         off_the_gpu("a group", [&] {
             const ContextScope scope(chip_->context);
             if (!asked_for_inbox_) {
@@ -280,7 +279,6 @@ public:
             driver_.stream_synchronize(stream_); // ends: see mailbox.hpp
             without_residents([&] {
                 const ContextScope inner(chip_->context);
-                const size_t ring = sizeof(Packet) * posts * post_packets;
                 driver_.mem_free(reinterpret_cast<DevicePtr>(box.over) - ring);
                 driver_.mem_free_host(box.left);
             });
@@ -307,6 +305,8 @@ public:
     }
 
 private:
+    static constexpr size_t ring = sizeof(Packet) * posts * post_packets; // of a mailbox
+
     Stream stream_of(void* stream) const
     {
         return stream != nullptr ? static_cast<Stream>(stream) : stream_;

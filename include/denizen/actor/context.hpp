@@ -45,11 +45,7 @@ public:
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            const Header h{to.value, self_, type, 0, sizeof(M)};
-            constexpr Priority priority = detail::priority_of<M>();
-            sent = calls_ ? post_raw(shared_, worker_, h, &message, priority, policy_of(to))
-                          : post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority,
-                                                  policy_of(to));
+            sent = post(to, message);
             if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
                 detail::drop_references(shared_, message);
             }
@@ -66,8 +62,7 @@ public:
     template <class M>
     DENIZEN_HD bool send_each(Address to, const M& message, bool mine = true)
     {
-        constexpr uint32_t type = P::template message_id<M>;
-        static_assert(type != no_type, "not a message type of this program");
+        static_assert(P::template message_id<M> != no_type, "not a message type of this program");
         static_assert(sizeof(M) <= first_payload && !detail::refers<M>,
                       "what lanes send side by side is at most 36 bytes, without buffers");
         if constexpr (P::has_buffers) {
@@ -75,9 +70,7 @@ public:
         }
         bool sent = true;
         if (mine) {
-            const Header h{to.value, self_, type, 0, sizeof(M)};
-            sent = post_bytes<sizeof(M)>(shared_, worker_, h, &message, detail::priority_of<M>(),
-                                         policy_of(to));
+            sent = post(to, message);
         }
         if (whole_warp_) {
             denizen::lanes::rejoin();
@@ -273,6 +266,17 @@ private:
             detail::add_references(shared_, message, touched_);
         }
         sync();
+    }
+
+    // By the lane that makes the call.
+    template <class M>
+    DENIZEN_HD bool post(Address to, const M& message)
+    {
+        const Header h{to.value, self_, P::template message_id<M>, 0, sizeof(M)};
+        constexpr Priority priority = detail::priority_of<M>();
+        return calls_
+                   ? post_raw(shared_, worker_, h, &message, priority, policy_of(to))
+                   : post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
     }
 
     DENIZEN_COLD void report_stale(Errc code) const

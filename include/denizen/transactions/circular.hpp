@@ -15,7 +15,7 @@ struct Search {
     const Transaction& closing;
     uint64_t sequence; // of the closing transaction
     uint64_t visited[3] = {};
-    uint32_t followed = 0; // of the payee's transactions, that may be part of a round trip
+    bool followed = false; // a transaction of the payee's that may be part of a round trip
     Round round{};
 
     DENIZEN_HD bool alike(uint64_t amount) const
@@ -56,7 +56,7 @@ struct Search {
             if (edge.ts < since || edge.ts > closing.ts || !alike(edge.amount)) {
                 continue;
             }
-            followed += Step == 0 ? 1 : 0;
+            followed = followed || Step == 0;
             round.path[Step] = here;
             if constexpr (Left == 1) {
                 if (edge.dest == closing.customer) {
@@ -86,7 +86,7 @@ struct Search {
     // After that: whether there may be one of more.
     DENIZEN_HD bool goes_on() const
     {
-        return round.hops == 0 && followed != 0 && book.rules.circular_hops > 2;
+        return round.hops == 0 && followed && book.rules.circular_hops > 2;
     }
     DENIZEN_HD Round in_more_hops()
     {

@@ -69,14 +69,14 @@ DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx
     ctx.sync();
     uint32_t before = begin; // counts become begins
     constexpr uint32_t abreast = 4;
-    for (uint32_t s0 = ctx.lane(); s0 < shards + ctx.lane(); s0 += abreast * ctx.lanes()) {
+    for (uint32_t s0 = 0; s0 < shards; s0 += abreast * ctx.lanes()) {
         uint32_t own[abreast] = {};
         for (uint32_t k = 0; k < abreast; ++k) {
-            const uint32_t s = s0 + k * ctx.lanes();
+            const uint32_t s = s0 + k * ctx.lanes() + ctx.lane();
             own[k] = s < shards ? runs[s] : 0;
         }
         for (uint32_t k = 0; k < abreast; ++k) {
-            const uint32_t s = s0 + k * ctx.lanes();
+            const uint32_t s = s0 + k * ctx.lanes() + ctx.lane();
             const uint32_t upto = scan(own[k]);
             if (s < shards) {
                 runs[s] = before + upto - own[k];
