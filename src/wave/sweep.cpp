@@ -7,6 +7,7 @@
 #include <denizen/base/error.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -39,33 +40,37 @@ template <class T>
     for (uint32_t x = begin; x < end; ++x) out[x] = next(c, r.here[x], r.sum(x), out[x]);
 }
 
-// A segment of several: all are computed as the one in the middle, as vectors, and those that are
-// not like it once more. In a room without furniture these are the ends of the row.
+// A segment of several: those that are not like the one in the middle are computed first, one by
+// one, and put in their places when all have been computed like it, as vectors. In a room without
+// furniture these are the ends of the row.
 template <class T>
 [[gnu::always_inline]] inline void several(const Around<T>& r, const Coefficients<T>* table,
                                            const uint8_t* kinds, uint32_t begin, uint32_t end,
                                            T* __restrict out)
 {
-    T before[segment];
-    std::memcpy(before, out + begin, (end - begin) * sizeof(T));
+    T made[segment];
+    uint32_t where[segment];
+    uint32_t others = 0;
     const uint8_t usual = kinds[begin + (end - begin) / 2];
-    alike(r, table[usual], begin, end, out);
-    const uint64_t eight = usual * 0x0101010101010101;
-    for (uint32_t x = begin; x < end;) {
-        uint64_t word;
-        if (x + 8 <= end) {
-            std::memcpy(&word, kinds + x, 8);
-            if (word == eight) {
-                x += 8;
-                continue;
-            }
-        }
-        const uint32_t stop = std::min(x + 8, end);
-        for (; x < stop; ++x) {
-            if (kinds[x] == usual) continue;
-            out[x] = next(table[kinds[x]], r.here[x], r.sum(x), before[x - begin]);
+    const auto alone = [&](uint32_t x) {
+        where[others] = x;
+        made[others++] = next(table[kinds[x]], r.here[x], r.sum(x), out[x]);
+    };
+    uint32_t x = begin;
+    for (; x + 8 <= end; x += 8) {
+        uint64_t unlike;
+        std::memcpy(&unlike, kinds + x, 8);
+        for (unlike ^= usual * 0x0101010101010101; unlike != 0;) { // ends: a byte less each turn
+            const auto byte = static_cast<uint32_t>(std::countr_zero(unlike)) / 8;
+            alone(x + byte);
+            unlike &= ~(uint64_t{0xff} << 8 * byte);
         }
     }
+    for (; x < end; ++x) {
+        if (kinds[x] != usual) alone(x);
+    }
+    alike(r, table[usual], begin, end, out);
+    for (uint32_t k = 0; k < others; ++k) out[where[k]] = made[k];
 }
 
 // Far: the rows over it and its own before come out of memory, else out of a cache.
