@@ -33,6 +33,31 @@ Mailbox::Mailbox(const Allocate& allocate, uint64_t cells, uint32_t bytes_per_ce
     receiver_ = SpscReceiver<Scope::system>(out_);
 }
 
+void Mailbox::allow(uint32_t changes, uint32_t sources)
+{
+    changes_left_ = changes;
+    sources_left_ = sources;
+}
+
+// Whoever gives up waiting has used up his share all the same: his commands are in the ring.
+void Mailbox::claim(const std::vector<Request>& commands)
+{
+    uint32_t changes = 0;
+    uint32_t sources = 0;
+    for (const Request& command : commands) {
+        changes += changes_something(command.act);
+        sources += command.act == Act::source;
+    }
+    if (changes > changes_left_ || sources > sources_left_) {
+        throw Error(Errc::exhausted, "a run takes " + std::to_string(most_changes) +
+                                         " changes of cells, damping and sources, and has " +
+                                         std::to_string(most_sources) +
+                                         " sources at most; finish() it and start() another");
+    }
+    changes_left_ -= changes;
+    sources_left_ -= sources;
+}
+
 uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* values,
                       nanoseconds patience, const std::function<bool()>& over)
 {
@@ -42,6 +67,7 @@ uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* value
                                             " commands at once; 1 to " +
                                             std::to_string(most_together) + " can be");
     }
+    claim(commands);
     const uint64_t begin = now_ns();
     const auto limit = static_cast<uint64_t>(std::max<int64_t>(patience.count(), 0));
     const uint32_t first = next_;
@@ -68,14 +94,7 @@ uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* value
         Header header;
         while (receiver_.try_receive(header, &answer, sizeof answer) == Errc::ok) {
             if (header.destination + 1 != next_) continue; // to one that gave up
-            if (answer.refused == changes_used_up) {
-                throw Error(Errc::exhausted,
-                            "a run takes " + std::to_string(most_changes) +
-                                " changes of cells, damping and sources, and has " +
-                                std::to_string(most_sources) +
-                                " sources at most; finish() it and start() another");
-            }
-            if (answer.refused != not_refused) {
+            if (answer.over) {
                 throw Error(Errc::closed, "the command came too late: the run was over");
             }
             if (values != nullptr) {
@@ -142,7 +161,7 @@ bool Served::serve(uint32_t step)
         default: apply_(command); break;
         }
         if (joined) continue;
-        Answer reply{step, 0, {}};
+        Answer reply{step, false, {}};
         if (command.act == Act::read && command.edit.box.cells() <= few_cells) {
             for (size_t k = 0; k < command.edit.box.cells(); ++k) reply.value[k] = mailbox_.cell(k);
         }
@@ -155,7 +174,7 @@ void Served::close(uint32_t step)
     Command order;
     Header header;
     while (in_.try_receive(header, &order, sizeof order) == Errc::ok) { // ends: nobody sends on
-        if (request_of(order).joined == 0) answer(header.sender, {step, run_over, {}});
+        if (request_of(order).joined == 0) answer(header.sender, {step, true, {}});
     }
 }
 

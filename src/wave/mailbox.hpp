@@ -21,8 +21,12 @@ public:
     // The window holds `cells` values of `bytes_per_cell`.
     Mailbox(const Allocate& allocate, uint64_t cells, uint32_t bytes_per_cell);
 
+    // How many changes of cells, damping and sources, and how many sources, the run has room for.
+    void allow(uint32_t changes, uint32_t sources);
+
     // Sends commands that belong together and waits until all are answered: the step from the start
-    // of the run. `over`: whether the run has ended. Throws as Simulation::command().
+    // of the run. `over`: whether the run has ended. Throws as Simulation::command(); if there is
+    // no room for all of them, none is sent.
     uint32_t ask(std::vector<Request>& commands, std::vector<double>* values, nanoseconds patience,
                  const std::function<bool()>& over);
 
@@ -35,6 +39,7 @@ public:
 
 private:
     void take(const Box& box, const Answer& answer, std::vector<double>& values) const;
+    void claim(const std::vector<Request>& commands);
 
     static constexpr uint32_t slots = 1024;
 
@@ -49,6 +54,8 @@ private:
     SpscReceiver<Scope::system> receiver_;
     std::mutex mutex_;
     uint32_t next_ = 1; // id of a command
+    uint32_t changes_left_ = 0;
+    uint32_t sources_left_ = 0;
 };
 
 // For methods that the host leads step by step: serves what lies in the mailbox in front of step

@@ -272,6 +272,9 @@ void Simulation::start(uint32_t steps, Method method, uint32_t ahead)
     method = method_of(method);
     auto run = std::make_unique<Run>();
     run->mailbox = engine_->open_mailbox();
+    const bool resident = method == Method::tiles || method == Method::deep;
+    run->mailbox->allow(resident ? most_changes : ~0u,
+                        most_sources - static_cast<uint32_t>(state_->sources.size()));
     run->first = state_->step;
     run_ = std::move(run);
     run_->thread = std::thread([this, steps, method, ahead] {

@@ -113,6 +113,25 @@ TEST_P(Steering, changes_beyond_what_a_run_keeps_are_refused_and_the_run_goes_on
     EXPECT_NO_THROW(simulation_.command({cells(box, 3)})) << "the next run takes changes again";
 }
 
+TEST_P(Steering, of_commands_that_belong_together_all_are_taken_or_none)
+{
+    simulation_.start(1u << 30, GetParam().method);
+    const Request silent = add({Shape::sine, {20, 8, 8}, 0, 0.1, 0, 0, 0, 0});
+    for (uint32_t i = 0; i + 1 < most_sources; ++i) simulation_.command({silent});
+    try {
+        simulation_.command({cells({{10, 4, 4}, {11, 5, 5}}, 3), silent, silent});
+        ADD_FAILURE() << "there is room for one source";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::exhausted) << error.what();
+    }
+    EXPECT_NO_THROW(simulation_.command({silent}));
+    simulation_.command({with(Act::end)});
+    simulation_.finish();
+    const std::vector<double> ones(simulation_.field().size(), 1);
+    simulation_.set_fields(ones, ones);
+    EXPECT_EQ(simulation_.field()[(4 * 16 + 4) * 64 + 10], 1) << "the cell has become solid";
+}
+
 TEST_P(Steering, is_reproduced_by_the_same_commands_at_the_same_steps)
 {
     Reference reference(room());

@@ -219,28 +219,21 @@ private:
         Header header;
         if (!receive(header, order)) return false;
         Request command = request_of(order);
-        const bool change =
-            command.act == Act::cells || command.act == Act::source || command.act == Act::damping;
-        const bool used_up = (change && changes_ == most_changes) ||
-                             (command.act == Act::source && sources_ == most_sources);
-        const Refusal refused = over() ? run_over : used_up ? changes_used_up : not_refused;
+        const bool late = over();
         command.step = limit_;
         command.source.begin = l_.first + limit_;
         joined_ = command.joined != 0;
-        if (refused == not_refused) {
+        if (!late) { // and there is room: see Mailbox::claim()
             if (command.act == Act::pause) paused_ = true;
             if (command.act == Act::resume) paused_ = false;
             if (command.act == Act::end) end_ = limit_;
             if (command.act == Act::source) l_.sources[sources_++] = command.source;
-            if (change) l_.changes[changes_++] = command;
+            if (changes_something(command.act)) l_.changes[changes_++] = command;
             l_.commands[known_++ % most_under_way] = command;
-        } else {
-            refused_ = refused;
         }
         if (joined_) return true;
-        const Answer reply{command.step, refused_};
-        refused_ = not_refused;
-        if (refused == not_refused && command.act == Act::read) {
+        const Answer reply{command.step, late, {}};
+        if (!late && command.act == Act::read) {
             reading_ = header.sender;
             asked_ = true;
             few_ = command.edit.box.cells() <= few_cells
@@ -351,8 +344,7 @@ private:
     uint32_t reading_ = 0;
     Answer reply_;
     bool paused_ = false;
-    bool joined_ = false;           // the last command is one of several, and more of them follow
-    Refusal refused_ = not_refused; // one of those has been
+    bool joined_ = false; // the last command is one of several, and more of them follow
 };
 
 } // namespace denizen::wave

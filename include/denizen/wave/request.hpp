@@ -19,6 +19,12 @@ enum class Act : uint32_t {
     end, // leave after that step
 };
 
+// Whether the run keeps it, for the runs after it.
+DENIZEN_HD constexpr bool changes_something(Act act)
+{
+    return act == Act::source || act == Act::cells || act == Act::damping;
+}
+
 struct Request {
     Act act = Act::end;
     uint32_t step =
@@ -97,12 +103,10 @@ DENIZEN_HD inline Request request_of(const Command& o)
 // What is read of so few cells comes with the answer, of more in the window.
 inline constexpr uint32_t few_cells = 3;
 
-enum Refusal : uint32_t { not_refused, run_over, changes_used_up };
-
 // To commands that belong together, by the id of the last.
 struct Answer {
-    uint32_t step = 0;    // from the start of the run
-    uint32_t refused = 0; // Refusal
+    uint32_t step = 0; // from the start of the run
+    bool over = false; // it came too late: the run had ended
     double value[few_cells] = {};
 };
 static_assert(sizeof(Answer) == 32); // of one slot
