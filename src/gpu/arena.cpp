@@ -3,7 +3,7 @@
 // as both may wait for all that runs; read and written on a stream of its own.
 #include "../backend.hpp"
 #include "../memory/arena_memory.hpp"
-#include "driver.hpp"
+#include "primary_context.hpp"
 
 #include <denizen/base/error.hpp>
 
@@ -19,19 +19,11 @@ DevicePtr address(const void* p) { return reinterpret_cast<DevicePtr>(p); }
 
 class GpuArenaMemory final : public ArenaMemory {
 public:
-    explicit GpuArenaMemory(int ordinal) : info_(device_info(ordinal))
+    explicit GpuArenaMemory(int ordinal) : info_(device_info(ordinal)), context_(info_)
     {
-        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
-              info_.name);
-        try {
-            const ContextScope scope(context_);
-            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
-                  "cuStreamCreateWithPriority");
-        } catch (...) {
-            driver_.primary_ctx_release(device_);
-            throw;
-        }
+        const ContextScope scope(context_);
+        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
+              "cuStreamCreateWithPriority");
     }
 
     ~GpuArenaMemory() override
@@ -45,8 +37,8 @@ public:
                 }
                 driver_.stream_destroy(stream_);
             });
-            driver_.primary_ctx_release(device_);
         } catch (const Error&) {
+            context_.abandon();
         }
     }
 
@@ -96,8 +88,7 @@ private:
 
     const Driver& driver_ = driver();
     DeviceInfo info_;
-    gpu::Device device_ = 0;
-    Context context_ = nullptr;
+    PrimaryContext context_;
     Stream stream_ = nullptr;
     std::vector<DevicePtr> parts_;
 };

@@ -6,9 +6,9 @@
 // While the program is resident nothing here calls what waits for the whole device: no
 // device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
 #include "../backend.hpp"
-#include "driver.hpp"
 #include "grid.hpp"
 #include "mapped.hpp"
+#include "primary_context.hpp"
 #include "residents.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -57,8 +57,9 @@ public:
         stop_keeper();
         // If our program or another one is stuck, what we have stays taken, the mapped memory too:
         // freeing it would wait for ever.
-        if (abandoned_ || !residents().without_any([this] { give_back(); })) {
+        if (abandoned_ || !try_give_back()) {
             static_cast<void>(mapped_.release());
+            context_.abandon();
         }
     }
 
@@ -69,7 +70,8 @@ public:
     {
         const auto& peer = static_cast<const GpuBackend&>(other);
         int can = 0;
-        check(driver_.device_can_access_peer(&can, device_, peer.device_), "cuDeviceCanAccessPeer");
+        check(driver_.device_can_access_peer(&can, context_.device(), peer.context_.device()),
+              "cuDeviceCanAccessPeer");
         if (can == 0) {
             throw Error(Errc::no_device, named() + " cannot reach the memory of " + peer.named() +
                                              " (nvidia-smi topo -p2p w shows which can); use GPUs "
@@ -341,9 +343,17 @@ private:
 
     void take(const Image& image, const Options& options)
     {
-        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
-              info_.name);
+        context_ = PrimaryContext(info_);
+        try {
+            open(image, options);
+        } catch (...) {
+            give_back();
+            throw;
+        }
+    }
+
+    void open(const Image& image, const Options& options)
+    {
         const ContextScope scope(context_);
         if (image.cubin.empty()) {
             function_ = static_cast<Function>(image.kernel());
@@ -400,7 +410,16 @@ private:
                 driver_.module_unload(module_);
             }
         }
-        driver_.primary_ctx_release(device_);
+        context_.release();
+    }
+
+    bool try_give_back()
+    {
+        try {
+            return residents().without_any([this] { give_back(); });
+        } catch (const Error&) { // a dead context: nothing is left to give back
+            return false;
+        }
     }
 
     Mode mode() const
@@ -563,8 +582,7 @@ private:
     bool want_mapped_;
     uint64_t tick_ns_;
     std::string why_not_;
-    gpu::Device device_ = 0;
-    Context context_ = nullptr;
+    PrimaryContext context_;
     Module module_ = nullptr;
     Function function_ = nullptr;
     Stream stream_ = nullptr;

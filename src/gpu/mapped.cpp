@@ -12,6 +12,7 @@
 #include <iterator>
 #include <vector>
 
+#include "primary_context.hpp"
 #include "vulkan_abi.hpp"
 #include <denizen/base/error.hpp>
 
@@ -99,8 +100,7 @@ struct MappedMemory::Parts {
     vk::DeviceMemory memory = nullptr;
     std::byte* host = nullptr;
     std::size_t size = 0;
-    Device cuda_device = 0;
-    Context context = nullptr;
+    PrimaryContext context;
     ExternalMemory external = nullptr;
     DevicePtr pointer = 0;
 
@@ -128,19 +128,17 @@ struct MappedMemory::Parts {
 
     void free_cuda()
     {
-        if (context == nullptr) return;
-        const Driver& cu = driver();
         // The mapping first, then the import; errors have nobody to go to.
-        if (external != nullptr && cu.ctx_push_current(context) == success) {
+        if (external != nullptr && driver().ctx_push_current(context) == success) {
+            const Driver& cu = driver();
             if (pointer != 0) cu.mem_free(pointer);
             cu.destroy_external_memory(external);
             Context popped = nullptr;
             cu.ctx_pop_current(&popped);
         }
-        cu.primary_ctx_release(cuda_device);
+        context.release();
         pointer = 0;
         external = nullptr;
-        context = nullptr;
     }
 
     void free_vulkan()
@@ -156,7 +154,7 @@ struct MappedMemory::Parts {
         instance = nullptr;
     }
 
-    // Each step returns an empty string, or why it failed.
+    // Each step returns an empty string or why it failed, or throws the reason.
     std::string find_device(const std::vector<std::string>& libraries, const Uuid& uuid);
     bool find_device_through(const Entry& entry, const Uuid& uuid, std::string& seen);
     std::string create_device();
@@ -291,12 +289,7 @@ std::string MappedMemory::Parts::import(int ordinal)
     const auto get_fd = from_device<vk::GetMemoryFd>("vkGetMemoryFdKHR");
     if (get_fd == nullptr) return "the Vulkan driver lacks vkGetMemoryFdKHR";
     const Driver& cu = driver();
-    if (const Result r = cu.device_get(&cuda_device, ordinal); r != success)
-        return cuda_error("cuDeviceGet", r);
-    if (const Result r = cu.primary_ctx_retain(&context, cuda_device); r != success) {
-        context = nullptr;
-        return cuda_error("cuDevicePrimaryCtxRetain", r);
-    }
+    context = PrimaryContext(device_info(ordinal));
     const ContextScope scope(context);
     vk::MemoryGetFdInfo info;
     info.memory = memory;

@@ -6,8 +6,8 @@
 #include "../memory/space.hpp"
 #include "../backend.hpp"
 #include "../memory/free_list.hpp"
-#include "driver.hpp"
 #include "mapped.hpp"
+#include "primary_context.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -32,7 +32,8 @@ public:
         // If a program is stuck, what we have stays taken: better than to wait for ever.
         try {
             without_residents([this] { give_back(); });
-        } catch (const Error&) { // a dead context: nothing is left to give back
+        } catch (const Error&) { // or a dead context: nothing is left to give back
+            context_.abandon();
         }
     }
 
@@ -58,9 +59,7 @@ public:
 private:
     void open(uint64_t reserve_bytes)
     {
-        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
-              info_.name);
+        context_ = PrimaryContext(info_);
         try {
             const ContextScope scope(context_);
             check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
@@ -102,7 +101,7 @@ private:
                 driver_.stream_destroy(stream_);
             }
         }
-        driver_.primary_ctx_release(device_);
+        context_.release();
     }
 
     // ---- device memory
@@ -147,7 +146,9 @@ private:
         const auto take = [&] {
             check_pool(driver_.mem_alloc_from_pool_async(&p, size, pool_, stream_), size);
             // Nothing but frees is on this stream: this returns as soon as those have been seen.
-            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+            const Result result = driver_.stream_synchronize(stream_);
+            if (result != success) driver_.mem_free_async(p, stream_);
+            check(result, "cuStreamSynchronize");
         };
         // Twice the room that is needed, because what is free may lie in pieces. Else the pool
         // grows, which may wait for all that runs.
@@ -231,8 +232,7 @@ private:
     const Driver& driver_ = driver();
     DeviceInfo info_;
     int count_; // GPUs that reach the pool, this one and those after it
-    gpu::Device device_ = 0;
-    Context context_ = nullptr;
+    PrimaryContext context_;
     std::mutex mutex_;
     Stream stream_ = nullptr; // allocations
     MemPool pool_ = nullptr;

@@ -5,8 +5,8 @@
 #include "engine.hpp"
 
 #include "../backend.hpp"
-#include "../gpu/driver.hpp"
 #include "../gpu/functions.hpp"
+#include "../gpu/primary_context.hpp"
 
 #include <denizen/graph/near_far.hpp>
 #include <denizen/graph/wide.hpp>
@@ -42,7 +42,8 @@ public:
     {
         try { // if a program is stuck, what we have stays taken: better than to wait for ever
             without_residents([this] { give_back(); });
-        } catch (const Error&) { // a dead context: nothing is left to give back
+        } catch (const Error&) { // or a dead context: nothing is left to give back
+            context_.abandon();
         }
     }
 
@@ -79,9 +80,7 @@ public:
 private:
     void open(const Code& code)
     {
-        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
-              info_.name);
+        context_ = PrimaryContext(info_);
         try {
             const ContextScope scope(context_);
             check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
@@ -122,7 +121,7 @@ private:
             if (module_ != nullptr) driver_.module_unload(module_);
             if (stream_ != nullptr) driver_.stream_destroy(stream_);
         }
-        driver_.primary_ctx_release(device_);
+        context_.release();
     }
 
     template <class T>
@@ -391,8 +390,7 @@ private:
     const Driver& driver_;
     DeviceInfo info_;
     uint32_t words_; // of a bit per vertex
-    gpu::Device device_ = 0;
-    Context context_ = nullptr;
+    PrimaryContext context_;
     Stream stream_ = nullptr;
     Module module_ = nullptr;
     Functions functions_;

@@ -7,9 +7,9 @@
 #include "seat.hpp"
 
 #include "../backend.hpp"
-#include "../gpu/driver.hpp"
 #include "../gpu/functions.hpp"
 #include "../gpu/mapped.hpp"
+#include "../gpu/primary_context.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/group/links.hpp>
@@ -26,24 +26,11 @@ namespace {
 
 using namespace gpu;
 
-// A device's context, kept.
-class Chip {
-public:
-    explicit Chip(int ordinal) : info(device_info(ordinal))
-    {
-        check(driver_.device_get(&device, info.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain", info.name);
-    }
-    ~Chip() { driver_.primary_ctx_release(device); }
-    Chip(const Chip&) = delete;
-    Chip& operator=(const Chip&) = delete;
+struct Chip {
+    explicit Chip(int ordinal) : info(device_info(ordinal)), context(info) {}
 
     DeviceInfo info;
-    gpu::Device device = 0;
-    Context context = nullptr;
-
-private:
-    const Driver& driver_ = driver();
+    PrimaryContext context;
 };
 
 // One rank's memory, mapped for some devices of this process.
@@ -131,29 +118,24 @@ public:
                                              std::to_string(chip_->info.minor) +
                                              "; groups need 9.0 (H100) or newer");
         }
-        const ContextScope scope(chip_->context);
-        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
-              "cuStreamCreateWithPriority");
-        check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, 0),
-              "cuStreamCreateWithPriority");
-        check(driver_.mem_alloc(&result_, sizeof(uint32_t)), "cuMemAlloc", device);
-        load_code(code);
+        try {
+            const ContextScope scope(chip_->context);
+            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
+                  "cuStreamCreateWithPriority");
+            check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, 0),
+                  "cuStreamCreateWithPriority");
+            check(driver_.mem_alloc(&result_, sizeof(uint32_t)), "cuMemAlloc", device);
+            load_code(code);
+        } catch (...) {
+            give_back();
+            throw;
+        }
     }
 
     ~GpuSeat() override
     {
         try { // if a program is stuck, what we have stays taken: better than to wait for ever
-            without_residents([this] {
-                const ContextScope scope(chip_->context);
-                if (stream_ != nullptr) driver_.stream_synchronize(stream_);
-                if (result_ != 0) driver_.mem_free(result_);
-                if (module_ != nullptr) driver_.module_unload(module_);
-                for (const Stream s : {stream_, copies_}) {
-                    if (s != nullptr) driver_.stream_destroy(s);
-                }
-                inbox_.reset();
-                memory_.clear();
-            });
+            without_residents([this] { give_back(); });
         } catch (const Error&) { // a dead context: nothing is left to give back
         }
     }
@@ -298,14 +280,27 @@ public:
     bool atomics_with(const Chip& other) const
     {
         int can = 0;
-        check(
-            driver_.device_get_p2p_attribute(&can, p2p_native_atomics, chip_->device, other.device),
-            "cuDeviceGetP2PAttribute");
+        check(driver_.device_get_p2p_attribute(&can, p2p_native_atomics, chip_->context.device(),
+                                               other.context.device()),
+              "cuDeviceGetP2PAttribute");
         return can != 0;
     }
 
 private:
     static constexpr size_t ring = sizeof(Packet) * posts * post_packets; // of a mailbox
+
+    void give_back()
+    {
+        const ContextScope scope(chip_->context);
+        if (stream_ != nullptr) driver_.stream_synchronize(stream_);
+        if (result_ != 0) driver_.mem_free(result_);
+        if (module_ != nullptr) driver_.module_unload(module_);
+        for (const Stream s : {stream_, copies_}) {
+            if (s != nullptr) driver_.stream_destroy(s);
+        }
+        inbox_.reset();
+        memory_.clear();
+    }
 
     Stream stream_of(void* stream) const
     {
@@ -385,7 +380,8 @@ private:
 void check_reach(const Chip& from, const Chip& to)
 {
     int can = 0;
-    check(driver().device_can_access_peer(&can, from.device, to.device), "cuDeviceCanAccessPeer");
+    check(driver().device_can_access_peer(&can, from.context.device(), to.context.device()),
+          "cuDeviceCanAccessPeer");
     if (can == 0) {
         throw Error(Errc::no_device, from.info.name + " (GPU " + std::to_string(from.info.ordinal) +
                                          ") cannot reach the memory of " + to.info.name + " (GPU " +

@@ -6,6 +6,7 @@
 #include "nccl.hpp"
 
 #include "../backend.hpp"
+#include "../gpu/primary_context.hpp"
 
 #include <denizen/base/clock.hpp>
 
@@ -137,18 +138,16 @@ void rest(uint32_t looks)
 // Where a rank's calls are enqueued. NCCL uses it until a communicator has ended, which may be
 // after the seat that made it is gone.
 struct Place {
-    Place(int ordinal, uint64_t bytes, const std::string& device)
+    Place(const gpu::DeviceInfo& device, uint64_t bytes) : context(device)
     {
         const gpu::Driver& driver = gpu::driver();
-        gpu::check(driver.device_get(&number, ordinal), "cuDeviceGet");
-        gpu::check(driver.primary_ctx_retain(&context, number), "cuDevicePrimaryCtxRetain", device);
         try {
             const gpu::ContextScope scope(context);
             gpu::check(driver.stream_create_with_priority(&stream, gpu::stream_non_blocking, 0),
                        "cuStreamCreateWithPriority");
-            gpu::check(driver.mem_alloc(&memory, bytes), "cuMemAlloc", device);
+            gpu::check(driver.mem_alloc(&memory, bytes), "cuMemAlloc", device.name);
             gpu::check(driver.memset_d8_async(memory, 0, bytes, stream), "cuMemsetD8Async");
-            gpu::check(driver.stream_synchronize(stream), "cuStreamSynchronize", device);
+            gpu::check(driver.stream_synchronize(stream), "cuStreamSynchronize", device.name);
         } catch (...) {
             give_back();
             throw;
@@ -161,11 +160,11 @@ struct Place {
         try {
             give_back();
         } catch (const Error&) { // a dead context: nothing is left to give back
+            context.abandon();
         }
     }
 
-    gpu::Device number = 0;
-    gpu::Context context = nullptr;
+    gpu::PrimaryContext context;
     Stream stream = nullptr;
     gpu::DevicePtr memory = 0; // the barrier's word, then the heap
 
@@ -173,12 +172,9 @@ private:
     void give_back()
     {
         const gpu::Driver& driver = gpu::driver();
-        {
-            const gpu::ContextScope scope(context);
-            if (memory != 0) driver.mem_free(memory);
-            if (stream != nullptr) driver.stream_destroy(stream);
-        }
-        driver.primary_ctx_release(number);
+        const gpu::ContextScope scope(context);
+        if (memory != 0) driver.mem_free(memory);
+        if (stream != nullptr) driver.stream_destroy(stream);
     }
 };
 
@@ -195,7 +191,7 @@ public:
         shares_memory = false;
         const gpu::DeviceInfo info = gpu::device_info(ordinal);
         device = info.name;
-        place_ = std::make_shared<Place>(ordinal, options.heap_bytes + line, device);
+        place_ = std::make_shared<Place>(info, options.heap_bytes + line);
     }
     ~NcclSeat() override
     {

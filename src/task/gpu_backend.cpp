@@ -7,7 +7,7 @@
 // While the kernel is there nothing here calls what waits for the whole device.
 #include "backend.hpp"
 
-#include "../gpu/driver.hpp"
+#include "../gpu/primary_context.hpp"
 #include "../gpu/residents.hpp"
 
 #include <denizen/base/error.hpp>
@@ -39,12 +39,12 @@ public:
 
     ~GpuBackend() override
     {
-        if (resident_ && !stop(2000 * ms)) {
-            return; // stop() has said so: the context is dead
+        bool given_back = false;
+        if (!resident_ || stop(2000 * ms)) { // else stop() has said so: the context is dead
+            given_back = !lost_.load(std::memory_order_acquire) && try_give_back();
         }
-        if (!lost_.load(std::memory_order_acquire)) {
-            // If another program is stuck, what we have stays taken: better than to wait for ever.
-            residents().without_any([this] { give_back(); });
+        if (!given_back) {
+            context_.abandon();
         }
     }
 
@@ -181,10 +181,17 @@ private:
 
     void take(const Image& image, const Options& options)
     {
-        gpu::Device device = 0;
-        check(driver_.device_get(&device, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain",
-              info_.name);
+        context_ = PrimaryContext(info_);
+        try {
+            open(image, options);
+        } catch (...) {
+            give_back();
+            throw;
+        }
+    }
+
+    void open(const Image& image, const Options& options)
+    {
         const ContextScope scope(context_);
         function_ = static_cast<Function>(image.kernel());
         const auto sms = static_cast<uint32_t>(info_.sm_count);
@@ -259,9 +266,16 @@ private:
                 }
             }
         }
-        gpu::Device device = 0;
-        driver_.device_get(&device, info_.ordinal);
-        driver_.primary_ctx_release(device);
+        context_.release();
+    }
+    // If another program is stuck, what we have stays taken: better than to wait for ever.
+    bool try_give_back()
+    {
+        try {
+            return residents().without_any([this] { give_back(); });
+        } catch (const Error&) { // a dead context: nothing is left to give back
+            return false;
+        }
     }
 
     void command(Command c)
@@ -336,7 +350,7 @@ private:
 
     const Driver& driver_;
     DeviceInfo info_;
-    gpu::Context context_ = nullptr;
+    PrimaryContext context_;
     Function function_ = nullptr;
     Stream stream_ = nullptr;
     Stream copies_ = nullptr; // read()

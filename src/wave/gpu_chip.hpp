@@ -5,8 +5,8 @@
 #pragma once
 
 #include "../backend.hpp"
-#include "../gpu/driver.hpp"
 #include "../gpu/functions.hpp"
+#include "../gpu/primary_context.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -27,17 +27,10 @@ public:
                                              std::to_string(info_.minor) +
                                              "; the simulation needs 8.0 or newer");
         }
-        check(driver_.device_get(&device_, info_.ordinal), "cuDeviceGet");
-        check(driver_.primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain",
-              info_.name);
-        try {
-            const ContextScope scope(context_);
-            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
-                  "cuStreamCreateWithPriority");
-        } catch (...) {
-            driver_.primary_ctx_release(device_);
-            throw;
-        }
+        context_ = PrimaryContext(info_);
+        const ContextScope scope(context_);
+        check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
+              "cuStreamCreateWithPriority");
     }
 
     ~Chip()
@@ -49,7 +42,6 @@ public:
             driver_.stream_destroy(stream_);
         } catch (const Error&) { // a dead context: nothing is left to give back
         }
-        driver_.primary_ctx_release(device_);
     }
     Chip(const Chip&) = delete;
     Chip& operator=(const Chip&) = delete;
@@ -200,8 +192,7 @@ public:
 private:
     const gpu::Driver& driver_;
     gpu::DeviceInfo info_;
-    gpu::Device device_ = 0;
-    gpu::Context context_ = nullptr;
+    gpu::PrimaryContext context_;
     gpu::Stream stream_ = nullptr;
     gpu::Module module_ = nullptr;
     gpu::Functions functions_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the driver table says where there is no driver, and what it finds where there is one.
-#include "gpu/driver.hpp"
+#include "gpu/primary_context.hpp"
 
 #include <denizen/base/error.hpp>
 #include <gtest/gtest.h>
@@ -105,18 +105,16 @@ TEST(driver, a_context_scope_restores_what_was_current)
     const Driver& cu = driver();
     Context before = nullptr;
     check(cu.ctx_get_current(&before), "cuCtxGetCurrent");
-    Context primary = nullptr;
-    check(cu.primary_ctx_retain(&primary, 0), "cuDevicePrimaryCtxRetain");
+    const PrimaryContext primary(device_info(0));
     {
         const ContextScope scope(primary);
         Context inside = nullptr;
         check(cu.ctx_get_current(&inside), "cuCtxGetCurrent");
-        EXPECT_EQ(inside, primary);
+        EXPECT_EQ(inside, static_cast<Context>(primary));
     }
     Context after = nullptr;
     check(cu.ctx_get_current(&after), "cuCtxGetCurrent");
     EXPECT_EQ(after, before);
-    check(cu.primary_ctx_release(0), "cuDevicePrimaryCtxRelease");
 }
 
 } // namespace

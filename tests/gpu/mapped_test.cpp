@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU-mapped device memory: the reasons for doing without, and, with a GPU, the bytes themselves.
 #include "gpu/mapped.hpp"
+#include "gpu/primary_context.hpp"
 
 #include <gtest/gtest.h>
 
@@ -82,8 +83,7 @@ TEST(mapped, what_the_cpu_stores_the_gpu_finds)
     ASSERT_EQ(memory.size(), std::size_t{4} << 20);
     ASSERT_NE(memory.host(), nullptr);
 
-    Context context = nullptr;
-    check(cu.primary_ctx_retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    const PrimaryContext context(device_info(0));
     {
         const ContextScope scope(context);
         Stream stream = nullptr;
@@ -112,7 +112,6 @@ TEST(mapped, what_the_cpu_stores_the_gpu_finds)
         EXPECT_EQ(back, 0xdeadbeef);
         check(cu.stream_destroy(stream), "cuStreamDestroy");
     }
-    check(cu.primary_ctx_release(0), "cuDevicePrimaryCtxRelease");
 }
 
 TEST(mapped, can_be_made_again_and_again)

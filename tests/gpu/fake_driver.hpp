@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a test asks of the driver without a GPU (fake_driver.cpp), and what it saw.
+#pragma once
+
+struct FakeDriver {
+    int fail_at = 0;   // the call of this number fails, counted from 1; 0: none
+    bool dead = false; // no context can be made current
+
+    int calls = 0;          // that could fail
+    int contexts = 0;       // references to primary contexts
+    int held = 0;           // streams, modules, pools, pieces of memory
+    int late = 0;           // given back when nobody kept a context any more
+    int out_of_context = 0; // calls that need a current context and had none
+};
+
+extern "C" FakeDriver* fake_driver();
