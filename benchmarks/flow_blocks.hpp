@@ -15,11 +15,12 @@
 namespace denizen::bench {
 
 // y = a y + b, one multiply-add per sample, in vectors: qsdr's saxpy. The same code for the block
-// and for the loop without a runtime.
+// and for the loop without a runtime. Aligned: a loop of a few instructions that lies over the
+// border of a cache line takes twice as long, and where it lies would depend on the program.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-__attribute__((noinline, target_clones("default", "avx2,fma", "avx512f")))
+__attribute__((noinline, aligned(64), target_clones("default", "avx2,fma", "avx512f")))
 #else
-__attribute__((noinline))
+__attribute__((noinline, aligned(64)))
 #endif
 inline void saxpy_kernel(float* y, size_t count, float a, float b)
 {
@@ -29,9 +30,9 @@ inline void saxpy_kernel(float* y, size_t count, float a, float b)
 // The same sample by sample, about one a cycle: what the kernels of the machine did that qsdr was
 // measured on. In vectors a quantum of 16 KiB takes a tenth of that.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
-__attribute__((noinline, optimize("no-tree-vectorize", "no-unroll-loops")))
+__attribute__((noinline, aligned(64), optimize("no-tree-vectorize", "no-unroll-loops")))
 #else
-__attribute__((noinline))
+__attribute__((noinline, aligned(64)))
 #endif
 inline void saxpy_by_sample(float* y, size_t count, float a, float b)
 {
@@ -46,25 +47,37 @@ using SaxpyKernel = void (*)(float*, size_t, float, float);
 inline constexpr float by = 0.5f; // with plus = 1 every sample tends to 2 and stays finite
 inline constexpr float plus = 1.0f;
 
+// On a cache line's boundary, as quanta are.
+struct FreeLines {
+    void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+};
+using Lines = std::unique_ptr<float[], FreeLines>;
+inline Lines lines_of(size_t count)
+{
+    auto* p = static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t{64}));
+    std::fill_n(p, count, plus);
+    return Lines(p);
+}
+
 struct SaxpyBlock : flow::Block {
     flow::InPlace<float> samples{*this, "samples"};
     // `own` > 0: works on a buffer of its own of so many samples, and the quantum's samples stay
     // where they are: qsdr's "fake messages".
     explicit SaxpyBlock(std::string name, size_t own = 0, SaxpyKernel kernel = saxpy_kernel)
-        : Block(std::move(name)), own_(own), kernel_(kernel)
+        : Block(std::move(name)), own_(own != 0 ? lines_of(own) : nullptr), kernel_(kernel)
     {
     }
     uint64_t done = 0; // samples
-    std::vector<float> own_;
 
 private:
     void work() override
     {
         const auto window = samples.samples();
-        kernel_(own_.empty() ? window.data() : own_.data(), window.size(), by, plus);
+        kernel_(own_ ? own_.get() : window.data(), window.size(), by, plus);
         done += window.size();
         samples.pass();
     }
+    Lines own_;
     SaxpyKernel kernel_;
 };
 
@@ -179,18 +192,12 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     return {ns > 0 ? static_cast<double>(total - sink.first_samples) / ns * 1e3 : 0, right};
 }
 
-// The kernel alone: one core, one buffer after the other, on cache lines' boundaries as quanta are.
+// The kernel alone: one core, one buffer after the other.
 inline double kernel_alone(size_t buffers, size_t quantum, uint64_t samples,
                            SaxpyKernel kernel = saxpy_kernel)
 {
-    const auto free = [](float* p) { ::operator delete[](p, std::align_val_t{64}); };
-    std::vector<std::unique_ptr<float[], decltype(free)>> memory;
-    for (size_t i = 0; i < buffers; ++i) {
-        auto* p =
-            static_cast<float*>(::operator new[](quantum * sizeof(float), std::align_val_t{64}));
-        std::fill_n(p, quantum, plus);
-        memory.emplace_back(p, free);
-    }
+    std::vector<Lines> memory;
+    for (size_t i = 0; i < buffers; ++i) memory.push_back(lines_of(quantum));
     const uint64_t turns = samples / quantum;
     const uint64_t begin = now_ns();
     for (uint64_t t = 0; t < turns; ++t) kernel(memory[t % buffers].get(), quantum, by, plus);

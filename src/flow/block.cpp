@@ -42,16 +42,13 @@ const Port* Block::waits_for() const
     return nullptr;
 }
 
-// Nobody wants its output, or it makes samples and is told to stop.
-bool Block::may_end() const
+bool Block::unwanted() const
 {
-    return (!outputs_.empty() &&
-            std::none_of(outputs_.begin(), outputs_.end(),
-                         [](const OutputPort* port) { return port->wanted(); })) ||
-           (inputs_.empty() && run_->stopping.load(std::memory_order_relaxed));
+    return std::none_of(outputs_.begin(), outputs_.end(),
+                        [](const OutputPort* port) { return port->wanted(); });
 }
 
-// The same, or an input has ended.
+// Nobody wants its output, it makes samples and is told to stop, or an input has ended.
 bool Block::cannot_go_on() const
 {
     if (may_end()) {

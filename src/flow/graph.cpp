@@ -143,14 +143,40 @@ void Flowgraph::make_lanes(const Plan& plan)
     for (const auto& block : blocks_) {
         for (OutputPort* port : block->outputs_) {
             for (OutputPort::Reader& reader : port->readers_) {
-                reader.lane = &reader.port->arrivals_.add(plan.quanta_at(*port));
+                reader.way.lane = &reader.port->arrivals_.add(plan.quanta_at(*port));
             }
         }
         for (InputPort* port : block->inputs_) {
             for (Circuit& circuit : circuits_) {
                 if (plan.at(*port).contains(&circuit)) {
-                    port->homes_.emplace_back(&circuit, &circuit.returned_.add(circuit.quanta()));
+                    port->homes_.emplace_back(
+                        &circuit,
+                        detail::CellWay{&circuit.returned_.add(circuit.quanta()), nullptr});
                 }
+            }
+        }
+    }
+}
+
+// Who sends to another thread rings there. What resident blocks send is sent by the thread that
+// runs the first of their chain.
+void Flowgraph::hang_bells()
+{
+    for (const auto& block : blocks_) {
+        const auto bell_at = [&](const Block& there) {
+            Doorbell* bell = there.bell_.load(std::memory_order_relaxed);
+            const bool own = bell == block->bell_.load(std::memory_order_relaxed) &&
+                             dynamic_cast<const ResidentBlock*>(block.get()) == nullptr;
+            return own ? nullptr : bell;
+        };
+        for (OutputPort* port : block->outputs_) {
+            for (OutputPort::Reader& reader : port->readers_) {
+                reader.way.bell = bell_at(reader.port->block());
+            }
+        }
+        for (InputPort* port : block->inputs_) {
+            for (auto& [circuit, way] : port->homes_) {
+                way.bell = bell_at(circuit->source().block());
             }
         }
     }
@@ -178,10 +204,17 @@ void Flowgraph::run(const Executors& executors)
     for (const Pool& pool : executors.pools) {
         pools_.push_back(std::make_unique<Scheduler>(
             pool.cores, static_cast<uint32_t>(std::max<size_t>(1, pool.blocks.size()))));
-        for (Block& block : pool.blocks) {
-            seat({block}, -1);
+        const auto spawn = [&](const std::vector<std::reference_wrapper<Block>>& blocks) {
+            seat(blocks, -1);
             seats_.back()->will_be_pooled();
             pooled.emplace_back(seats_.back().get(), pools_.back().get());
+        };
+        if (pool.cores.size() == 1) { // nobody to steal from it: one coroutine is a sequence
+            spawn(pool.blocks);
+            continue;
+        }
+        for (Block& block : pool.blocks) {
+            spawn({block});
         }
     }
     std::map<const Resident*, std::vector<std::reference_wrapper<Block>>> residents;
@@ -204,9 +237,7 @@ void Flowgraph::run(const Executors& executors)
             block->bell_.store(&one->bell(), std::memory_order_release); // partner: Block::ring()
         }
     }
-    for (Circuit& circuit : circuits_) {
-        circuit.bell_ = circuit.source_->block().bell_.load(std::memory_order_relaxed);
-    }
+    hang_bells();
     started_ = true;
     running_ = seats_.size();
     for (const auto& [one, pool] : pooled) {

@@ -37,18 +37,18 @@ void InputPort::give_back(detail::Cell* cell)
         return;
     }
     cell->where.store(nullptr, std::memory_order_relaxed);
-    Circuit& circuit = *cell->circuit;
-    for (const auto& [home, lane] : homes_) {
-        if (home == &circuit) {
-            lane->send(cell);
+    const Circuit* circuit = cell->circuit;
+    for (const auto& [home, way] : homes_) {
+        if (home == circuit) {
+            way.send(cell);
+            return;
         }
     }
-    circuit.bell_->ring();
 }
 
-bool InputPort::load()
+bool InputPort::load_next()
 {
-    while (current_ == nullptr) { // ends: by a quantum that is not empty, or when none is there
+    do { // ends: by a quantum that is not empty, or when none is there
         detail::Cell* cell = nullptr;
         if (!arrivals_.try_receive(cell)) {
             return false;
@@ -58,11 +58,11 @@ bool InputPort::load()
             continue;
         }
         current_ = cell;
-        for (TagCarry* follower : followers_) {
-            follower->arrive(position_, cell->tags);
-        }
-        loaded();
+    } while (current_ == nullptr);
+    for (TagCarry* follower : followers_) {
+        follower->arrive(position_, current_->tags);
     }
+    loaded();
     return true;
 }
 
@@ -73,6 +73,7 @@ void InputPort::leave()
     }
     left_.store(true, std::memory_order_release); // partner: OutputPort::wanted()
     for (const OutputPort* writer : writers_) {
+        writer->block().reader_left_.store(true, std::memory_order_release); // partner: may_end()
         writer->block().ring();
     }
 }
@@ -93,8 +94,7 @@ void OutputPort::send(detail::Cell* cell)
     cell->where.store(readers_.size() == 1 ? static_cast<const Port*>(readers_[0].port) : this,
                       std::memory_order_relaxed);
     for (const Reader& reader : readers_) {
-        reader.lane->send(cell);
-        reader.port->block().ring();
+        reader.way.send(cell);
     }
 }
 
@@ -108,7 +108,7 @@ bool OutputPort::wanted() const
 void OutputPort::close()
 {
     for (const Reader& reader : readers_) {
-        reader.lane->close();
+        reader.way.lane->close();
         reader.port->block().ring();
     }
 }
@@ -164,11 +164,8 @@ void SourcePort::flush()
     send(cell);
 }
 
-bool SourcePort::load()
+bool SourcePort::load_next()
 {
-    if (current_ != nullptr) {
-        return true;
-    }
     if (!circuit_->idle_.empty()) {
         current_ = circuit_->idle_.back();
         circuit_->idle_.pop_back();
@@ -176,7 +173,9 @@ bool SourcePort::load()
         return false;
     }
     current_->begin = current_->end = margin_;
-    current_->capacity = circuit_->samples(); // a Transform counts in other samples
+    if (current_->capacity != circuit_->samples()) { // a Transform counts in other samples
+        current_->capacity = circuit_->samples();
+    }
     current_->tags.clear();
     return true;
 }

@@ -186,6 +186,13 @@ void Scheduler::work(uint32_t me, int core)
                 relax();
                 found = take(me, next);
             }
+            if (core >= 0 && !napping) {
+                const uint64_t since = now_ns();
+                while (!found && now_ns() - since < own_core_ns) { // ends: so, or by work
+                    sched_yield();
+                    found = take(me, next);
+                }
+            }
             const bool last = searching_.fetch_sub(1, std::memory_order_relaxed) == 1;
             if (!found) {
                 napping = wake_napping();

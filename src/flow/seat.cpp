@@ -29,6 +29,7 @@ void Seat::run()
     pin_to(core_); // start() has looked whether it may
     try {
         uint32_t idle = 0;
+        uint64_t since = 0;
         for (;;) { // ends: by the end of the samples, by stop() or by abort()
             if (step()) {
                 if (idle >= spins) {
@@ -39,6 +40,10 @@ void Seat::run()
                 break;
             } else if (++idle < spins) {
                 relax();
+            } else if (idle == spins) {
+                since = now_ns();
+            } else if (core_ >= 0 && now_ns() - since < own_core_ns) {
+                sched_yield();
             } else {
                 rest();
             }
@@ -63,8 +68,10 @@ Coroutine Seat::drive()
                 if (tell_idle()) {
                     co_await Nap();
                 } else {
-                    // Nothing since the last step, or the word of the parking has changed.
-                    co_await Until(bell_.parking, [this] { return can_step(); }, true);
+                    // One block: nothing since the last step, or the word of the parking has
+                    // changed. Several: one may have given to one before it, which rings no bell.
+                    const bool looked = blocks_.size() == 1;
+                    co_await Until(bell_.parking, [this] { return can_step(); }, looked);
                 }
                 woken();
             }

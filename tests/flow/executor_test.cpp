@@ -142,6 +142,39 @@ TEST(Executors, APoolPinnedToACore)
     EXPECT_EQ(where.cores, std::vector<int>(10, core));
 }
 
+// The reader gives an empty quantum back without a call of its work(). Its source comes before it
+// in the thread's order, and nobody else has anything to do.
+TEST(Executors, AnEmptyQuantumComesBackWithinOneThread)
+{
+    struct EveryOther : Block {
+        Sink<int> in{*this, "in"};
+        Output<int> out{*this, "out", in};
+        size_t taken = 0;
+        using Block::Block;
+        void work() override
+        {
+            Quantum<int> quantum = in.take();
+            if (taken++ % 2 == 0) quantum.trim(quantum.samples().size(), 0);
+            out.send(std::move(quantum));
+        }
+    };
+    for (const bool pooled : {false, true}) {
+        Flowgraph g;
+        auto& source = g.add<VectorSource<int>>("source", ramp(1'000));
+        auto& every_other = g.add<EveryOther>("every other");
+        auto& sink = g.add<VectorSink<int>>("sink");
+        Circuit& circuit = g.circuit("ints", source.out, 1, 100);
+        g.connect(source.out, every_other.in);
+        g.connect(every_other.out, sink.in);
+        const std::vector<std::reference_wrapper<Block>> order{source, sink, every_other};
+        g.start(pooled ? Executors{{}, {{order, {-1}}}} : Executors{{{order, -1}}, {}});
+        g.wait(30s);
+        ASSERT_EQ(sink.samples.size(), 500u) << (pooled ? "a pool" : "a sequence");
+        EXPECT_EQ(sink.samples.front(), 100);
+        EXPECT_EQ(circuit.at_home(), 1u);
+    }
+}
+
 TEST(Executors, WhatPoolsRefuse)
 {
     const auto refused = [](const std::string& text, auto&& make) {

@@ -69,7 +69,13 @@ private:
     bool can_step();   // step() would do something
     bool over() const; // finished, and nothing can arrive any more
     void close();
-    bool may_end() const;
+    // Nobody wants its output, or it makes samples and is told to stop.
+    bool may_end() const
+    {
+        return (reader_left_.load(std::memory_order_acquire) && unwanted()) ||
+               (inputs_.empty() && run_->stopping.load(std::memory_order_relaxed));
+    }
+    bool unwanted() const;
     bool cannot_go_on() const;
     const Port* waits_for() const; // null: for none, work() can be called
     bool ready() const { return waits_for() == nullptr; }
@@ -86,6 +92,7 @@ private:
     std::vector<SourcePort*> sources_;
     std::vector<MessagePort*> messages_;
     std::atomic<Doorbell*> bell_{nullptr};
+    std::atomic<bool> reader_left_{false}; // some reader of some output has finished
     const RunState* run_ = nullptr;
     bool moved_ = false;
     bool any_input_ = false;

@@ -9,7 +9,8 @@
 
 #include <denizen/flow/lane.hpp>
 
-#include <deque>
+#include <memory>
+#include <vector>
 
 namespace denizen::flow {
 
@@ -19,7 +20,7 @@ class Lanes {
 public:
     Lane<T>& add(uint32_t items)
     {
-        Lane<T>& lane = lanes_.emplace_back(items);
+        Lane<T>& lane = *lanes_.emplace_back(std::make_unique<Lane<T>>(items));
         only_ = lanes_.size() == 1 ? &lane : nullptr;
         return lane;
     }
@@ -29,8 +30,8 @@ public:
         if (only_ != nullptr) {
             return only_->ready();
         }
-        for (const Lane<T>& lane : lanes_) {
-            if (lane.ready()) {
+        for (const auto& lane : lanes_) {
+            if (lane->ready()) {
                 return true;
             }
         }
@@ -43,7 +44,7 @@ public:
         }
         const size_t n = lanes_.size();
         for (size_t tried = 0; tried < n; ++tried) {
-            Lane<T>& lane = lanes_[next_];
+            Lane<T>& lane = *lanes_[next_];
             next_ = next_ + 1 == n ? 0 : next_ + 1;
             if (lane.try_receive(item)) {
                 return true;
@@ -54,19 +55,20 @@ public:
     // All have closed, and nothing is left. True forever once it is.
     bool drained() const
     {
-        for (const Lane<T>& lane : lanes_) {
-            if (!lane.closed() || lane.ready()) {
+        for (const auto& lane : lanes_) {
+            if (!lane->closed() || lane->ready()) {
                 return false;
             }
         }
         return true;
     }
     size_t size() const { return lanes_.size(); }
-    Lane<T>& operator[](size_t i) { return lanes_[i]; }
+    Lane<T>& operator[](size_t i) { return *lanes_[i]; }
 
 private:
-    std::deque<Lane<T>> lanes_; // a lane stays where it is: its sender holds a reference
-    Lane<T>* only_ = nullptr;   // the common case
+    // A lane stays where it is: its sender holds a reference.
+    std::vector<std::unique_ptr<Lane<T>>> lanes_;
+    Lane<T>* only_ = nullptr; // the common case
     size_t next_ = 0;
 };
 

@@ -19,7 +19,8 @@ struct Sequence {
 };
 
 // Blocks that a few threads share: each is a coroutine that is suspended while it has nothing to
-// do, and runs on whichever thread is free (scheduler.hpp).
+// do, and runs on whichever thread is free (scheduler.hpp). On a single thread, where none could
+// run beside another, all are one coroutine, which runs them in turn.
 struct Pool {
     std::vector<std::reference_wrapper<Block>> blocks;
     std::vector<int> cores{-1}; // a thread for each, pinned to it; -1: to none
@@ -100,6 +101,7 @@ private:
     void refuse_seats(const Executors& executors, bool all) const;
     void run(const Executors& executors);
     void make_lanes(const Plan& plan);
+    void hang_bells();
     void seat_left();
     friend class Seat;
 

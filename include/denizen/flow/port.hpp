@@ -23,7 +23,20 @@ class Block;
 
 namespace detail {
 
-using CellLane = Lane<Cell*>;
+// Where a port sends quanta: the lane, and the bell of the thread that takes them out, which lives
+// longer than all blocks. Null: it is the sender's own thread, which looks before it sleeps.
+struct CellWay {
+    Lane<Cell*>* lane = nullptr;
+    Doorbell* bell = nullptr;
+
+    void send(Cell* cell) const
+    {
+        lane->send(cell);
+        if (bell != nullptr) {
+            bell->ring();
+        }
+    }
+};
 
 template <class T>
 std::span<T> samples(const Cell& cell, size_t from, size_t count)
@@ -115,14 +128,16 @@ private:
 
     virtual void loaded() {}
 
-    bool load();  // there is a current quantum
+    // There is a current quantum.
+    bool load() { return current_ != nullptr || load_next(); }
+    bool load_next();
     void leave(); // the block has finished: from now on whatever arrives goes straight back
 
     bool reads_only_;
     uint32_t holds_ = 1;
     Lanes<detail::Cell*> arrivals_;
     std::vector<OutputPort*> writers_;
-    std::vector<std::pair<const Circuit*, detail::CellLane*>> homes_;
+    std::vector<std::pair<const Circuit*, detail::CellWay>> homes_;
     std::vector<TagCarry*> followers_;
     detail::Cell* current_ = nullptr;
     uint64_t position_ = 0;
@@ -146,7 +161,7 @@ private:
     friend class ResidentChain;
     struct Reader {
         InputPort* port;
-        detail::CellLane* lane;
+        detail::CellWay way;
     };
 
     void close();
@@ -189,7 +204,8 @@ private:
     friend class Flowgraph;
     friend class Plan;
 
-    bool load();
+    bool load() { return current_ != nullptr || load_next(); }
+    bool load_next();
     void finish();
 
     Circuit* circuit_ = nullptr;

@@ -24,15 +24,17 @@ namespace detail {
 
 // What travels is a pointer to one of these. It belongs to one block at a time; after a broadcast
 // to several that only read it.
-struct Cell {
-    std::shared_ptr<std::byte> memory; // aligned to 64 bytes
-    size_t capacity = 0;               // samples of the port that it is at, as are begin and end
+struct alignas(line) Cell {
+    // One cache line, which goes from core to core with the quantum.
     size_t begin = 0;
     size_t end = 0;
     std::vector<Tag> tags; // by sample, counted from `begin`
-    Circuit* circuit = nullptr;
     std::atomic<uint32_t> readers{0};
     std::atomic<const Port*> where{nullptr}; // the port it was last sent to, for diagnosis
+    // And one that is hardly ever written.
+    alignas(line) size_t capacity = 0; // samples of the port that it is at, as are begin and end
+    std::shared_ptr<std::byte> memory; // aligned to 64 bytes
+    Circuit* circuit = nullptr;
 
     size_t size() const { return end - begin; }
     // Samples leave the window with their tags. Throws bad_argument beyond its ends.
@@ -75,7 +77,6 @@ private:
     std::vector<std::unique_ptr<detail::Cell>> cells_;
     std::vector<detail::Cell*> idle_; // at the source, not yet filled
     Lanes<detail::Cell*> returned_;   // one lane per port that gives back
-    Doorbell* bell_ = nullptr;        // of the source's thread; lives longer than all blocks
 };
 
 } // namespace denizen::flow
