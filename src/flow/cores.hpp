@@ -29,9 +29,10 @@ inline void refuse_core(int core)
 }
 
 // So long a thread that is pinned looks for work, and lets others of its core go first, before it
-// sleeps. To wake a thread takes some 45 us on a virtual core. Where quanta go round many cores,
-// one that falls asleep makes all others fall asleep behind it, and they would stay that way: every
-// hop is a wake-up then, and by the time the quanta come round again their receiver sleeps.
+// sleeps, if the last work came as soon. To wake a thread takes some 45 us on a virtual core. Where
+// quanta go round many cores, one that falls asleep makes all others fall asleep behind it, and
+// they would stay that way: every hop is a wake-up then, and by the time the quanta come round
+// again their receiver sleeps.
 constexpr uint64_t own_core_ns = 1'000'000;
 
 inline void pin_to(int core)

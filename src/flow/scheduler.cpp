@@ -174,7 +174,8 @@ void Scheduler::work(uint32_t me, int core)
     at_home = this;
     my_number = me;
     uint32_t turns = 0;
-    for (;;) { // ends: when the scheduler goes, after its last coroutine
+    bool soon = true; // work came within own_core_ns when it was last waited for
+    for (;;) {        // ends: when the scheduler goes, after its last coroutine
         Parking* next = nullptr;
         bool found = (++turns % 64 != 0 || (wake_napping(), true)) && take(me, next);
         if (!found) {
@@ -186,17 +187,17 @@ void Scheduler::work(uint32_t me, int core)
                 relax();
                 found = take(me, next);
             }
-            if (core >= 0 && !napping) {
-                const uint64_t since = now_ns();
-                while (!found && now_ns() - since < own_core_ns) { // ends: so, or by work
-                    sched_yield();
-                    found = take(me, next);
-                }
+            const uint64_t since = found ? 0 : now_ns();
+            while (core >= 0 && soon && !napping && !found &&
+                   now_ns() - since < own_core_ns) { // ends: so, or by work
+                sched_yield();
+                found = take(me, next);
             }
             const bool last = searching_.fetch_sub(1, std::memory_order_relaxed) == 1;
             if (!found) {
                 napping = wake_napping();
                 bell_.sleep(napping ? nap_ns : 1'000'000'000, [&] { return anything(); });
+                soon = now_ns() - since < own_core_ns;
                 // Whoever naps while all sleep is seen here: the sleeper above knew of it, or a
                 // thread that runs put it there and looks itself before it sleeps.
                 if (leaving_.load(std::memory_order_acquire)) { // partner: ~Scheduler()

@@ -30,9 +30,11 @@ void Seat::run()
     try {
         uint32_t idle = 0;
         uint64_t since = 0;
-        for (;;) { // ends: by the end of the samples, by stop() or by abort()
+        bool soon = true; // work came within own_core_ns when it was last waited for
+        for (;;) {        // ends: by the end of the samples, by stop() or by abort()
             if (step()) {
                 if (idle >= spins) {
+                    soon = now_ns() - since < own_core_ns;
                     woken();
                 }
                 idle = 0;
@@ -42,7 +44,7 @@ void Seat::run()
                 relax();
             } else if (idle == spins) {
                 since = now_ns();
-            } else if (core_ >= 0 && now_ns() - since < own_core_ns) {
+            } else if (core_ >= 0 && soon && now_ns() - since < own_core_ns) {
                 sched_yield();
             } else {
                 rest();
