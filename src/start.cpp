@@ -199,6 +199,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.cell_slots = std::bit_ceil(longest);
     shared.scratch_bytes = longest > 1 ? static_cast<uint32_t>(round_up(longest * 48, 128)) : 0;
     shared.actor_types = image.table.actors;
+    for (uint32_t a = 0; a < image.table.actors; ++a) {
+        shared.overflow[a / 32] |= uint64_t{image.table.actor[a].overflow} << a % 32 * 2;
+    }
     shared.trace_slots = options.trace_slots;
     node.trace = TraceReader(workers, options.trace_slots);
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
@@ -320,6 +323,7 @@ void AnyRuntime::Core::wire_peers()
             peer.bells = other.shared.bells;
             peer.heap = other.shared.heap;
             peer.books = other.shared.books;
+            peer.actors = other.shared.actors;
         }
     }
     for (const Node& node : nodes) {

@@ -162,6 +162,91 @@ using Town = denizen::Program<denizen::Actors<Citizen, Other>,
                               denizen::Messages<Meet, Letter, Parcel, Mail, Ball, Tick, Alarm,
                                                 Audit, Account, Shout, Heard, Misdirect, Wait>>;
 
+// ---- those of whom a node is too full
+
+struct Pour { // `count` drops, short or long, to one actor in one handler
+    uint32_t to;
+    uint32_t count;
+    uint32_t large;
+};
+struct Poured {
+    uint32_t sent;
+    uint32_t refused;
+};
+struct Drop {
+    uint32_t number;
+};
+struct Bucketful { // a drop of several slots
+    uint32_t number;
+    uint32_t body[30];
+};
+struct Level {
+    uint32_t received;
+    uint32_t first; // number of the first and the last that came
+    uint32_t last;
+    uint32_t disordered;
+};
+
+// A whole warp, which writes a message of several slots side by side.
+struct Tap {
+    static constexpr auto grain = denizen::Grain::warp;
+
+    DENIZEN_HD void on(const Pour& m, auto& ctx)
+    {
+        uint32_t refused = 0;
+        for (uint32_t i = 0; i < m.count; ++i) {
+            Bucketful large{i, {}};
+            for (uint32_t k = 0; k < 30; ++k) {
+                large.body[k] = i + k;
+            }
+            const denizen::Address to{m.to};
+            const bool sent = m.large != 0 ? ctx.send(to, large) : ctx.send(to, Drop{i});
+            refused += sent ? 0 : 1;
+        }
+        ctx.reply(Poured{m.count - refused, refused});
+    }
+};
+
+template <denizen::Overflow O>
+struct Bucket {
+    static constexpr auto overflow = O;
+    Level level = {};
+
+    DENIZEN_HD void on(const Drop& m, auto&) { take(m.number, true); }
+    DENIZEN_HD void on(const Bucketful& m, auto&)
+    {
+        bool whole = true;
+        for (uint32_t k = 0; k < 30; ++k) {
+            whole &= m.body[k] == m.number + k;
+        }
+        take(m.number, whole);
+    }
+    DENIZEN_HD void on(const Audit&, auto& ctx) { ctx.reply(level); }
+    DENIZEN_HD void on(const Wait& m, auto& ctx)
+    {
+        ctx.send(denizen::host, Tick{});
+        const auto* word = reinterpret_cast<const uint32_t*>(m.word);
+        while (denizen::load<denizen::Scope::system>(word) == 0) { // ends by the test
+        }
+    }
+
+private:
+    DENIZEN_HD void take(uint32_t number, bool whole)
+    {
+        level.disordered += !whole || (level.received != 0 && number <= level.last) ? 1 : 0;
+        level.first = level.received == 0 ? number : level.first;
+        level.last = number;
+        ++level.received;
+    }
+};
+
+using Patient = Bucket<denizen::Overflow::wait>;
+using Picky = Bucket<denizen::Overflow::fail>;
+using Fresh = Bucket<denizen::Overflow::drop_oldest>;
+using Plumbing =
+    denizen::Program<denizen::Actors<Tap, Patient, Picky, Fresh>,
+                     denizen::Messages<Pour, Poured, Drop, Bucketful, Level, Audit, Wait, Tick>>;
+
 namespace denizen::test {
 namespace {
 
@@ -419,6 +504,50 @@ TEST_P(nodes, the_host_hears_every_node)
         take(some[0], {m.header.sender});
     }
     EXPECT_EQ(error_of([&] { rt.receive(10ms); }).code(), Errc::timeout);
+}
+
+// An actor's policy is its own, whichever node the sender is on. Its worker is busy while more is
+// sent to it than its ring from there holds.
+TEST_P(nodes, a_full_ring_is_dealt_with_as_the_actor_wants)
+{
+    SharedWord go(on_gpu());
+    Options o = options();
+    o.inbox_slots = 32;
+    Runtime<Plumbing> rt(device(), o);
+    const Address tap = rt.spawn<Tap>(1, on_node(0))[0];
+    constexpr uint32_t count = 100;
+    uint64_t dropped = 0;
+    const auto pour = [&](Address to, bool large) {
+        go.set(0);
+        rt.send(to, Wait{go.address()});
+        EXPECT_EQ(rt.receive(20s).header.sender, to.value);
+        const auto poured = rt.ask<Poured>(tap, Pour{to.value, count, large ? 1u : 0u}, 20s);
+        go.set(1);
+        rt.drain(20s);
+        const uint64_t before = dropped;
+        const Stats stats = rt.stats();
+        dropped = stats.dead_letters_by_reason[static_cast<uint32_t>(Reason::dropped)];
+        EXPECT_EQ(stats.dead_letters, dropped);
+        EXPECT_EQ(poured.sent + poured.refused, count);
+        const auto level = rt.ask<Level>(to, Audit{}, 20s);
+        EXPECT_EQ(level.received, poured.sent - (dropped - before));
+        EXPECT_EQ(level.disordered, 0u);
+        return std::pair(poured, level);
+    };
+    for (const bool large : {false, true}) {
+        const uint32_t room = large ? 32 / 3 : 32; // of messages
+        const auto [all, patient] = pour(rt.spawn<Patient>(1, on_node(1))[0], large);
+        EXPECT_EQ(all.refused, 0u);
+        EXPECT_EQ(patient.received, count);
+        const auto [some, picky] = pour(rt.spawn<Picky>(1, on_node(1))[0], large);
+        EXPECT_EQ(some.sent, room);
+        EXPECT_EQ(picky.last, room - 1) << "those that found room";
+        const auto [none, fresh] = pour(rt.spawn<Fresh>(1, on_node(1))[0], large);
+        EXPECT_EQ(none.refused, 0u);
+        EXPECT_EQ(fresh.received, room);
+        EXPECT_EQ(fresh.first, count - room) << "the oldest are dropped";
+        EXPECT_EQ(fresh.last, count - 1);
+    }
 }
 
 TEST_P(nodes, urgent_messages_overtake_data)

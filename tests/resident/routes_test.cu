@@ -483,14 +483,16 @@ TEST_P(routes_of_long_letters, letters_of_many_slots)
     nothing_is_lost<8, 36, 37, 256, 4096>(true, scaled(60));
 }
 
-// Those within a node: a policy is that of an actor of the same node, and to another node urgent
-// messages go with the others.
+// Those to actors: the host has no policy.
+class routes_to_actors : public routes {};
+
+// Those within a node: to another node urgent messages go with the others.
 class routes_of_a_node : public routes {};
 
 // ---- what finds no room
 
 // Letters to actors of type A, more at a time than there is room for.
-TEST_P(routes_of_a_node, what_is_refused_is_what_is_missing)
+TEST_P(routes_to_actors, what_is_refused_is_what_is_missing)
 {
     using A = Party<Overflow::fail, true, 8, 36, 37, 256>;
     uint64_t refused = 0;
@@ -512,7 +514,7 @@ TEST_P(routes_of_a_node, what_is_refused_is_what_is_missing)
     EXPECT_GT(refused, 0u) << "there was no overload";
 }
 
-TEST_P(routes_of_a_node, what_is_dropped_is_counted)
+TEST_P(routes_to_actors, what_is_dropped_is_counted)
 {
     using A = Party<Overflow::drop_oldest, true, 8, 36, 37, 256>;
     uint64_t dropped = 0;
@@ -539,7 +541,7 @@ TEST_P(routes_of_a_node, what_is_dropped_is_counted)
 }
 
 // Actors that wait beside actors that do not.
-TEST_P(routes_of_a_node, those_who_wait_lose_nothing_beside_those_who_do_not)
+TEST_P(routes_to_actors, those_who_wait_lose_nothing_beside_those_who_do_not)
 {
     Runtime<Strict> rt(GetParam().device, options(true));
     const Pairs waits = pairs<Party<Overflow::wait, true, 8, 36, 37, 256>>(rt, 4);
@@ -592,6 +594,7 @@ const auto name_of = [](const auto& instance) { return std::string(instance.para
 INSTANTIATE_TEST_SUITE_P(on, routes, testing::ValuesIn(settings(Route::to_host)), name_of);
 INSTANTIATE_TEST_SUITE_P(on, routes_of_long_letters, testing::ValuesIn(settings_of_long_letters()),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(on, routes_to_actors, testing::ValuesIn(settings(Route::peer)), name_of);
 INSTANTIATE_TEST_SUITE_P(on, routes_of_a_node, testing::ValuesIn(settings(Route::gpu)), name_of);
 
 } // namespace

@@ -37,15 +37,17 @@ public:
         if constexpr (P::has_buffers) {
             refer(message);
         }
+        auto posted = detail::Posted::not_at_all;
         if constexpr (sizeof(M) > first_payload) {
-            const Header h{to.value, self_, type, 0, sizeof(M)};
-            if (whole_warp_ && policy_of(to) == Overflow::wait &&
-                detail::post_by_all(shared_, worker_, h, &message, detail::priority_of<M>())) {
-                return true;
+            if (whole_warp_) {
+                const Header h{to.value, self_, type, 0, sizeof(M)};
+                posted = detail::post_by_all(shared_, worker_, h, &message,
+                                             detail::priority_of<M>(), policy_of(to));
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            sent = post(to, message);
+            sent = posted == detail::Posted::not_at_all ? post(to, message)
+                                                        : posted == detail::Posted::yes;
             if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
                 detail::drop_references(shared_, message);
             }

@@ -101,7 +101,7 @@ struct alignas(64) ActorBook {
     uint32_t listed = 0;     // is in that list
     uint32_t watchers = 0;   // 1 + first entry in the worker's table of watches
     uint32_t ending = 0;     // the drain's end has been reached: its reply cell, or 1; else 0
-    uint32_t drop = 0;       // senders' count of messages to drop, the oldest first
+    uint32_t drop = 0;       // senders' count of messages to drop, peers' too
     // Where it has moved to, an address; while it leaves, see move.hpp.
     uint32_t forward = 0;
 };

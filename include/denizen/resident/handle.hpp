@@ -101,9 +101,9 @@ DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint3
     uint32_t* drop = &book_of(s, id, local).drop;
     bool yes = false;
     if (!whole || lanes::id() == 0) {
-        yes = load<Scope::gpu>(drop) != 0;
+        yes = load<Scope::system>(drop) != 0; // peers add to it too
         if (yes) {
-            fetch_add<Scope::gpu>(drop, ~0u); // only the owner takes off: it stays at 0 or more
+            fetch_add<Scope::system>(drop, ~0u); // only the owner takes off: it stays at 0 or more
         }
     }
     return whole ? lanes::ballot(yes) != 0 : yes;

@@ -23,7 +23,7 @@ namespace arena {
 struct Map; // memory/arena/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 6;
+inline constexpr uint32_t layout_abi = 7;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -47,9 +47,10 @@ DENIZEN_HD constexpr uint64_t checkpoint_offset(uint64_t size) { return (size + 
 
 // What becomes of a message that finds no room on its way to an actor.
 enum class Overflow : uint32_t {
-    wait = 0,   // it waits in the sender's outbox
-    fail,       // the sender is told, and the message is not sent
-    drop_oldest // it waits; the oldest message that waits for the actor is dropped and counted
+    wait = 0,    // it waits in the sender's outbox
+    fail,        // the sender is told, and the message is not sent
+    drop_oldest, // it waits; the oldest message that waits for the actor is dropped and counted
+    of_peer      // no actor's: it lives on another node, which is asked if there is no room
 };
 
 // Urgent messages have rings of their own, which a worker looks at first: they overtake data.
@@ -381,6 +382,7 @@ struct PeerLink {
     struct Bell* bells = nullptr;     // the peer's, CPU backend only
     unsigned char* heap = nullptr;    // the peer's, and its actors' books
     ActorBook* books = nullptr;
+    const ActorEntry* actors = nullptr; // the peer's
 };
 
 struct Counters;  // telemetry.hpp
@@ -412,6 +414,7 @@ struct Shared {
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint32_t buffer_count = 0;    // entries of the buffer table
     uint32_t trace_slots = 0;     // records of a worker's trace ring; 0: there is none
+    uint64_t overflow[2] = {};    // Overflow by actor type, two bits each
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
 

@@ -229,37 +229,64 @@ DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Way& way
     }
 }
 
+// For a message that finds no room: what its actor wants, told to it if that is to drop its oldest.
+// A peer's table and books lie in its own memory, hence the scope.
+DENIZEN_COLD inline Overflow overflow_of(const Shared& s, Address to, Overflow policy)
+{
+    if (policy == Overflow::wait || policy == Overflow::fail) {
+        return policy;
+    }
+    if (to.local() >= s.actors_per_worker) {
+        return Overflow::wait; // there is none
+    }
+    const bool here = to.node() == s.node;
+    const PeerLink& peer = s.peer[to.node()];
+    const uint64_t place = static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
+    if (policy == Overflow::of_peer) {
+        const uint32_t type = (load<Scope::system>(&peer.actors[place].kind) & 0xff) - 1;
+        if (type >= s.actor_types) { // it has stopped, or is a supervisor
+            return Overflow::wait;
+        }
+        policy = static_cast<Overflow>(s.overflow[type / 32] >> type % 32 * 2 & 3);
+    }
+    if (policy == Overflow::drop_oldest) {
+        fetch_add<Scope::system>(&(here ? s.books : peer.books)[place].drop, 1u);
+    }
+    return policy;
+}
+
+// Fills the tickets of a message that was not sent after all.
+DENIZEN_COLD inline void send_nothing(const Shared& s, uint32_t id, const Way& way, const Target& t,
+                                      const Drawn& drawn, Header h, uint32_t n)
+{
+    h.type = static_cast<uint32_t>(SystemOp::none);
+    h.flags = flag_system;
+    h.length = 0;
+    const Outgoing nothing{h, nullptr, 0, 0, 0};
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < drawn.free; ++i) {
+        write_parts(t, {drawn.ticket + i, 1}, drawn.ticket + i + 1, nothing, 0, 1);
+    }
+    park_parts(s, id, way, drawn, nothing, n, true);
+}
+
 // Draws n tickets and writes the slots; what has no room is parked. False: the actor's policy is to
-// refuse what has no room, and the message was not sent. If it is to drop the oldest, the actor is
-// told to drop one more (it is one of this node's).
+// refuse what has no room, and the message was not sent.
 DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, const Outgoing& m,
                                   uint32_t n, Overflow policy)
 {
     const Target t = target(s, id, way.kind, way.index);
     const Drawn drawn = draw(s, id, way, t, n);
-    const bool refused = policy == Overflow::fail && drawn.free < n;
-    if (policy == Overflow::drop_oldest && drawn.free < n) {
-        const Address to{m.h.destination};
-        ActorBook* book =
-            s.books + static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
-        fetch_add<Scope::gpu>(&book->drop, 1u);
-    }
-    if (!refused) {
+    const bool room = drawn.free == n;
+    const bool refused =
+        !room && overflow_of(s, Address{m.h.destination}, policy) == Overflow::fail;
+    if (refused) {
+        send_nothing(s, id, way, t, drawn, m.h, n);
+    } else {
         write_parts(t, drawn, drawn.ticket + 1, m, 0, 1);
-        if (drawn.free < n) {
+        if (!room) {
             park_parts(s, id, way, drawn, m, n, false);
         }
-    } else { // the tickets are drawn: they carry nothing
-        Header none = m.h;
-        none.type = static_cast<uint32_t>(SystemOp::none);
-        none.flags = flag_system;
-        none.length = 0;
-        const Outgoing nothing{none, nullptr, 0, 0, 0};
-        DENIZEN_ROLLED
-        for (uint32_t i = 0; i < drawn.free; ++i) {
-            write_parts(t, {drawn.ticket + i, 1}, drawn.ticket + i + 1, nothing, 0, 1);
-        }
-        park_parts(s, id, way, drawn, nothing, n, true);
     }
     ring_worker(t);
     return !refused;
@@ -341,35 +368,48 @@ DENIZEN_COLD inline bool post_rest(const Shared& s, uint32_t id, const Header& h
     return true;
 }
 
-// A message of several slots, written by all lanes of a warp; each makes the call. False: not by
-// this way, and nothing was done.
-DENIZEN_COLD inline bool post_by_all(const Shared& s, uint32_t id, const Header& h,
-                                     const void* payload, Priority priority)
+// What post_by_all() has come to.
+enum class Posted : uint32_t { not_at_all, yes, refused };
+
+// A message of several slots, written by all lanes of a warp; each makes the call. Not at all: it
+// has to go another way.
+DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Header& h,
+                                       const void* payload, Priority priority, Overflow policy)
 {
     const Address to{h.destination};
     if (to.is_reply_cell() || !exists(s, to) || tracing(s, id)) {
-        return false;
+        return Posted::not_at_all;
     }
     const Way way = way_to(s, id, to, priority);
     const Target t = target(s, id, way.kind, way.index);
     const Outgoing m = outgoing(h, payload);
     const uint32_t n = slots_for(h.length);
     Drawn drawn{};
+    bool refused = false;
     if (lanes::id() == 0) {
         drawn = draw(s, id, way, t, n);
+        refused = drawn.free < n && overflow_of(s, to, policy) == Overflow::fail;
     }
+    lanes::rejoin();
     drawn.ticket = lanes::shuffle(drawn.ticket, 0);
     drawn.free = lanes::shuffle(drawn.free, 0);
-    write_parts(t, drawn, drawn.ticket + 1, m, lanes::id(), lanes::size);
+    const bool sent = lanes::ballot(refused) == 0;
+    if (sent) {
+        write_parts(t, drawn, drawn.ticket + 1, m, lanes::id(), lanes::size);
+    }
     if (lanes::id() == 0) {
-        if (drawn.free < n) {
-            park_parts(s, id, way, drawn, m, n, false);
+        if (!sent) {
+            send_nothing(s, id, way, t, drawn, h, n);
+        } else {
+            if (drawn.free < n) {
+                park_parts(s, id, way, drawn, m, n, false);
+            }
+            count_route(s, id, way.route);
         }
-        count_route(s, id, way.route);
         ring_worker(t);
     }
     lanes::sync();
-    return true;
+    return sent ? Posted::yes : Posted::refused;
 }
 
 } // namespace detail

@@ -300,14 +300,16 @@ struct Program<Actors<A...>, Messages<M...>> {
         }
     }
 
-    // What becomes of a message that finds no room on its way there. A peer's actors are not looked
-    // up: their messages wait.
+    // What becomes of a message that finds no room on its way there. What a peer knows of its
+    // actors is far away: it is asked when there is no room.
     DENIZEN_HD static Overflow policy_of([[maybe_unused]] const Shared& s,
                                          [[maybe_unused]] Address to)
     {
         if constexpr (has_overflow_policies) {
-            if (to.node() == s.node && to.worker() < s.workers &&
-                to.local() < s.actors_per_worker) {
+            if (to.node() != s.node) {
+                return to.node() < s.nodes ? Overflow::of_peer : Overflow::wait;
+            }
+            if (to.worker() < s.workers && to.local() < s.actors_per_worker) {
                 const ActorEntry* entry = s.actors +
                                           static_cast<uint64_t>(to.worker()) * s.actors_per_worker +
                                           to.local();
