@@ -80,7 +80,7 @@ DeadLetter letter_of(const DeadWords& words)
     d.code = w[3];
     d.worker = static_cast<uint32_t>(place >> dead_time_bits);
     d.time_ns = place & ((uint64_t{1} << dead_time_bits) - 1);
-    std::memcpy(d.payload.data(), w + 6, dead_payload);
+    std::memcpy(d.payload.data(), w + 6, std::min(d.length, dead_payload));
     return d;
 }
 

@@ -101,6 +101,20 @@ DENIZEN_HD inline T fetch_add(T* p, T value)
     DENIZEN_READ_MODIFY_WRITE(fetch_add);
 }
 
+// Adds to a word in global memory; nobody asks what it was, and nothing waits. fetch_add() takes a
+// generic address, and as shared memory has no addition of 64 bits, the machine code for such a one
+// waits until it knows that this was none.
+DENIZEN_HD inline void add_global(uint64_t* word, uint64_t value)
+{
+#if DENIZEN_ON_DEVICE
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(word)),
+                 "l"(value)
+                 : "memory");
+#else
+    __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
 // Returns the word before; it becomes `value`.
 template <Scope S, Order O = Order::relaxed, class T>
 DENIZEN_HD inline T exchange(T* p, T value)

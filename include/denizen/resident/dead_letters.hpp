@@ -47,29 +47,37 @@ inline constexpr uint32_t dead_time_bits = 53;
 
 namespace detail {
 
-// The first bytes of a payload, word by word where that can be: 24 turns of a loop would be more
-// than all else that bury() does.
-DENIZEN_HD inline void keep_first_bytes(uint32_t* to, const unsigned char* payload, uint32_t length)
+// The first words of a payload, side by side. There are as many; the reader cuts them to the
+// length.
+DENIZEN_HD inline void keep_first_words(uint32_t* to, const void* payload)
 {
-    const bool aligned = (reinterpret_cast<uintptr_t>(payload) & 3) == 0;
-    uint32_t at = 0; // bytes kept
-    for (; at + 4 <= dead_payload && at + 4 <= length && aligned; at += 4) {
-        to[at / 4] = reinterpret_cast<const uint32_t*>(payload)[at / 4];
+    constexpr uint32_t words = dead_payload / 4;
+    if ((reinterpret_cast<uintptr_t>(payload) & 3) == 0) {
+        for (uint32_t i = 0; i < words; ++i) {
+            to[i] = static_cast<const uint32_t*>(payload)[i];
+        }
+        return;
     }
-    DENIZEN_ROLLED
-    for (; at < dead_payload && at < length; ++at) {
-        to[at / 4] |= static_cast<uint32_t>(payload[at]) << at % 4 * 8;
+    uint32_t copy[words]; // not `to`: what a call gets by reference is in local memory
+    copy_rolled(copy, payload, sizeof copy);
+    for (uint32_t i = 0; i < words; ++i) {
+        to[i] = copy[i];
     }
 }
 
 } // namespace detail
 
-// Called by one lane of worker `id`. `payload` may be null if it is not at hand.
+// Called by one lane of worker `id`. `payload`: of a short message, nine words; null if it is not
+// at hand.
 DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint32_t code,
                               const Header& h, const void* payload)
 {
-    fetch_add<Scope::gpu>(&s.status[id].dead_letters, uint64_t{1});
-    fetch_add<Scope::gpu>(&s.status[id].dead_by_reason[static_cast<uint32_t>(reason)], uint64_t{1});
+    // First, so that it comes while the rest is done: the other lanes of the batch wait.
+    const uint32_t ticket = fetch_add<Scope::gpu>(&s.board->dead_tail, 1u);
+    Slot& slot = s.dead[ticket & s.dead_mask];
+    Status& status = s.status[id];
+    add_global(&status.dead_letters, 1);
+    add_global(&status.dead_by_reason[static_cast<uint32_t>(reason)], 1);
     if (reason != Reason::dropped) { // that one is the actor's own wish
         const Errc errc = reason == Reason::wrong_type ? Errc::wrong_type
                           : reason == Reason::failed   ? Errc::failed
@@ -77,21 +85,18 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
                                                        : Errc::no_actor;
         report_error(s, {static_cast<uint32_t>(errc), id, h.destination, h.type, h.sender});
     }
-    const uint32_t length = payload_bytes(h);
     DeadWords w{};
     const uint64_t place = (now_ns() & ((uint64_t{1} << dead_time_bits) - 1)) |
                            static_cast<uint64_t>(id) << dead_time_bits;
-    w.word[0] = h.type | static_cast<uint32_t>(reason) << 10 | length << 14;
+    w.word[0] = h.type | static_cast<uint32_t>(reason) << 10 | payload_bytes(h) << 14;
     w.word[1] = h.sender;
     w.word[2] = h.destination;
     w.word[3] = code;
     w.word[4] = static_cast<uint32_t>(place);
     w.word[5] = static_cast<uint32_t>(place >> 32);
     if (payload != nullptr) {
-        detail::keep_first_bytes(w.word + 6, static_cast<const unsigned char*>(payload), length);
+        detail::keep_first_words(w.word + 6, payload);
     }
-    const uint32_t ticket = fetch_add<Scope::gpu>(&s.board->dead_tail, 1u);
-    Slot& slot = s.dead[ticket & s.dead_mask];
     for (uint32_t k = 0; k < 4; ++k) {
         store_packet<Scope::system>(
             &slot.packet[k], {{w.word[3 * k], w.word[3 * k + 1], w.word[3 * k + 2]}, ticket + 1});

@@ -237,7 +237,7 @@ DENIZEN_COLD void conclude(const Shared& s, uint32_t id, const ActorEntry& entry
     }
     bury(s, id, reason, out.code, header, payload);
     if constexpr (P::can_fail) {
-        if (reason == Reason::failed && !restart_at_once<P>(s, id, local, out.code)) {
+        if (reason == Reason::failed && !restart_at_once<P>(s, id, local, entry, out.code)) {
             fail(s, id, local, out.code);
         }
     }
@@ -377,7 +377,9 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
         } else {
             LifeRequest r;
             copy_bytes(&r, words, sizeof r);
-            if (op == SystemOp::failure) {
+            if (op == SystemOp::restart && restart_quietly<P>(s, id, r)) {
+                // and that was all
+            } else if (op == SystemOp::failure) {
                 child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);
             } else if (op == SystemOp::bounce) {
                 send_system(s, id, SystemOp::drained, Address{r.rank}, h.sender, r);

@@ -212,38 +212,70 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
 }
 
+// Whether a restart changes an actor's state and the number of its life, and nothing else: it runs,
+// is no supervisor, and nobody is to be told. (Who watches a guest is known at its home.)
+DENIZEN_HD inline bool restarts_quietly(const Shared& s, uint32_t id, uint32_t local,
+                                        const ActorEntry& entry, const ActorBook& book)
+{
+    return entry.running() & (entry.type() != supervisor_type) & (book.watchers == 0) &
+           (entry.self == Address::actor(id, local, s.node).value);
+}
+
+// The order to do that; false, and nothing is done, if it is not as simple.
+template <class P>
+DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, const LifeRequest& r)
+{
+    if (r.local >= s.actors_per_worker) {
+        return false;
+    }
+    const ActorEntry entry = entry_of(s, id, r.local);
+    ActorBook& book = book_of(s, id, r.local);
+    const ActorBook was = book;
+    if (!restarts_quietly(s, id, r.local, entry, was)) {
+        return false;
+    }
+    book.epoch = r.epoch != 0 ? r.epoch : was.epoch;
+    book.incarnation = was.incarnation + 1;
+    renew<P>(entry);
+    return true;
+}
+
 // What would come of the failure of an actor that runs, without the chores in between, where its
 // supervisor is on this worker and does no more than restart it, and nobody is told: the lanes
 // whose actors have failed do this side by side. A budget is their supervisor's, and not a lane's
 // to spend: only an unlimited one will do. False, and nothing is done, if it is not as simple as
-// that.
+// that. What lies together is read side by side and judged once, by &: the rest of the batch would
+// wait for one word after the other.
 template <class P>
-DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local, uint32_t code)
+DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local,
+                                  const ActorEntry& entry, uint32_t code)
 {
     ActorBook& book = book_of(s, id, local);
-    const ActorEntry entry = entry_of(s, id, local);
-    const Address above{book.supervisor};
-    if (book.supervisor == nobody || above.node() != s.node || above.worker() != id ||
-        life_of(book) != Life::running || book.watchers != 0 ||
-        entry.self != Address::actor(id, local, s.node).value) { // home knows who watches a guest
+    const ActorBook was = book;
+    const Address above{was.supervisor};
+    const bool beside = (above.node() == s.node) & (above.worker() == id);
+    if (!((was.supervisor != nobody) & beside & (life_of(was) == Life::running) &
+          restarts_quietly(s, id, local, entry, was))) {
         return false;
     }
     const ActorEntry of_supervisor = entry_of(s, id, above.local());
-    if (of_supervisor.type() != supervisor_type || !of_supervisor.running()) {
+    if (!((of_supervisor.type() == supervisor_type) & of_supervisor.running())) {
         return false;
     }
     auto& sup = *static_cast<Supervisor*>(of_supervisor.state);
-    if (sup.strategy != static_cast<uint32_t>(Strategy::one_for_one) ||
-        sup.max_restarts != unlimited_restarts || sup.listed != 0 || book.rank >= sup.children) {
+    if (!((sup.strategy == static_cast<uint32_t>(Strategy::one_for_one)) &
+          (sup.max_restarts == unlimited_restarts) & (sup.listed == 0) &
+          (was.rank < sup.children))) {
         return false;
     }
-    Child& child = sup.child()[book.rank]; // no other lane's
-    if (child.epoch != book.epoch) {
+    Child& child = sup.child()[was.rank]; // no other lane's
+    const uint32_t epoch = child.epoch + 1;
+    if (was.epoch + 1 != epoch) {
         return false;
     }
-    book.epoch = ++child.epoch;
+    child.epoch = book.epoch = epoch;
     book.failure = code;
-    ++book.incarnation;
+    book.incarnation = was.incarnation + 1;
     renew<P>(entry);
     return true;
 }

@@ -83,11 +83,7 @@ namespace detail {
 DENIZEN_HD inline void bump(uint64_t* word, uint64_t n)
 {
 #if DENIZEN_ON_DEVICE
-    // The lanes meet here. Its address is said to be global: to find out where a generic one
-    // points, an addition of 64 bits has to wait for its own end.
-    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(word)),
-                 "l"(n)
-                 : "memory");
+    add_global(word, n); // the lanes meet here
 #else
     store<Scope::gpu>(word, load<Scope::gpu>(word) + n);
 #endif
