@@ -523,19 +523,10 @@ using Bank = Program<Actors<Account>, Messages<Transfer, Deposit, Look, Balance>
 
 constexpr uint32_t accounts = 60;
 
-Options bank_options(uint32_t nodes)
-{
-    Options o;
-    o.nodes = nodes;
-    o.workers = 2;
-    o.lane_slots = 64;
-    return o;
-}
-
 // The process that is killed: saves as often as it can while money moves.
-[[noreturn]] void save_for_ever(const std::string& path, uint32_t nodes)
+[[noreturn]] void save_for_ever(const std::string& path, Device device, const Options& options)
 {
-    Runtime<Bank> rt(Device::cpu(), bank_options(nodes));
+    Runtime<Bank> rt(device, options);
     const std::vector<Address> account = rt.spawn<Account>(accounts);
     std::thread mover([&] {
         for (std::mt19937 random(static_cast<uint32_t>(getpid()));;) {
@@ -550,34 +541,61 @@ Options bank_options(uint32_t nodes)
     }
 }
 
-class snapshot_killed : public testing::TestWithParam<uint32_t> {}; // nodes
-INSTANTIATE_TEST_SUITE_P(nodes, snapshot_killed, testing::Values(1u, 2u),
-                         testing::PrintToStringParamName());
+std::vector<Place> banks()
+{
+    return {
+        {"cpu2", Device::cpu(), 2, false},
+        {"cpu2x2", Device::cpu(), 2, false, 2},
+#if defined(__CUDACC__)
+        {"gpu2", Device::gpu(), 2, true},
+        {"gpu2x2", Device::gpu(), 2, false, 2},
+#endif
+    };
+}
+
+class snapshot_killed : public AtEveryPlace {
+protected:
+    static Options bank_options()
+    {
+        Options o = options();
+        o.lane_slots = 64;
+        return o;
+    }
+    // On a GPU the saver takes a second to start: --gtest_repeat=5 makes it a hundred there too.
+    static uint32_t kills() { return on_gpu() ? 20 : std::max(scaled(100), 5u); }
+};
+DENIZEN_AT_PLACES(snapshot_killed, banks());
 
 TEST_P(snapshot_killed, the_last_complete_one_always_restores)
 {
-    const uint32_t nodes = GetParam();
     if (const char* path = std::getenv("DENIZEN_TEST_SAVES_TO")) {
-        save_for_ever(path, nodes);
+        save_for_ever(path, device(), bank_options());
     }
     // The saver's: the same program places them alike.
     const std::vector<Address> account =
-        Runtime<Bank>(Device::cpu(), bank_options(nodes)).spawn<Account>(accounts);
+        Runtime<Bank>(device(), bank_options()).spawn<Account>(accounts);
     const Folder folder;
     const std::string path = folder.file("bank");
+    const auto saved = [&] {
+        return fs::exists(path) ? fs::last_write_time(path) : fs::file_time_type::min();
+    };
     std::mt19937 random(1);
-    const std::string filter = "--gtest_filter=nodes/snapshot_killed.*/" + std::to_string(nodes);
+    const std::string filter =
+        std::string("--gtest_filter=at/snapshot_killed.*/") + GetParam().name;
     const char* arguments[] = {"saver", filter.c_str(), nullptr};
     uint32_t moved = 0;
-    for (uint32_t kill_number = 0; kill_number < std::max(scaled(100), 5u); ++kill_number) {
+    for (uint32_t kill_number = 0; kill_number < kills(); ++kill_number) {
+        const fs::file_time_type before = saved();
         pid_t child = 0;
         setenv("DENIZEN_TEST_SAVES_TO", path.c_str(), 1);
         ASSERT_EQ(posix_spawn(&child, "/proc/self/exe", nullptr, nullptr,
                               const_cast<char* const*>(arguments), environ),
                   0);
         unsetenv("DENIZEN_TEST_SAVES_TO");
-        if (kill_number == 0) { // there is a last complete one from now on
-            ASSERT_TRUE(eventually([&] { return fs::exists(path); }));
+        // There is a last complete one from the first on. On a GPU each is waited for: all of them
+        // would be killed while they start.
+        if (kill_number == 0 || on_gpu()) {
+            ASSERT_TRUE(eventually([&] { return saved() != before; }, 60s));
         }
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
         ASSERT_EQ(kill(child, SIGKILL), 0);
@@ -585,9 +603,9 @@ TEST_P(snapshot_killed, the_last_complete_one_always_restores)
         ASSERT_EQ(waitpid(child, &status, 0), child);
         ASSERT_TRUE(WIFSIGNALED(status)) << "the saver ended by itself";
 
-        Options o = bank_options(nodes);
+        Options o = bank_options();
         o.restore = path;
-        Runtime<Bank> rt(Device::cpu(), o);
+        Runtime<Bank> rt(device(), o);
         rt.drain();
         int64_t sum = 0;
         bool differs = false;
