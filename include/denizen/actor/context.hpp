@@ -276,9 +276,15 @@ private:
     {
         const Header h{to.value, self_, P::template message_id<M>, 0, sizeof(M)};
         constexpr Priority priority = detail::priority_of<M>();
-        return calls_
-                   ? post_raw(shared_, worker_, h, &message, priority, policy_of(to))
-                   : post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
+        if (calls_) {
+            return post_raw(shared_, worker_, h, &message, priority, policy_of(to));
+        }
+        if constexpr (sizeof(M) <= first_payload) {
+            const M copy = message; // one that lies in the state is not read byte by byte
+            return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to));
+        } else {
+            return post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
+        }
     }
 
     DENIZEN_COLD void report_stale(Errc code) const

@@ -82,13 +82,34 @@ DENIZEN_HD inline void copy_bytes(void* to, const void* from, decltype(sizeof(0)
 #endif
 }
 
-// The same where time does not matter, or of a length that is known at run time: nvcc would make
-// hundreds of instructions of each such copy.
+// What whole words hold. Of memory that copy_bytes() is told as void*, nvcc knows no alignment, and
+// copies each byte for itself.
+template <class T>
+DENIZEN_HD inline T from_words(const uint32_t* words)
+{
+    uint32_t copy[(sizeof(T) + 3) / 4];
+    for (uint32_t i = 0; i < sizeof(copy) / 4; ++i) {
+        copy[i] = words[i];
+    }
+    T value;
+    copy_bytes(&value, copy, sizeof value);
+    return value;
+}
+
+// copy_bytes() where time does not matter, or of a length that is known at run time: nvcc would
+// make hundreds of instructions of each such copy.
 DENIZEN_COLD inline void copy_rolled(void* to, const void* from, uint32_t n)
 {
 #if DENIZEN_ON_DEVICE
+    uint32_t i = 0;
+    if (((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) & 3) == 0) {
+        DENIZEN_ROLLED
+        for (; i + 4 <= n; i += 4) {
+            static_cast<uint32_t*>(to)[i / 4] = static_cast<const uint32_t*>(from)[i / 4];
+        }
+    }
     DENIZEN_ROLLED
-    for (uint32_t i = 0; i < n; ++i) {
+    for (; i < n; ++i) {
         static_cast<unsigned char*>(to)[i] = static_cast<const unsigned char*>(from)[i];
     }
 #else

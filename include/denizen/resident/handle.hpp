@@ -339,8 +339,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
     bool later = false;
     bool waits = false;
     if (op == SystemOp::spawn) {
-        SpawnRequest r;
-        copy_bytes(&r, words, sizeof r);
+        const auto r = from_words<SpawnRequest>(words);
         for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
             void* state = s.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
             P::construct(r.type, state);
@@ -353,17 +352,14 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
         report.error = static_cast<uint32_t>(change_topics(s, id, op, h.sender, words, later));
     } else if (lanes::id() == 0 && op != SystemOp::none) {
         if (op == SystemOp::supervise) {
-            SuperviseRequest r;
-            copy_bytes(&r, words, sizeof r);
+            const auto r = from_words<SuperviseRequest>(words);
             open_supervisor(s, id, r);
         } else if (op == SystemOp::adopt) {
-            AdoptRequest r;
-            copy_bytes(&r, words, sizeof r);
+            const auto r = from_words<AdoptRequest>(words);
             adopt(s, id, r);
         } else if (op == SystemOp::move_out || op == SystemOp::depart || op == SystemOp::move_in ||
                    op == SystemOp::settle || op == SystemOp::vacate) {
-            MoveRequest r;
-            copy_bytes(&r, words, sizeof r);
+            const auto r = from_words<MoveRequest>(words);
             report = report_of(book_of(s, id, r.local), Errc::ok);
             Errc done = Errc::ok;
             switch (op) {
@@ -375,8 +371,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
             }
             report.error = static_cast<uint32_t>(done);
         } else {
-            LifeRequest r;
-            copy_bytes(&r, words, sizeof r);
+            const auto r = from_words<LifeRequest>(words);
             if (op == SystemOp::restart && restart_quietly<P>(s, id, r)) {
                 // and that was all
             } else if (op == SystemOp::failure) {

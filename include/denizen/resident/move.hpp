@@ -54,8 +54,7 @@ DENIZEN_COLD inline void forward(const Shared& s, uint32_t id, const ActorBook& 
 {
     h.destination = book.forward;
     if ((h.flags & flag_system) != 0) {
-        LifeRequest r;
-        copy_bytes(&r, payload, sizeof r);
+        auto r = from_words<LifeRequest>(static_cast<const uint32_t*>(payload));
         r.local = Address{book.forward}.local();
         post_raw(s, id, h, &r, Priority::data);
     } else {
@@ -207,8 +206,7 @@ DENIZEN_COLD void obey_held(const Shared& s, uint32_t id, uint32_t local)
             }
             continue;
         }
-        LifeRequest r;
-        copy_bytes(&r, slots[first - 1].word + 3, sizeof r);
+        const auto r = from_words<LifeRequest>(slots[first - 1].word + 3);
         release_held(s, id, book);
         bool later = false;
         LifeReport report = report_of(book, Errc::ok);

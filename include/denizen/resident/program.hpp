@@ -386,8 +386,8 @@ private:
     {
         if constexpr (detail::handles<Actor, Message, Context<Program>>) {
             if constexpr (sizeof(Message) <= first_payload) {
-                Message message; // a copy: the packets' words may not be aligned for it
-                copy_bytes(&message, payload, sizeof(Message));
+                // A copy: the packets' words may not be aligned for it.
+                const auto message = from_words<Message>(static_cast<const uint32_t*>(payload));
                 actor.on(message, context);
             } else {
                 actor.on(*static_cast<const Message*>(payload), context);

@@ -238,8 +238,7 @@ DENIZEN_HD constexpr bool is_topic_op(SystemOp op)
 DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op, uint32_t sender,
                                        const uint32_t* words, bool& later)
 {
-    TopicRequest r;
-    copy_bytes(&r, words, sizeof r);
+    const auto r = from_words<TopicRequest>(words);
     bool room = true;
     if (op == SystemOp::forget) {
         remove_subscriber(s, r.subscriber);
