@@ -52,7 +52,7 @@ public:
     {
         const std::string& m = r.name; // see lay_out()
         if (m == "gate" || m == "watch" || m == "bells" || m == "scratch" || m == "buffers" ||
-            m == "counters" || m == "histograms" || m == "trace") {
+            m == "counters" || m == "histograms" || m == "latencies" || m == "trace") {
             return {}; // of whoever is there: the monitor, a sleeper, a handler, the process
         }
         if (m == "actors") {

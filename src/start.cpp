@@ -246,6 +246,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("watch", shared.watch, of_workers);
         in_device("counters", shared.counters, of_workers);
         in_device("histograms", shared.histograms, of_workers * shared.actor_types);
+        in_device("latencies", shared.latencies, of_workers * shared.actor_types);
         in_device("inbox", shared.inbox, of_workers);
         in_device("urgent_inbox", shared.urgent_inbox, of_workers);
         in_device("bells", shared.bells, of_workers);

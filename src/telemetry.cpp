@@ -19,6 +19,7 @@ struct Reading {
     std::vector<Status> statuses;
     std::vector<Counters> counters;
     std::vector<Histogram> histograms; // [workers][actor types]
+    std::vector<Histogram> latencies;  // [workers][actor types]
 };
 
 // Slots between the tail and the head, of which two older readings are known.
@@ -53,10 +54,37 @@ Reading read(Core& c, const Node& node)
     copy(r.statuses, s.status, s.workers);
     copy(r.counters, s.counters, s.workers);
     copy(r.histograms, s.histograms, static_cast<size_t>(s.workers) * s.actor_types);
+    copy(r.latencies, s.latencies, static_cast<size_t>(s.workers) * s.actor_types);
     return r;
 }
 
-WorkerTelemetry worker(const Node& node, const Reading& r, uint32_t w)
+// Slots that wait in the near rings to worker w, if it has told what it has handled of them since
+// `observing` is in force.
+uint32_t near_depth(const Node& node, const Reading& r, uint32_t w, uint32_t observing)
+{
+    const uint64_t told = r.counters[w].near;
+    if (told >> 32 != observing) {
+        return 0;
+    }
+    const uint32_t first = w - w % node.shared.near;
+    const uint32_t last = std::min(first + node.shared.near, node.shared.workers);
+    uint32_t n = 0 - static_cast<uint32_t>(told);
+    for (uint32_t from = first; from < last; ++from) {
+        n += r.statuses[from].near_tail[w - first];
+    }
+    return static_cast<int32_t>(n) < 0 ? 0 : n; // a sender has told less than has arrived
+}
+
+void add(Durations& to, const Histogram& h)
+{
+    to.sum_ns += h.sum;
+    for (uint32_t b = 0; b < histogram_buckets; ++b) {
+        to.buckets[b] += h.count[b];
+        to.count += h.count[b];
+    }
+}
+
+WorkerTelemetry worker(const Node& node, const Reading& r, uint32_t w, uint32_t observing)
 {
     const Shared& s = node.shared;
     const Status& status = r.statuses[w];
@@ -78,6 +106,7 @@ WorkerTelemetry worker(const Node& node, const Reading& r, uint32_t w)
     one.inbox = depth(r.inboxes[w].tail, status.done[source_node], r.inboxes[w].credit) +
                 depth(r.urgent_inboxes[w].tail, status.done[source_node_urgent],
                       r.urgent_inboxes[w].credit);
+    one.near = near_depth(node, r, w, observing);
     one.outbox = status.outbox;
     std::copy_n(status.sent, routes, one.sent.begin());
     const uint64_t busy = load<Scope::system>(&report.busy_ns);
@@ -132,12 +161,15 @@ Telemetry AnyRuntime::telemetry()
     }
     c.refresh(100'000'000);
     Telemetry t;
-    t.observed = (c.observing & observe_durations) != 0;
+    const uint32_t observing = c.observing;
+    t.observed = (observing & observe_durations) != 0;
     t.mode = static_cast<Mode>(load<Scope::system>(&c.nodes[0].control->mode));
     t.launches = c.nodes[0].backend->launches();
     for (const std::string& name : c.image.actors) {
-        t.actor_types.push_back({name, 0, 0, {}});
-        t.actor_types.back().durations.buckets.resize(histogram_buckets);
+        ActorTypeTelemetry& type = t.actor_types.emplace_back();
+        type.name = name;
+        type.durations.buckets.resize(histogram_buckets);
+        type.latencies.buckets.resize(histogram_buckets);
     }
     for (size_t i = 0; i < c.types.size(); ++i) {
         if (const uint8_t type = c.type_at(i); type != 0) {
@@ -148,7 +180,7 @@ Telemetry AnyRuntime::telemetry()
         const Reading r = read(c, node);
         t.errors += load<Scope::system>(&node.control->errors);
         for (uint32_t w = 0; w < c.workers; ++w) {
-            const WorkerTelemetry& one = t.workers.emplace_back(worker(node, r, w));
+            const WorkerTelemetry& one = t.workers.emplace_back(worker(node, r, w, observing));
             t.handled += one.handled;
             t.dead_letters += one.dead_letters;
             for (uint32_t route = 0; route < routes; ++route) {
@@ -166,14 +198,10 @@ Telemetry AnyRuntime::telemetry()
                                      c.message_name(slow.message), slow.ns});
             }
             for (uint32_t a = 0; a < t.actor_types.size(); ++a) {
-                const Histogram& h = r.histograms[w * t.actor_types.size() + a];
                 ActorTypeTelemetry& type = t.actor_types[a];
                 type.handled += counters.handled[a];
-                type.durations.sum_ns += h.sum;
-                for (uint32_t b = 0; b < histogram_buckets; ++b) {
-                    type.durations.buckets[b] += h.count[b];
-                    type.durations.count += h.count[b];
-                }
+                add(type.durations, r.histograms[w * t.actor_types.size() + a]);
+                add(type.latencies, r.latencies[w * t.actor_types.size() + a]);
             }
         }
     }

@@ -13,14 +13,14 @@
 
 namespace denizen {
 
-// How long handlers took, from when the program was first observed.
+// How long handlers took, or messages to them, from when the program was first observed.
 struct Durations {
     uint64_t count = 0;
     uint64_t sum_ns = 0;
     // By bucket_of() (resident/telemetry.hpp).
     std::vector<uint64_t> buckets;
 
-    // The time in ns that a part q of the handlers (0 to 1) did not exceed; 1: the longest. Off by
+    // The time in ns that a part q of them (0 to 1) did not exceed; 1: the longest. Off by
     // at most 12.5 %. 0 if there are none.
     double quantile(double q) const;
 };
@@ -35,7 +35,8 @@ struct WorkerTelemetry {
     uint64_t dead_letters = 0;
     // Queues, in 64-byte slots: at most a quarter of the ring more than there are.
     uint32_t lane = 0;   // from the host
-    uint32_t inbox = 0;  // from workers, those of near ones left out
+    uint32_t inbox = 0;  // from workers of the node
+    uint32_t near = 0;   // from near ones and itself, as told in their last looks while observed
     uint32_t outbox = 0; // messages that found no room
     // Messages by Route, as told in its last look while observed, else when it was last idle.
     std::array<uint64_t, routes> sent{};
@@ -50,6 +51,9 @@ struct ActorTypeTelemetry {
     uint64_t live = 0;    // actors spawned and not stopped
     uint64_t handled = 0; // handlers run; a broadcast counts once for each actor
     Durations durations;
+    // From a send to its handler, of samples: of what actors sent to actors of their node while
+    // observed, one message of each worker now and then.
+    Durations latencies;
 };
 
 // The slowest handler of a worker since observe(true) was last called.

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from denizen import announce
 from denizen.errors import DenizenError, MissingPackageError
 from denizen.nvml import Nvml, Sensors
-from denizen.telemetry import ROUTES, Telemetry
+from denizen.telemetry import ROUTES, Durations, Telemetry
 
 try:
     from prometheus_client import CollectorRegistry
@@ -96,6 +96,15 @@ def _gauges(name: str, text: str, values: _Values, *labels: str) -> Metric:
     return family
 
 
+def _histogram(name: str, text: str, by_actor: Mapping[str, Durations]) -> Metric:
+    family = HistogramMetricFamily(f"denizen_{name}", text, labels=("actor",))
+    for actor, d in by_actor.items():
+        # Where the runtime's buckets end, every second power of two from 16 ns to 17 s.
+        edges = [(f"{seconds:.9g}", float(n)) for seconds, n in d.by_power()[2:34:2]]
+        family.add_metric((actor,), [*edges, ("+Inf", float(d.count))], d.sum)
+    return family
+
+
 def _of_program(t: Telemetry) -> Iterator[Metric]:
     yield _counters("errors", "Errors of the program, dead letters included.", {(): t.errors})
     yield _counters("launches", "Times the program went onto its device.", {(): t.launches})
@@ -132,7 +141,7 @@ def _of_workers(t: Telemetry) -> Iterator[Metric]:
         {
             (*key, queue): float(getattr(w, queue))
             for key, w in workers.items()
-            for queue in ("lane", "inbox", "outbox")
+            for queue in ("lane", "inbox", "near", "outbox")
         },
         "node", "worker", "queue",
     )  # fmt: skip
@@ -144,15 +153,14 @@ def _of_actors(t: Telemetry) -> Iterator[Metric]:
         "handlers_run", "Handlers run, by the actor's type.",
         {(a.name,): a.handled for a in t.actor_types}, "actor",
     )  # fmt: skip
-    lengths = HistogramMetricFamily(
-        "denizen_handler_duration_seconds", "How long handlers took.", labels=("actor",)
-    )
-    for a in t.actor_types:
-        # Where the runtime's buckets end, every second power of two from 16 ns to 17 s.
-        edges = [(f"{seconds:.9g}", float(n)) for seconds, n in a.durations.by_power()[2:34:2]]
-        whole = ("+Inf", float(a.durations.count))
-        lengths.add_metric((a.name,), [*edges, whole], a.durations.sum)
-    yield lengths
+    yield _histogram(
+        "handler_duration_seconds", "How long handlers took.",
+        {a.name: a.durations for a in t.actor_types},
+    )  # fmt: skip
+    yield _histogram(
+        "message_latency_seconds", "From a send to its handler on the same node, of samples.",
+        {a.name: a.latencies for a in t.actor_types},
+    )  # fmt: skip
     slowest: dict[tuple[str, ...], float] = {}
     for s in t.slowest:
         key = (s.type, s.message)

@@ -21,9 +21,10 @@ DURATION_ERROR = 0.125
 class Worker:
     """One worker: a warp on a GPU, a thread on the CPU.
 
-    ``lane`` (from the host), ``inbox`` (from workers) and ``outbox`` (what found no room) are
-    queues in 64-byte slots; the first two may be given as at most a quarter of the ring too long.
-    ``batches`` and ``idle_rounds``, the rounds with and without a message, count while observed.
+    ``lane`` (from the host), ``inbox`` (from workers of its node), ``near`` (from those of its
+    cluster and itself, while observed) and ``outbox`` (what found no room) are queues in 64-byte
+    slots; the first two may be given as at most a quarter of the ring too long. ``batches`` and
+    ``idle_rounds``, the rounds with and without a message, count while observed.
     """
 
     node: int
@@ -36,6 +37,7 @@ class Worker:
     dead_letters: int
     lane: int
     inbox: int
+    near: int
     outbox: int
     sent: tuple[int, ...]  # by ROUTES
     busy: float  # how long the handlers that run now have been running; 0: none
@@ -45,7 +47,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long handlers took, since the program was first observed.
+    """How long handlers took, or messages to them, since the program was first observed.
 
     ``buckets``: HDR-style counts; the first four are 0 to 3 ns, then four for each power of two.
     """
@@ -60,7 +62,7 @@ class Durations:
     buckets: tuple[int, ...]
 
     def by_power(self) -> list[tuple[float, int]]:
-        """Handlers shorter than 4 ns, 8 ns, 16 ns, ... 2**40 ns: (seconds, how many)."""
+        """How many were shorter than 4 ns, 8 ns, 16 ns, ... 2**40 ns: (seconds, how many)."""
         found, below = [], 0
         for i in range(0, len(self.buckets), 4):
             below += sum(self.buckets[i : i + 4])
@@ -70,12 +72,17 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class ActorType:
-    """All actors of one type; ``handled`` counts handlers run, a broadcast once for each actor."""
+    """All actors of one type; ``handled`` counts handlers run, a broadcast once for each actor.
+
+    ``latencies`` are from a send to its handler, of samples: of what actors sent to actors of
+    their node while observed, one message of each worker now and then.
+    """
 
     name: str
     live: int
     handled: int
     durations: Durations
+    latencies: Durations
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +133,8 @@ class Telemetry:
 
 
 def _actor_type(given: Mapping[str, Any]) -> ActorType:
-    durations = given["durations"]
-    return ActorType(
-        **{
-            **given,
-            "durations": Durations(**{**durations, "buckets": tuple(durations["buckets"])}),
-        }
-    )
+    def durations(name: str) -> Durations:
+        return Durations(**{**given[name], "buckets": tuple(given[name]["buckets"])})
+
+    times = {name: durations(name) for name in ("durations", "latencies")}
+    return ActorType(**{**given, **times})

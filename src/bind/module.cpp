@@ -125,6 +125,7 @@ nb::dict to_dict(const WorkerTelemetry& w, const Image& image)
     out["dead_letters"] = w.dead_letters;
     out["lane"] = w.lane;
     out["inbox"] = w.inbox;
+    out["near"] = w.near;
     out["outbox"] = w.outbox;
     out["sent"] = std::vector<uint64_t>(w.sent.begin(), w.sent.end());
     out["busy"] = static_cast<double>(w.busy_ns) * 1e-9;
@@ -163,6 +164,7 @@ nb::dict telemetry(AnyRuntime& rt)
         type["live"] = a.live;
         type["handled"] = a.handled;
         type["durations"] = to_dict(a.durations);
+        type["latencies"] = to_dict(a.latencies);
         types.append(type);
     }
     out["actor_types"] = types;

@@ -29,7 +29,8 @@ from denizen.top import command, screen
 def worker(i, handled, **changed):
     fields = {
         "node": 0, "number": i, "mode": "running", "actors": 10, "handled": handled,
-        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "lane": 0, "inbox": 0, "outbox": 0,
+        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "lane": 0, "inbox": 0, "near": 0,
+        "outbox": 0,
         "sent": (0, 0, 0, 0, 0, 0), "busy": 0.0, "busy_actor": 0, "busy_message": "",
     }  # fmt: skip
     return Worker(**{**fields, **changed})
@@ -37,6 +38,10 @@ def worker(i, handled, **changed):
 
 def durations(count):
     return Durations(count, 1.0, 120e-9, 900e-9, 12.3e-6, 1.5e-3, 2.25, (count,) + (0,) * 155)
+
+
+def latencies(count):
+    return Durations(count, 1e-4, 2.6e-6, 3e-6, 4.7e-6, 9e-6, 31e-6, (count,) + (0,) * 155)
 
 
 AIRCRAFT = 3 << 18 | 17  # actor 17 of worker 3
@@ -49,7 +54,8 @@ def telemetry(workers=40, types=3, **changed):
         "sent": (1_000_000, 0, 0, 22_000, 0, 12),
         "workers": tuple(worker(i, 1000 * i) for i in range(workers)),
         "actor_types": tuple(
-            ActorType(f"Type{i}", 100 + i, 5000 >> i, durations(5000 >> i)) for i in range(types)
+            ActorType(f"Type{i}", 100 + i, 5000 >> i, durations(5000 >> i), latencies(40 >> i))
+            for i in range(types)
         ),
         "slowest": tuple(
             SlowHandler(AIRCRAFT + i, "Aircraft", "Flight", 2.25 / (i + 1)) for i in range(5)
@@ -111,13 +117,13 @@ def test_figures_at_80_columns():
     assert shown[3] == (
         "GPU    power 412 W of 700 W  heat 45 °C  SM 1,980 MHz  mem 2,619 MHz  ECC 0/0"
     )
-    assert re.fullmatch(r"Type0 +100 +0 +5.00k +120 ns +12\.3 µs +1\.50 ms +2\.25 s", shown[6]), (
-        shown[6]
-    )
+    assert re.fullmatch(
+        r"Type0 +100 +0 +5.00k +120 ns +12\.3 µs +1\.50 ms +2\.25 s +2\.60 µs", shown[6]
+    ), shown[6]
     assert "  2.25 s  Flight to Aircraft #17 of worker 3" in shown
     # The busiest workers, and how many are left out.
     row = next(line for line in shown if re.match(r" +39 ", line))
-    assert re.fullmatch(r" +39 +running +39\.0k +25 % +0 +0 +0", row), row
+    assert re.fullmatch(r" +39 +running +39\.0k +25 % +0 +0 +0 +0", row), row
     assert re.fullmatch(r"and \d+ more, less busy", shown[-1])
 
 
@@ -141,7 +147,7 @@ def test_more_at_160_columns():
     head = next(line for line in shown if line.startswith("worker"))
     assert head.split() == [
         "worker", "mode", "handled/s", "load", "handled", "actors", "dead", "lane", "inbox",
-        "outbox", "running",
+        "near", "outbox", "running",
     ]  # fmt: skip
     assert [line.split()[0] for line in shown[shown.index(head) + 1 :]] == [
         str(i) for i in range(20)
@@ -150,7 +156,7 @@ def test_more_at_160_columns():
 
 def test_a_stuck_worker_comes_first():
     stuck = worker(7, 1, busy=12.0, busy_actor=AIRCRAFT, busy_message="Flight")
-    full = worker(8, 1, inbox=1000)
+    full = worker(8, 1, inbox=600, near=1000)
     now = telemetry(workers=200)
     workers = (*now.workers[:7], stuck, full, *now.workers[9:])
     shown = lines(snapshot(replace(now, workers=workers), GPU), None, 80, 24)

@@ -67,7 +67,8 @@ def test_scrape(rt, device):
     assert len(by_worker) == rt.description["workers"]
     assert sum(by_worker) == rt.stats()["handled"]
     name = "denizen_queue_slots"
-    assert found[name, labels(node="0", worker="0", queue="inbox")] == 0
+    for queue in ("lane", "inbox", "near", "outbox"):
+        assert found[name, labels(node="0", worker="0", queue=queue)] == 0
     about = labels(program=rt.program.name, device=rt.description["device"])
     assert found["denizen_program", about] == 1
 

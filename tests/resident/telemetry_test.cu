@@ -19,6 +19,10 @@ struct Hop {
     uint32_t to;
     uint32_t left;
 };
+struct Throw { // so many Add to one actor
+    uint32_t to;
+    uint32_t count;
+};
 struct Sum {
     uint64_t value;
 };
@@ -33,6 +37,12 @@ struct Counter {
     uint64_t sum = 0;
     DENIZEN_HD void on(const Add& m, auto&) { sum += m.n; }
     DENIZEN_HD void on(const Read&, auto& ctx) { ctx.reply(Sum{sum}); }
+    DENIZEN_HD void on(const Throw& m, auto& ctx)
+    {
+        for (uint32_t i = 0; i < m.count; ++i) {
+            ctx.send(denizen::Address{m.to}, Add{1});
+        }
+    }
     DENIZEN_HD void on(const Hop& m, auto& ctx)
     {
         if (m.left != 0) {
@@ -82,7 +92,7 @@ struct Whole {
 };
 
 using Watched = denizen::Program<denizen::Actors<Counter, Spinner, Idler, Whole>,
-                                 denizen::Messages<Add, Read, Sum, Whirl, Loop, Hop>>;
+                                 denizen::Messages<Add, Read, Sum, Whirl, Loop, Hop, Throw>>;
 
 namespace {
 
@@ -407,6 +417,85 @@ TEST_P(telemetry, busy_worker_and_its_queue)
     rt.drain();
     EXPECT_EQ(rt.telemetry().workers[a.worker()].lane, 0u);
     EXPECT_EQ(rt.telemetry().actor_types[spinner].handled, waiting + 1);
+}
+
+bool has_near(const Rt& rt)
+{
+    return std::min(rt.description().cluster, rt.description().workers) > 1;
+}
+
+TEST_P(telemetry, the_queue_from_near_workers)
+{
+    Rt rt(device(), options());
+    if (!has_near(rt)) {
+        GTEST_SKIP() << "a worker alone has nobody near";
+    }
+    const Address thrower = rt.spawn<Counter>();
+    const Address catcher = rt.spawn<Spinner>(1, near(thrower, Near::cluster))[0];
+    SharedWord word(on_gpu());
+    const auto queue = [&] { return rt.telemetry().workers[catcher.worker()].near; };
+    constexpr uint32_t thrown = 10;
+    for (const bool observed : {true, false}) {
+        rt.observe(observed);
+        word.set(0);
+        rt.send(catcher, Loop{word.address()});
+        EXPECT_TRUE(
+            eventually([&] { return rt.telemetry().workers[catcher.worker()].busy_ns > 0; }));
+        rt.send(thrower, Throw{catcher.value, thrown});
+        if (observed) {
+            EXPECT_TRUE(eventually([&] { return queue() == thrown; })) << queue();
+            EXPECT_EQ(rt.telemetry().workers[thrower.worker()].near, 0u);
+        }
+        word.set(1);
+        rt.drain();
+        EXPECT_TRUE(eventually([&] { return queue() == 0; })) << queue();
+    }
+}
+
+TEST_P(telemetry, latencies_of_samples)
+{
+    Rt rt(device(), options());
+    const Address a = rt.spawn<Counter>();
+    const Address b = rt.spawn<Counter>();
+    const auto of = [&](uint32_t type) { return rt.telemetry().actor_types[type].latencies; };
+    uint64_t hops = 0;
+    const auto play = [&] {
+        rt.send(a, Hop{b.value, 999});
+        rt.drain();
+        hops += 1000;
+    };
+    play();
+    EXPECT_EQ(of(counter).count, 0u) << "nobody observes";
+    rt.observe(true);
+    EXPECT_TRUE(eventually([&] {
+        play();
+        return of(counter).count >= 3;
+    }));
+    EXPECT_GT(of(counter).sum_ns, 0u);
+    EXPECT_LT(of(counter).count, hops);
+    rt.observe(false);
+    const uint64_t count = of(counter).count;
+    play();
+    EXPECT_EQ(of(counter).count, count);
+    EXPECT_EQ(rt.telemetry().actor_types[counter].handled, hops);
+}
+
+TEST_P(telemetry, a_message_is_late_by_what_its_worker_is_busy)
+{
+    Rt rt(device(), options());
+    if (!has_near(rt)) {
+        GTEST_SKIP() << "a worker alone takes what it sends itself before what the host sends";
+    }
+    const Address thrower = rt.spawn<Counter>();
+    const Address catcher = rt.spawn<Spinner>(1, near(thrower, Near::cluster))[0];
+    rt.observe(true);
+    constexpr uint64_t busy = 20'000'000;
+    EXPECT_TRUE(eventually([&] {
+        rt.send(catcher, Whirl{busy});
+        rt.send(thrower, Throw{catcher.value, 1});
+        rt.drain();
+        return rt.telemetry().actor_types[spinner].latencies.quantile(1) > busy / 2;
+    }));
 }
 
 TEST_P(telemetry, paused_and_closed)

@@ -364,12 +364,13 @@ struct alignas(line) NearBox {
     // Set by each start.
     uint32_t ring[max_near] = {}; // GPU: where the slots of our ring to near worker i are
     uint32_t first = 0;           // node << 11 | number of near worker 0
-    uint32_t count = 0;           // near workers with a ring; 0 while tracing, and so
-    uint32_t workers = 0;         // of this node: sends then take the general way (post.hpp)
+    uint32_t count = 0;           // near workers with a ring; 0 while a send is to have a stamp,
+    uint32_t workers = 0;         // and so of this node: sends take the general way (post.hpp)
     uint32_t own = 0;             // which near worker this is
     uint32_t rings = 0;           // near workers with a ring
     uint32_t sm = 0;              // near workers before the first of our SM
     uint32_t parked = 0;          // something was parked since the worker looked
+    uint32_t stamps = 0;          // which sends get one: Stamps, near.hpp
 };
 
 // Another node, as this one's workers reach it.
@@ -451,6 +452,7 @@ struct Shared {
     Watch* watch = nullptr;            // [workers]
     Counters* counters = nullptr;      // [workers]
     Histogram* histograms = nullptr;   // [workers][actor_types], durations of handlers
+    Histogram* latencies = nullptr;    // the same: from a send to its handler, of samples
     unsigned char* trace = nullptr;    // [workers] trace rings: see trace.hpp
     const arena::Map* arena = nullptr; // the node's, if handlers allocate
 };

@@ -72,6 +72,7 @@ DENIZEN_HD inline cluster::Address own(cluster::Address b) { return b + after_ri
 DENIZEN_HD inline cluster::Address rings(cluster::Address b) { return b + after_rings + 16; }
 DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 20; }
 DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 24; }
+DENIZEN_HD inline cluster::Address stamps(cluster::Address b) { return b + after_rings + 28; }
 
 // The first four of them in one access.
 struct Ways {
@@ -87,10 +88,27 @@ DENIZEN_HD inline Ways ways(cluster::Address b)
 }
 static_assert(after_rings % sizeof(Packet) == 0);
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
-static_assert(__builtin_offsetof(NearBox, parked) == after_rings + 24);
+static_assert(__builtin_offsetof(NearBox, stamps) == after_rings + 28);
 static_assert(__builtin_offsetof(NearBox, ring) == 4 * (3 * max_near + 8));
 #endif
 } // namespace box
+
+// NearBox::stamps: which sends get a stamp, see traced.hpp. More than `next`: that one has been
+// sent, and none does.
+enum class Stamps : uint32_t { none = 0, all, next };
+
+DENIZEN_HD inline Stamps stamps_wanted(cluster::Address b)
+{
+    return static_cast<Stamps>(cluster::load(box::stamps(b)));
+}
+
+// Opens the short ways of post_bytes(), or closes them, so that every send comes by post_any(): it
+// leads to the same rings, and the order of messages does not change. By one lane.
+DENIZEN_HD inline void open_short_ways(const Shared& s, cluster::Address b, bool open)
+{
+    cluster::store_own(box::count(b), open ? cluster::load(box::rings(b)) : 0);
+    cluster::store_own(box::workers(b), open ? s.workers : 0);
+}
 
 // The slots of the ring to near worker `to` from `from`, in `to`'s box.
 DENIZEN_HD inline cluster::Address near_slots(const Shared& s, cluster::Address b, uint32_t to,
@@ -153,19 +171,17 @@ public:
         }
 #endif
         lanes::sync();
-        trace_sends(false);
+        stamp_sends(detail::Stamps::none);
     }
 
     DENIZEN_HD uint32_t own() const { return own_; }
 
-    // Closes the short ways of post_bytes(), so that every send is traced, or opens them again. The
-    // general way leads to the same rings: the order of messages does not change.
-    DENIZEN_HD void trace_sends(bool on)
+    // Which sends get a stamp from now on.
+    DENIZEN_HD void stamp_sends(detail::Stamps stamps)
     {
         if (lanes::id() == 0) {
-            const uint32_t rings = cluster::load(detail::box::rings(box_));
-            cluster::store_own(detail::box::count(box_), on ? 0 : rings);
-            cluster::store_own(detail::box::workers(box_), on ? 0 : s_.workers);
+            cluster::store_own(detail::box::stamps(box_), static_cast<uint32_t>(stamps));
+            detail::open_short_ways(s_, box_, stamps == detail::Stamps::none);
         }
         lanes::sync();
     }
@@ -339,6 +355,20 @@ public:
             cluster::store(detail::box::head(box_, lanes::id()), head_);
         }
         lanes::sync();
+#endif
+    }
+
+    // Slots of all rings that have been handled, ever.
+    DENIZEN_HD uint32_t handled() const
+    {
+#if DENIZEN_ON_DEVICE
+        return lanes::sum(head_); // 0 in a lane without a ring
+#else
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < s_.near; ++i) {
+            sum += head(i);
+        }
+        return sum;
 #endif
     }
 

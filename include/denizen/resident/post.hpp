@@ -318,11 +318,16 @@ DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& h,
         return true;
     }
     Outgoing m = outgoing(h, payload);
-    const bool traced = tracing(s, id) && (h.flags & (flag_system | flag_traced)) == 0;
+    const bool plain = (h.flags & (flag_system | flag_traced)) == 0;
+    const cluster::Address b = own_box(s, id);
+    const Stamps stamps = stamps_wanted(b);
+    const bool traced = plain && stamps == Stamps::all;
+    const bool sampled =
+        stamps == Stamps::next && take_sample(s, b) && plain && to.node() == s.node;
     uint64_t now = 0;
-    if (traced) {
+    if (traced || sampled) {
         now = now_ns();
-        m.stamp = draw_stamp(s, now);
+        m.stamp = traced ? draw_stamp(s, now) : sample_stamp(s, now);
         m.words = h.length <= first_payload ? 0 : m.words;
         m.h.flags |= flag_traced;
         m.h.length += stamp_bytes;

@@ -35,8 +35,11 @@ struct alignas(line) Counters {
     uint64_t slowest = 0;                   // see slow_word(); since observing began
     uint64_t looked_ns = 0;                 // now_ns() of the last look, while observed
     uint64_t looked_ticks = 0;              // ticks() at the same time
-    alignas(8) uint32_t tick_ns = 0;        // length of a tick in ns / 65536
-    uint32_t seen = 0;                      // Board::observe that is in force here
+    uint64_t since_ns = 0;                  // when observing began
+    uint64_t near = 0;  // slots of near rings handled, as of the last look | `seen` << 32
+    uint32_t looks = 0; // while observed
+    alignas(8) uint32_t tick_ns = 0; // length of a tick in ns / 65536
+    uint32_t seen = 0;               // Board::observe that is in force here
 };
 
 // Board::observe: these bits, and above them a number that changes with every request to observe.
@@ -168,8 +171,10 @@ public:
         if (again) {
             on_ = false;
             if (leader && measure) {
+                const uint64_t now = now_ns();
                 store<Scope::gpu>(&c.slowest, uint64_t{0});
-                store<Scope::gpu>(&c.looked_ns, now_ns());
+                store<Scope::gpu>(&c.since_ns, now);
+                store<Scope::gpu>(&c.looked_ns, now);
                 store<Scope::gpu>(&c.looked_ticks, ticks());
             }
         }
@@ -185,7 +190,31 @@ public:
         lanes::sync(); // no lane records before `slowest` and `tick_ns` are set
     }
 
+    // All lanes: how many slots of its near rings the worker has handled. What is in force is told
+    // with it: a word of an earlier time would make a queue seem long.
+    DENIZEN_HD void tell_near(const Shared& s, uint32_t id, uint32_t handled) const
+    {
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&s.counters[id].near, handled | static_cast<uint64_t>(seen_) << 32);
+        }
+    }
+
+    // All lanes: whether the worker is to sample its next send. Seldom: that one goes the general
+    // way, and is handled alone.
+    DENIZEN_HD bool sample_due(const Shared& s, uint32_t id) const
+    {
+        uint32_t* looks = &s.counters[id].looks;
+        uint32_t n = 0;
+        if (lanes::id() == 0) {
+            n = load<Scope::gpu>(looks) + 1;
+            store<Scope::gpu>(looks, n);
+        }
+        return lanes::shuffle(n, 0) % looks_per_sample == 0;
+    }
+
 private:
+    static constexpr uint32_t looks_per_sample = 64;
+
     // 100 us tell the length of a tick to 1 %, even by a clock in steps of 1 us.
     static constexpr uint64_t calibration_ns = DENIZEN_ON_DEVICE ? 100'000 : 1;
 

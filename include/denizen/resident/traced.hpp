@@ -13,6 +13,7 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/base/hlc.hpp>
 #include <denizen/resident/near.hpp>
+#include <denizen/resident/telemetry.hpp>
 #include <denizen/resident/trace.hpp>
 
 namespace denizen::detail {
@@ -20,7 +21,45 @@ namespace denizen::detail {
 // Whether this worker stamps what it sends.
 DENIZEN_HD inline bool tracing(const Shared& s, uint32_t id)
 {
-    return cluster::load(box::workers(own_box(s, id))) == 0;
+    return stamps_wanted(own_box(s, id)) == Stamps::all;
+}
+
+// A sample: a message of a worker now and then, to an actor of its node, while durations are
+// observed and nothing is traced. Its stamp is no time of the clock above, but this bit, the node,
+// and when it was sent, by the node's own clock. Whoever handles it there counts how long it took.
+inline constexpr uint64_t sample_bit = uint64_t{1} << 63;
+inline constexpr uint32_t sample_time_bits = 60; // what is older than 36 years seems to be younger
+
+DENIZEN_HD inline uint64_t sample_stamp(const Shared& s, uint64_t now)
+{
+    return sample_bit | static_cast<uint64_t>(s.node) << sample_time_bits |
+           (now & ((uint64_t{1} << sample_time_bits) - 1));
+}
+
+// With Stamps::next: whether this send is the one to sample, true once. Also asked for a message
+// that cannot be, and then there is no sample this time: the short ways are closed until then.
+DENIZEN_HD inline bool take_sample(const Shared& s, cluster::Address b)
+{
+    // Other lanes may be sending too.
+    if (cluster::add(box::stamps(b), 1) != static_cast<uint32_t>(Stamps::next)) {
+        return false;
+    }
+    open_short_ways(s, b, true);
+    return true;
+}
+
+// A sample has come to its handler, at `now`.
+DENIZEN_COLD inline void count_sample(const Shared& s, uint32_t id, uint32_t actor_type,
+                                      uint64_t stamp, uint64_t now)
+{
+    constexpr uint64_t mask = (uint64_t{1} << sample_time_bits) - 1;
+    const uint64_t taken = (now - stamp) & mask;
+    // What was sent before this worker observed, by the program that a snapshot is of, or by
+    // another node is left out.
+    const uint64_t since = load<Scope::gpu>(&s.counters[id].since_ns);
+    if ((stamp >> sample_time_bits & 7) == s.node && since != 0 && taken <= now - since) {
+        record(s.latencies[static_cast<uint64_t>(id) * s.actor_types + actor_type], taken);
+    }
 }
 
 // The node's physical time for its clock; 1 as long as the host has not told how it relates to the
@@ -75,8 +114,10 @@ DENIZEN_COLD inline Receipt take_stamp(const Shared& s, const Header& h, const v
     copy_bytes(&r.stamp, static_cast<const unsigned char*>(payload) + payload_bytes(h),
                stamp_bytes);
     r.begin_ns = now_ns();
-    hlc::Stamp drawn;
-    hlc::update<Scope::gpu>(&s.board->clock, {r.stamp}, physical_us(s, r.begin_ns), drawn);
+    if ((r.stamp & sample_bit) == 0) {
+        hlc::Stamp drawn;
+        hlc::update<Scope::gpu>(&s.board->clock, {r.stamp}, physical_us(s, r.begin_ns), drawn);
+    }
     return r;
 }
 
@@ -84,6 +125,10 @@ DENIZEN_COLD inline Receipt take_stamp(const Shared& s, const Header& h, const v
 DENIZEN_COLD inline void trace_handled(const Shared& s, uint32_t id, const ActorEntry& entry,
                                        const Header& h, const Receipt& receipt)
 {
+    if ((receipt.stamp & sample_bit) != 0) {
+        count_sample(s, id, entry.type(), receipt.stamp, receipt.begin_ns);
+        return;
+    }
     if (s.trace_slots == 0) {
         return;
     }

@@ -89,13 +89,19 @@ public:
         lanes::rejoin(); // after whatever handlers have done
         jammed_ = lanes::shuffle(jammed, 0);
         const bool traced = observer_.tracing();
+        const bool observed = observer_.on();
         observer_.look(s_, id_, rounds_, batches_);
-        if (observer_.tracing() != traced) {
-            near_.trace_sends(!traced);
-        }
         rounds_ = batches_ = 0;
         if (observer_.on()) {
             tell_sent();
+            near_.tell_tails(status_);
+            observer_.tell_near(s_, id_, near_.handled());
+        }
+        const bool sample = observer_.on() && observer_.sample_due(s_, id_);
+        if (sample || observer_.tracing() != traced || observer_.on() != observed) {
+            near_.stamp_sends(observer_.tracing() ? detail::Stamps::all
+                              : sample            ? detail::Stamps::next
+                                                  : detail::Stamps::none);
         }
         return static_cast<Command>(lanes::shuffle(command, 0));
     }

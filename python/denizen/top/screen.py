@@ -169,10 +169,10 @@ def _table(columns: Sequence[tuple[str, bool]]) -> Table:
 
 
 def _types(now: Telemetry, rates: _Rates, wide: bool, most: int) -> list[RenderableType]:
-    names = ["live", "run/s", "run", "p50", "p99", "p99.9", "max"]
+    names = ["live", "run/s", "run", "p50", "p99", "p99.9", "max", "lag p50"]
     if wide:
         names[4:4] = ["p90"]
-        names.append("measured")
+        names += ["lag p99", "measured"]
     shown = sorted(now.actor_types, key=lambda a: -a.handled)[:most]
     left = len(now.actor_types) - len(shown)
     table = _table([("actor type" + (f" (+{left})" if left else ""), True)]
@@ -186,8 +186,10 @@ def _types(now: Telemetry, rates: _Rates, wide: bool, most: int) -> list[Rendera
             number(a.handled),
             *(time(x) for x in ([d.p50, d.p90, d.p99, d.p999, d.max] if wide else
                                 [d.p50, d.p99, d.p999, d.max])),
+            time(a.latencies.p50),
+            *([time(a.latencies.p99), number(d.count)] if wide else []),
         ]  # fmt: skip
-        table.add_row(a.name, *cells, *([number(d.count)] if wide else []))
+        table.add_row(a.name, *cells)
     return [table]
 
 
@@ -210,6 +212,10 @@ def _load(now: Worker, before: Worker | None) -> str:
     return f"{100 * busy / (busy + idle):.0f} %"
 
 
+def _queued(w: Worker) -> int:
+    return w.lane + w.inbox + w.near + w.outbox
+
+
 def _workers(
     now: Telemetry, before: Telemetry | None, rates: _Rates, wide: bool, most: int
 ) -> list[RenderableType]:
@@ -223,14 +229,15 @@ def _workers(
         # What needs attention first: handlers that do not return, then queues, then traffic.
         def rank(i: int) -> tuple[float, ...]:
             w = now.workers[i]
-            return (-(w.busy if w.busy > 0.1 else 0), -(w.lane + w.inbox + w.outbox), -rate(i), i)
+            return (-(w.busy if w.busy > 0.1 else 0), -_queued(w), -rate(i), i)
 
         places = sorted(places, key=rank)[: max(1, most - 1)]
         more = len(now.workers) - len(places)
     columns = [("worker", False), ("mode", True), ("handled/s", False), ("load", False)]
     if wide:
         columns += [("handled", False), ("actors", False), ("dead", False)]
-    columns += [("lane", False), ("inbox", False), ("outbox", False), ("running", True)]
+    columns += [(queue, False) for queue in ("lane", "inbox", "near", "outbox")]
+    columns.append(("running", True))
     table = _table(columns)
     for i in places:
         w = now.workers[i]
@@ -242,7 +249,8 @@ def _workers(
             cells += [number(w.handled), number(w.actors), number(w.dead_letters)]
             if w.busy > 0:
                 running += f", {_where(w.busy_actor, _only(now.actor_types))}"
-        cells += [number(w.lane), number(w.inbox), number(w.outbox), running]
+        cells += [number(w.lane), number(w.inbox), number(w.near), number(w.outbox)]
+        cells.append(running)
         table.add_row(*cells, style="bold red" if w.busy > 1 else "")
     if more == 0 or most == 1:
         return [table]
