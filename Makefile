@@ -28,7 +28,7 @@ help:
 	@echo 'make test       every check; one alone: lint $(PARTS:%=test-%)'
 	@echo '                test-python test-tsan test-asan test-model test-install'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
-	@echo 'make gpu-sanitize  small runs under compute-sanitizer'
+	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
 
 run: install
@@ -119,11 +119,18 @@ gpu-test: gpu-install
 # Memory errors: the arena, and buffers beside a resident program, by tests of a second or less
 # without the tool. Races and barriers: kernels that share an SM's memory by barriers. The rest order
 # that memory by acquire and release of words of their own, which racecheck takes for hazards.
+# compute-sanitizer comes with the CUDA toolkit, or as the wheel nvidia-cuda-sanitizer-api.
+# PREBUILT=1: the programs are in BUILD already, and nothing is compiled.
 SANITIZE = timeout -k 5 600 compute-sanitizer --error-exitcode 1 --tool
 SANITIZED_BUFFERS := *very_memory/gpu2:*last_message/gpu2:*becomes_stale/gpu2:*kept_until*/gpu2:*let_go/gpu2:*the_pool_grows/gpu2
 gpu-sanitize:
+ifndef PREBUILT
 	cmake --preset release -B $(BUILD) $(FLAGS)
 	cmake --build $(BUILD) -t test_memory_arena test_memory_buffers test_wave_methods
+endif
+	compute-sanitizer --version
+	@$(BUILD)/tests/memory/test_memory_arena --gtest_list_tests --gtest_filter='*/gpu' | grep -q gpu || \
+	    { echo 'gpu-sanitize: the tests see no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES' >&2; exit 1; }
 	$(SANITIZE) memcheck $(BUILD)/tests/memory/test_memory_arena --gtest_filter='*/gpu'
 	$(SANITIZE) memcheck $(BUILD)/tests/memory/test_memory_buffers --gtest_filter='$(SANITIZED_BUFFERS)'
 	for tool in racecheck synccheck; do \
