@@ -101,17 +101,19 @@ DENIZEN_HD inline T fetch_add(T* p, T value)
     DENIZEN_READ_MODIFY_WRITE(fetch_add);
 }
 
-// Adds to a word in global memory; nobody asks what it was, and nothing waits. fetch_add() takes a
-// generic address, and as shared memory has no addition of 64 bits, the machine code for such a one
-// waits until it knows that this was none.
-DENIZEN_HD inline void add_global(uint64_t* word, uint64_t value)
+// The same for a word in global memory whose value nobody asks for: the device goes on at once.
+// (For all it knows fetch_add's 64-bit word may be shared memory, so it waits for what comes back.)
+template <Scope S, Order O = Order::relaxed>
+DENIZEN_HD inline void add_global(uint64_t* p, uint64_t value)
 {
 #if DENIZEN_ON_DEVICE
-    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(word)),
+    static_assert(S == Scope::gpu && !detail::acquires(O));
+    detail::fence_if<S>(detail::releases(O));
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
                  "l"(value)
                  : "memory");
 #else
-    __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+    fetch_add<S, O>(p, value);
 #endif
 }
 
