@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Breadth-first search as it is written without a resident kernel: a launch per level, the size of
-// the next frontier read back by the host; and a graph whose while node runs the level's kernel for
-// as long as that finds anything. Both leave distances and parents by vertex, and both are timed
-// with their clearing. `while_bfs.cu` must be compiled with relocatable device code.
+// the next frontier read back by the host. It leaves distances and parents by vertex, and is timed
+// with their clearing.
 #pragma once
 
 #include <denizen/graph/csr.hpp>
@@ -15,7 +14,7 @@ namespace denizen::bench {
 struct BfsMemory {
     explicit BfsMemory(const graph::Csr& g)
         : vertices(g.vertices()), offsets(g.offsets.size()), neighbours(g.neighbours.size() + 1),
-          distance(vertices), parent(vertices), queues(2 * std::size_t{vertices}), words(8)
+          distance(vertices), parent(vertices), queues(2 * std::size_t{vertices}), counts(2)
     {
         copy(offsets, g.offsets);
         copy(neighbours, g.neighbours);
@@ -34,13 +33,13 @@ struct BfsMemory {
     DeviceBuffer<int32_t> distance;
     DeviceBuffer<int32_t> parent;
     DeviceBuffer<uint32_t> queues; // two frontiers, one after the other
-    DeviceBuffer<uint32_t> words;
+    DeviceBuffer<uint32_t> counts; // of what each has found
 };
 
 namespace kernels {
 
 static __global__ void bfs_begin(int32_t* distance, int32_t* parent, uint32_t* queue,
-                                 uint32_t* words, uint32_t vertices, uint32_t source)
+                                 uint32_t* counts, uint32_t vertices, uint32_t source)
 {
     const uint32_t stride = gridDim.x * blockDim.x;
     for (uint32_t v = blockIdx.x * blockDim.x + threadIdx.x; v < vertices; v += stride) {
@@ -49,8 +48,7 @@ static __global__ void bfs_begin(int32_t* distance, int32_t* parent, uint32_t* q
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         queue[0] = source;
-        for (uint32_t i = 0; i < 8; ++i) words[i] = 0;
-        words[0] = 1; // the size of the frontier, for the while node
+        counts[0] = counts[1] = 0;
     }
 }
 
@@ -94,23 +92,22 @@ public:
     uint32_t run(uint32_t source)
     {
         BfsMemory& m = memory;
-        kernels::bfs_begin<<<264, 512, 0, stream>>>(m.distance.get(), m.parent.get(),
-                                                    m.queues.get(), m.words.get(), m.vertices,
-                                                    source);
+        kernels::bfs_begin<<<264, 512, 0, stream>>>(
+            m.distance.get(), m.parent.get(), m.queues.get(), m.counts.get(), m.vertices, source);
         uint32_t size = 1;
         int32_t level = 0;
         while (size != 0) { // ends: every vertex is found once
             const auto turn = static_cast<uint32_t>(level % 2);
             ++level;
-            uint32_t* count = &m.words.get()[1 + turn];
+            uint32_t* count = &m.counts.get()[turn];
             kernels::bfs_level<<<(size + 255) / 256, 256, 0, stream>>>(
                 m.offsets.get(), m.neighbours.get(), m.distance.get(), m.parent.get(),
                 m.queues.get() + std::size_t{turn} * m.vertices, size, level,
                 m.queues.get() + std::size_t{turn ^ 1} * m.vertices, count,
-                &m.words.get()[1 + (turn ^ 1)]);
-            check_cuda(cudaMemcpyAsync(count_.get(), count, sizeof size, cudaMemcpyDeviceToHost,
-                                       stream),
-                       "cudaMemcpyAsync");
+                &m.counts.get()[turn ^ 1]);
+            check_cuda(
+                cudaMemcpyAsync(count_.get(), count, sizeof size, cudaMemcpyDeviceToHost, stream),
+                "cudaMemcpyAsync");
             stream.synchronize();
             size = count_[0];
         }
@@ -122,27 +119,6 @@ public:
 
 private:
     PinnedBuffer<uint32_t> count_;
-};
-
-// A captured graph with a while node (CUDA 12.4).
-class WhileBfs {
-public:
-    explicit WhileBfs(const graph::Csr& g);
-    ~WhileBfs();
-    WhileBfs(const WhileBfs&) = delete;
-    WhileBfs& operator=(const WhileBfs&) = delete;
-
-    // Milliseconds of a search by the device's clock.
-    double timed_run(uint32_t source);
-
-    BfsMemory memory;
-    OwnStream stream;
-
-private:
-    cudaEvent_t begin_ = nullptr;
-    cudaEvent_t end_ = nullptr;
-    cudaGraph_t graph_ = nullptr;
-    cudaGraphExec_t exec_ = nullptr;
 };
 
 } // namespace denizen::bench

@@ -55,11 +55,12 @@ nb::tuple answer(Paths&& paths)
 Method method_of(const std::string& name)
 {
     for (const Method method : {Method::automatic, Method::narrow, Method::wide, Method::launches,
-                                Method::serial, Method::tasks}) {
+                                Method::graph, Method::serial, Method::tasks}) {
         if (name == to_string(method)) return method;
     }
     throw Error(Errc::bad_argument,
-                "method \"" + name + "\" is none of auto, narrow, wide, launches, serial, tasks");
+                "method \"" + name +
+                    "\" is none of auto, narrow, wide, launches, graph, serial, tasks");
 }
 
 Format format_of(const std::string& name)

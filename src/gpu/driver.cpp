@@ -21,6 +21,13 @@ struct Loader {
         entry = reinterpret_cast<Entry>(dlsym(library, symbol));
         if (entry == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
     }
+
+    // Null where the driver does not have it: whoever calls it looks.
+    template <class Entry>
+    void if_there(Entry& entry, const char* symbol)
+    {
+        entry = reinterpret_cast<Entry>(dlsym(library, symbol));
+    }
 };
 
 struct State {
@@ -145,6 +152,9 @@ std::string load_driver(const char* library, Driver& table)
     load(table.stream_begin_capture, "cuStreamBeginCapture_v2");
     load(table.stream_end_capture, "cuStreamEndCapture");
     load(table.graph_instantiate, "cuGraphInstantiateWithFlags");
+    load(table.graph_create, "cuGraphCreate");
+    load.if_there(table.graph_add_node, "cuGraphAddNode_v2");
+    load.if_there(table.graph_condition_create, "cuGraphConditionalHandleCreate");
     load(table.graph_launch, "cuGraphLaunch");
     load(table.graph_exec_destroy, "cuGraphExecDestroy");
     load(table.graph_destroy, "cuGraphDestroy");

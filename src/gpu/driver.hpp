@@ -23,6 +23,7 @@ struct CUextMemory_st;
 struct CUmemPoolHandle_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+struct CUgraphNode_st;
 
 namespace denizen::gpu {
 
@@ -38,6 +39,8 @@ using MemPool = ::CUmemPoolHandle_st*;
 using MemHandle = unsigned long long; // CUmemGenericAllocationHandle
 using Graph = ::CUgraph_st*;
 using GraphExec = ::CUgraphExec_st*;
+using GraphNode = ::CUgraphNode_st*;
+using GraphCondition = unsigned long long; // CUgraphConditionalHandle
 
 inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
@@ -71,6 +74,12 @@ inline constexpr int func_non_portable_cluster = 14;
 
 // CUstreamCaptureMode
 inline constexpr int capture_relaxed = 2;
+
+// CUgraphNodeType, CUgraphConditionalNodeType
+inline constexpr int node_kernel = 0;
+inline constexpr int node_conditional = 13;
+inline constexpr int while_not_zero = 1;
+inline constexpr unsigned condition_assigned = 1; // the default value, at each launch
 
 // CUlaunchAttributeID
 inline constexpr unsigned launch_cooperative = 2;
@@ -165,6 +174,36 @@ struct LaunchConfig { // CUlaunchConfig
     unsigned attribute_count = 0;
 };
 
+struct KernelNode { // CUDA_KERNEL_NODE_PARAMS
+    Function function = nullptr;
+    unsigned grid[3] = {1, 1, 1};
+    unsigned block[3] = {1, 1, 1};
+    unsigned shared_bytes = 0;
+    void** params = nullptr;
+    void** extra = nullptr;
+    void* kernel = nullptr; // looked at where there is no function
+    Context context = nullptr;
+};
+
+struct ConditionalNode { // CUDA_CONDITIONAL_NODE_PARAMS
+    GraphCondition condition = 0;
+    int type = while_not_zero;
+    unsigned bodies = 1;
+    Graph* body = nullptr; // the driver points it to as many, empty ones
+    Context context = nullptr;
+};
+
+struct GraphNodeParams { // CUgraphNodeParams
+    int type = node_kernel;
+    int reserved0[3] = {};
+    union {
+        long long size[29];
+        KernelNode kernel;
+        ConditionalNode conditional;
+    } of{};
+    long long reserved1 = 0;
+};
+
 // Members are named after the entry without "cu"; the exact symbol (with its _v2) is in driver.cpp.
 struct Driver {
     Result (*get_error_name)(Result, const char**);
@@ -232,6 +271,12 @@ struct Driver {
     Result (*stream_begin_capture)(Stream, int mode);
     Result (*stream_end_capture)(Stream, Graph*);
     Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
+    Result (*graph_create)(Graph*, unsigned flags);
+    // Null where the driver is older than CUDA 12.4.
+    Result (*graph_add_node)(GraphNode*, Graph, const GraphNode* after, const void* edges,
+                             std::size_t count, GraphNodeParams*);
+    Result (*graph_condition_create)(GraphCondition*, Graph, Context, unsigned value,
+                                     unsigned flags);
     Result (*graph_launch)(GraphExec, Stream);
     Result (*graph_exec_destroy)(GraphExec);
     Result (*graph_destroy)(Graph);

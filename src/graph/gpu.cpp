@@ -20,6 +20,7 @@ using namespace gpu;
 
 constexpr unsigned block = 1024; // threads of narrow, wide and near_far
 constexpr unsigned level_block = 256;
+constexpr int while_nodes = 12'040; // the CUDA that has them: the kernels do not load on older ones
 constexpr unsigned shared_reserve = 1024; // of a block's shared memory, for its own variables
 
 class GpuEngine final : public Engine {
@@ -34,6 +35,14 @@ public:
             throw Error(Errc::no_device,
                         info_.name + " has compute capability " + std::to_string(info_.major) +
                             "." + std::to_string(info_.minor) + "; the searches need 8.0 or newer");
+        }
+        if (info_.driver_cuda_version < while_nodes) {
+            throw Error(Errc::no_device,
+                        "the driver of " + info_.name + " supports CUDA " +
+                            std::to_string(info_.driver_cuda_version / 1000) + "." +
+                            std::to_string(info_.driver_cuda_version % 1000 / 10) +
+                            "; the searches have while nodes, which need 12.4: install driver 550 "
+                            "or newer, or use Device::cpu()");
         }
         off_the_gpu("a search of a graph", [&] { open(code); });
     }
@@ -59,6 +68,7 @@ public:
                 clear(0, 0, source, true);
                 wide();
                 break;
+            case Method::graph: captured(source); break;
             default: launches(source); break;
             }
             paths = finish(method);
@@ -103,7 +113,7 @@ private:
     {
         functions_ = load_functions(code, module_, "denizen_graph_",
                                     {"clear", "narrow", "spread", "wide", "near_far",
-                                     "near_far_wide", "tasks", "unpack", "level"},
+                                     "near_far_wide", "tasks", "unpack", "level", "repeated"},
                                     "the graph searches'");
         most_shared_ = static_cast<unsigned>(info_.shared_bytes) - shared_reserve;
         for (const char* name : {"narrow", "near_far"}) {
@@ -117,6 +127,7 @@ private:
     {
         {
             const ContextScope scope(context_);
+            if (repeating_ != nullptr) driver_.graph_exec_destroy(repeating_);
             for (const DevicePtr memory : memory_) driver_.mem_free(memory);
             if (module_ != nullptr) driver_.module_unload(module_);
             if (stream_ != nullptr) driver_.stream_destroy(stream_);
@@ -246,16 +257,68 @@ private:
                uint32_t{graph_.undirected ? 1u : 0u}, 0ull + limit_ns);
     }
 
+    void set_word(uint32_t* word, uint32_t value)
+    {
+        check(driver_.memset_d32_async(reinterpret_cast<DevicePtr>(word), value, 1, stream_),
+              "cuMemsetD32Async");
+    }
+
+    void take_frontiers()
+    {
+        if (frontier_[0] != nullptr) return;
+        for (auto& frontier : frontier_) frontier = take<uint32_t>(graph_.vertices());
+        count_ = take<uint32_t>(1);
+        repeated_ = take<Repeated>(1);
+    }
+
+    void captured(uint32_t source)
+    {
+        take_frontiers();
+        if (repeating_ == nullptr) repeating_ = repeating_level();
+        set_word(frontier_[0], source);
+        set(repeated_, 0, sizeof(Repeated));
+        set_word(&repeated_->size, 1);
+        clear(0, 0, source, true);
+        check(driver_.graph_launch(repeating_, stream_), "cuGraphLaunch");
+    }
+
+    // A while node whose body is one kernel, which says itself whether it is run again.
+    GraphExec repeating_level()
+    {
+        gpu::Graph graph = nullptr;
+        check(driver_.graph_create(&graph, 0), "cuGraphCreate");
+        const std::unique_ptr<CUgraph_st, Result (*)(gpu::Graph)> owner(graph,
+                                                                        driver_.graph_destroy);
+        GraphCondition condition = 0;
+        check(driver_.graph_condition_create(&condition, graph, context_, 1, condition_assigned),
+              "cuGraphConditionalHandleCreate");
+        GraphNodeParams loop;
+        loop.type = node_conditional;
+        loop.of.conditional = {condition, while_not_zero, 1, nullptr, context_};
+        GraphNode node = nullptr;
+        check(driver_.graph_add_node(&node, graph, nullptr, nullptr, 0, &loop), "cuGraphAddNode",
+              "while");
+        void* arguments[] = {&view_,     &found_,    &frontier_[0], &frontier_[1],
+                             &repeated_, &progress_, &condition};
+        GraphNodeParams level;
+        level.of.kernel.function = functions_["repeated"];
+        // Each block's end is an atomic on one word, and each block has to begin: few where the
+        // frontiers are small.
+        level.of.kernel.grid[0] = has_hub(graph_) ? 2 * sms() : 16;
+        level.of.kernel.block[0] = level_block;
+        level.of.kernel.params = arguments;
+        check(driver_.graph_add_node(&node, *loop.of.conditional.body, nullptr, nullptr, 0, &level),
+              "cuGraphAddNode", "repeated");
+        GraphExec ready = nullptr;
+        check(driver_.graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
+        return ready;
+    }
+
     void launches(uint32_t source)
     {
-        if (frontier_[0] == nullptr) {
-            for (auto& frontier : frontier_) frontier = take<uint32_t>(graph_.vertices());
-            count_ = take<uint32_t>(1);
-        }
+        take_frontiers();
         clear(0, 0, source, true);
-        check(
-            driver_.memset_d32_async(reinterpret_cast<DevicePtr>(frontier_[0]), source, 1, stream_),
-            "cuMemsetD32Async");
+        set_word(frontier_[0], source);
         uint32_t size = 1;
         launched_levels_ = 0;
         for (; size != 0; ++launched_levels_) { // ends: every vertex is found once
@@ -409,6 +472,8 @@ private:
     Meeting* meeting_ = nullptr;
     std::array<uint32_t*, 2> frontier_{};
     uint32_t* count_ = nullptr;
+    Repeated* repeated_ = nullptr;
+    GraphExec repeating_ = nullptr;
     uint32_t launched_levels_ = 0;
     WeightedRecord* weighted_ = nullptr;
     NearFarMemory near_far_{};

@@ -7,21 +7,6 @@
 #include <string>
 
 namespace denizen::graph {
-namespace {
-
-// A vertex with more neighbours than this is a hub: a graph that has one is shallow and its levels
-// are wide. A graph without may be either; a block searches it until it proves to be wide.
-constexpr uint32_t hub = 64;
-
-bool has_hub(const Csr& graph)
-{
-    for (uint32_t v = 0; v < graph.vertices(); ++v) {
-        if (graph.degree(v) > hub) return true;
-    }
-    return false;
-}
-
-} // namespace
 
 const char* to_string(Method method)
 {
@@ -30,6 +15,7 @@ const char* to_string(Method method)
     case Method::narrow: return "narrow";
     case Method::wide: return "wide";
     case Method::launches: return "launches";
+    case Method::graph: return "graph";
     case Method::serial: return "serial";
     case Method::tasks: return "tasks";
     }
@@ -92,8 +78,9 @@ Method Search::one_member() const { return on_gpu() ? Method::narrow : Method::s
 
 void Search::check_device(Method method) const
 {
-    if (method == Method::launches && !on_gpu()) {
-        throw Error(Errc::bad_argument, "a search by launches needs a GPU");
+    if ((method == Method::launches || method == Method::graph) && !on_gpu()) {
+        throw Error(Errc::bad_argument, std::string("a search by ") + to_string(method) +
+                                            " needs a GPU; use narrow, wide, serial or tasks");
     }
     if (method == Method::serial && on_gpu()) {
         throw Error(Errc::bad_argument, "a serial search needs the CPU");
@@ -107,7 +94,7 @@ Paths Search::shortest_paths(uint32_t source, Method method)
         throw Error(Errc::bad_argument, "the graph has no weights: use bfs(), or read a file that "
                                         "has them");
     }
-    if (method == Method::launches || method == Method::tasks) {
+    if (method == Method::launches || method == Method::graph || method == Method::tasks) {
         throw Error(Errc::bad_argument, std::string("shortest paths are not searched by ") +
                                             to_string(method) + "; use narrow, wide or serial");
     }

@@ -43,6 +43,8 @@ static_assert(std::is_same_v<gpu::Context, CUcontext>);
 static_assert(std::is_same_v<gpu::Module, CUmodule>);
 static_assert(std::is_same_v<gpu::Function, CUfunction>);
 static_assert(std::is_same_v<gpu::Stream, CUstream>);
+static_assert(std::is_same_v<gpu::GraphNode, CUgraphNode>);
+static_assert(std::is_same_v<gpu::GraphCondition, CUgraphConditionalHandle>);
 static_assert(std::is_same_v<gpu::ExternalMemory, CUexternalMemory>);
 static_assert(std::is_same_v<gpu::DevicePtr, CUdeviceptr>);
 static_assert(std::is_same_v<gpu::Device, CUdevice>);
@@ -73,6 +75,10 @@ static_assert(gpu::func_non_portable_cluster ==
               CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED);
 static_assert(gpu::pointer_on_device == CU_POINTER_ATTRIBUTE_DEVICE_POINTER);
 static_assert(gpu::capture_relaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(gpu::node_kernel == CU_GRAPH_NODE_TYPE_KERNEL);
+static_assert(gpu::node_conditional == CU_GRAPH_NODE_TYPE_CONDITIONAL);
+static_assert(gpu::while_not_zero == CU_GRAPH_COND_TYPE_WHILE);
+static_assert(gpu::condition_assigned == CU_GRAPH_COND_ASSIGN_DEFAULT);
 static_assert(gpu::launch_cooperative == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(gpu::launch_cluster_dimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 static_assert(gpu::launch_programmatic_serialization ==
@@ -125,6 +131,22 @@ static_assert(offsetof(gpu::LaunchConfig, shared_bytes) ==
 static_assert(offsetof(gpu::LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
 static_assert(offsetof(gpu::LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
 static_assert(offsetof(gpu::LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
+
+static_assert(sizeof(gpu::GraphNodeParams) == sizeof(CUgraphNodeParams));
+static_assert(offsetof(gpu::GraphNodeParams, of) == offsetof(CUgraphNodeParams, kernel));
+static_assert(offsetof(gpu::GraphNodeParams, of) == offsetof(CUgraphNodeParams, conditional));
+static_assert(sizeof(gpu::KernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+static_assert(offsetof(gpu::KernelNode, block) == offsetof(CUDA_KERNEL_NODE_PARAMS, blockDimX));
+static_assert(offsetof(gpu::KernelNode, shared_bytes) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes));
+static_assert(offsetof(gpu::KernelNode, params) == offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams));
+static_assert(offsetof(gpu::KernelNode, context) == offsetof(CUDA_KERNEL_NODE_PARAMS, ctx));
+static_assert(sizeof(gpu::ConditionalNode) == sizeof(CUDA_CONDITIONAL_NODE_PARAMS));
+static_assert(offsetof(gpu::ConditionalNode, type) == offsetof(CUDA_CONDITIONAL_NODE_PARAMS, type));
+static_assert(offsetof(gpu::ConditionalNode, body) ==
+              offsetof(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out));
+static_assert(offsetof(gpu::ConditionalNode, context) ==
+              offsetof(CUDA_CONDITIONAL_NODE_PARAMS, ctx));
 
 // An entry of the table takes what the official prototype takes: the same number of arguments, each
 // either the same type or one of the same size and kind (an enum for an int, Uuid* for CUuuid*).
@@ -204,6 +226,9 @@ DENIZEN_AGREE(stream_synchronize, cuStreamSynchronize);
 DENIZEN_AGREE(stream_begin_capture, cuStreamBeginCapture);
 DENIZEN_AGREE(stream_end_capture, cuStreamEndCapture);
 DENIZEN_AGREE(graph_instantiate, cuGraphInstantiateWithFlags);
+DENIZEN_AGREE(graph_create, cuGraphCreate);
+DENIZEN_AGREE(graph_add_node, cuGraphAddNode);
+DENIZEN_AGREE(graph_condition_create, cuGraphConditionalHandleCreate);
 DENIZEN_AGREE(graph_launch, cuGraphLaunch);
 DENIZEN_AGREE(graph_exec_destroy, cuGraphExecDestroy);
 DENIZEN_AGREE(graph_destroy, cuGraphDestroy);
@@ -272,7 +297,7 @@ SAME(group_end, ncclGroupEnd);
 TEST(abi, the_driver_declarations_agree_with_cuda_h)
 {
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
-    constexpr std::size_t entries = 71; // one DENIZEN_AGREE line for each member
+    constexpr std::size_t entries = 74; // one DENIZEN_AGREE line for each member
     EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
 }
 

@@ -35,6 +35,11 @@ std::vector<Place> places()
     return all;
 }
 
+bool of_bfs_alone(Method method)
+{
+    return method == Method::launches || method == Method::graph || method == Method::tasks;
+}
+
 class Searches : public testing::TestWithParam<Place> {
 protected:
     Device device() const { return GetParam().device; }
@@ -43,7 +48,11 @@ protected:
     std::vector<Method> methods() const
     {
         std::vector<Method> all{Method::automatic, Method::narrow, Method::wide, Method::tasks};
-        all.push_back(on_gpu() ? Method::launches : Method::serial);
+        if (on_gpu()) {
+            all.insert(all.end(), {Method::launches, Method::graph});
+        } else {
+            all.push_back(Method::serial);
+        }
         return all;
     }
 
@@ -80,7 +89,7 @@ protected:
         for (const uint32_t source : sources) {
             const auto expected = plain_shortest_paths(graph, source);
             for (const Method method : methods()) {
-                if (method == Method::launches || method == Method::tasks) continue;
+                if (of_bfs_alone(method)) continue;
                 SCOPED_TRACE(std::string(to_string(method)) + " from " + std::to_string(source));
                 const Paths paths = search.shortest_paths(source, method);
                 EXPECT_EQ(paths.distances, expected);
@@ -180,7 +189,7 @@ TEST_P(Searches, a_path_that_is_too_long)
     graph.weights.assign(graph.arcs(), 1u << 30);
     Search search(graph, device(), compiled_code(), GetParam().threads);
     for (const Method method : methods()) {
-        if (method == Method::launches || method == Method::tasks) continue;
+        if (of_bfs_alone(method)) continue;
         try {
             search.shortest_paths(0, method);
             ADD_FAILURE() << "a path of 9 * 2^30 was returned by " << to_string(method);
@@ -248,11 +257,12 @@ TEST_P(Searches, what_is_refused)
     Csr roads = graph;
     give_weights(roads, 3);
     Search weighted(roads, device(), compiled_code(), GetParam().threads);
-    for (const Method method : {Method::launches, Method::tasks}) {
+    for (const Method method : {Method::launches, Method::graph, Method::tasks}) {
         EXPECT_EQ(code([&] { weighted.shortest_paths(0, method); }), Errc::bad_argument);
     }
     if (!on_gpu()) {
         EXPECT_EQ(code([&] { search.bfs(0, Method::launches); }), Errc::bad_argument);
+        EXPECT_EQ(code([&] { search.bfs(0, Method::graph); }), Errc::bad_argument);
     } else {
         EXPECT_EQ(code([&] { search.bfs(0, Method::serial); }), Errc::bad_argument);
     }

@@ -57,8 +57,8 @@ def test_scipy_finds_the_same_distances(name, device):
     for source in (0, g.vertices // 3):
         far = csgraph.shortest_path(matrix_of(g), unweighted=True, indices=source)
         expected = np.where(np.isinf(far), -1, far).astype(np.int32)
-        only = "launches" if search.on_gpu else "serial"
-        for method in ("auto", "narrow", "wide", "tasks", only):
+        only = ("launches", "graph") if search.on_gpu else ("serial",)
+        for method in ("auto", "narrow", "wide", "tasks", *only):
             paths = search.bfs(source, method)
             assert method in (paths.method, "auto")
             np.testing.assert_array_equal(paths.distances, expected)
@@ -177,6 +177,7 @@ def test_what_is_refused():
         lambda: graph.bfs(g, -1, device="cpu"),
         lambda: graph.bfs(g, 0, device="cpu", method="fast"),
         lambda: graph.bfs(g, 0, device="cpu", method="launches"),
+        lambda: graph.bfs(g, 0, device="cpu", method="graph"),
         lambda: graph.bfs(g, 0, device="cpu:2x2"),
         lambda: graph.shortest_paths(g, 0, device="cpu"),
         lambda: graph.grid(-1, 4),
@@ -193,7 +194,7 @@ def test_the_kernels_compile_at_run_time(architecture):
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    names = "clear narrow spread wide near_far near_far_wide tasks unpack level"
+    names = "clear narrow spread wide near_far near_far_wide tasks unpack level repeated"
     for name in names.split():
         assert f"denizen_graph_{name}".encode() in cubin
 
@@ -251,8 +252,9 @@ def test_options_of_the_command(tmp_path, capsys):
     assert distances == [6, 1, 0]
     assert "wide" in said
     bad = ["run", "bfs", str(path), "--source", "0", "--device", "cpu", "--method"]
-    assert cli.main([*bad, "launches"]) == 2
-    assert "needs a GPU" in capsys.readouterr().err
+    for method in ("launches", "graph"):
+        assert cli.main([*bad, method]) == 2
+        assert f"by {method} needs a GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "vertices", "edges", "levels"), [("NY", 264_346, 365_050, 620)])

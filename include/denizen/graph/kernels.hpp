@@ -21,6 +21,20 @@ struct Crowd {
 
 extern __shared__ uint4 block_memory[];
 
+// The vertices that v finds, at `distance`, go to the next frontier.
+__device__ inline void expand(const View& g, const Found& found, uint32_t v, int32_t distance,
+                              uint32_t* next, uint32_t* count)
+{
+    const uint32_t end = g.offsets[v + 1];
+    for (uint32_t c = g.offsets[v]; c < end; ++c) {
+        const uint32_t w = g.neighbours[c];
+        if (found.distance[w] == -1 && atomicCAS(&found.distance[w], -1, distance) == -1) {
+            found.parent[w] = static_cast<int32_t>(v);
+            next[atomicAdd(count, 1)] = w;
+        }
+    }
+}
+
 // The last thing that a block of a search's last kernel does.
 __device__ inline void stamp(Progress* progress)
 {
@@ -158,17 +172,46 @@ DENIZEN_GRAPH_KERNEL denizen_graph_level(denizen::graph::View g, denizen::graph:
                                          uint32_t* count, int32_t distance,
                                          denizen::graph::Progress* progress)
 {
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t v = i < size ? frontier[i] : 0;
-    const uint32_t end = i < size ? g.offsets[v + 1] : 0;
-    for (uint32_t c = i < size ? g.offsets[v] : 0; c < end; ++c) {
-        const uint32_t w = g.neighbours[c];
-        if (found.distance[w] == -1 && atomicCAS(&found.distance[w], -1, distance) == -1) {
-            found.parent[w] = static_cast<int32_t>(v);
-            next[atomicAdd(count, 1)] = w;
-        }
+    using namespace denizen::graph;
+    const uint32_t i = Crowd{}.rank();
+    if (i < size) expand(g, found, frontier[i], distance, next, count);
+    stamp(progress);
+}
+
+#if defined(__CUDACC_RTC__)
+// The driver's: sets what a while node looks at. nvcc declares it, too.
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long condition, unsigned value);
+#endif
+
+// The same level as the body of a while node: repeated with the same arguments as long as it finds
+// anything. Even levels are in frontier[0], odd ones in frontier[1].
+DENIZEN_GRAPH_KERNEL denizen_graph_repeated(denizen::graph::View g, denizen::graph::Found found,
+                                            uint32_t* even, uint32_t* odd,
+                                            denizen::graph::Repeated* state,
+                                            denizen::graph::Progress* progress,
+                                            unsigned long long condition)
+{
+    using namespace denizen;
+    using namespace denizen::graph;
+    const Crowd crowd;
+    const uint32_t size = state->size;
+    const uint32_t level = state->level;
+    const uint32_t* frontier = level % 2 == 0 ? even : odd;
+    uint32_t* next = level % 2 == 0 ? odd : even;
+    for (uint32_t i = crowd.rank(); i < size; i += crowd.size()) {
+        expand(g, found, frontier[i], static_cast<int32_t>(level + 1), next, &state->found);
     }
-    denizen::graph::stamp(progress);
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    // Acquire and release: the last block sees all that were found.
+    if (fetch_add<Scope::gpu, Order::acq_rel>(&state->arrived, 1u) != gridDim.x - 1) return;
+    const uint32_t count = load<Scope::gpu>(&state->found);
+    *state = {count, 0, level + 1, 0};
+    if (count == 0) {
+        progress->levels = level + 1;
+        progress->ended = now_ns();
+    }
+    cudaGraphSetConditional(condition, count != 0 ? 1 : 0);
 }
 
 #endif

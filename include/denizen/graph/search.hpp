@@ -29,6 +29,7 @@ enum class Method {
     narrow,    // one block, everything near; a wide frontier is handed over (narrow.hpp)
     wide,      // one resident kernel, a barrier of the grid per level (wide.hpp)
     launches,  // a kernel launch per level: what the others are measured against; needs a GPU
+    graph,     // a captured graph whose while node repeats the level's kernel; bfs on a GPU
     serial,    // one thread as textbooks have it; needs the CPU
     tasks,     // asynchronous tasks with a priority by level (visits.hpp); bfs only
 };
@@ -49,6 +50,7 @@ static inline void* graph_kernel(const std::string& name)
         {"tasks", reinterpret_cast<const void*>(&denizen_graph_tasks)},
         {"unpack", reinterpret_cast<const void*>(&denizen_graph_unpack)},
         {"level", reinterpret_cast<const void*>(&denizen_graph_level)},
+        {"repeated", reinterpret_cast<const void*>(&denizen_graph_repeated)},
     };
     return denizen::detail::function_of(kernels, name, "the graph searches");
 }

@@ -94,4 +94,12 @@ struct Progress {
     unsigned long long ended;
 };
 
+// What a level's kernel leaves for its next run in a captured graph.
+struct Repeated {
+    uint32_t size;    // of the frontier
+    uint32_t found;   // of the next one, so far
+    uint32_t level;   // of the frontier
+    uint32_t arrived; // blocks that have nothing left to do
+};
+
 } // namespace denizen::graph

@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
     )
     bfs.add_argument(
         "--method",
-        choices=("auto", "narrow", "wide", "launches", "serial", "tasks"),
+        choices=("auto", "narrow", "wide", "launches", "graph", "serial", "tasks"),
         default="auto",
         help="of the search; auto goes by the graph's shape",
     )

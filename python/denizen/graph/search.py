@@ -31,7 +31,8 @@ class Paths:
         levels: of a breadth-first search, the largest distance + 1; else 0.
         seconds: by the clock of the device, from clearing the results to their being complete:
             without copies and compiling.
-        method: that was used: "narrow", "wide", "launches", "serial" or "tasks".
+        method: that was used: "narrow", "wide", "launches", "graph", "serial" or
+            "tasks".
         weighted: whether it is an answer of shortest_paths().
     """
 
@@ -85,7 +86,8 @@ class Search:
             source: a vertex.
             method: "narrow" (one block, for roads, meshes, chains; wide levels are handed over),
                 "wide" (one resident kernel with a barrier of the grid per level), "launches" (a
-                kernel launch per level; GPU only), "serial" (the textbook's queue; CPU only),
+                kernel launch per level; GPU only), "graph" (a captured graph whose while node
+                repeats the level's kernel; GPU only), "serial" (the textbook's queue; CPU only),
                 "tasks" (asynchronous resident tasks with a priority by level), or "auto": wide for
                 graphs with hubs, for others narrow on a GPU and serial on the CPU.
 
