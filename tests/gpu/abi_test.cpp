@@ -44,7 +44,7 @@ static_assert(std::is_same_v<gpu::Module, CUmodule>);
 static_assert(std::is_same_v<gpu::Function, CUfunction>);
 static_assert(std::is_same_v<gpu::Stream, CUstream>);
 static_assert(std::is_same_v<gpu::GraphNode, CUgraphNode>);
-static_assert(std::is_same_v<gpu::GraphCondition, CUgraphConditionalHandle>);
+static_assert(sizeof(gpu::GraphCondition) == sizeof(CUgraphConditionalHandle));
 static_assert(std::is_same_v<gpu::ExternalMemory, CUexternalMemory>);
 static_assert(std::is_same_v<gpu::DevicePtr, CUdeviceptr>);
 static_assert(std::is_same_v<gpu::Device, CUdevice>);
