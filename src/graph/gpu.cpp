@@ -128,6 +128,7 @@ private:
         {
             const ContextScope scope(context_);
             if (repeating_ != nullptr) driver_.graph_exec_destroy(repeating_);
+            if (captured_ != nullptr) driver_.graph_destroy(captured_);
             for (const DevicePtr memory : memory_) driver_.mem_free(memory);
             if (module_ != nullptr) driver_.module_unload(module_);
             if (stream_ != nullptr) driver_.stream_destroy(stream_);
@@ -274,7 +275,7 @@ private:
     void captured(uint32_t source)
     {
         take_frontiers();
-        if (repeating_ == nullptr) repeating_ = repeating_level();
+        if (repeating_ == nullptr) repeat_level();
         set_word(frontier_[0], source);
         set(repeated_, 0, sizeof(Repeated));
         set_word(&repeated_->size, 1);
@@ -283,21 +284,21 @@ private:
     }
 
     // A while node whose body is one kernel, which says itself whether it is run again.
-    GraphExec repeating_level()
+    void repeat_level()
     {
-        gpu::Graph graph = nullptr;
-        check(driver_.graph_create(&graph, 0), "cuGraphCreate");
-        const std::unique_ptr<CUgraph_st, Result (*)(gpu::Graph)> owner(graph,
-                                                                        driver_.graph_destroy);
+        if (captured_ != nullptr) driver_.graph_destroy(captured_); // of an attempt that failed
+        captured_ = nullptr;
+        check(driver_.graph_create(&captured_, 0), "cuGraphCreate");
         GraphCondition condition = 0;
-        check(driver_.graph_condition_create(&condition, graph, context_, 1, condition_assigned),
-              "cuGraphConditionalHandleCreate");
+        check(
+            driver_.graph_condition_create(&condition, captured_, context_, 1, condition_assigned),
+            "cuGraphConditionalHandleCreate");
         GraphNodeParams loop;
         loop.type = node_conditional;
         loop.of.conditional = {condition, while_not_zero, 1, nullptr, context_};
         GraphNode node = nullptr;
-        check(driver_.graph_add_node(&node, graph, nullptr, nullptr, 0, &loop), "cuGraphAddNode",
-              "while");
+        check(driver_.graph_add_node(&node, captured_, nullptr, nullptr, 0, &loop),
+              "cuGraphAddNode", "while");
         void* arguments[] = {&view_,     &found_,    &frontier_[0], &frontier_[1],
                              &repeated_, &progress_, &condition};
         GraphNodeParams level;
@@ -309,9 +310,7 @@ private:
         level.of.kernel.params = arguments;
         check(driver_.graph_add_node(&node, *loop.of.conditional.body, nullptr, nullptr, 0, &level),
               "cuGraphAddNode", "repeated");
-        GraphExec ready = nullptr;
-        check(driver_.graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
-        return ready;
+        check(driver_.graph_instantiate(&repeating_, captured_, 0), "cuGraphInstantiateWithFlags");
     }
 
     void launches(uint32_t source)
@@ -473,6 +472,7 @@ private:
     std::array<uint32_t*, 2> frontier_{};
     uint32_t* count_ = nullptr;
     Repeated* repeated_ = nullptr;
+    gpu::Graph captured_ = nullptr;
     GraphExec repeating_ = nullptr;
     uint32_t launched_levels_ = 0;
     WeightedRecord* weighted_ = nullptr;
