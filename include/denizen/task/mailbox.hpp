@@ -72,9 +72,9 @@ DENIZEN_HD inline bool send(Mailbox& to, uint32_t from, const uint32_t* word, ui
 #else
     (void)ordered; // store_packet is a release
 #endif
-    DENIZEN_ROLLED // nearly always the first is free
-        for (uint32_t i = 0; i < mail_slots; ++i)
-    {
+    // Nearly always the first is free.
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < mail_slots; ++i) {
         const uint32_t slot = (from + i) % mail_slots;
         if (!claim(&to.first[slot], first)) {
             continue;
