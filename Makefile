@@ -123,19 +123,20 @@ gpu-test: gpu-install
 # PREBUILT=1: the programs are in BUILD already, and nothing is compiled.
 SANITIZE = timeout -k 5 600 compute-sanitizer --error-exitcode 1 --tool
 SANITIZED_BUFFERS := *very_memory/gpu2:*last_message/gpu2:*becomes_stale/gpu2:*kept_until*/gpu2:*let_go/gpu2:*the_pool_grows/gpu2
+SANITIZED_WAVE := *columns_of_passes/gpu
 gpu-sanitize:
 ifndef PREBUILT
 	cmake --preset release -B $(BUILD) $(FLAGS)
 	cmake --build $(BUILD) -t test_memory_arena test_memory_buffers test_wave_methods
 endif
 	compute-sanitizer --version
-	@$(BUILD)/tests/memory/test_memory_arena --gtest_list_tests --gtest_filter='*/gpu' | grep -q gpu || \
+	@$(BUILD)/tests/wave/test_wave_methods --gtest_list_tests --gtest_filter='$(SANITIZED_WAVE)' | grep -q gpu || \
 	    { echo 'gpu-sanitize: the tests see no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES' >&2; exit 1; }
 	$(SANITIZE) memcheck $(BUILD)/tests/memory/test_memory_arena --gtest_filter='*/gpu'
 	$(SANITIZE) memcheck $(BUILD)/tests/memory/test_memory_buffers --gtest_filter='$(SANITIZED_BUFFERS)'
 	for tool in racecheck synccheck; do \
 	    $(SANITIZE) $$tool --kernel-name kernel_substring=wave_pass \
-	        $(BUILD)/tests/wave/test_wave_methods --gtest_filter='*columns_of_passes/gpu' || exit 1; done
+	        $(BUILD)/tests/wave/test_wave_methods --gtest_filter='$(SANITIZED_WAVE)' || exit 1; done
 
 gpu-bench: gpu-install
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m denizen bench all --out $(OUT) $(QUICK)
