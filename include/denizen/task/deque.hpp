@@ -123,7 +123,10 @@ DENIZEN_HD inline uint32_t steal(uint64_t* word, uint64_t seen, uint32_t most)
 }
 
 // Release: partner of the owner's next look at the word, after which it writes there again.
-DENIZEN_HD inline void finish(uint64_t* word) { add_global<Scope::gpu, Order::release>(word, ~busy + 1); }
+DENIZEN_HD inline void finish(uint64_t* word)
+{
+    add_global<Scope::gpu, Order::release>(word, ~busy + 1);
+}
 
 } // namespace deque
 
