@@ -301,13 +301,15 @@ private:
               "cuGraphAddNode", "while");
         void* arguments[] = {&view_,     &found_,    &frontier_[0], &frontier_[1],
                              &repeated_, &progress_, &condition};
-        GraphNodeParams level;
-        level.of.kernel.function = functions_["repeated"];
         // Each block's end is an atomic on one word, and each block has to begin: few where the
         // frontiers are small.
-        level.of.kernel.grid[0] = has_hub(graph_) ? 2 * sms() : 16;
-        level.of.kernel.block[0] = level_block;
-        level.of.kernel.params = arguments;
+        KernelNode kernel;
+        kernel.function = functions_["repeated"];
+        kernel.grid[0] = has_hub(graph_) ? 2 * sms() : 16;
+        kernel.block[0] = level_block;
+        kernel.params = arguments;
+        GraphNodeParams level;
+        level.of.kernel = kernel;
         check(driver_.graph_add_node(&node, *loop.of.conditional.body, nullptr, nullptr, 0, &level),
               "cuGraphAddNode", "repeated");
         check(driver_.graph_instantiate(&repeating_, captured_, 0), "cuGraphInstantiateWithFlags");
