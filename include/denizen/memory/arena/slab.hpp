@@ -74,7 +74,8 @@ namespace detail {
 constexpr uint32_t in_flight = 8; // accesses that do not wait for each other
 
 // Takes all blocks of the page, word by word, if all are free and no magazine holds any. Else none:
-// returns false, and whether it is worth another try.
+// returns false, and whether it is worth another try. Of several who try at once the one that gets
+// the first word goes on: if each took some words, none would get the page.
 DENIZEN_HD inline bool take_all(Word* bitmap, uint32_t words, Word empty, const Map& a, uint32_t x,
                                 bool& again)
 {
@@ -89,9 +90,14 @@ DENIZEN_HD inline bool take_all(Word* bitmap, uint32_t words, Word empty, const 
         }
     }
     const uint32_t c = class_in(empty);
-    uint64_t taken = 0;
+    again = true;
+    Word first = empty;
+    if (!compare_exchange<Scope::gpu, deciding>(&bitmap[0], first, word_of(c, 0))) {
+        return false;
+    }
+    uint64_t taken = 1;
     bool all = true;
-    for (uint32_t w = 0; w < words && all; w += in_flight) {
+    for (uint32_t w = 1; w < words && all; w += in_flight) {
         for (uint32_t k = 0; k < in_flight; ++k) {
             Word expected = empty;
             if (w + k < words &&
@@ -105,7 +111,6 @@ DENIZEN_HD inline bool take_all(Word* bitmap, uint32_t words, Word empty, const 
     if (all) {
         return true;
     }
-    again = true;
     for (; taken != 0; taken &= taken - 1) { // whoever came by has seen it empty: list it again
         const uint32_t w = bits::first(taken);
         fetch_or<Scope::gpu, deciding>(&bitmap[w], Word{all_free(c)});
@@ -122,7 +127,7 @@ DENIZEN_COLD inline bool retire(const Map& a, uint32_t page, uint32_t c)
 {
     Word* const bitmap = a.words + uint64_t{page} * page_words;
     bool again = true; // a word that was in the way may be free by then, and its freer gone
-    constexpr uint32_t tries = 3;
+    constexpr uint32_t tries = 16;
     for (uint32_t n = 0; n < tries && again; ++n) {
         if (detail::take_all(bitmap, words_of(c), word_of(c, all_free(c)), a, page * page_words,
                              again)) {
