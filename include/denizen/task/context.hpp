@@ -6,7 +6,6 @@
 
 #include <denizen/base/clock.hpp>
 #include <denizen/base/error.hpp>
-#include <denizen/base/out_of_sight.hpp>
 #include <denizen/task/crate.hpp>
 #include <denizen/task/local.hpp>
 #include <denizen/task/mailbox.hpp>
@@ -279,7 +278,7 @@ public:
         if (place(words)) {
             return Errc::ok;
         }
-        crate_ = out_of_sight(&pack)(s_, local_, crate_, words, true);
+        crate_ = pack(s_, local_, crate_, words, true);
         return crate_.full != 0 ? Errc::exhausted : Errc::ok;
     }
     // The shelf gets what this lane has put into its crate.
@@ -356,7 +355,7 @@ private:
             }
             return Errc::ok;
         }
-        crate_ = out_of_sight(&pack)(s_, local_, crate_, words, false);
+        crate_ = pack(s_, local_, crate_, words, false);
         if (crate_.full != 0) {
             fetch_add<Scope::gpu>(&s_.board->refused, 1u);
             return Errc::exhausted;

@@ -4,7 +4,6 @@
 // returns false. All lanes make these calls.
 #pragma once
 
-#include <denizen/base/out_of_sight.hpp>
 #include <denizen/task/settle.hpp>
 
 namespace denizen::task {
@@ -251,8 +250,7 @@ DENIZEN_HD inline void unpack(Station<P>& at, uint32_t c, uint32_t number, uint3
     }
     denizen::lanes::sync(); // all have copied
     if (lane == 0) {
-        auto* const give = out_of_sight(&crate::give);
-        give(at.s, number);
+        crate::give(at.s, number);
     }
     if (at_once) {
         take_apart(at, c, batch);

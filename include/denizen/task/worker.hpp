@@ -3,8 +3,10 @@
 // (settle.hpp), and looks elsewhere when it has nothing. A batch is up to 32 thread tasks side by
 // side, or one task of a warp or a block.
 //
-// The loop's state is to stay in registers: what is rare and large is called out of sight (see
-// base/out_of_sight.hpp), and gets and gives back values.
+// What is rare and large gets and gives back values: what it had by reference would lie in memory
+// in the loop, too. (Called by pointers, so that ptxas did not see how many registers it takes, a
+// hop of a chain became a tenth faster and the search by tasks hung: behind such a call lanes stay
+// apart.)
 #pragma once
 
 #include <denizen/task/gathering.hpp>
