@@ -23,7 +23,8 @@
 namespace denizen::transactions {
 
 inline constexpr uint32_t max_shards = 2048;
-inline constexpr uint32_t max_batch = (1u << 21) - 1;
+inline constexpr uint32_t record_bits = 21; // of a record's number in its batch
+inline constexpr uint32_t max_batch = (1u << record_bits) - 1;
 inline constexpr uint32_t max_depth = 8;
 
 struct Geometry {
@@ -49,6 +50,15 @@ struct Staged {
     Unit unit[4];
 };
 
+// Of a chain of one customer's records (judge.hpp).
+struct Head {
+    Customer* customer;
+    uint32_t entry;  // the customer's, in the ledger
+    uint32_t record; // the first
+};
+inline constexpr uint32_t most_chains = 256; // of a shard at a time
+inline constexpr uint32_t no_record = ~0u;
+
 enum class Pass : uint32_t { split = 0, judge, search };
 inline constexpr uint32_t passes = 3;
 
@@ -67,7 +77,7 @@ struct alignas(128) Flight {
 };
 
 struct Offsets {
-    uint64_t ledgers, edges, verdicts, staged, order, runs, done, end;
+    uint64_t ledgers, edges, verdicts, staged, order, runs, links, heads, done, end;
 
     DENIZEN_HD static constexpr uint64_t up(uint64_t n) { return (n + 127) / 128 * 128; }
     DENIZEN_HD static Offsets of(const Geometry& g, uint64_t header)
@@ -80,7 +90,9 @@ struct Offsets {
         o.staged = o.verdicts + up(records * sizeof(Verdict));
         o.order = o.staged + (g.staged != 0 ? up(records * sizeof(Staged)) : 0);
         o.runs = o.order + up(records * sizeof(uint32_t));
-        o.done = o.runs + up(uint64_t{g.depth} * g.shards * g.shards * sizeof(uint32_t));
+        o.links = o.runs + up(uint64_t{g.depth} * g.shards * g.shards * sizeof(uint32_t));
+        o.heads = o.links + up(uint64_t{g.batch} * sizeof(uint32_t));
+        o.done = o.heads + up(uint64_t{g.shards} * most_chains * sizeof(Head));
         o.end = o.done + up(uint64_t{passes} * g.depth * g.shards * sizeof(uint32_t));
         return o;
     }
@@ -106,8 +118,6 @@ struct Book {
         return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(this) + offset);
     }
     DENIZEN_HD Ledger& ledger(uint32_t shard) { return part<Ledger>(at.ledgers)[shard]; }
-    // Of a customer, whosever it is; null if nothing of it is known.
-    DENIZEN_HD Entry* find(uint64_t customer) { return ledger(shard_of(customer)).find(customer); }
     DENIZEN_HD Edge& edge(uint64_t sequence)
     {
         return part<Edge>(at.edges)[sequence & (geometry.edges - 1)];
@@ -129,6 +139,12 @@ struct Book {
     {
         return part<uint32_t>(at.runs) +
                (uint64_t{batch % geometry.depth} * geometry.shards + slice) * geometry.shards;
+    }
+    // By record: the one that its customer has next. One batch at a time is judged.
+    DENIZEN_HD uint32_t* links() { return part<uint32_t>(at.links); }
+    DENIZEN_HD Head* heads(uint32_t shard)
+    {
+        return part<Head>(at.heads) + uint64_t{shard} * most_chains;
     }
     DENIZEN_HD uint32_t& done(Pass pass, uint32_t batch, uint32_t of)
     {

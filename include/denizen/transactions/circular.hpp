@@ -3,7 +3,7 @@
 // earlier transactions. Reads edges only; each account's are a list, the latest first.
 #pragma once
 
-#include <denizen/transactions/book.hpp>
+#include <denizen/transactions/view.hpp>
 
 namespace denizen::transactions {
 
@@ -11,7 +11,8 @@ inline constexpr uint32_t fanout = 16; // edges of an account that are followed,
 
 // One search: from the payee of `closing`, by transactions before it, back to its payer.
 struct Search {
-    Book& book;
+    const View& view;
+    const Rules& rules;
     const Transaction& closing;
     uint64_t sequence; // of the closing transaction
     uint64_t visited[3] = {};
@@ -22,7 +23,7 @@ struct Search {
     {
         const uint64_t apart =
             amount > closing.amount ? amount - closing.amount : closing.amount - amount;
-        return apart * 100 <= closing.amount * book.rules.circular_percent;
+        return apart * 100 <= closing.amount * rules.circular_percent;
     }
 
     // Whether `Left` more transactions lead from `account` to the payer, the first of them not
@@ -30,7 +31,7 @@ struct Search {
     template <uint32_t Left, uint32_t Step>
     DENIZEN_HD bool leads(uint64_t account, uint64_t since)
     {
-        const Entry* const entry = book.find(account);
+        const Entry* const entry = view.find(account);
         if (entry == nullptr) {
             return false;
         }
@@ -40,18 +41,17 @@ struct Search {
         // Ends: places in the stream only fall, and those of this batch are not many.
         while (next != 0 && looked_at < fanout) {
             const uint64_t here = next - 1;
-            if (here >= sequence) { // of this very batch, but behind the closing one
-                next = book.edge(here).before;
-                continue;
-            }
-            if (sequence - here > book.geometry.horizon) {
+            if (sequence > here && sequence - here > view.horizon) {
                 break; // its place may be another's by now
             }
-            const Edge edge = book.edge(here);
+            const Edge edge = view.edge(here); // by all lanes together, whatever they make of it
+            next = edge.before;
+            if (here >= sequence) {
+                continue; // of this very batch, but behind the closing one
+            }
             if (edge.latest < since) {
                 break; // and so are all before it
             }
-            next = edge.before;
             ++looked_at;
             if (edge.ts < since || edge.ts > closing.ts || !alike(edge.amount)) {
                 continue;
@@ -86,13 +86,13 @@ struct Search {
     // After that: whether there may be one of more.
     DENIZEN_HD bool goes_on() const
     {
-        return round.hops == 0 && followed && book.rules.circular_hops > 2;
+        return round.hops == 0 && followed && rules.circular_hops > 2;
     }
     DENIZEN_HD Round in_more_hops()
     {
         if (leads<2, 0>(closing.dest, since())) {
             round.hops = 3;
-        } else if (book.rules.circular_hops >= 4 && leads<3, 0>(closing.dest, since())) {
+        } else if (rules.circular_hops >= 4 && leads<3, 0>(closing.dest, since())) {
             round.hops = 4;
         }
         return round;
@@ -101,7 +101,7 @@ struct Search {
 private:
     DENIZEN_HD uint64_t since() const
     {
-        const uint64_t window = book.rules.circular_window_ms;
+        const uint64_t window = rules.circular_window_ms;
         return closing.ts >= window ? closing.ts - window + 1 : 0;
     }
 };

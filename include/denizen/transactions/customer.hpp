@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept of a customer, and what its next transaction makes of it. Only the customer's shard
-// calls this, in the order of the stream.
+// changes this, in the order of the stream.
 #pragma once
 
 #include <denizen/transactions/record.hpp>
@@ -39,7 +39,8 @@ struct Verdict {
 };
 static_assert(sizeof(Verdict) == 24);
 
-struct Customer {
+// What nearly every record of a customer is held against.
+struct Standing {
     uint64_t key;     // customer + 1
     uint64_t applied; // 1 + sequence of the last record that was looked at
     uint64_t edge;    // 1 + sequence of the last one that paid another account
@@ -52,15 +53,12 @@ struct Customer {
     uint16_t home;
     uint16_t flags;
     uint32_t known; // has a profile
-    uint32_t count; // remembered
-    uint32_t head;  // place of the oldest of them
     uint32_t reserved;
-    uint64_t prints[history / 4]; // 16 bits of each id's hash: most ids that differ differ in them
-    uint64_t ts[history];         // a ring, in order of event time
-    uint64_t ids[history];
+    uint32_t count;  // remembered
+    uint32_t head;   // place of the oldest of them
+    uint64_t newest; // event time of the last of them
 
     DENIZEN_HD uint32_t place(uint32_t k) const { return (head + k) % history; }
-    DENIZEN_HD static uint64_t print(uint64_t id) { return mix(id) >> 48; }
 
     DENIZEN_HD void set(const Profile& p)
     {
@@ -73,15 +71,104 @@ struct Customer {
         flags = p.flags;
         known = 1;
     }
+};
 
+// In whole sectors of memory.
+struct alignas(32) Customer : Standing {
+    uint64_t prints[history / 4]; // 16 bits of each id's hash: most ids that differ differ in them
+    uint64_t ts[history];         // a ring, in order of event time
+    uint64_t ids[history];
+};
+static_assert(sizeof(Standing) == 96 && sizeof(Customer) == 672);
+
+// A customer in a lane's hand while its records are judged, one after the other: what nearly each
+// of them needs is in registers, the rest is written where it lies. put_back() at the end.
+class Hand {
+public:
+    Standing standing{};
+
+    Hand() = default;
+    DENIZEN_HD explicit Hand(Customer& c) : standing(c), lies_(&c)
+    {
+        for (uint32_t k = 0; k < words; ++k) {
+            prints_[k] = c.prints[k];
+        }
+    }
+
+    DENIZEN_HD void put_back() const
+    {
+        lies_->applied = standing.applied;
+        lies_->edge = standing.edge;
+        lies_->latest = standing.latest;
+        lies_->count = standing.count;
+        lies_->head = standing.head;
+        lies_->newest = standing.newest;
+        for (uint32_t k = 0; k < words; ++k) {
+            lies_->prints[k] = prints_[k];
+        }
+    }
+    DENIZEN_HD Customer* customer() const { return lies_; }
+
+    // Remembers a record unless it is late or a duplicate; then it tells the time since the one
+    // before it and how many there are in the window that ends with it.
+    DENIZEN_HD Outcome admit(const Transaction& t, const Rules& rules, Verdict& v)
+    {
+        Standing& s = standing;
+        if (remembers(t.id)) {
+            return Outcome::duplicate;
+        }
+        uint32_t k = s.count; // how many are not after it
+        if (k != 0 && t.ts <= s.newest) {
+            if (t.ts + rules.lateness_ms < s.newest ||
+                (k == history && t.ts <= lies_->ts[s.head])) {
+                return Outcome::late;
+            }
+            while (k > 0 && lies_->ts[s.place(k - 1)] > t.ts) {
+                --k;
+            }
+        }
+        if (k == s.count) { // as nearly all: nothing that is far away is needed
+            v.gap = k == 0 ? 0 : t.ts - s.newest;
+        } else {
+            v.gap = k == 0 ? 0 : t.ts - lies_->ts[s.place(k - 1)];
+        }
+        if (s.count == history) { // the oldest is not after it
+            s.head = s.place(1);
+            --s.count;
+            --k;
+        }
+        insert(k, t);
+        v.velocity = 1;
+        if (k != 0 && v.gap < rules.velocity_window_ms) {
+            do { // ends: k are before it
+                ++v.velocity;
+            } while (v.velocity <= k &&
+                     lies_->ts[s.place(k - v.velocity)] + rules.velocity_window_ms > t.ts);
+        }
+        return Outcome::accepted;
+    }
+
+private:
+    static constexpr uint32_t words = history / 4;
+
+    DENIZEN_HD static uint64_t print(uint64_t id) { return mix(id) >> 48; }
+
+    // A register has no address: each word is looked at.
+    DENIZEN_HD uint64_t print_at(uint32_t at) const
+    {
+        uint64_t word = 0;
+        for (uint32_t k = 0; k < words; ++k) {
+            word = k == at / 4 ? prints_[k] : word;
+        }
+        return word >> (at % 4 * 16) & 0xffff;
+    }
     DENIZEN_HD void set_print(uint32_t at, uint64_t value)
     {
         const uint32_t shift = at % 4 * 16;
-        prints[at / 4] = (prints[at / 4] & ~(0xffffull << shift)) | value << shift;
-    }
-    DENIZEN_HD uint64_t print_at(uint32_t at) const
-    {
-        return prints[at / 4] >> (at % 4 * 16) & 0xffff;
+        for (uint32_t k = 0; k < words; ++k) {
+            const uint64_t with = (prints_[k] & ~(0xffffull << shift)) | value << shift;
+            prints_[k] = k == at / 4 ? with : prints_[k];
+        }
     }
 
     DENIZEN_HD bool remembers(uint64_t id) const
@@ -89,14 +176,14 @@ struct Customer {
         constexpr uint64_t ones = 0x0001'0001'0001'0001ull;
         const uint64_t wanted = ones * print(id);
         uint64_t any = 0; // four prints at a time: one that is the same leaves a zero behind
-        for (const uint64_t word : prints) {
+        for (const uint64_t word : prints_) {
             const uint64_t x = word ^ wanted;
             any |= (x - ones) & ~x & (ones << 15);
         }
         if (any != 0) { // the same id, or one of 65,536
             // In whatever order: the ring turns only when it is full.
-            for (uint32_t k = 0; k < count; ++k) {
-                if (ids[k] == id) {
+            for (uint32_t k = 0; k < standing.count; ++k) {
+                if (lies_->ids[k] == id) {
                     return true;
                 }
             }
@@ -104,53 +191,27 @@ struct Customer {
         return false;
     }
 
-    // Puts it behind those of the same or an earlier time; tells the time since the one before, and
-    // how many there are in the window that ends with it.
-    DENIZEN_HD void remember(const Transaction& t, uint64_t window, Verdict& v)
+    // As number k; those behind it, rarely any, move.
+    DENIZEN_HD void insert(uint32_t k, const Transaction& t)
     {
-        if (count == history) {
-            head = place(1);
-            --count;
-        }
-        uint32_t k = count;
-        while (k > 0 && ts[place(k - 1)] > t.ts) { // rarely: it came out of order
-            const uint32_t from = place(k - 1);
-            const uint32_t to = place(k);
-            ts[to] = ts[from];
-            ids[to] = ids[from];
+        Standing& s = standing;
+        for (uint32_t j = s.count; j > k; --j) {
+            const uint32_t from = s.place(j - 1);
+            const uint32_t to = s.place(j);
+            lies_->ts[to] = lies_->ts[from];
+            lies_->ids[to] = lies_->ids[from];
             set_print(to, print_at(from));
-            --k;
         }
-        ts[place(k)] = t.ts;
-        ids[place(k)] = t.id;
-        set_print(place(k), print(t.id));
-        ++count;
-        v.velocity = 1;
-        while (v.velocity <= k && ts[place(k - v.velocity)] + window > t.ts) {
-            ++v.velocity;
-        }
+        const uint32_t at = s.place(k);
+        lies_->ts[at] = t.ts;
+        lies_->ids[at] = t.id;
+        set_print(at, print(t.id));
+        s.newest = k == s.count ? t.ts : s.newest;
+        ++s.count;
     }
 
-    DENIZEN_HD Outcome admit(const Transaction& t, const Rules& rules, Verdict& v)
-    {
-        if (remembers(t.id)) {
-            return Outcome::duplicate;
-        }
-        if (count != 0 && t.ts + rules.lateness_ms < ts[place(count - 1)]) {
-            return Outcome::late;
-        }
-        if (count == history && t.ts <= ts[head]) {
-            return Outcome::late;
-        }
-        uint32_t before = count; // the last of those not after it
-        while (before > 0 && ts[place(before - 1)] > t.ts) {
-            --before;
-        }
-        v.gap = before > 0 ? t.ts - ts[place(before - 1)] : 0;
-        remember(t, rules.velocity_window_ms, v);
-        return Outcome::accepted;
-    }
+    Customer* lies_ = nullptr;
+    uint64_t prints_[words]{};
 };
-static_assert(sizeof(Customer) == 664);
 
 } // namespace denizen::transactions

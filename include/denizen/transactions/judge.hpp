@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The second pass: the records of a shard's customers, from all slices of a batch, in order,
 // against what is kept of them. Customers who are new get their place in the shard's ledger here.
+//
+// First the records are linked, each to the next of its customer; then each lane judges chain after
+// chain. So a customer's memory, which is far away, is waited for once and not for each record, and
+// lanes do not wait for each other where several records are of one customer.
 #pragma once
 
 #include <denizen/transactions/pass.hpp>
@@ -9,118 +13,287 @@ namespace denizen::transactions {
 
 namespace detail {
 
-DENIZEN_HD inline void judge_one(Book& book, const Transaction& t, uint64_t sequence, Entry& entry,
-                                 Customer& c, Verdict& v)
-{
-    const Outcome outcome = c.admit(t, book.rules, v);
-    v.outcome = static_cast<uint8_t>(outcome);
-    if (outcome != Outcome::accepted) {
-        return;
+// The records of a shard in a batch, 32 at a time, in order.
+class Share {
+public:
+    DENIZEN_HD Share(Book& book, const View& view, uint32_t batch, uint32_t shard)
+        : order_(book.order(batch)), runs_(book.runs(batch, 0)), shard_(shard),
+          shards_(view.shards), count_(view.count), slices_(book.slices(view.count))
+    {
+        look(0);
+        next_slices();
     }
-    v.customer = &c;
-    v.fired = static_cast<uint16_t>(fired_rules(t, c, book.rules, country_of(book, t), v));
-    if (t.customer != t.dest) {
-        c.latest = t.ts > c.latest ? t.ts : c.latest;
-        book.edge(sequence) = Edge{t.dest, t.ts, t.amount, c.edge, c.latest};
-        c.edge = sequence + 1;
-        entry.edge = sequence + 1;
-    }
-}
 
-// Places for those customers of the lanes' that have none; false if there is no room for one.
-DENIZEN_COLD bool take_places(const Book& book, Ledger& ledger, uint64_t customer, bool missing,
-                              const auto& ctx)
+    DENIZEN_HD bool more() const { return at_ < total_ || slice_ < slices_; }
+
+    // A record for each lane; no_record: none for this one.
+    DENIZEN_HD uint32_t next()
+    {
+        while (at_ >= total_ && slice_ < slices_) { // ends: slices do
+            next_slices();
+        }
+        // Record r lies in the first slice up to whose end there are more than r.
+        const uint32_t r = at_ + lanes::id();
+        uint32_t k = 0;
+        for (uint32_t step = lanes::size / 2; step > 0; step /= 2) {
+            k += lanes::shuffle(upto_, k + step - 1) <= r ? step : 0;
+        }
+        const uint32_t in_slice = r - (lanes::shuffle(upto_, k) - lanes::shuffle(length_, k));
+        const uint32_t from = lanes::shuffle(begin_, k);
+        at_ += lanes::size;
+        return r < total_ ? order_[from + in_slice] : no_record;
+    }
+
+private:
+    // A slice for each lane. Those after them are asked for ahead.
+    DENIZEN_HD void next_slices()
+    {
+        begin_ = ahead_begin_;
+        length_ = ahead_end_ - ahead_begin_;
+        slice_ += lanes::size;
+        look(slice_);
+        upto_ = scan(length_);
+        total_ = lanes::shuffle(upto_, lanes::size - 1);
+        at_ = 0;
+    }
+    DENIZEN_HD void look(uint32_t first)
+    {
+        const uint32_t slice = first + lanes::id();
+        ahead_begin_ = ahead_end_ = 0;
+        if (slice < slices_) {
+            const uint32_t* const run = runs_ + uint64_t{slice} * shards_ + shard_;
+            ahead_begin_ = shard_ == 0 ? Book::first_of(count_, slice, slices_) : run[-1];
+            ahead_end_ = run[0];
+        }
+    }
+
+    const uint32_t* order_;
+    const uint32_t* runs_;
+    uint32_t shard_;
+    uint32_t shards_;
+    uint32_t count_;
+    uint32_t slices_;
+    uint32_t slice_ = 0; // those before it have been looked at
+    uint32_t at_ = 0;    // of total_ records of the slices that the lanes have
+    uint32_t total_ = 0;
+    uint32_t begin_ = 0; // of this lane's
+    uint32_t length_ = 0;
+    uint32_t upto_ = 0;
+    uint32_t ahead_begin_ = 0;
+    uint32_t ahead_end_ = 0;
+};
+
+// Places for those of the lanes' customers that have none.
+DENIZEN_COLD bool take_places(const Book& book, Ledger& ledger, uint64_t customer, const auto& ctx)
 {
+    bool missing = customer != no_customer && ledger.find(customer) == nullptr;
     for (uint32_t left = lanes::ballot(missing); left != 0; left = lanes::ballot(missing)) {
-        const uint64_t one = lanes::shuffle(customer, lanes::first(left)); // ends: one less a turn
+        const uint64_t one = lanes::shuffle(customer, lanes::first(left));
         if (ledger.take(book.regions, one, ctx) == nullptr) {
             return false;
         }
-        missing = missing && customer != one;
+        missing = missing && customer != one; // ends: one less a turn
     }
     return true;
 }
 
-// A record for each lane, ~0: none; those of one customer one after the other. False: no room, and
-// none of them has been looked at.
-DENIZEN_HD inline bool judge_side_by_side(Book& book, Ledger& ledger, uint32_t batch, uint32_t i,
-                                          auto& ctx)
-{
-    Transaction t;
-    bool right = false;
-    Entry* entry = nullptr;
-    if (i != ~0u) {
-        t = record_of(book, batch, i);
-        right = valid(t);
-        entry = right ? ledger.find(t.customer) : nullptr;
+// A shard's records, linked by customer.
+class Chains {
+public:
+    DENIZEN_HD Chains(Book& book, const View& view, uint32_t shard, const auto& ctx)
+        : book_(book), view_(view), ledger_(book.ledger(shard)), links_(book.links()),
+          heads_(book.heads(shard))
+    {
+        next_turn(ctx); // tails of who failed on the way are those of another turn
     }
-    const bool missing = right && entry == nullptr;
-    if (lanes::ballot(missing) != 0) {
-        if (!take_places(book, ledger, right ? t.customer : no_customer, missing, ctx)) {
+
+    // Whether there may be one more for each lane.
+    DENIZEN_HD bool have_room() const { return count_ + lanes::size <= most_chains; }
+
+    // Puts a record for each lane, number i, behind the others of its customer. False: one of the
+    // customers is new, and none has been linked.
+    DENIZEN_HD bool link(uint32_t i, const Transaction& t, const auto& ctx)
+    {
+        const bool right = i != no_record && valid(t);
+        Entry* const entry = right ? ledger_.find(t.customer) : nullptr;
+        if (lanes::ballot(right && entry == nullptr) != 0) {
             return false;
         }
-        entry = right ? ledger.find(t.customer) : nullptr; // all may have moved
+        if (i != no_record && !right) {
+            Verdict v{};
+            v.outcome = static_cast<uint8_t>(Outcome::invalid);
+            view_.verdicts[i] = v;
+        }
+        const uint32_t place =
+            entry == nullptr ? ~0u : static_cast<uint32_t>(entry - ledger_.entries);
+        const uint32_t alike = lanes::match(place);
+        const uint32_t above = alike & ~lanes::below() & ~(1u << lanes::id());
+        const uint32_t next = lanes::shuffle(i, above != 0 ? lanes::first(above) : lanes::id());
+        const bool first = entry != nullptr && (alike & lanes::below()) == 0;
+        const uint64_t tail = first ? entry->tail : 0;
+        const bool begins = first && tail >> record_bits != turn_;
+        const uint32_t heads = lanes::ballot(begins);
+        ctx.sync(); // all have read the tail
+        if (begins) {
+            Customer* const customer = entry->customer;
+            heads_[count_ + lanes::popcount(heads & lanes::below())] = {customer, place, i};
+            for (uint32_t at = 0; at < sizeof(Standing) + sizeof(Customer::prints); at += 32) {
+                prefetch(reinterpret_cast<const unsigned char*>(customer) + at);
+            }
+        } else if (first) {
+            links_[tail & max_batch] = i;
+        }
+        if (entry != nullptr) {
+            links_[i] = above != 0 ? next : no_record;
+            if (above == 0) {
+                entry->tail = turn_ << record_bits | i;
+            }
+        }
+        count_ += lanes::popcount(heads);
+        ctx.sync();
+        return true;
     }
-    Verdict v{};
-    v.outcome = static_cast<uint8_t>(Outcome::invalid);
-    const uint32_t alike =
-        lanes::match(entry != nullptr ? static_cast<uint32_t>(entry - ledger.entries) : ~0u);
-    const uint32_t rank = entry == nullptr ? 0 : lanes::popcount(alike & lanes::below());
-    for (uint32_t round = 0; lanes::ballot(rank >= round) != 0; ++round) {
-        if (rank == round && i != ~0u) {
-            const uint64_t sequence = book.flight(batch).base + i;
-            if (entry == nullptr) {
-                book.verdicts(batch)[i] = v;
-            } else if (Customer& c = *entry->customer; c.applied <= sequence) {
-                judge_one(book, t, sequence, *entry, c, v);
-                book.verdicts(batch)[i] = v;
-                c.applied = sequence + 1;
-            } // else: this shard has been here before it failed, or found no room
+
+    // Judges all that have been linked. False: it failed on the way.
+    DENIZEN_HD bool judge(const auto& ctx, auto&& fails)
+    {
+        uint32_t taken = 0; // chains
+        uint32_t i = no_record;
+        uint32_t next = no_record;
+        Entry* entry = nullptr;
+        Staged staged{};
+        Hand hand;
+        for (;;) { // ends: chains do
+            const uint32_t idle = lanes::ballot(i == no_record);
+            const uint32_t k = taken + lanes::popcount(idle & lanes::below());
+            if (i == no_record && k < count_) {
+                const Head head = heads_[k];
+                i = head.record;
+                next = links_[i];
+                staged = view_.ask(i);
+                entry = &ledger_.entries[head.entry];
+                hand = Hand(*head.customer);
+            }
+            taken += lanes::popcount(idle);
+            const uint32_t busy = lanes::ballot(i != no_record);
+            if (busy == 0) {
+                break;
+            }
+            const bool failed = fails(judged_);
+            judged_ += lanes::popcount(busy);
+            if (i != no_record) {
+                Staged ahead = staged; // asked for now, while this one is judged
+                uint32_t after = no_record;
+                if (next != no_record) {
+                    ahead = view_.ask(next);
+                    after = links_[next];
+                }
+                if (!failed) {
+                    judge_one(hand, record(staged), i);
+                }
+                if (next == no_record || failed) {
+                    hand.put_back();
+                    entry->edge = hand.standing.edge;
+                }
+                staged = ahead;
+                i = next;
+                next = after;
+            }
+            ctx.sync();
+            if (failed) {
+                return false;
+            }
+        }
+        count_ = 0;
+        next_turn(ctx);
+        return true;
+    }
+
+    // A place for the customer of each lane's record that has none; false if there is no room for
+    // one. No chain is left: entries move.
+    DENIZEN_HD bool take_places(uint32_t i, const Transaction& t, const auto& ctx)
+    {
+        const bool right = i != no_record && valid(t);
+        return detail::take_places(book_, ledger_, right ? t.customer : no_customer, ctx);
+    }
+
+private:
+    DENIZEN_HD void judge_one(Hand& hand, const Transaction& t, uint32_t i) const
+    {
+        const uint64_t sequence = view_.base + i;
+        Standing& c = hand.standing;
+        if (c.applied > sequence) {
+            return; // this shard has been here before it failed, or found no room
+        }
+        c.applied = sequence + 1;
+        Verdict v{};
+        const Outcome outcome = hand.admit(t, book_.rules, v);
+        v.outcome = static_cast<uint8_t>(outcome);
+        if (outcome == Outcome::accepted) {
+            v.customer = hand.customer();
+            v.fired =
+                static_cast<uint16_t>(fired_rules(t, c, book_.rules, country_of(book_, t), v));
+            if (t.customer != t.dest) {
+                c.latest = t.ts > c.latest ? t.ts : c.latest;
+                view_.edge(sequence) = Edge{t.dest, t.ts, t.amount, c.edge, c.latest};
+                c.edge = sequence + 1;
+            }
+        }
+        view_.verdicts[i] = v;
+    }
+
+    DENIZEN_HD void next_turn(const auto& ctx)
+    {
+        turn_ = ledger_.turn + 1;
+        ctx.sync(); // all have read it
+        if (ctx.lane() == 0) {
+            ledger_.turn = turn_;
         }
         ctx.sync();
     }
-    return true;
-}
+
+    Book& book_;
+    const View view_;
+    Ledger& ledger_;
+    uint32_t* links_;
+    Head* heads_;
+    uint64_t turn_ = 0;
+    uint32_t count_ = 0;  // chains
+    uint32_t judged_ = 0; // records
+};
 
 } // namespace detail
 
 DENIZEN_HD inline End judge(Book& book, uint32_t batch, uint32_t shard, auto& ctx, auto&& fails)
 {
-    const uint32_t count = book.flight(batch).count;
-    const uint32_t slices = book.slices(count);
-    const uint32_t* const order = book.order(batch);
-    Ledger& ledger = book.ledger(shard);
-    uint32_t seen = 0;
-    for (uint32_t s0 = 0; s0 < slices; s0 += ctx.lanes()) {
-        const uint32_t slice = s0 + ctx.lane();
-        uint32_t begin = 0;
-        uint32_t length = 0;
-        if (slice < slices) {
-            const uint32_t* const runs = book.runs(batch, slice);
-            begin = shard == 0 ? Book::first_of(count, slice, slices) : runs[shard - 1];
-            length = runs[shard] - begin;
+    const View view(book, batch);
+    detail::Share share(book, view, batch, shard);
+    detail::Chains chains(book, view, shard, ctx);
+    // The number of one record is asked for, the record before it, and the one before is linked.
+    uint32_t following = share.next();
+    uint32_t i = no_record;
+    Staged staged{};
+    for (bool last = false; !last;) { // ends: the share does
+        last = !share.more() && lanes::ballot(following != no_record) == 0;
+        const uint32_t number = last ? no_record : share.next();
+        Staged ahead{};
+        if (following != no_record) {
+            ahead = view.ask(following);
         }
-        const uint32_t upto = scan(length);
-        const uint32_t total = lanes::shuffle(upto, lanes::size - 1);
-        for (uint32_t r0 = 0; r0 < total; r0 += ctx.lanes(), seen += ctx.lanes()) {
-            if (fails(seen)) {
+        const Transaction t = record(staged);
+        while (!chains.have_room() || !chains.link(i, t, ctx)) { // ends: then there is, and it does
+            if (!chains.judge(ctx, fails)) {
                 return End::failed;
             }
-            // Record r lies in the first slice up to whose end there are more than r.
-            const uint32_t r = r0 + ctx.lane();
-            uint32_t k = 0;
-            for (uint32_t step = lanes::size / 2; step > 0; step /= 2) {
-                k += lanes::shuffle(upto, k + step - 1) <= r ? step : 0;
-            }
-            const uint32_t in_slice = r - (lanes::shuffle(upto, k) - lanes::shuffle(length, k));
-            const uint32_t from = lanes::shuffle(begin, k);
-            const uint32_t i = r < total ? order[from + in_slice] : ~0u;
-            if (!detail::judge_side_by_side(book, ledger, batch, i, ctx)) {
+            if (!chains.take_places(i, t, ctx)) {
                 return End::full;
             }
         }
+        i = following;
+        staged = ahead;
+        following = number;
     }
-    return End::done;
+    return chains.judge(ctx, fails) ? End::done : End::failed;
 }
 
 } // namespace denizen::transactions

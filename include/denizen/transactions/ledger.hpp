@@ -59,6 +59,7 @@ struct alignas(32) Entry {
     uint64_t key;  // customer + 1; 0: free
     uint64_t edge; // Customer::edge
     Customer* customer;
+    uint64_t tail; // Ledger::turn << record_bits | the record linked last in it (judge.hpp)
 };
 
 struct Block {
@@ -75,6 +76,7 @@ struct alignas(128) Ledger {
     uint32_t taken;    // customers
     Block* first;      // in the order in which they came
     Block* last;
+    uint64_t turn; // number of the chains that were linked last (judge.hpp)
 
     DENIZEN_HD Entry* find(uint64_t customer) const
     {
@@ -127,7 +129,7 @@ struct alignas(128) Ledger {
         ctx.sync(); // all have read `taken`
         if (ctx.lane() == 0) {
             place->key = customer + 1;
-            enter(entries, capacity, Entry{customer + 1, 0, place});
+            enter(entries, capacity, Entry{customer + 1, 0, place, 0});
             ++taken;
         }
         ctx.sync();

@@ -14,7 +14,7 @@ DENIZEN_HD constexpr T own_or(T own, T otherwise)
     return own != 0 ? own : otherwise;
 }
 
-DENIZEN_HD inline uint32_t fired_rules(const Transaction& t, const Customer& c, const Rules& rules,
+DENIZEN_HD inline uint32_t fired_rules(const Transaction& t, const Standing& c, const Rules& rules,
                                        uint32_t country, const Verdict& v)
 {
     const uint64_t limit = own_or(c.amount_limit, rules.amount_limit);

@@ -38,10 +38,11 @@ DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx
     }
     ctx.sync();
     const bool staged = book.geometry.staged != 0;
+    const Transaction* const records = flight.records;
     Staged* const copies = book.staged(batch);
     if (staged) { // side by side, so that whole lines cross the bus; several lines at a time
         constexpr uint32_t abreast = lanes::size > 1 ? 8 : 1;
-        const auto* from = reinterpret_cast<const Unit*>(flight.records);
+        const auto* from = reinterpret_cast<const Unit*>(records);
         for (uint64_t u0 = 4ull * begin + ctx.lane(); u0 < 4ull * end;
              u0 += abreast * ctx.lanes()) {
             Unit some[abreast];
@@ -61,7 +62,8 @@ DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx
         ctx.sync();
     }
     const auto shard_of = [&](uint32_t i) {
-        return book.shard_of(staged ? copies[i].unit[0].word[1] : flight.records[i].customer);
+        return transactions::shard_of(staged ? copies[i].unit[0].word[1] : records[i].customer,
+                                      shards);
     };
     for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
         fetch_add<Scope::block>(&runs[shard_of(i)], 1u);
