@@ -156,9 +156,8 @@ struct Traffic {
     ArenaRef arena;
     Seen* seen;
     uint32_t steps;
-    uint32_t classes;   // sizes up to 4 << classes words
-    bool leave;         // blocks stay at the end
-    bool small = false; // by the calls for small blocks of an arena without guards
+    uint32_t classes; // sizes up to 4 << classes words
+    bool leave;       // blocks stay at the end
 
     DENIZEN_HD void operator()(uint32_t thread) const
     {
@@ -170,11 +169,7 @@ struct Traffic {
             const uint32_t k = s < steps ? random.next() % kept : s - steps;
             if (held[k] != nullptr) {
                 mine.damaged += damaged(held[k], words[k], thread * 1000 + k);
-                if (small) {
-                    arena.deallocate_small(held[k], uint64_t{words[k]} * 4);
-                } else {
-                    arena.deallocate(held[k]);
-                }
+                arena.deallocate(held[k]);
                 held[k] = nullptr;
             }
             if (s >= steps) {
@@ -182,9 +177,7 @@ struct Traffic {
             }
             const uint32_t least = 4u << random.next() % classes;
             words[k] = least + random.next() % least;
-            const uint64_t bytes = uint64_t{words[k]} * 4;
-            held[k] = static_cast<uint32_t*>(small ? arena.allocate_small(bytes)
-                                                   : arena.allocate(bytes, k + 1));
+            held[k] = static_cast<uint32_t*>(arena.allocate(uint64_t{words[k]} * 4, k + 1));
             if (held[k] == nullptr) {
                 ++mine.failed;
             } else {
@@ -228,21 +221,6 @@ TEST_P(ArenaAt, BlocksKeepTheirContents)
             EXPECT_TRUE(arena.leaks().empty());
         }
     }
-}
-
-TEST_P(ArenaAt, SmallBlocksAreTakenWithoutALook)
-{
-    Arena arena(device(), GetParam().gpu ? uint64_t{512} << 20 : uint64_t{16} << 20);
-    const auto seen = shared<Seen>(threads());
-    const uint32_t steps = GetParam().gpu ? 60 : 20'000 / scale;
-    run(threads(), Traffic{arena.ref(), seen.get(), steps, 8, false, true});
-    const Seen all = sum(seen.get(), threads());
-    EXPECT_EQ(all.damaged, 0u);
-    EXPECT_EQ(all.failed, 0u);
-    EXPECT_EQ(all.got, threads() * steps);
-    const ArenaStats stats = arena.stats();
-    EXPECT_EQ(stats.live_blocks, 0u);
-    EXPECT_EQ(stats.refused, 0u);
 }
 
 struct TakeAll {

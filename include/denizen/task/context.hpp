@@ -25,7 +25,7 @@ class Context {
 public:
     using Words = typename P::Words;
 
-    // `tokens` have come with the task, for what it spawns; at most `batch` tasks run side by side.
+    // `tokens` have come with the task, for what it spawns; `batch` tasks run side by side.
     DENIZEN_HD Context(const Shared& s, Local<P>& local, uint32_t worker, uint32_t group,
                        Grain grain, uint32_t tokens = 0, uint32_t batch = 1)
         : s_(s), local_(local), worker_(worker), group_(group), grain_(grain), tokens_(tokens),
@@ -223,7 +223,7 @@ public:
         const uint32_t back = tokens_ + (ended ? 1 : 0);
         if (back != 0) {
             // Release: what the task has done comes before; partner: the monitor's acquire.
-            add_global<Scope::gpu, Order::release>(&s_.groups[group_].word, ~uint64_t{back} + 1);
+            fetch_add<Scope::gpu, Order::release>(&s_.groups[group_].word, ~uint64_t{back} + 1);
             tokens_ = 0;
         }
     }
@@ -339,7 +339,7 @@ private:
                                     uint32_t spawned, uint32_t placed)
     {
         if (spawned != 0) {
-            add_global<Scope::gpu>(&s.groups[group].word, uint64_t{spawned});
+            fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{spawned});
         }
         // Release: partner of the acquire in share().
         fetch_add<Scope::block, Order::release>(&local.reported, placed);
@@ -367,7 +367,7 @@ private:
     // A task that is published before this batch is counted, or is of another group.
     static DENIZEN_HD void count_early(const Shared& s, uint32_t group)
     {
-        add_global<Scope::gpu>(&s.groups[group].word, uint64_t{1});
+        fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{1});
     }
 
     static DENIZEN_COLD Crate pack(const Shared& s, Local<P>& local, Crate to, Words words,
@@ -425,7 +425,7 @@ private:
         constexpr uint32_t grant = 1u << 16;
         // The addition comes before the task, whose end takes it back: the fence that orders them
         // is the release of the next access to the word.
-        add_global<Scope::gpu, Order::release>(&s.groups[group].word, uint64_t{grant});
+        fetch_add<Scope::gpu, Order::release>(&s.groups[group].word, uint64_t{grant});
 #if DENIZEN_ON_DEVICE
         __threadfence();
 #endif

@@ -3,7 +3,7 @@
 // of the runtime's arena with room for 32 tasks of one class, so spilled tasks take memory only
 // while they are there: whoever fills it allocates it, puts it on its class's shelf, and whoever
 // takes it from there gives it back. Called by context.hpp and monitor.hpp, which fill crates, and
-// by sources.hpp, which empties them.
+// by worker.hpp, which empties them.
 //
 // What a spawner may be refused comes out of the arena alone. What was accepted already, the host's
 // tasks and those that a worker has to put aside, may also have one of a few crates that are kept
@@ -35,7 +35,7 @@ DENIZEN_HD inline unsigned char* slot_in(unsigned char* crate, uint32_t i, uint3
 DENIZEN_COLD inline uint32_t take(const Shared& s, bool accepted)
 {
     const uint64_t bytes = crate_bytes(s.slot);
-    if (void* const block = s.arena.allocate_small(bytes)) {
+    if (void* const block = s.arena.allocate(bytes)) {
         // Aligned to its size, and so is the arena: it has a number.
         const auto offset =
             static_cast<uint64_t>(static_cast<unsigned char*>(block) - s.arena.map()->base);
@@ -51,7 +51,7 @@ DENIZEN_COLD inline void give(const Shared& s, uint32_t number)
     if (number < kept_crates) {
         index_queue::push(s.free_kept, number);
     } else {
-        s.arena.deallocate_small(at(s, number), crate_bytes(s.slot));
+        s.arena.deallocate(at(s, number));
     }
 }
 

@@ -58,20 +58,6 @@ public:
         }
     }
 
-    // The same without a look whether the arena is guarded, which it must not be, for at most 32
-    // KiB, and deallocated as what it is: for code that has few registers and little stack left.
-    DENIZEN_HD void* allocate_small(uint64_t bytes) const
-    {
-        return take_block(arena::class_of(bytes));
-    }
-    DENIZEN_HD void deallocate_small(void* p, uint64_t bytes) const
-    {
-        const uint64_t offset = offset_of(p);
-        give_block(static_cast<uint32_t>(offset >> arena::page_shift),
-                   static_cast<uint32_t>(offset & (arena::page_bytes - 1)) >>
-                       (arena::class_of(bytes) + arena::least_shift));
-    }
-
     // Whether p lies in the arena's memory.
     DENIZEN_HD bool owns(const void* p) const { return offset_of(p) < map_->bytes(); }
     DENIZEN_HD uint64_t bytes() const { return map_->bytes(); }
