@@ -73,8 +73,8 @@ struct Standing {
     }
 };
 
-// In whole sectors of memory.
-struct alignas(32) Customer : Standing {
+// In whole sectors of memory, 32 bytes each, where it lies in a Block (ledger.hpp).
+struct alignas(16) Customer : Standing {
     uint64_t prints[history / 4]; // 16 bits of each id's hash: most ids that differ differ in them
     uint64_t ts[history];         // a ring, in order of event time
     uint64_t ids[history];

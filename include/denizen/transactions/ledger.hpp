@@ -66,8 +66,9 @@ struct Block {
     static constexpr uint32_t customers = 24;
 
     Block* next;
-    Customer customer[customers];
+    alignas(32) Customer customer[customers];
 };
+static_assert(sizeof(Customer) % 32 == 0);
 static_assert(sizeof(Block) <= 16384 && sizeof(Block) > 16384 - sizeof(Customer));
 
 struct alignas(128) Ledger {
