@@ -64,7 +64,7 @@ DENIZEN_HD inline void put_profiles_of(tx::Book& book, uint32_t shard, const tx:
 {
     tx::Ledger& ledger = book.ledger(shard);
     for (uint64_t k = 0; k < count; ++k) {
-        if (book.shard_of(profiles[k].customer) != shard) continue;
+        if (tx::shard_of(profiles[k].customer, book.geometry.shards) != shard) continue;
         const tx::Entry* const entry = ledger.take(book.regions, profiles[k].customer, ctx);
         if (ctx.lane() == 0) entry->customer->set(profiles[k]);
         ctx.sync();

@@ -72,12 +72,12 @@ DENIZEN_HD inline void keep_in_register([[maybe_unused]] T*& pointer)
 #endif
 }
 
-// Asks for the memory at an address, which will be read soon. On a GPU: into the second-level
-// cache, 32 bytes.
+// Asks for the global memory at an address, which will be read soon. On a GPU: into the
+// second-level cache.
 DENIZEN_HD inline void prefetch([[maybe_unused]] const void* at)
 {
 #if DENIZEN_ON_DEVICE
-    asm volatile("prefetch.L2 [%0];" ::"l"(at));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(at)));
 #else
     __builtin_prefetch(at);
 #endif

@@ -71,7 +71,7 @@ denizen_graph_clear(denizen::graph::View g, const char* records, unsigned long l
     clear(crowd, found, seen, g.vertices, begin != 0 ? source : no_vertex);
     for (unsigned long long at = uint64_t{crowd.rank()} * denizen::line; at < record_bytes;
          at += uint64_t{crowd.size()} * denizen::line) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(records + at));
+        denizen::prefetch(records + at);
     }
 }
 

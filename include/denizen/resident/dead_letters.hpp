@@ -76,8 +76,8 @@ DENIZEN_COLD inline void bury(const Shared& s, uint32_t id, Reason reason, uint3
     const uint32_t ticket = fetch_add<Scope::gpu>(&s.board->dead_tail, 1u);
     Slot& slot = s.dead[ticket & s.dead_mask];
     Status& status = s.status[id];
-    add_global<Scope::gpu>(&status.dead_letters, 1);
-    add_global<Scope::gpu>(&status.dead_by_reason[static_cast<uint32_t>(reason)], 1);
+    add_global(&status.dead_letters, 1);
+    add_global(&status.dead_by_reason[static_cast<uint32_t>(reason)], 1);
     if (reason != Reason::dropped) { // that one is the actor's own wish
         const Errc errc = reason == Reason::wrong_type ? Errc::wrong_type
                           : reason == Reason::failed   ? Errc::failed

@@ -22,7 +22,7 @@ DENIZEN_COLD inline void keep_first(FirstError& first, const ErrorRecord& record
 DENIZEN_HD inline void report_error(const Shared& s, const ErrorRecord& record)
 {
     Board& board = *s.board;
-    add_global<Scope::gpu>(&board.errors, 1);
+    add_global(&board.errors, 1);
     if (load<Scope::gpu>(&board.first.set) == 0) { // all workers' failures meet at this word
         const ErrorRecord kept = record; // a copy: what a call gets by reference is in local memory
         keep_first(board.first, kept);

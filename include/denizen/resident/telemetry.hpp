@@ -86,7 +86,7 @@ namespace detail {
 DENIZEN_HD inline void bump(uint64_t* word, uint64_t n)
 {
 #if DENIZEN_ON_DEVICE
-    add_global<Scope::gpu>(word, n); // the lanes meet here
+    add_global(word, n); // the lanes meet here
 #else
     store<Scope::gpu>(word, load<Scope::gpu>(word) + n);
 #endif

@@ -118,10 +118,6 @@ struct Book {
         return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(this) + offset);
     }
     DENIZEN_HD Ledger& ledger(uint32_t shard) { return part<Ledger>(at.ledgers)[shard]; }
-    DENIZEN_HD Edge& edge(uint64_t sequence)
-    {
-        return part<Edge>(at.edges)[sequence & (geometry.edges - 1)];
-    }
     DENIZEN_HD Flight& flight(uint32_t batch) { return flights[batch % geometry.depth]; }
     // Of the slot of a batch.
     DENIZEN_HD uint64_t slot_of(uint32_t batch) const
@@ -163,10 +159,6 @@ struct Book {
         return uint64_t{batch / geometry.depth + 1} * each * geometry.shards;
     }
 
-    DENIZEN_HD uint32_t shard_of(uint64_t customer) const
-    {
-        return transactions::shard_of(customer, geometry.shards);
-    }
     // Where a part of `parts` begins.
     DENIZEN_HD static uint32_t first_of(uint32_t count, uint32_t part, uint32_t parts)
     {

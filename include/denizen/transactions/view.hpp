@@ -39,8 +39,8 @@ struct View {
         count = flight.count;
         base = flight.base;
         verdicts = book.verdicts(batch);
-        ledgers = &book.ledger(0);
-        edges = &book.edge(0);
+        ledgers = book.part<Ledger>(book.at.ledgers);
+        edges = book.part<Edge>(book.at.edges);
         places = g.edges - 1;
         horizon = g.horizon;
         shards = g.shards;
