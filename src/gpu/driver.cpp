@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.hpp"
+#include "driver_entries.hpp"
 
 #include <dlfcn.h>
 
@@ -22,7 +23,6 @@ struct Loader {
         if (entry == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
     }
 
-    // Null where the driver does not have it: whoever calls it looks.
     template <class Entry>
     void if_there(Entry& entry, const char* symbol)
     {
@@ -91,80 +91,10 @@ std::string load_driver(const char* library, Driver& table)
                "; install the NVIDIA driver, or run on CPU threads";
     }
     Loader load{handle, {}};
-    load(table.get_error_name, "cuGetErrorName");
-    load(table.get_error_string, "cuGetErrorString");
-    load(table.init, "cuInit");
-    load(table.driver_get_version, "cuDriverGetVersion");
-    load(table.device_get, "cuDeviceGet");
-    load(table.device_get_count, "cuDeviceGetCount");
-    load(table.device_get_name, "cuDeviceGetName");
-    load(table.device_get_attribute, "cuDeviceGetAttribute");
-    load(table.device_get_uuid, "cuDeviceGetUuid_v2");
-    load(table.device_total_mem, "cuDeviceTotalMem_v2");
-    load(table.device_can_access_peer, "cuDeviceCanAccessPeer");
-    load(table.device_get_p2p_attribute, "cuDeviceGetP2PAttribute");
-    load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
-    load(table.primary_ctx_release, "cuDevicePrimaryCtxRelease_v2");
-    load(table.ctx_set_current, "cuCtxSetCurrent");
-    load(table.ctx_get_current, "cuCtxGetCurrent");
-    load(table.ctx_push_current, "cuCtxPushCurrent_v2");
-    load(table.ctx_pop_current, "cuCtxPopCurrent_v2");
-    load(table.ctx_get_stream_priority_range, "cuCtxGetStreamPriorityRange");
-    load(table.ctx_enable_peer_access, "cuCtxEnablePeerAccess");
-    load(table.module_load_data, "cuModuleLoadData");
-    load(table.module_load_data_ex, "cuModuleLoadDataEx");
-    load(table.module_unload, "cuModuleUnload");
-    load(table.module_get_function, "cuModuleGetFunction");
-    load(table.module_get_global, "cuModuleGetGlobal_v2");
-    load(table.func_get_attribute, "cuFuncGetAttribute");
-    load(table.func_set_attribute, "cuFuncSetAttribute");
-    load(table.mem_get_info, "cuMemGetInfo_v2");
-    load(table.mem_alloc, "cuMemAlloc_v2");
-    load(table.mem_free, "cuMemFree_v2");
-    load(table.mem_host_alloc, "cuMemHostAlloc");
-    load(table.mem_free_host, "cuMemFreeHost");
-    load(table.pointer_get_attribute, "cuPointerGetAttribute");
-    load(table.mem_pool_create, "cuMemPoolCreate");
-    load(table.mem_pool_destroy, "cuMemPoolDestroy");
-    load(table.mem_pool_set_attribute, "cuMemPoolSetAttribute");
-    load(table.mem_pool_set_access, "cuMemPoolSetAccess");
-    load(table.mem_pool_get_attribute, "cuMemPoolGetAttribute");
-    load(table.mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync");
-    load(table.mem_free_async, "cuMemFreeAsync");
-    load(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity");
-    load(table.mem_create, "cuMemCreate");
-    load(table.mem_release, "cuMemRelease");
-    load(table.mem_address_reserve, "cuMemAddressReserve");
-    load(table.mem_address_free, "cuMemAddressFree");
-    load(table.mem_map, "cuMemMap");
-    load(table.mem_unmap, "cuMemUnmap");
-    load(table.mem_set_access, "cuMemSetAccess");
-    load(table.mem_export_to_shareable_handle, "cuMemExportToShareableHandle");
-    load(table.mem_import_from_shareable_handle, "cuMemImportFromShareableHandle");
-    load(table.memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
-    load(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
-    load(table.memset_d8_async, "cuMemsetD8Async");
-    load(table.memset_d32_async, "cuMemsetD32Async");
-    load(table.stream_create_with_priority, "cuStreamCreateWithPriority");
-    load(table.stream_destroy, "cuStreamDestroy_v2");
-    load(table.stream_query, "cuStreamQuery");
-    load(table.stream_synchronize, "cuStreamSynchronize");
-    load(table.stream_begin_capture, "cuStreamBeginCapture_v2");
-    load(table.stream_end_capture, "cuStreamEndCapture");
-    load(table.graph_instantiate, "cuGraphInstantiateWithFlags");
-    load(table.graph_create, "cuGraphCreate");
-    load.if_there(table.graph_add_node, "cuGraphAddNode_v2");
-    load.if_there(table.graph_condition_create, "cuGraphConditionalHandleCreate");
-    load(table.graph_launch, "cuGraphLaunch");
-    load(table.graph_exec_destroy, "cuGraphExecDestroy");
-    load(table.graph_destroy, "cuGraphDestroy");
-    load(table.launch_kernel, "cuLaunchKernel");
-    load(table.launch_kernel_ex, "cuLaunchKernelEx");
-    load(table.occupancy_max_active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-    load(table.occupancy_max_active_clusters, "cuOccupancyMaxActiveClusters");
-    load(table.import_external_memory, "cuImportExternalMemory");
-    load(table.external_memory_get_mapped_buffer, "cuExternalMemoryGetMappedBuffer");
-    load(table.destroy_external_memory, "cuDestroyExternalMemory");
+#define DENIZEN_LOAD(member, symbol) load(table.member, #symbol);
+#define DENIZEN_LOAD_NEWER(member, symbol) load.if_there(table.member, #symbol);
+    DENIZEN_DRIVER_ENTRIES(DENIZEN_LOAD)
+    DENIZEN_NEWER_DRIVER_ENTRIES(DENIZEN_LOAD_NEWER)
     if (load.missing.empty()) return {};
     return std::string("the NVIDIA driver is too old: ") + library + " lacks " + load.missing +
            "; install driver 525 or newer, or run on CPU threads";

@@ -17,7 +17,6 @@ using namespace denizen::gpu;
 
 namespace {
 
-constexpr int unsupported = 801;
 constexpr int launch_failed = 719;
 
 FakeDriver seen;
@@ -194,32 +193,3 @@ FAKE int cuMemsetD8Async(DevicePtr at, unsigned char value, size_t bytes, Stream
     if (result == success) std::memset(reinterpret_cast<void*>(at), value, bytes);
     return result;
 }
-
-// What nothing here calls.
-#define UNUSED(name)                                                                               \
-    FAKE int name() { return unsupported; }
-UNUSED(cuCtxSetCurrent)
-UNUSED(cuCtxGetCurrent)
-UNUSED(cuCtxEnablePeerAccess)
-UNUSED(cuModuleLoadDataEx)
-UNUSED(cuModuleGetGlobal_v2)
-UNUSED(cuMemGetInfo_v2)
-UNUSED(cuPointerGetAttribute)
-UNUSED(cuMemExportToShareableHandle)
-UNUSED(cuMemImportFromShareableHandle)
-UNUSED(cuMemcpyDtoHAsync_v2)
-UNUSED(cuMemsetD32Async)
-UNUSED(cuStreamQuery)
-UNUSED(cuStreamBeginCapture_v2)
-UNUSED(cuStreamEndCapture)
-UNUSED(cuGraphCreate)
-UNUSED(cuGraphAddNode_v2)
-UNUSED(cuGraphConditionalHandleCreate)
-UNUSED(cuGraphInstantiateWithFlags)
-UNUSED(cuGraphLaunch)
-UNUSED(cuGraphExecDestroy)
-UNUSED(cuGraphDestroy)
-UNUSED(cuLaunchKernel)
-UNUSED(cuImportExternalMemory)
-UNUSED(cuExternalMemoryGetMappedBuffer)
-UNUSED(cuDestroyExternalMemory)

@@ -36,7 +36,6 @@ namespace {
 
 // --- the driver ---
 
-constexpr int unsupported = 801;
 constexpr int not_ready = 600;
 
 class Stream {
@@ -183,60 +182,6 @@ FAKE int cuStreamSynchronize(Stream* stream)
     stream->wait();
     return 0;
 }
-
-// What a group over NCCL has no use for.
-#define UNUSED(name)                                                                               \
-    FAKE int name() { return unsupported; }
-UNUSED(cuDeviceCanAccessPeer)
-UNUSED(cuDeviceGetP2PAttribute)
-UNUSED(cuCtxSetCurrent)
-UNUSED(cuCtxGetCurrent)
-UNUSED(cuCtxGetStreamPriorityRange)
-UNUSED(cuCtxEnablePeerAccess)
-UNUSED(cuModuleLoadData)
-UNUSED(cuModuleLoadDataEx)
-UNUSED(cuModuleUnload)
-UNUSED(cuModuleGetFunction)
-UNUSED(cuModuleGetGlobal_v2)
-UNUSED(cuFuncGetAttribute)
-UNUSED(cuFuncSetAttribute)
-UNUSED(cuMemGetInfo_v2)
-UNUSED(cuMemHostAlloc)
-UNUSED(cuMemFreeHost)
-UNUSED(cuPointerGetAttribute)
-UNUSED(cuMemPoolCreate)
-UNUSED(cuMemPoolDestroy)
-UNUSED(cuMemPoolSetAttribute)
-UNUSED(cuMemPoolSetAccess)
-UNUSED(cuMemPoolGetAttribute)
-UNUSED(cuMemAllocFromPoolAsync)
-UNUSED(cuMemFreeAsync)
-UNUSED(cuMemGetAllocationGranularity)
-UNUSED(cuMemCreate)
-UNUSED(cuMemRelease)
-UNUSED(cuMemAddressReserve)
-UNUSED(cuMemAddressFree)
-UNUSED(cuMemMap)
-UNUSED(cuMemUnmap)
-UNUSED(cuMemSetAccess)
-UNUSED(cuMemExportToShareableHandle)
-UNUSED(cuMemImportFromShareableHandle)
-UNUSED(cuMemcpyHtoDAsync_v2)
-UNUSED(cuMemsetD32Async)
-UNUSED(cuStreamBeginCapture_v2)
-UNUSED(cuStreamEndCapture)
-UNUSED(cuGraphCreate)
-UNUSED(cuGraphInstantiateWithFlags)
-UNUSED(cuGraphLaunch)
-UNUSED(cuGraphExecDestroy)
-UNUSED(cuGraphDestroy)
-UNUSED(cuLaunchKernel)
-UNUSED(cuLaunchKernelEx)
-UNUSED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
-UNUSED(cuOccupancyMaxActiveClusters)
-UNUSED(cuImportExternalMemory)
-UNUSED(cuExternalMemoryGetMappedBuffer)
-UNUSED(cuDestroyExternalMemory)
 
 // --- NCCL ---
 

@@ -373,8 +373,9 @@ def test_nccl(tmp_path):
     top = Path(__file__).parents[2]
     fake = tmp_path / "libfake.so"
     options = ["-std=c++20", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1"]
-    source = Path(__file__).with_name("fake_nccl.cpp")
-    command = [compiler, *options, f"-I{top / 'include'}", str(source), "-o", str(fake), "-lrt"]
+    sources = [top / "tests/group/fake_nccl.cpp", top / "tests/support/driver_stubs.cpp"]
+    command = [compiler, *options, f"-I{top / 'include'}", *map(str, sources), "-o", str(fake)]
+    command.append("-lrt")
     subprocess.run(command, check=True, timeout=60)
     address = free_address()
     processes = [
