@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import math
+import queue
 import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,7 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
 }
 _BUFFER = 1 << 24  # bytes of the kernel's buffer, as far as it allows
 _QUEUE = 1 << 24  # bytes that wait for who reads
+_LOOK = 0.2  # seconds between two looks whether to end
 _END = b""
 _SEQUENCE = struct.Struct("<Q")
 
@@ -56,9 +58,10 @@ class Udp(Source):
         self.received = self.lost = self.late = self.overrun = 0
         self._numbered = address.options.get("header", "seq") == "seq"
         self._timeout: float | None = address.options.get("timeout")
-        self._queue: deque[bytes] = deque()
-        self._waiting = 0  # bytes
-        self._came = threading.Condition()
+        # Without a lock of ours: Ctrl-C may come when a thread has just acquired one.
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._put = 0  # bytes, all told; of the thread
+        self._taken = 0  # and of who reads
         self._closed = threading.Event()
         self._next: int | None = None
         self._socket = _listening(address)
@@ -80,13 +83,11 @@ class Udp(Source):
                 data = self._socket.recv(65536)
             except TimeoutError:
                 continue
-            with self._came:
-                if data == _END or self._waiting < _QUEUE:
-                    self._queue.append(data)
-                    self._waiting += len(data)
-                    self._came.notify()
-                else:
-                    self.overrun += 1
+            if data == _END or self._put - self._taken < _QUEUE:
+                self._put += len(data)
+                self._queue.put(data)
+            else:
+                self.overrun += 1
             if data == _END:
                 return
 
@@ -110,27 +111,39 @@ class Udp(Source):
         return data[_SEQUENCE.size :]
 
     def pieces(self) -> Iterator[bytes]:
-        while True:  # ends with an empty datagram, by the timeout, or by close()
-            with self._came:
-                if not self._came.wait_for(lambda: self._queue, self._timeout):
-                    if self.received == 0:
-                        raise DataError(
-                            f"{self.name}: no datagram came in {self._timeout:g} s; expected "
-                            f"{self.expected}"
-                        )
-                    return
-                taken: list[bytes] = []
-                total = 0
-                while self._queue and self._queue[0] != _END and total < PIECE:
-                    taken.append(self._queue.popleft())
-                    total += len(taken[-1])
-                self._waiting -= total
-                ended = not taken
-            if ended:
+        ended = False
+        while not ended:  # ends with an empty datagram, or by the timeout
+            data = self._next_datagram()
+            if data is None:
+                if self.received == 0:
+                    raise DataError(
+                        f"{self.name}: no datagram came in {self._timeout:g} s; expected "
+                        f"{self.expected}"
+                    )
                 return
+            taken: list[bytes] = []
+            total = 0
+            with contextlib.suppress(queue.Empty):
+                while data != _END:  # ends: what is there, or enough for a piece
+                    taken.append(data)
+                    total += len(data)
+                    if total >= PIECE:
+                        break
+                    data = self._queue.get_nowait()
+            ended = data == _END
+            self._taken += total
             piece = b"".join(map(self._samples, taken))
             if piece:
                 yield piece
+
+    def _next_datagram(self) -> bytes | None:
+        """None if none came in time."""
+        end = math.inf if self._timeout is None else time.monotonic() + self._timeout
+        while (left := end - time.monotonic()) > 0:  # ends with a datagram, or by the timeout
+            # A signal that comes when the wait is just about to begin is seen after it.
+            with contextlib.suppress(queue.Empty):
+                return self._queue.get(timeout=min(left, _LOOK))
+        return None
 
     def close(self) -> None:
         self._closed.set()
@@ -162,7 +175,7 @@ def _listening(address: Address) -> socket.socket:
     except OSError as error:
         sock.close()
         raise DataError(f"{address.text}: {error.strerror}") from error
-    sock.settimeout(0.2)
+    sock.settimeout(_LOOK)
     return sock
 
 
