@@ -4,9 +4,7 @@
 // is resident: all of it happens while the resident programs of this process are off the GPU.
 #include "engine.hpp"
 
-#include "../backend.hpp"
-#include "../gpu/functions.hpp"
-#include "../gpu/primary_context.hpp"
+#include "../gpu/chip.hpp"
 
 #include <denizen/graph/near_far.hpp>
 #include <denizen/graph/wide.hpp>
@@ -26,33 +24,17 @@ constexpr unsigned shared_reserve = 1024; // of a block's shared memory, for its
 class GpuEngine final : public Engine {
 public:
     GpuEngine(const Csr& graph, int ordinal, const Code& code)
-        : graph_(graph), driver_(driver()), info_(device_info(ordinal)),
-          words_((graph.vertices() + 31) / 32 + 1)
+        : graph_(graph), words_((graph.vertices() + 31) / 32 + 1)
     {
-        device = info_.name;
+        off_the_gpu("a search of a graph", [&] { open(ordinal, code); });
+        device = chip_->info().name;
         on_gpu = true;
-        if (!info_.cooperative_launch || info_.major < 8) {
-            throw Error(Errc::no_device,
-                        info_.name + " has compute capability " + std::to_string(info_.major) +
-                            "." + std::to_string(info_.minor) + "; the searches need 8.0 or newer");
-        }
-        if (info_.driver_cuda_version < while_nodes) {
-            throw Error(Errc::no_device,
-                        "the driver of " + info_.name + " supports CUDA " +
-                            std::to_string(info_.driver_cuda_version / 1000) + "." +
-                            std::to_string(info_.driver_cuda_version % 1000 / 10) +
-                            "; the searches have while nodes, which need 12.4: install driver 550 "
-                            "or newer, or use Device::cpu()");
-        }
-        off_the_gpu("a search of a graph", [&] { open(code); });
     }
 
     ~GpuEngine() override
     {
-        try { // if a program is stuck, what we have stays taken: better than to wait for ever
-            without_residents([this] { give_back(); });
-        } catch (const Error&) { // or a dead context: nothing is left to give back
-            context_.abandon();
+        if (!without_residents([this] { give_back(); })) {
+            (void)chip_.release(); // a program is stuck: better than to wait for ever
         }
     }
 
@@ -61,7 +43,7 @@ public:
         if (method == Method::tasks) return visit(source);
         Paths paths;
         off_the_gpu("a search of a graph", [&] {
-            const ContextScope scope(context_);
+            const ContextScope scope(chip_->context());
             switch (method) {
             case Method::narrow: narrow(source); break;
             case Method::wide:
@@ -80,7 +62,7 @@ public:
     {
         Paths paths;
         off_the_gpu("a search of a graph", [&] {
-            const ContextScope scope(context_);
+            const ContextScope scope(chip_->context());
             near_far(source, method);
             paths = finish(method);
         });
@@ -88,13 +70,14 @@ public:
     }
 
 private:
-    void open(const Code& code)
+    void open(int ordinal, const Code& code)
     {
-        context_ = PrimaryContext(info_);
         try {
-            const ContextScope scope(context_);
-            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
-                  "cuStreamCreateWithPriority");
+            chip_ = std::make_unique<Chip>(
+                ordinal, "a search of a graph of " + std::to_string(graph_.vertices()) +
+                             " vertices and " + std::to_string(graph_.arcs()) + " arcs");
+            check_driver();
+            const ContextScope scope(chip_->context());
             load_code(code);
             const size_t n = graph_.vertices();
             view_ = {graph_.vertices(), graph_.arcs(), copy(graph_.offsets),
@@ -109,110 +92,66 @@ private:
         }
     }
 
+    void check_driver() const
+    {
+        const int has = chip_->info().driver_cuda_version;
+        if (has >= while_nodes) return;
+        throw Error(Errc::no_device,
+                    "the driver of " + chip_->info().name + " supports CUDA " +
+                        std::to_string(has / 1000) + "." + std::to_string(has % 1000 / 10) +
+                        "; the searches have while nodes, which need 12.4: install driver 550 or "
+                        "newer, or use Device::cpu()");
+    }
+
     void load_code(const Code& code)
     {
-        functions_ = load_functions(code, module_, "denizen_graph_",
-                                    {"clear", "narrow", "spread", "wide", "near_far",
-                                     "near_far_wide", "tasks", "unpack", "level", "repeated"},
-                                    "the graph searches'");
-        most_shared_ = static_cast<unsigned>(info_.shared_bytes) - shared_reserve;
-        for (const char* name : {"narrow", "near_far"}) {
-            check(driver_.func_set_attribute(functions_[name], func_max_dynamic_shared,
-                                             static_cast<int>(most_shared_)),
-                  "cuFuncSetAttribute", "dynamic shared memory");
-        }
+        chip_->load(code, "denizen_graph_",
+                    {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "tasks",
+                     "unpack", "level", "repeated"},
+                    "the graph searches'");
+        most_shared_ = static_cast<unsigned>(chip_->info().shared_bytes) - shared_reserve;
+        for (const char* name : {"narrow", "near_far"}) chip_->allow_shared(name, most_shared_);
     }
 
     void give_back()
     {
-        {
-            const ContextScope scope(context_);
-            if (repeating_ != nullptr) driver_.graph_exec_destroy(repeating_);
-            if (captured_ != nullptr) driver_.graph_destroy(captured_);
-            for (const DevicePtr memory : memory_) driver_.mem_free(memory);
-            if (module_ != nullptr) driver_.module_unload(module_);
-            if (stream_ != nullptr) driver_.stream_destroy(stream_);
-        }
-        context_.release();
+        if (repeating_ != nullptr) driver().graph_exec_destroy(repeating_);
+        if (captured_ != nullptr) driver().graph_destroy(captured_);
+        repeating_ = nullptr;
+        captured_ = nullptr;
+        chip_.reset();
     }
 
     template <class T>
     T* take(size_t count)
     {
-        DevicePtr memory = 0;
-        const size_t bytes = std::max<size_t>(1, count) * sizeof(T);
-        const Result result = driver_.mem_alloc(&memory, bytes);
-        if (result == error_out_of_memory) {
-            throw Error(Errc::exhausted, "no " + std::to_string(bytes >> 20) +
-                                             " MiB left on the GPU for a graph of " +
-                                             std::to_string(graph_.vertices()) + " vertices and " +
-                                             std::to_string(graph_.arcs()) + " arcs");
-        }
-        check(result, "cuMemAlloc");
-        memory_.push_back(memory);
-        return reinterpret_cast<T*>(memory);
+        return chip_->take<T>(count);
     }
 
     template <class T>
     T* copy(const std::vector<T>& from)
     {
         T* to = take<T>(from.size());
-        if (!from.empty()) {
-            check(driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), from.data(),
-                                            from.size() * sizeof(T), stream_),
-                  "cuMemcpyHtoDAsync");
-            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
-        }
+        chip_->put(to, from);
         return to;
-    }
-
-    void set(void* memory, unsigned char value, size_t bytes)
-    {
-        check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(memory), value, bytes, stream_),
-              "cuMemsetD8Async");
     }
 
     template <class T>
     T read(const T* from)
     {
         T value;
-        check(driver_.memcpy_dtoh_async(&value, reinterpret_cast<DevicePtr>(from), sizeof(T),
-                                        stream_),
-              "cuMemcpyDtoHAsync");
-        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+        chip_->fetch(&value, from, 1);
         return value;
     }
 
-    template <class T>
-    void write(T* to, const T& value)
-    {
-        check(
-            driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(to), &value, sizeof(T), stream_),
-            "cuMemcpyHtoDAsync");
-        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
-    }
-
-    // Arguments must have exactly the kernel's types.
     template <class... Arguments>
     void launch(const char* name, unsigned blocks, unsigned threads, unsigned shared_bytes,
                 bool cooperative, Arguments... arguments)
     {
-        void* pointers[] = {&arguments...};
-        LaunchAttribute together;
-        together.id = launch_cooperative;
-        together.value.cooperative = 1;
-        LaunchConfig config;
-        config.grid[0] = blocks;
-        config.block[0] = threads;
-        config.shared_bytes = shared_bytes;
-        config.stream = stream_;
-        config.attributes = &together;
-        config.attribute_count = cooperative ? 1 : 0;
-        check(driver_.launch_kernel_ex(&config, functions_[name], pointers, nullptr),
-              "cuLaunchKernelEx", name);
+        chip_->launch(name, {blocks, 1, 1}, {threads, 1}, shared_bytes, cooperative, arguments...);
     }
 
-    unsigned sms() const { return static_cast<unsigned>(info_.sm_count); }
+    unsigned sms() const { return chip_->sms(); }
 
     void clear(DevicePtr records, unsigned long long record_bytes, uint32_t source, bool begin)
     {
@@ -252,16 +191,10 @@ private:
                      take<Tally>(3)};
         }
         if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
-        set(wide_.tally, 0, 3 * sizeof(Tally));
-        set(meeting_, 0, sizeof(Meeting));
+        chip_->set(wide_.tally, 0, 3 * sizeof(Tally));
+        chip_->set(meeting_, 0, sizeof(Meeting));
         launch("wide", sms(), block, 0, true, view_, journal_, found_, wide_, progress_, meeting_,
                uint32_t{graph_.undirected ? 1u : 0u}, 0ull + limit_ns);
-    }
-
-    void set_word(uint32_t* word, uint32_t value)
-    {
-        check(driver_.memset_d32_async(reinterpret_cast<DevicePtr>(word), value, 1, stream_),
-              "cuMemsetD32Async");
     }
 
     void take_frontiers()
@@ -276,54 +209,55 @@ private:
     {
         take_frontiers();
         if (repeating_ == nullptr) repeat_level();
-        set_word(frontier_[0], source);
-        set(repeated_, 0, sizeof(Repeated));
-        set_word(&repeated_->size, 1);
+        chip_->set_word(frontier_[0], source);
+        chip_->set(repeated_, 0, sizeof(Repeated));
+        chip_->set_word(&repeated_->size, 1);
         clear(0, 0, source, true);
-        check(driver_.graph_launch(repeating_, stream_), "cuGraphLaunch");
+        check(driver().graph_launch(repeating_, chip_->stream()), "cuGraphLaunch");
     }
 
     // A while node whose body is one kernel, which says itself whether it is run again.
     void repeat_level()
     {
-        if (captured_ != nullptr) driver_.graph_destroy(captured_); // of an attempt that failed
+        if (captured_ != nullptr) driver().graph_destroy(captured_); // of an attempt that failed
         captured_ = nullptr;
-        check(driver_.graph_create(&captured_, 0), "cuGraphCreate");
+        check(driver().graph_create(&captured_, 0), "cuGraphCreate");
         GraphCondition condition = 0;
-        check(
-            driver_.graph_condition_create(&condition, captured_, context_, 1, condition_assigned),
-            "cuGraphConditionalHandleCreate");
+        check(driver().graph_condition_create(&condition, captured_, chip_->context(), 1,
+                                              condition_assigned),
+              "cuGraphConditionalHandleCreate");
         GraphNodeParams loop;
         loop.type = node_conditional;
-        loop.of.conditional = {condition, while_not_zero, 1, nullptr, context_};
+        loop.of.conditional = {condition, while_not_zero, 1, nullptr, chip_->context()};
         GraphNode node = nullptr;
-        check(driver_.graph_add_node(&node, captured_, nullptr, nullptr, 0, &loop),
+        check(driver().graph_add_node(&node, captured_, nullptr, nullptr, 0, &loop),
               "cuGraphAddNode", "while");
         void* arguments[] = {&view_,     &found_,    &frontier_[0], &frontier_[1],
                              &repeated_, &progress_, &condition};
         // Each block's end is an atomic on one word, and each block has to begin: few where the
         // frontiers are small.
         KernelNode kernel;
-        kernel.function = functions_["repeated"];
+        kernel.function = chip_->function("repeated");
         kernel.grid[0] = has_hub(graph_) ? 2 * sms() : 16;
         kernel.block[0] = level_block;
         kernel.params = arguments;
         GraphNodeParams level;
         level.of.kernel = kernel;
-        check(driver_.graph_add_node(&node, *loop.of.conditional.body, nullptr, nullptr, 0, &level),
-              "cuGraphAddNode", "repeated");
-        check(driver_.graph_instantiate(&repeating_, captured_, 0), "cuGraphInstantiateWithFlags");
+        check(
+            driver().graph_add_node(&node, *loop.of.conditional.body, nullptr, nullptr, 0, &level),
+            "cuGraphAddNode", "repeated");
+        check(driver().graph_instantiate(&repeating_, captured_, 0), "cuGraphInstantiateWithFlags");
     }
 
     void launches(uint32_t source)
     {
         take_frontiers();
         clear(0, 0, source, true);
-        set_word(frontier_[0], source);
+        chip_->set_word(frontier_[0], source);
         uint32_t size = 1;
         launched_levels_ = 0;
         for (; size != 0; ++launched_levels_) { // ends: every vertex is found once
-            set(count_, 0, sizeof(uint32_t));
+            chip_->set(count_, 0, sizeof(uint32_t));
             const uint32_t turn = launched_levels_ % 2;
             launch("level", (size + level_block - 1) / level_block, level_block, 0, false, view_,
                    found_, static_cast<const uint32_t*>(frontier_[turn]), size, frontier_[turn ^ 1],
@@ -337,7 +271,7 @@ private:
     {
         Visits search{};
         off_the_gpu("a search of a graph", [&] {
-            const ContextScope scope(context_);
+            const ContextScope scope(chip_->context());
             const size_t n = graph_.vertices();
             if (visits_ == nullptr) {
                 visits_ = take<Visits>(1);
@@ -345,7 +279,7 @@ private:
                 for (auto*& pile : piles_) pile = take<uint32_t>(2 * n);
             }
             clear(0, 0, source, true); // the source's bit in `seen` says that it is queued
-            set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
+            chip_->set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
             search = {view_,
                       near_far_.best,
                       seen_,
@@ -358,18 +292,18 @@ private:
                       0,
                       0};
             const unsigned long long nearest = source;
-            write(visits_, search);
-            write(near_far_.best + source, nearest);
+            chip_->put(visits_, &search, 1);
+            chip_->put(near_far_.best + source, &nearest, 1);
         });
         double seconds = 0;
         {
-            Visitors visitors(graph_, denizen::Device::gpu(info_.ordinal), 0,
-                              [this]() -> void* { return functions_.at("tasks"); });
+            Visitors visitors(graph_, denizen::Device::gpu(chip_->info().ordinal), 0,
+                              [this]() -> void* { return chip_->function("tasks"); });
             seconds = visitors.run(visits_, source);
         }
         Paths paths;
         off_the_gpu("a search of a graph", [&] {
-            const ContextScope scope(context_);
+            const ContextScope scope(chip_->context());
             launch("unpack", 2 * sms(), 512, 0, false,
                    static_cast<const unsigned long long*>(near_far_.best), found_,
                    graph_.vertices(), progress_);
@@ -406,10 +340,10 @@ private:
             step_ = first_step(graph_);
         }
         clear(0, 0, source, false);
-        set(near_far_.best, 0xff, sizeof(unsigned long long) * graph_.vertices());
+        chip_->set(near_far_.best, 0xff, sizeof(unsigned long long) * graph_.vertices());
         if (method == Method::wide) {
             if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
-            set(meeting_, 0, sizeof(Meeting));
+            chip_->set(meeting_, 0, sizeof(Meeting));
             near_far_.slots = 0;
             near_far_.counters = near_counters_;
             launch("near_far_wide", sms(), block, 0, true, view_,
@@ -436,11 +370,8 @@ private:
         paths.parents.resize(n);
         for (const auto& [to, from] :
              {std::pair{&paths.distances, found_.distance}, {&paths.parents, found_.parent}}) {
-            check(driver_.memcpy_dtoh_async(to->data(), reinterpret_cast<DevicePtr>(from),
-                                            n * sizeof(int32_t), stream_),
-                  "cuMemcpyDtoHAsync");
+            chip_->fetch(to->data(), from, n);
         }
-        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
         paths.reached = static_cast<uint32_t>(std::count_if(
             paths.distances.begin(), paths.distances.end(), [](int32_t d) { return d >= 0; }));
         paths.levels = method == Method::launches ? launched_levels_ : progress.levels;
@@ -451,15 +382,9 @@ private:
     }
 
     const Csr& graph_;
-    const Driver& driver_;
-    DeviceInfo info_;
     uint32_t words_; // of a bit per vertex
-    PrimaryContext context_;
-    Stream stream_ = nullptr;
-    Module module_ = nullptr;
-    Functions functions_;
+    std::unique_ptr<Chip> chip_;
     unsigned most_shared_ = 0;
-    std::vector<DevicePtr> memory_;
 
     View view_{};
     Found found_{};

@@ -131,7 +131,7 @@ public:
     {
         std::unique_ptr<Mailbox> mailbox;
         off_the_gpu("a simulation", [&] {
-            const Chip& chip = slabs_[0]->chip();
+            const gpu::Chip& chip = slabs_[0]->chip();
             const gpu::ContextScope scope(chip.context());
             mailbox =
                 std::make_unique<Mailbox>([&chip](size_t bytes) { return chip.pinned(bytes); },
@@ -196,11 +196,14 @@ private:
             const std::vector<std::string> more = GpuTiles<T>::names(state_.geometry);
             names.insert(names.end(), more.begin(), more.end());
         }
+        const auto& n = state_.geometry.n;
+        const std::string what = "a simulation of " + std::to_string(n[0]) + " x " +
+                                 std::to_string(n[1]) + " x " + std::to_string(n[2]) + " cells";
         for (uint32_t r = 0; r < slabs; ++r) {
-            chips_.push_back(std::make_unique<Chip>(ordinal + static_cast<int>(r)));
+            chips_.push_back(std::make_unique<gpu::Chip>(ordinal + static_cast<int>(r), what));
             {
                 const gpu::ContextScope scope(chips_[r]->context());
-                chips_[r]->load(code, names);
+                chips_[r]->load(code, "denizen_wave_", names, "the wave's");
             }
             std::array<T*, 4> memory{};
             if (slabs > 1) {
@@ -357,10 +360,10 @@ private:
                 for (const uint32_t which : {0, 1}) {
                     T* const at = slab.field(which) + i;
                     T* const row = at - box.low[0];
-                    const Chip& chip = slab.chip();
-                    chip.clear(at, static_cast<size_t>(box.high[0] - box.low[0]) * sizeof(T));
-                    if (box.low[0] == 0) chip.clear(row + n, sizeof(T)); // the ghosts
-                    if (box.high[0] == n) chip.clear(row - 1, sizeof(T));
+                    const gpu::Chip& chip = slab.chip();
+                    chip.set(at, 0, static_cast<size_t>(box.high[0] - box.low[0]) * sizeof(T));
+                    if (box.low[0] == 0) chip.set(row + n, 0, sizeof(T)); // the ghosts
+                    if (box.high[0] == n) chip.set(row - 1, 0, sizeof(T));
                 }
             });
             slab.chip().wait();
@@ -387,7 +390,7 @@ private:
     Kinds kinds_;
     std::vector<Group> group_; // of several GPUs
     uint64_t bytes_ = 0;       // of a slab's field in the group's memory
-    std::vector<std::unique_ptr<Chip>> chips_;
+    std::vector<std::unique_ptr<gpu::Chip>> chips_;
     std::vector<std::unique_ptr<GpuSlab<T>>> slabs_;
     std::unique_ptr<GpuTiles<T>> tiles_; // of one GPU
     std::optional<Method> chosen_;

@@ -81,7 +81,7 @@ private:
     // A captured graph of some steps of one slab, an even number, which moves the clock on.
     class Graph {
     public:
-        Graph(const Chip& chip, const std::function<void()>& steps) : chip_(chip)
+        Graph(const gpu::Chip& chip, const std::function<void()>& steps) : chip_(chip)
         {
             const gpu::Driver& driver = chip.driver();
             gpu::check(driver.stream_begin_capture(chip.stream(), gpu::capture_relaxed),
@@ -105,7 +105,7 @@ private:
         }
 
     private:
-        const Chip& chip_;
+        const gpu::Chip& chip_;
         gpu::Graph graph_ = nullptr;
         gpu::GraphExec exec_ = nullptr;
     };

@@ -3,8 +3,8 @@
 // or of several in a pass. Of the slabs under and over it a GPU reads in their memory.
 #pragma once
 
+#include "../gpu/chip.hpp"
 #include "engine.hpp"
-#include "gpu_chip.hpp"
 
 namespace denizen::wave {
 
@@ -15,7 +15,7 @@ template <class T>
 class GpuSlab {
 public:
     // `memory`: of its four fields, elements() each, zero or not; null: its own.
-    GpuSlab(Chip& chip, const State& state, uint32_t first, uint32_t planes,
+    GpuSlab(gpu::Chip& chip, const State& state, uint32_t first, uint32_t planes,
             std::array<T*, 4> memory)
         : chip_(chip), state_(state), layout_(layout_of<T>(state.geometry)), first_(first)
     {
@@ -24,8 +24,8 @@ public:
         for (uint32_t i = 0; i < 2; ++i) {
             fields_[i] = memory[i] != nullptr ? memory[i] : chip.take<T>(elements());
             spare_[i] = memory[2 + i];
-            if (memory[i] != nullptr) chip.clear(fields_[i], elements() * sizeof(T));
-            if (spare_[i] != nullptr) chip.clear(spare_[i], elements() * sizeof(T));
+            if (memory[i] != nullptr) chip.set(fields_[i], 0, elements() * sizeof(T));
+            if (spare_[i] != nullptr) chip.set(spare_[i], 0, elements() * sizeof(T));
         }
         const size_t around = planes + 2 * kinds_beside;
         const auto& n = state.geometry.n;
@@ -58,7 +58,7 @@ public:
         return name + (sizeof(T) == 4 ? "_f32" : "_f64");
     }
 
-    Chip& chip() const { return chip_; }
+    gpu::Chip& chip() const { return chip_; }
     const Layout& layout() const { return layout_; }
     uint32_t first() const { return first_; }
     T* field(uint32_t which) const { return fields_[which]; } // now, before
@@ -218,7 +218,7 @@ private:
                                                  sizeof(PassMemory<T, S>));
     }
 
-    Chip& chip_;
+    gpu::Chip& chip_;
     const State& state_;
     Layout layout_; // of this slab
     uint32_t first_;

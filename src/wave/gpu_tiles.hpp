@@ -82,8 +82,8 @@ private:
         }
         const size_t mail_packets = size_t{2} * packets * tiling.count();
         chip_.reserve(mail_, mail_size_, mail_packets);
-        chip_.clear(mail_, mail_packets * sizeof(Packet));
-        chip_.clear(control_, sizeof(Control));
+        chip_.set(mail_, 0, mail_packets * sizeof(Packet));
+        chip_.set(control_, 0, sizeof(Control));
         chip_.reserve(hops_, hops_size_, 2 * size_t{packets});
         chip_.put(hops_, packing.outgoing);
         chip_.put(hops_ + packets, packing.incoming);
@@ -155,7 +155,7 @@ private:
     }
 
     GpuSlab<T>& slab_;
-    Chip& chip_;
+    gpu::Chip& chip_;
     const State& state_;
     std::vector<Seats> seats_[2]; // of tiles, of deep ones
     uint8_t* start_ = nullptr;    // Cell by cell
