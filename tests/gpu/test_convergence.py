@@ -65,7 +65,7 @@ def test_the_rule_finds_a_shuffle_behind_a_call_and_no_other() -> None:
     ]
 
 
-@pytest.mark.parametrize("experiment", ["actors", "flow", "tasks", "transactions", "wave"])
+@pytest.mark.parametrize("experiment", ["actors", "bfs", "flow", "tasks", "transactions", "wave"])
 def test_programs_look_behind_every_call(experiment: str) -> None:
     try:
         program = programs.find(experiment)

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 using namespace denizen;
 using namespace denizen::wave;
 
@@ -143,6 +145,37 @@ TEST_P(Methods, fields_that_are_set)
         for (int i = 0; i < 5; ++i) expected.step();
         simulation.run(5, method);
         EXPECT_LT(difference(simulation.field(), expected.now), 1e-5);
+    }
+}
+
+// Rooms of more small tiles than a device has places, and of more of the medium ones.
+TEST_P(Methods, tiles_of_each_size)
+{
+    const bool on_gpu = GetParam().device.kind == Device::Kind::gpu;
+    const auto methods = methods_of(GetParam());
+    if (std::find(methods.begin(), methods.end(), Method::tiles) == methods.end()) {
+        GTEST_SKIP() << "slabs and several threads make no tiles";
+    }
+    const std::pair<Settings, const char*> rooms[] = {
+        {room(48, 16, 16, Boundary::absorbing), "32 x 8 x 8"},
+        {room(64, 60, 80, Boundary::absorbing), "32 x 16 x 16"},
+        {on_gpu ? room(128, 124, 80, Boundary::absorbing) : room(64, 124, 80, Boundary::absorbing),
+         "32 x 32 x 16"},
+    };
+    for (const auto& [settings, size] : rooms) {
+        SCOPED_TRACE(size);
+        Reference reference(settings);
+        for (size_t i = 0; i < reference.now.size(); ++i) {
+            reference.now[i] = std::sin(0.1 * static_cast<double>(i));
+            reference.before[i] = std::cos(0.07 * static_cast<double>(i));
+        }
+        Simulation simulation = simulation_of(settings, GetParam());
+        simulation.set_fields(reference.now, reference.before);
+        constexpr uint32_t steps = 4;
+        for (uint32_t i = 0; i < steps; ++i) reference.step();
+        EXPECT_NE(simulation.run(steps, Method::tiles).tiles.find(size), std::string::npos);
+        EXPECT_LT(difference(simulation.field(), reference.now), 1e-5);
+        EXPECT_LT(difference(simulation.field_before(), reference.before), 1e-5);
     }
 }
 
