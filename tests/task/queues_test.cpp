@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deque, the queue of indices and the crates alone, on threads. Short runs are recorded, call
-// and return of each operation, and searched for an order of the operations that a sequential deque
-// or queue could have had: linearizability, by the search of Wing and Gong (JPDC 1993). Long ones
-// are counted.
+// The deque, the mailbox, the queue of indices and the crates alone, on threads. Short runs are
+// recorded, call and return of each operation, and searched for an order of the operations that a
+// sequential deque or queue could have had: linearizability, by the search of Wing and Gong (JPDC
+// 1993). Long ones are counted.
+#include "../support/scaled.hpp"
 #include "../support/threads.hpp"
 
 #include <denizen/memory/arena.hpp>
 #include <denizen/task/crate.hpp>
 #include <denizen/task/deque.hpp>
 #include <denizen/task/index_queue.hpp>
+#include <denizen/task/mailbox.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -23,15 +25,6 @@ namespace {
 using namespace denizen;
 using namespace denizen::test;
 namespace tasks = denizen::task;
-
-constexpr uint32_t scaled(uint32_t n)
-{
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    return n / 20;
-#else
-    return n;
-#endif
-}
 
 enum class Op { push, take, steal };
 
@@ -121,6 +114,13 @@ bool deque_rule(Sequential& s, const Event& e, const std::vector<Event>&)
     return false;
 }
 
+bool overlapped(const Event& e, const std::vector<Event>& all)
+{
+    return std::any_of(all.begin(), all.end(), [&](const Event& other) {
+        return &other != &e && other.call < e.back && other.back > e.call;
+    });
+}
+
 // First in, first out. A pop that got nothing while another operation was under way proves nothing.
 bool queue_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
 {
@@ -129,14 +129,30 @@ bool queue_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
         return true;
     }
     if (e.values.empty()) {
-        return s.empty() || std::any_of(all.begin(), all.end(), [&](const Event& other) {
-                   return &other != &e && other.call < e.back && other.back > e.call;
-               });
+        return s.empty() || overlapped(e, all);
     }
     if (s.empty() || s.front() != e.values[0]) {
         return false;
     }
     s.pop_front();
+    return true;
+}
+
+// In any order. Who found it empty or full while another operation was under way proves nothing.
+bool mailbox_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
+{
+    if (e.values.empty()) {
+        return overlapped(e, all) || s.size() == (e.op == Op::push ? tasks::mail_slots : 0);
+    }
+    if (e.op == Op::push) {
+        s.push_back(e.values[0]);
+        return true;
+    }
+    const auto found = std::find(s.begin(), s.end(), e.values[0]);
+    if (found == s.end()) {
+        return false;
+    }
+    s.erase(found);
     return true;
 }
 
@@ -348,6 +364,101 @@ TEST(TaskDeque, NothingIsLostOrDoubled)
         done.store(true);
     });
     for (uint32_t i = 0; i < count; ++i) {
+        ASSERT_EQ(got[i].load(), 1) << i;
+    }
+}
+
+// A worker's mailbox, for tasks of 3 to 12 words: one to four packets.
+class Box {
+public:
+    bool send(uint32_t from, uint32_t value)
+    {
+        uint32_t words[12];
+        for (uint32_t i = 0; i < 12; ++i) {
+            words[i] = value * 13 + i;
+        }
+        switch (value % 4) {
+        case 0: return tasks::mailbox::send<3>(box_, from, words, value, false);
+        case 1: return tasks::mailbox::send<6>(box_, from, words, value, false);
+        case 2: return tasks::mailbox::send<9>(box_, from, words, value, false);
+        default: return tasks::mailbox::send<12>(box_, from, words, value, false);
+        }
+    }
+    std::vector<uint32_t> take()
+    {
+        for (uint32_t slot = 0; slot < tasks::mail_slots; ++slot) {
+            Packet first;
+            if (!tasks::mailbox::arrived(box_, slot, first)) {
+                continue;
+            }
+            uint32_t words[12] = {};
+            tasks::mailbox::read(box_, slot, first, words);
+            tasks::mailbox::clear(box_, slot, first);
+            const uint32_t value = tasks::mailbox::tokens(first);
+            for (uint32_t i = 0; i < 3 * (value % 4 + 1); ++i) {
+                EXPECT_EQ(words[i], value * 13 + i);
+            }
+            return {value};
+        }
+        return {};
+    }
+
+private:
+    tasks::Mailbox box_;
+};
+
+TEST(TaskMailbox, HistoriesAreLinearizable)
+{
+    const uint32_t rounds = scaled(4'000);
+    std::vector<Box> boxes(rounds);
+    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(3));
+    Recorder recorder;
+    Together together(3);
+    on_threads(3, [&](uint32_t thread) {
+        for (uint32_t round = 0; round < rounds; ++round) {
+            Box& box = boxes[round];
+            together.begin(round);
+            for (uint32_t i = 0; i < 5; ++i) { // of two together more than there are slots
+                const uint32_t value = 10 * thread + i;
+                recorder.record(events[round][thread], thread == 0 ? Op::take : Op::push, [&] {
+                    return thread == 0               ? box.take()
+                           : box.send(thread, value) ? std::vector<uint32_t>{value}
+                                                     : std::vector<uint32_t>{};
+                });
+            }
+        }
+    });
+    for (const auto& of_threads : events) {
+        const std::vector<Event> all = merged(of_threads);
+        ASSERT_TRUE(Search(all, mailbox_rule).ordered()) << text(all);
+    }
+}
+
+TEST(TaskMailbox, NothingIsLostOrDoubled)
+{
+    const uint32_t each = scaled(5'000);
+    Box box;
+    std::vector<std::atomic<uint8_t>> got(3 * each);
+    on_threads(4, [&](uint32_t thread) {
+        if (thread != 3) {
+            for (uint32_t i = 0; i < each; ++i) {
+                while (!box.send(thread, thread * each + i)) { // ends: the owner takes
+                    sched_yield();
+                }
+            }
+            return;
+        }
+        for (uint32_t taken = 0; taken < 3 * each;) { // ends when all have been sent
+            const auto values = box.take();
+            if (values.empty()) {
+                sched_yield();
+                continue;
+            }
+            got[values[0]].fetch_add(1);
+            ++taken;
+        }
+    });
+    for (uint32_t i = 0; i < 3 * each; ++i) {
         ASSERT_EQ(got[i].load(), 1) << i;
     }
 }
@@ -641,6 +752,10 @@ TEST(TaskHistories, WrongOnesAreFound)
     EXPECT_FALSE(Search(crossed, queue_rule).ordered());
     const std::vector<Event> blind{{Op::push, {1}, 1, 2}, {Op::take, {}, 3, 4}};
     EXPECT_FALSE(Search(blind, queue_rule).ordered());
+    EXPECT_FALSE(Search(blind, mailbox_rule).ordered());
+    const std::vector<Event> doubled{
+        {Op::push, {1}, 1, 2}, {Op::take, {1}, 3, 4}, {Op::take, {1}, 5, 6}};
+    EXPECT_FALSE(Search(doubled, mailbox_rule).ordered());
 }
 
 } // namespace
