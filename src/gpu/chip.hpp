@@ -67,7 +67,7 @@ public:
     }
     Function function(const std::string& name) const { return functions_.at(name); }
 
-    // Zero-filled. Errc::exhausted.
+    // Of undefined content. Errc::exhausted.
     template <class T>
     T* take(size_t count)
     {
@@ -80,8 +80,14 @@ public:
         }
         check(result, "cuMemAlloc");
         memory_.push_back(memory);
-        set(reinterpret_cast<void*>(memory), 0, bytes);
         return reinterpret_cast<T*>(memory);
+    }
+    template <class T>
+    T* take_zeros(size_t count)
+    {
+        T* const memory = take<T>(count);
+        set(memory, 0, std::max<size_t>(1, count) * sizeof(T));
+        return memory;
     }
 
     void free(const void* memory)
@@ -93,7 +99,7 @@ public:
         memory_.erase(old);
     }
 
-    // Grows `memory` to at least `count`, whose content is lost.
+    // Grows `memory` to at least `count`, which are zero then; else it stays as it is.
     template <class T>
     void reserve(T*& memory, size_t& have, size_t count)
     {
@@ -101,7 +107,7 @@ public:
         free(memory);
         memory = nullptr;
         have = 0;
-        memory = take<T>(count);
+        memory = take_zeros<T>(count);
         have = count;
     }
 

@@ -82,10 +82,10 @@ private:
             const size_t n = graph_.vertices();
             view_ = {graph_.vertices(), graph_.arcs(), copy(graph_.offsets),
                      copy(graph_.neighbours), nullptr};
-            found_ = {take<int32_t>(n), take<int32_t>(n)};
-            seen_ = take<uint32_t>(words_);
-            progress_ = take<Progress>(1);
-            journal_ = {take<Step>(journal_places(graph_)), take<uint32_t>(n + 2)};
+            found_ = {chip_->take<int32_t>(n), chip_->take<int32_t>(n)};
+            seen_ = chip_->take<uint32_t>(words_);
+            progress_ = chip_->take<Progress>(1);
+            journal_ = {chip_->take<Step>(journal_places(graph_)), chip_->take<uint32_t>(n + 2)};
         } catch (...) {
             give_back();
             throw;
@@ -115,23 +115,21 @@ private:
 
     void give_back()
     {
-        if (repeating_ != nullptr) driver().graph_exec_destroy(repeating_);
-        if (captured_ != nullptr) driver().graph_destroy(captured_);
-        repeating_ = nullptr;
-        captured_ = nullptr;
+        if (captured_ != nullptr) {
+            try {
+                const ContextScope scope(chip_->context());
+                if (repeating_ != nullptr) driver().graph_exec_destroy(repeating_);
+                driver().graph_destroy(captured_);
+            } catch (const Error&) { // a dead context: nothing is left to give back
+            }
+        }
         chip_.reset();
-    }
-
-    template <class T>
-    T* take(size_t count)
-    {
-        return chip_->take<T>(count);
     }
 
     template <class T>
     T* copy(const std::vector<T>& from)
     {
-        T* to = take<T>(from.size());
+        T* to = chip_->take<T>(from.size());
         chip_->put(to, from);
         return to;
     }
@@ -151,12 +149,10 @@ private:
         chip_->launch(name, {blocks, 1, 1}, {threads, 1}, shared_bytes, cooperative, arguments...);
     }
 
-    unsigned sms() const { return chip_->sms(); }
-
     void clear(DevicePtr records, unsigned long long record_bytes, uint32_t source, bool begin)
     {
-        launch("clear", 2 * sms(), 512, 0, false, view_, records, record_bytes, journal_, found_,
-               seen_, progress_, source, uint32_t{begin ? 1u : 0u});
+        launch("clear", 2 * chip_->sms(), 512, 0, false, view_, records, record_bytes, journal_,
+               found_, seen_, progress_, source, uint32_t{begin ? 1u : 0u});
     }
 
     void narrow(uint32_t source)
@@ -166,7 +162,7 @@ private:
         const bool near = queue + bits <= most_shared_;
         if (records_ == nullptr) {
             records_ = copy(records_of(graph_));
-            if (!near) visited_ = take<uint32_t>(words_);
+            if (!near) visited_ = chip_->take<uint32_t>(words_);
         }
         // Records that do not stay in L2 would only push one another out.
         const uint64_t bytes = uint64_t{graph_.vertices()} * sizeof(Record);
@@ -175,7 +171,7 @@ private:
         launch("narrow", 1, block, near ? queue + bits : queue, false, view_,
                static_cast<const Record*>(records_), journal_, visited_, progress_, queue_slots,
                source, hand_over, 0ull + limit_ns);
-        launch("spread", 2 * sms(), 512, 0, false, journal_, progress_, found_, seen_,
+        launch("spread", 2 * chip_->sms(), 512, 0, false, journal_, progress_, found_, seen_,
                graph_.vertices());
         if (read(progress_).done == 0) wide();
     }
@@ -185,24 +181,24 @@ private:
     {
         if (wide_.tally == nullptr) {
             const uint64_t pieces = most_pieces(graph_.vertices(), graph_.arcs());
-            wide_ = {{take<Piece>(pieces), take<Piece>(pieces)},
+            wide_ = {{chip_->take<Piece>(pieces), chip_->take<Piece>(pieces)},
                      seen_,
-                     {take<uint32_t>(words_), take<uint32_t>(words_)},
-                     take<Tally>(3)};
+                     {chip_->take<uint32_t>(words_), chip_->take<uint32_t>(words_)},
+                     chip_->take<Tally>(3)};
         }
-        if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
+        if (meeting_ == nullptr) meeting_ = chip_->take<Meeting>(1);
         chip_->set(wide_.tally, 0, 3 * sizeof(Tally));
         chip_->set(meeting_, 0, sizeof(Meeting));
-        launch("wide", sms(), block, 0, true, view_, journal_, found_, wide_, progress_, meeting_,
-               uint32_t{graph_.undirected ? 1u : 0u}, 0ull + limit_ns);
+        launch("wide", chip_->sms(), block, 0, true, view_, journal_, found_, wide_, progress_,
+               meeting_, uint32_t{graph_.undirected ? 1u : 0u}, 0ull + limit_ns);
     }
 
     void take_frontiers()
     {
         if (frontier_[0] != nullptr) return;
-        for (auto& frontier : frontier_) frontier = take<uint32_t>(graph_.vertices());
-        count_ = take<uint32_t>(1);
-        repeated_ = take<Repeated>(1);
+        for (auto& frontier : frontier_) frontier = chip_->take<uint32_t>(graph_.vertices());
+        count_ = chip_->take<uint32_t>(1);
+        repeated_ = chip_->take<Repeated>(1);
     }
 
     void captured(uint32_t source)
@@ -238,7 +234,7 @@ private:
         // frontiers are small.
         KernelNode kernel;
         kernel.function = chip_->function("repeated");
-        kernel.grid[0] = has_hub(graph_) ? 2 * sms() : 16;
+        kernel.grid[0] = has_hub(graph_) ? 2 * chip_->sms() : 16;
         kernel.block[0] = level_block;
         kernel.params = arguments;
         GraphNodeParams level;
@@ -274,9 +270,9 @@ private:
             const ContextScope scope(chip_->context());
             const size_t n = graph_.vertices();
             if (visits_ == nullptr) {
-                visits_ = take<Visits>(1);
+                visits_ = chip_->take<Visits>(1);
                 take_best();
-                for (auto*& pile : piles_) pile = take<uint32_t>(2 * n);
+                for (auto*& pile : piles_) pile = chip_->take<uint32_t>(2 * n);
             }
             clear(0, 0, source, true); // the source's bit in `seen` says that it is queued
             chip_->set(near_far_.best, 0xff, sizeof(unsigned long long) * n);
@@ -304,7 +300,7 @@ private:
         Paths paths;
         off_the_gpu("a search of a graph", [&] {
             const ContextScope scope(chip_->context());
-            launch("unpack", 2 * sms(), 512, 0, false,
+            launch("unpack", 2 * chip_->sms(), 512, 0, false,
                    static_cast<const unsigned long long*>(near_far_.best), found_,
                    graph_.vertices(), progress_);
             search = read(visits_);
@@ -319,7 +315,7 @@ private:
     void take_best()
     {
         if (near_far_.best == nullptr) {
-            near_far_.best = take<unsigned long long>(graph_.vertices());
+            near_far_.best = chip_->take<unsigned long long>(graph_.vertices());
         }
     }
 
@@ -332,9 +328,9 @@ private:
             take_best();
             for (auto* entries : {&near_far_.spill[0], &near_far_.spill[1], &near_far_.pile[0],
                                   &near_far_.pile[1]}) {
-                *entries = take<Entry>(room);
+                *entries = chip_->take<Entry>(room);
             }
-            near_counters_ = take<uint32_t>(6);
+            near_counters_ = chip_->take<uint32_t>(6);
             near_far_.room = static_cast<uint32_t>(room);
             near_far_.zero_weights = has_zero_weights(graph_);
             step_ = first_step(graph_);
@@ -342,11 +338,11 @@ private:
         clear(0, 0, source, false);
         chip_->set(near_far_.best, 0xff, sizeof(unsigned long long) * graph_.vertices());
         if (method == Method::wide) {
-            if (meeting_ == nullptr) meeting_ = take<Meeting>(1);
+            if (meeting_ == nullptr) meeting_ = chip_->take<Meeting>(1);
             chip_->set(meeting_, 0, sizeof(Meeting));
             near_far_.slots = 0;
             near_far_.counters = near_counters_;
-            launch("near_far_wide", sms(), block, 0, true, view_,
+            launch("near_far_wide", chip_->sms(), block, 0, true, view_,
                    static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, meeting_,
                    source, step_, few_near_wide, many_near_wide, 0ull + limit_ns);
         } else {
@@ -355,7 +351,7 @@ private:
                    static_cast<const WeightedRecord*>(weighted_), near_far_, progress_, source,
                    step_, few_near, many_near, 0ull + limit_ns);
         }
-        launch("unpack", 2 * sms(), 512, 0, false,
+        launch("unpack", 2 * chip_->sms(), 512, 0, false,
                static_cast<const unsigned long long*>(near_far_.best), found_, graph_.vertices(),
                progress_);
     }

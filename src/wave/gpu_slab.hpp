@@ -22,20 +22,20 @@ public:
         layout_.n[2] = planes;
         const gpu::ContextScope scope(chip.context());
         for (uint32_t i = 0; i < 2; ++i) {
-            fields_[i] = memory[i] != nullptr ? memory[i] : chip.take<T>(elements());
+            fields_[i] = memory[i] != nullptr ? memory[i] : chip.take_zeros<T>(elements());
             spare_[i] = memory[2 + i];
             if (memory[i] != nullptr) chip.set(fields_[i], 0, elements() * sizeof(T));
             if (spare_[i] != nullptr) chip.set(spare_[i], 0, elements() * sizeof(T));
         }
         const size_t around = planes + 2 * kinds_beside;
         const auto& n = state.geometry.n;
-        zeros_ = chip.take<T>(2 * size_t{layout_.pitch});
-        cells_ = chip.take<uint8_t>(around * n[0] * n[1] + 4);
-        segments_ = chip.take<uint8_t>(around * segments_in(n[0]) * n[1]);
-        table_ = chip.take<Coefficients<T>>(classes);
-        sources_ = chip.take<Source>(most_sources);
-        receivers_ = chip.take<int32_t>(3 * most_receivers);
-        clocks_ = chip.take<uint64_t>(2);
+        zeros_ = chip.take_zeros<T>(2 * size_t{layout_.pitch});
+        cells_ = chip.take_zeros<uint8_t>(around * n[0] * n[1] + 4);
+        segments_ = chip.take_zeros<uint8_t>(around * segments_in(n[0]) * n[1]);
+        table_ = chip.take_zeros<Coefficients<T>>(classes);
+        sources_ = chip.take_zeros<Source>(most_sources);
+        receivers_ = chip.take_zeros<int32_t>(3 * most_receivers);
+        clocks_ = chip.take_zeros<uint64_t>(2);
         allow<2>();
         allow<4>();
     }
@@ -76,7 +76,7 @@ public:
     void make_spare()
     {
         for (T*& field : spare_) {
-            if (field == nullptr) field = chip_.take<T>(elements());
+            if (field == nullptr) field = chip_.take_zeros<T>(elements());
         }
     }
     void swap() { std::swap(fields_[0], fields_[1]); }
@@ -117,7 +117,7 @@ public:
         while (across < 32 && across < strips) across *= 2; // ends: doubled each time
         const unsigned rows = sweep_threads / across;
         const uint64_t all = uint64_t{strips} * layout_.n[1] * layout_.n[2];
-        const auto seats = static_cast<uint64_t>(chip_.info().sm_count) * 2048;
+        const auto seats = uint64_t{chip_.sms()} * 2048;
         const auto planes =
             static_cast<uint32_t>(std::clamp<uint64_t>(all / seats, 1, most_planes));
         chip_.launch(typed("sweep"),

@@ -20,12 +20,11 @@ public:
                     chip_.allow(slab_.typed(name), S::threads, sizeof(TileMemory<T, S>));
                 Seats seats;
                 seats.most = all == 0 ? 0 : all - 1; // one is the conductor's
-                seats.alone =
-                    std::min(seats.most, static_cast<uint32_t>(chip_.info().sm_count) - 1);
+                seats.alone = std::min(seats.most, chip_.sms() - 1);
                 seats_[deep ? 1 : 0].push_back(seats);
             });
         }
-        start_ = chip_.take<uint8_t>(state.kinds.size());
+        start_ = chip_.take_zeros<uint8_t>(state.kinds.size());
     }
 
     // The kernels' names.
@@ -76,9 +75,9 @@ private:
         const Packing packing = pack<T, S>();
         slab_.make_spare();
         if (control_ == nullptr) {
-            commands_ = chip_.take<Request>(most_under_way);
-            changes_ = chip_.take<Request>(most_changes);
-            control_ = chip_.take<Control>(1);
+            commands_ = chip_.take_zeros<Request>(most_under_way);
+            changes_ = chip_.take_zeros<Request>(most_changes);
+            control_ = chip_.take_zeros<Control>(1);
         }
         const size_t mail_packets = size_t{2} * packets * tiling.count();
         chip_.reserve(mail_, mail_size_, mail_packets);
