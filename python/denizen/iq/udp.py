@@ -139,11 +139,13 @@ class Udp(Source):
     def _next_datagram(self) -> bytes | None:
         """None if none came in time."""
         end = math.inf if self._timeout is None else time.monotonic() + self._timeout
-        while (left := end - time.monotonic()) > 0:  # ends with a datagram, or by the timeout
+        while True:  # ends with a datagram, or by the timeout
+            left = max(0.0, end - time.monotonic())
             # A signal that comes when the wait is just about to begin is seen after it.
             with contextlib.suppress(queue.Empty):
                 return self._queue.get(timeout=min(left, _LOOK))
-        return None
+            if left <= _LOOK:
+                return None
 
     def close(self) -> None:
         self._closed.set()
