@@ -218,6 +218,29 @@ std::vector<Event> merged(const std::vector<std::vector<Event>>& of_threads)
     return all;
 }
 
+// A round for each object: `threads` threads begin together and do act(object, thread, round,
+// record), where record(op, body) is an operation whose values body() returns. Every round's
+// operations have an order by the rule.
+template <class Objects, class Rule, class Act>
+void check_histories(Objects& objects, uint32_t threads, Rule rule, Act act)
+{
+    std::vector<std::vector<std::vector<Event>>> events(objects.size(),
+                                                        std::vector<std::vector<Event>>(threads));
+    Recorder recorder;
+    Together together(threads);
+    on_threads(threads, [&](uint32_t thread) {
+        for (uint32_t round = 0; round < objects.size(); ++round) {
+            together.begin(round);
+            act(objects[round], thread, round,
+                [&](Op op, auto body) { recorder.record(events[round][thread], op, body); });
+        }
+    });
+    for (const auto& of_threads : events) {
+        const std::vector<Event> all = merged(of_threads);
+        ASSERT_TRUE(Search(all, rule).ordered()) << text(all);
+    }
+}
+
 // A deque with room for few tasks, each its number.
 class SmallDeque {
 public:
@@ -279,48 +302,36 @@ private:
 
 TEST(TaskDeque, HistoriesAreLinearizable)
 {
-    const uint32_t rounds = scaled(4'000);
-    std::vector<SmallDeque> deques(rounds);
-    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(3));
-    Recorder recorder;
-    Together together(3);
-    on_threads(3, [&](uint32_t thread) {
-        for (uint32_t round = 0; round < rounds; ++round) {
-            SmallDeque& deque = deques[round];
-            std::vector<Event>& mine = events[round][thread];
-            const auto push = [&](const std::vector<uint32_t>& values) {
-                recorder.record(mine, Op::push, [&] {
-                    deque.push(values);
-                    return values;
-                });
-            };
-            const auto take = [&](uint32_t most) {
-                recorder.record(mine, Op::take, [&] { return deque.take(most); });
-            };
-            together.begin(round);
-            if (thread == 0) {
-                push({1, 2, 3, 4});
-                take(2);
-                push({5, 6});
-                take(round % 4 + 1);
-                take(1);
-                continue;
-            }
-            for (uint32_t i = 0; i < 3; ++i) {
-                recorder.record(mine, Op::steal, [&] { return deque.steal(thread + i % 2); });
-            }
-        }
-    });
-    for (const auto& of_threads : events) {
-        const std::vector<Event> all = merged(of_threads);
-        ASSERT_TRUE(Search(all, deque_rule).ordered()) << text(all);
-    }
+    std::vector<SmallDeque> deques(scaled(8'000));
+    check_histories(deques, 3, deque_rule,
+                    [](SmallDeque& deque, uint32_t thread, uint32_t round, const auto& record) {
+                        const auto push = [&](const std::vector<uint32_t>& values) {
+                            record(Op::push, [&] {
+                                deque.push(values);
+                                return values;
+                            });
+                        };
+                        const auto take = [&](uint32_t most) {
+                            record(Op::take, [&] { return deque.take(most); });
+                        };
+                        if (thread == 0) {
+                            push({1, 2, 3, 4});
+                            take(2);
+                            push({5, 6});
+                            take(round % 4 + 1);
+                            take(1);
+                            return;
+                        }
+                        for (uint32_t i = 0; i < 3; ++i) {
+                            record(Op::steal, [&] { return deque.steal(thread + i % 2); });
+                        }
+                    });
 }
 
 // Through many laps of a small ring, every number is got exactly once.
 TEST(TaskDeque, NothingIsLostOrDoubled)
 {
-    const uint32_t count = scaled(400'000);
+    const uint32_t count = scaled(800'000);
     SmallDeque deque;
     std::vector<std::atomic<uint8_t>> got(count);
     std::atomic<bool> done{false};
@@ -409,34 +420,23 @@ private:
 
 TEST(TaskMailbox, HistoriesAreLinearizable)
 {
-    const uint32_t rounds = scaled(4'000);
-    std::vector<Box> boxes(rounds);
-    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(3));
-    Recorder recorder;
-    Together together(3);
-    on_threads(3, [&](uint32_t thread) {
-        for (uint32_t round = 0; round < rounds; ++round) {
-            Box& box = boxes[round];
-            together.begin(round);
+    std::vector<Box> boxes(scaled(8'000));
+    check_histories(
+        boxes, 3, mailbox_rule, [](Box& box, uint32_t thread, uint32_t, const auto& record) {
             for (uint32_t i = 0; i < 5; ++i) { // of two together more than there are slots
                 const uint32_t value = 10 * thread + i;
-                recorder.record(events[round][thread], thread == 0 ? Op::take : Op::push, [&] {
+                record(thread == 0 ? Op::take : Op::push, [&] {
                     return thread == 0               ? box.take()
                            : box.send(thread, value) ? std::vector<uint32_t>{value}
                                                      : std::vector<uint32_t>{};
                 });
             }
-        }
-    });
-    for (const auto& of_threads : events) {
-        const std::vector<Event> all = merged(of_threads);
-        ASSERT_TRUE(Search(all, mailbox_rule).ordered()) << text(all);
-    }
+        });
 }
 
 TEST(TaskMailbox, NothingIsLostOrDoubled)
 {
-    const uint32_t each = scaled(5'000);
+    const uint32_t each = scaled(10'000);
     Box box;
     std::vector<std::atomic<uint8_t>> got(3 * each);
     on_threads(4, [&](uint32_t thread) {
@@ -483,37 +483,24 @@ private:
 
 TEST(TaskIndexQueue, HistoriesAreLinearizable)
 {
-    const uint32_t rounds = scaled(4'000);
     std::deque<Queue> queues;
-    for (uint32_t i = 0; i < rounds; ++i) {
+    for (uint32_t i = 0; i < scaled(8'000); ++i) {
         queues.emplace_back(4);
     }
-    std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(4));
-    Recorder recorder;
-    Together together(4);
-    on_threads(4, [&](uint32_t thread) {
-        for (uint32_t round = 0; round < rounds; ++round) {
-            const tasks::Indices& queue = *queues[round];
-            together.begin(round);
+    check_histories(
+        queues, 4, queue_rule, [](Queue& queue, uint32_t thread, uint32_t, const auto& record) {
             for (uint32_t i = 0; i < 2; ++i) {
-                recorder.record(events[round][thread], thread < 2 ? Op::push : Op::take,
-                                [&]() -> std::vector<uint32_t> {
-                                    uint32_t v = 2 * thread + i;
-                                    if (thread < 2) {
-                                        tasks::index_queue::push(queue, v);
-                                        return {v};
-                                    }
-                                    return tasks::index_queue::pop(queue, v)
-                                               ? std::vector<uint32_t>{v}
-                                               : std::vector<uint32_t>{};
-                                });
+                record(thread < 2 ? Op::push : Op::take, [&]() -> std::vector<uint32_t> {
+                    uint32_t v = 2 * thread + i;
+                    if (thread < 2) {
+                        tasks::index_queue::push(*queue, v);
+                        return {v};
+                    }
+                    return tasks::index_queue::pop(*queue, v) ? std::vector<uint32_t>{v}
+                                                              : std::vector<uint32_t>{};
+                });
             }
-        }
-    });
-    for (const auto& of_threads : events) {
-        const std::vector<Event> all = merged(of_threads);
-        ASSERT_TRUE(Search(all, queue_rule).ordered()) << text(all);
-    }
+        });
 }
 
 // As many indices as places go round and round; each is held by one thread at a time.
@@ -526,7 +513,7 @@ TEST(TaskIndexQueue, EachIndexIsHeldOnce)
     }
     std::atomic<uint64_t> popped{0};
     on_threads(5, [&](uint32_t) {
-        for (uint32_t i = 0; i < scaled(60'000); ++i) {
+        for (uint32_t i = 0; i < scaled(120'000); ++i) {
             uint32_t index = 0;
             if (tasks::index_queue::pop(*queue, index)) {
                 ASSERT_LT(index, 4u);
@@ -631,7 +618,7 @@ bool shelf_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
 
 TEST(TaskCrates, HistoriesAreLinearizable)
 {
-    const uint32_t rounds = scaled(2'000);
+    const uint32_t rounds = scaled(4'000);
     Shelf shelf; // one for all rounds: blocks come round again
     std::vector<std::vector<std::vector<Event>>> events(rounds, std::vector<std::vector<Event>>(4));
     Recorder recorder;
@@ -674,7 +661,7 @@ TEST(TaskCrates, HistoriesAreLinearizable)
 // was taken arrives once, what was refused is still the caller's, and all blocks come back.
 TEST(TaskCrates, NothingIsLostWhenTheArenaIsFull)
 {
-    const uint32_t count = scaled(200'000);
+    const uint32_t count = scaled(400'000);
     Shelf shelf;
     std::vector<std::atomic<uint8_t>> got(count);
     std::atomic<uint32_t> arrived{0};

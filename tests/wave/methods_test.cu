@@ -53,6 +53,17 @@ protected:
         }
     }
 
+    // A room with pressure in every cell.
+    static Reference sounding(const Settings& settings)
+    {
+        Reference reference(settings);
+        for (size_t i = 0; i < reference.now.size(); ++i) {
+            reference.now[i] = std::sin(0.1 * static_cast<double>(i));
+            reference.before[i] = std::cos(0.07 * static_cast<double>(i));
+        }
+        return reference;
+    }
+
     static Settings room(uint32_t x, uint32_t y, uint32_t z, Boundary all = Boundary::reflecting)
     {
         Settings settings;
@@ -131,11 +142,7 @@ TEST_P(Methods, fields_that_are_set)
 {
     Settings settings = room(32, 8, 16, Boundary::periodic);
     settings.boundary[1] = Boundary::reflecting;
-    Reference reference(settings);
-    for (size_t i = 0; i < reference.now.size(); ++i) {
-        reference.now[i] = std::sin(0.1 * static_cast<double>(i));
-        reference.before[i] = std::cos(0.07 * static_cast<double>(i));
-    }
+    const Reference reference = sounding(settings);
     for (const Method method : methods_of(GetParam())) {
         if (method == Method::deep) continue; // needs two tiles along x
         SCOPED_TRACE(to_string(method));
@@ -164,11 +171,7 @@ TEST_P(Methods, tiles_of_each_size)
     };
     for (const auto& [settings, size] : rooms) {
         SCOPED_TRACE(size);
-        Reference reference(settings);
-        for (size_t i = 0; i < reference.now.size(); ++i) {
-            reference.now[i] = std::sin(0.1 * static_cast<double>(i));
-            reference.before[i] = std::cos(0.07 * static_cast<double>(i));
-        }
+        Reference reference = sounding(settings);
         Simulation simulation = simulation_of(settings, GetParam());
         simulation.set_fields(reference.now, reference.before);
         constexpr uint32_t steps = 4;
