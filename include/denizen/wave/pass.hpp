@@ -150,6 +150,16 @@ private:
         }
     }
 
+    // Whether it is so for the whole warp: what follows is one way or the other, not both.
+    DENIZEN_HD static bool of_all(bool b)
+    {
+#if DENIZEN_ON_DEVICE
+        return __all_sync(~0u, b) != 0;
+#else
+        return b;
+#endif
+    }
+
     // Where row r of the strip lies along y, or a value outside; along x.
     DENIZEN_HD static int32_t fold(int32_t at, uint32_t size, bool periodic)
     {
@@ -200,10 +210,18 @@ private:
         }
     }
 
+    // Of four cells, as one word where that is aligned: like the cells it is on its way while the
+    // plane before it is made. To ask first whether the whole segment is of one kind would be to
+    // wait for the answer.
     DENIZEN_HD uint32_t kinds_at(int32_t x, int32_t y, int32_t z) const
     {
         const auto n = static_cast<int32_t>(s_.layout.n[0]);
         const int64_t row = static_cast<int64_t>(z) * s_.layout.n[1] + y;
+        if (n % 4 == 0) {
+            uint32_t all = 0;
+            copy_bytes(&all, __builtin_assume_aligned(s_.kinds + row * n + x, 4), 4);
+            return all;
+        }
         const uint8_t same = s_.segments[row * segments_in(s_.layout.n[0]) + x / int32_t{segment}];
         if (same != mixed && x + 4 <= n) return same * 0x01010101u;
         const uint8_t* const kinds = s_.kinds + row * n + x;
@@ -239,16 +257,22 @@ private:
                             const Four<T>& above, const Four<T>& south, const Four<T>& north,
                             T left, T right, const Four<T>& old) const
     {
-        const bool usual = kinds == plain * 0x01010101u;
-        const Coefficients<T> open = m_.table[plain];
         Four<T> result;
-        DENIZEN_WAVE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
-            const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
-            const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
-            const Coefficients<T> c = usual ? open : m_.table[kinds >> (8 * i) & (classes - 1)];
-            result.v[i] = next(c, here.v[i], sum, old.v[i]);
+        const auto make = [&](const auto& coefficients_of) {
+            DENIZEN_WAVE_UNROLL
+            for (uint32_t i = 0; i < 4; ++i) {
+                const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
+                const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
+                const T sum =
+                    ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
+                result.v[i] = next(coefficients_of(i), here.v[i], sum, old.v[i]);
+            }
+        };
+        if (of_all(kinds == plain * 0x01010101u)) {
+            const Coefficients<T> open = m_.table[plain];
+            make([&](uint32_t) { return open; });
+        } else {
+            make([&](uint32_t i) { return m_.table[kinds >> (8 * i) & (classes - 1)]; });
         }
         return result;
     }

@@ -47,6 +47,9 @@ protected:
             if (k >= packets) continue;
             mail.out[r] = r_.outgoing[k];
             mail.in[r] = r_.incoming[k];
+            for (uint16_t& at : mail.out[r].at) {
+                if (at == nowhere) at = 0; // something: nobody looks at it
+            }
             const uint32_t to = neighbour(mail.out[r].side);
             if (to != no_slot) mail.slot[r] = 2 * to * packets + mail.out[r].slot;
             if (neighbour(mail.in[r].side) != no_slot) {
@@ -58,6 +61,7 @@ protected:
 
     DENIZEN_HD T& word_at(uint16_t at)
     {
+        if constexpr (S::depth == 1) return now()[at]; // only faces travel
         return at < S::elements ? now()[at] : before()[at - S::elements];
     }
 
@@ -71,18 +75,17 @@ protected:
             T carried[words<T>] = {};
             DENIZEN_WAVE_UNROLL
             for (uint32_t w = 0; w < words<T>; ++w) {
-                const uint16_t at = mail.out[r].at[w];
-                if (at != nowhere) carried[w] = word_at(at);
+                carried[w] = word_at(mail.out[r].at[w]);
             }
             copy_bytes(packet.word, carried, sizeof carried);
             store_packet<Scope::gpu>(r_.mail + mail.slot[r] + half, packet);
         }
     }
 
-    // Asks for four packets at a time: their ways through L2 overlap.
+    // Asks for up to four packets at a time: their ways through L2 overlap.
     DENIZEN_HD void receive(const Mail& mail, uint32_t exchange)
     {
-        constexpr uint32_t batch = 4;
+        constexpr uint32_t batch = own_packets < 4 ? own_packets : 4;
         const uint32_t half = exchange % 2 * packets;
         uint32_t looks = 0;
         uint64_t begun = 0;
