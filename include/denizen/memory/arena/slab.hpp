@@ -35,14 +35,16 @@ DENIZEN_COLD inline void unlist(const Map& a, uint32_t page, uint32_t c)
 }
 
 // Takes one of page's words that were listed when the caller looked, `here`; `nothing` if others
-// are always first. `spread` says where to begin.
+// are always first. `spread` says which of those that are there: threads that look at the same time
+// and have consecutive ones want different words, also when the first half of the page is gone.
+// (The first from a place on would be the same word for all whose places are taken.)
 DENIZEN_HD inline uint32_t take_of(const Map& a, uint32_t page, uint64_t here, uint32_t c,
                                    uint32_t spread)
 {
     here &= words_mask(c);
     constexpr uint32_t tries = 4;
     for (uint32_t n = 0; n < tries && here != 0; ++n) {
-        const uint32_t w = bits::first_from(here, spread % words_of(c));
+        const uint32_t w = bits::select(here, spread % bits::count(here));
         const uint64_t bit = uint64_t{1} << w;
         const uint64_t before = fetch_and<Scope::gpu, deciding>(&a.listed[page], ~bit);
         here = before & ~bit & words_mask(c);
