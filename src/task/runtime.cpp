@@ -470,16 +470,17 @@ Stats AnyRuntime::stats()
         return stats;
     }
     for (const Tally& t : tallies) {
-        stats.run += t.run;
-        stats.batches += t.batches;
-        stats.steals += t.steals;
-        stats.stolen += t.stolen;
-        stats.crates += t.crates;
-        stats.letters += t.letters;
-        stats.spilled += t.spilled;
-        stats.joins += t.joins;
-        stats.looks += t.looks;
-        stats.run_by_worker.push_back(t.run);
+        const auto count = [&](Count what) { return t.count[static_cast<uint32_t>(what)]; };
+        stats.run += count(Count::run);
+        stats.batches += count(Count::batches);
+        stats.steals += count(Count::steals);
+        stats.stolen += count(Count::stolen);
+        stats.crates += count(Count::crates);
+        stats.letters += count(Count::letters);
+        stats.spilled += count(Count::spilled);
+        stats.joins += count(Count::joins);
+        stats.looks += count(Count::looks);
+        stats.run_by_worker.push_back(count(Count::run));
     }
     stats.refused = board.refused;
     return stats;

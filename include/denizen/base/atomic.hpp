@@ -101,16 +101,19 @@ DENIZEN_HD inline T fetch_add(T* p, T value)
     DENIZEN_READ_MODIFY_WRITE(fetch_add);
 }
 
-// Relaxed, to a word in global memory whose value nobody asks for: the device goes on at once. (For
-// all it knows fetch_add's 64-bit word may be shared memory, so it waits for what comes back.)
+// To a word in global memory whose value nobody asks for: the device goes on at once. (For all it
+// knows fetch_add's 64-bit word may be shared memory, so it waits for what comes back.)
+template <Order O = Order::relaxed>
 DENIZEN_HD inline void add_global(uint64_t* p, uint64_t value)
 {
 #if DENIZEN_ON_DEVICE
+    static_assert(!detail::acquires(O));
+    detail::fence_if<Scope::gpu>(detail::releases(O));
     asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
                  "l"(value)
                  : "memory");
 #else
-    fetch_add<Scope::gpu>(p, value);
+    fetch_add<Scope::gpu, O>(p, value);
 #endif
 }
 

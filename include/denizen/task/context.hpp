@@ -6,6 +6,7 @@
 
 #include <denizen/base/clock.hpp>
 #include <denizen/base/error.hpp>
+#include <denizen/base/out_of_sight.hpp>
 #include <denizen/task/crate.hpp>
 #include <denizen/task/local.hpp>
 #include <denizen/task/mailbox.hpp>
@@ -25,7 +26,7 @@ class Context {
 public:
     using Words = typename P::Words;
 
-    // `tokens` have come with the task, for what it spawns; `batch` tasks run side by side.
+    // `tokens` have come with the task, for what it spawns; at most `batch` tasks run side by side.
     DENIZEN_HD Context(const Shared& s, Local<P>& local, uint32_t worker, uint32_t group,
                        Grain grain, uint32_t tokens = 0, uint32_t batch = 1)
         : s_(s), local_(local), worker_(worker), group_(group), grain_(grain), tokens_(tokens),
@@ -194,8 +195,9 @@ public:
     {
 #if DENIZEN_ON_DEVICE
         if (grain_ == Grain::warp) {
-            __syncwarp();
+            denizen::lanes::rejoin();
         } else if (grain_ == Grain::block) {
+            denizen::lanes::rejoin(); // lanes that come to it apart may wait there for ever
             asm volatile("barrier.cta.sync 1, %0;" ::"r"(32 * s_.per_block) : "memory");
         }
 #endif
@@ -223,7 +225,7 @@ public:
         const uint32_t back = tokens_ + (ended ? 1 : 0);
         if (back != 0) {
             // Release: what the task has done comes before; partner: the monitor's acquire.
-            fetch_add<Scope::gpu, Order::release>(&s_.groups[group_].word, ~uint64_t{back} + 1);
+            add_global<Order::release>(&s_.groups[group_].word, ~uint64_t{back} + 1);
             tokens_ = 0;
         }
     }
@@ -278,7 +280,7 @@ public:
         if (place(words)) {
             return Errc::ok;
         }
-        crate_ = pack(s_, local_, crate_, words, true);
+        crate_ = out_of_sight(&pack)(s_, local_, crate_, words, true);
         return crate_.full != 0 ? Errc::exhausted : Errc::ok;
     }
     // The shelf gets what this lane has put into its crate.
@@ -339,7 +341,7 @@ private:
                                     uint32_t spawned, uint32_t placed)
     {
         if (spawned != 0) {
-            fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{spawned});
+            add_global(&s.groups[group].word, uint64_t{spawned});
         }
         // Release: partner of the acquire in share().
         fetch_add<Scope::block, Order::release>(&local.reported, placed);
@@ -355,7 +357,7 @@ private:
             }
             return Errc::ok;
         }
-        crate_ = pack(s_, local_, crate_, words, false);
+        crate_ = out_of_sight(&pack)(s_, local_, crate_, words, false);
         if (crate_.full != 0) {
             fetch_add<Scope::gpu>(&s_.board->refused, 1u);
             return Errc::exhausted;
@@ -367,7 +369,7 @@ private:
     // A task that is published before this batch is counted, or is of another group.
     static DENIZEN_HD void count_early(const Shared& s, uint32_t group)
     {
-        fetch_add<Scope::gpu>(&s.groups[group].word, uint64_t{1});
+        add_global(&s.groups[group].word, uint64_t{1});
     }
 
     static DENIZEN_COLD Crate pack(const Shared& s, Local<P>& local, Crate to, Words words,
@@ -425,7 +427,7 @@ private:
         constexpr uint32_t grant = 1u << 16;
         // The addition comes before the task, whose end takes it back: the fence that orders them
         // is the release of the next access to the word.
-        fetch_add<Scope::gpu, Order::release>(&s.groups[group].word, uint64_t{grant});
+        add_global<Order::release>(&s.groups[group].word, uint64_t{grant});
 #if DENIZEN_ON_DEVICE
         __threadfence();
 #endif

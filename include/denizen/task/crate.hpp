@@ -3,7 +3,7 @@
 // of the runtime's arena with room for 32 tasks of one class, so spilled tasks take memory only
 // while they are there: whoever fills it allocates it, puts it on its class's shelf, and whoever
 // takes it from there gives it back. Called by context.hpp and monitor.hpp, which fill crates, and
-// by worker.hpp, which empties them.
+// by sources.hpp, which empties them.
 //
 // What a spawner may be refused comes out of the arena alone. What was accepted already, the host's
 // tasks and those that a worker has to put aside, may also have one of a few crates that are kept

@@ -85,7 +85,7 @@ DENIZEN_HD constexpr uint32_t room(uint64_t seen, uint32_t mask)
 // Release: partner of the thief's acquire.
 DENIZEN_HD inline void publish(uint64_t* word, uint64_t& seen, uint32_t n)
 {
-    fetch_add<Scope::gpu, Order::release>(word, static_cast<uint64_t>(n) << 32);
+    add_global<Order::release>(word, static_cast<uint64_t>(n) << 32);
     seen += static_cast<uint64_t>(n) << 32;
 }
 
@@ -125,7 +125,7 @@ DENIZEN_HD inline uint32_t steal(uint64_t* word, uint64_t seen, uint32_t most)
 // Release: partner of the owner's next look at the word, after which it writes there again.
 DENIZEN_HD inline void finish(uint64_t* word)
 {
-    fetch_add<Scope::gpu, Order::release>(word, ~busy + 1);
+    add_global<Order::release>(word, ~busy + 1);
 }
 
 } // namespace deque

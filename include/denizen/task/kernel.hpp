@@ -34,7 +34,7 @@ __device__ inline void run_block(const Shared& s)
     __shared__ Local<P> locals[most_warps];
     if constexpr (P::has_blocks) {
         if (threadIdx.x == 0) {
-            detail::gathering().state = 0;
+            gathering::here().state = 0;
         }
         __syncthreads();
     }

@@ -110,7 +110,7 @@ struct Counter {
 // ---- groups
 
 // tokens | tasks that the host has handed in so far << 32. A token stands for a task that may run,
-// runs, or may still be spawned by the worker that keeps it: see worker.hpp.
+// runs, or may still be spawned by the worker that keeps it: see tokens.hpp.
 struct alignas(line) Group {
     uint64_t word = 0;
     uint32_t cancelled = 0; // Cancelled
@@ -183,18 +183,24 @@ struct Ingress {
     uint32_t reserved = 0;
 };
 
+// What a worker counts.
+enum class Count : uint32_t {
+    run = 0, // tasks
+    batches,
+    steals, // batches that were stolen
+    stolen, // tasks in them
+    crates, // taken from the shelves
+    letters,
+    spilled, // tasks put on the shelves
+    joins,   // continuations that became runnable here
+    looks,   // for work elsewhere
+};
+inline constexpr uint32_t counts = 9;
+
 // What a worker has done. Its only writer is the worker, when it finds nothing to do and when it
 // leaves.
 struct alignas(line) Tally {
-    uint64_t run = 0;
-    uint64_t batches = 0;
-    uint64_t steals = 0; // batches that were stolen
-    uint64_t stolen = 0; // tasks in them
-    uint64_t crates = 0; // taken from the shelves
-    uint64_t letters = 0;
-    uint64_t spilled = 0; // tasks put on the shelves
-    uint64_t joins = 0;   // continuations that became runnable here
-    uint64_t looks = 0;   // for work elsewhere
+    uint64_t count[counts] = {};
 };
 
 // An index queue's memory.

@@ -22,9 +22,10 @@ struct Local {
     uint32_t pool;              // tokens
     uint32_t pool_group;        // and of which group they are
     uint32_t cached;            // free joins; as int, less than 0 if more were wanted
+    uint32_t uses_joins;        // 1: tasks have made counters here
     uint32_t freed;             // joins that became free in this batch
-    uint32_t spilled;           // tasks put on the shelves, ever
-    uint32_t joined;            // continuations that became runnable, ever
+    uint32_t spilled;           // tasks put on the shelves, not told yet
+    uint32_t joined;            // continuations that became runnable, not told yet
     uint32_t cache[join_cache];
     uint32_t free_join[join_batch];
 };

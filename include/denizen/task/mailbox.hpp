@@ -5,7 +5,7 @@
 // no ticket to draw first, which is what makes a hop from SM to SM short. Longer tasks write their
 // other packets then. The owner clears the packets from the last to the first.
 //
-// A first packet's sequence: packets | claimed only << 3 | tokens << 4. Tokens (see worker.hpp)
+// A first packet's sequence: packets | claimed only << 3 | tokens << 4. Tokens (see tokens.hpp)
 // travel with the task, so that its own spawns need not fetch any. A sender that finds no slot free
 // keeps its task: the worker named is a wish.
 //
@@ -72,6 +72,8 @@ DENIZEN_HD inline bool send(Mailbox& to, uint32_t from, const uint32_t* word, ui
 #else
     (void)ordered; // store_packet is a release
 #endif
+    // Nearly always the first is free.
+    DENIZEN_ROLLED
     for (uint32_t i = 0; i < mail_slots; ++i) {
         const uint32_t slot = (from + i) % mail_slots;
         if (!claim(&to.first[slot], first)) {
@@ -92,43 +94,45 @@ DENIZEN_HD inline bool send(Mailbox& to, uint32_t from, const uint32_t* word, ui
 DENIZEN_HD inline bool arrived(const Mailbox& box, uint32_t slot, Packet& first)
 {
     first = load_packet<Scope::gpu>(&box.first[slot]);
+#if DENIZEN_ON_DEVICE && __CUDA_ARCH__ >= 900
+    return first.sequence != 0; // who claims writes all of it
+#else
     return first.sequence != 0 && (first.sequence & claimed) == 0;
+#endif
 }
 
-// Reads the task whose first packet has arrived, of at most `Most` words.
+// Reads the task whose first packet has arrived, of at most `Most` words, and frees the slot.
 template <uint32_t Most>
-DENIZEN_HD inline void read(const Mailbox& box, uint32_t slot, const Packet& first,
+DENIZEN_HD inline void take(Mailbox& box, uint32_t slot, const Packet& first,
                             uint32_t (&word)[Most])
 {
+    for (uint32_t i = 0; i < 3; ++i) {
+        word[i] = first.word[i];
+    }
     const uint32_t packets = first.sequence & 7;
-    for (uint32_t k = 0; 3 * k < Most; ++k) {
-        Packet p = first;
-        if (k > 0 && k < packets) {
-            p = load_packet<Scope::gpu>(&box.rest[slot][k - 1]);
+    if (packets > 1) {
+        for (uint32_t k = 1; 3 * k < Most; ++k) {
+            if (k >= packets) {
+                break;
+            }
+            Packet p = load_packet<Scope::gpu>(&box.rest[slot][k - 1]);
             while (p.sequence == 0) { // ends: the sender has claimed the slot and writes all of it
                 p = load_packet<Scope::gpu>(&box.rest[slot][k - 1]);
             }
-        }
-        for (uint32_t i = 0; i < 3; ++i) {
-            if (3 * k + i < Most) {
-                word[3 * k + i] = p.word[i];
+            for (uint32_t i = 0; i < 3; ++i) {
+                if (3 * k + i < Most) {
+                    word[3 * k + i] = p.word[i];
+                }
             }
         }
-    }
-}
-
-// Frees the slot of a task that has been read.
-DENIZEN_HD inline void clear(Mailbox& box, uint32_t slot, const Packet& first)
-{
-    const uint32_t packets = first.sequence & 7;
-    for (uint32_t k = 3; k > 0; --k) {
-        if (k < packets) {
+        DENIZEN_ROLLED
+        for (uint32_t k = packets - 1; k > 0; --k) {
             store_packet<Scope::gpu>(&box.rest[slot][k - 1], Packet{{0, 0, 0}, 0});
         }
-    }
 #if DENIZEN_ON_DEVICE
-    denizen::detail::fence_if<Scope::gpu>(packets > 1); // these before the first
+        denizen::detail::fence_if<Scope::gpu>(true); // these before the first
 #endif
+    }
     store_packet<Scope::gpu>(&box.first[slot], Packet{{0, 0, 0}, 0});
 }
 
