@@ -35,11 +35,48 @@ struct Control {
     uint32_t changes;             // and how many changes were made
 };
 
+// A command as the tiles get it: of Command's words, and the step as the tenth. Packets bring their
+// own arrival, so nobody waits for a fence; their sequence is the command's number, from 1.
+struct Told {
+    Packet packet[4];
+};
+
+DENIZEN_HD inline void tell_command(Told* to, const Command& order, uint32_t step, uint32_t number)
+{
+    DENIZEN_WAVE_UNROLL
+    for (uint32_t i = 0; i < 3; ++i) {
+        store_packet<Scope::gpu>(
+            &to->packet[i],
+            {{order.word[3 * i], order.word[3 * i + 1], order.word[3 * i + 2]}, number});
+    }
+    store_packet<Scope::gpu>(&to->packet[3], {{step, 0, 0}, number});
+}
+
+// Waits until it is there: who asks knows of it by `go`, so it is under way.
+DENIZEN_HD inline Request told_command(const Told* from, uint32_t number)
+{
+    Packet packet[4];
+    bool all = false;
+    while (!all) {
+        all = true;
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) packet[i] = load_packet<Scope::gpu>(&from->packet[i]);
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) all = all && packet[i].sequence == number;
+    }
+    Command order;
+    DENIZEN_WAVE_UNROLL
+    for (uint32_t i = 0; i < 9; ++i) order.word[i] = packet[i / 3].word[i % 3];
+    Request command = request_of(order);
+    command.step = packet[3].word[0];
+    return command;
+}
+
 struct Leading {
     Control* control;
-    Request* commands; // most_under_way: the list comes round
-    Request* changes;  // most_changes: what the run leaves behind
-    Source* sources;   // most_sources, as well
+    Told* commands;   // most_under_way: the list comes round; zero at the start
+    Request* changes; // most_changes: what the run leaves behind
+    Source* sources;  // most_sources, as well
     uint32_t source_count;
     const uint32_t* heartbeat; // the host changes it while it waits for the run
     RingView in;
@@ -161,7 +198,7 @@ public:
         Backoff idle;
         // Ends when every tile has left, which follows from the limit reaching the end, or from
         // `late`.
-        while (load<Scope::gpu>(&l_.control->left) != l_.tiles) {
+        while (!ended(turns)) {
             bool took = take();
             while (joined_ && take()) took = true; // the rest of them, as far as it has come
             raise(); // before a look for answers: tiles may be waiting
@@ -197,6 +234,13 @@ public:
     }
 
 private:
+    // Before the last step nobody leaves, but who is late.
+    DENIZEN_HD bool ended(uint32_t turns) const
+    {
+        if (DENIZEN_ON_DEVICE && !over() && turns % 64 != 0) return false;
+        return load<Scope::gpu>(&l_.control->left) == l_.tiles;
+    }
+
     DENIZEN_HD bool over() const { return limit_ == end_; }
 
     DENIZEN_HD bool receive(Header& header, Command& order)
@@ -227,9 +271,13 @@ private:
             if (command.act == Act::pause) paused_ = true;
             if (command.act == Act::resume) paused_ = false;
             if (command.act == Act::end) end_ = limit_;
-            if (command.act == Act::source) l_.sources[sources_++] = command.source;
+            if (command.act == Act::source) {
+                l_.sources[sources_++] = command.source;
+                to_fence_ = true;
+            }
+            Told* const to = &l_.commands[known_ % most_under_way];
+            tell_command(to, order, command.step, ++known_);
             if (changes_something(command.act)) l_.changes[changes_++] = command;
-            l_.commands[known_++ % most_under_way] = command;
         }
         if (joined_) return true;
         const Answer reply{command.step, late, {}};
@@ -257,7 +305,8 @@ private:
     {
         constexpr uint32_t most_in_a_pass = 8; // steps
         return known_ < most_under_way ||
-               l_.commands[known_ % most_under_way].step + l_.tiles * most_in_a_pass <
+               load_packet<Scope::gpu>(&l_.commands[known_ % most_under_way].packet[3]).word[0] +
+                       l_.tiles * most_in_a_pass <
                    load<Scope::gpu>(&l_.control->progress);
     }
 
@@ -319,12 +368,13 @@ private:
         }
         const uint64_t go = go_word(limit_, known_);
         if (go == went_) return;
-        if (DENIZEN_ON_DEVICE && go >> 32 == went_ >> 32) {
-            store<Scope::gpu>(&l_.control->go, go); // behind the fence of the last release
+        if (DENIZEN_ON_DEVICE && !to_fence_) {
+            store<Scope::gpu>(&l_.control->go, go); // commands bring their own arrival
         } else {
-            // Release: partner of the tiles' acquire; the commands are there when they are counted.
+            // Release: partner of the tiles' acquire; sources are there when they are counted.
             store<Scope::gpu, Order::release>(&l_.control->go, go);
         }
+        to_fence_ = false;
         went_ = go;
     }
 
@@ -344,7 +394,8 @@ private:
     uint32_t reading_ = 0;
     Answer reply_;
     bool paused_ = false;
-    bool joined_ = false; // the last command is one of several, and more of them follow
+    bool to_fence_ = false; // a source has been appended
+    bool joined_ = false;   // the last command is one of several, and more of them follow
 };
 
 } // namespace denizen::wave

@@ -42,6 +42,15 @@ struct Geometry {
         }
         return true;
     }
+    // The place along `axis` beside a place in the grid, on the side of the larger ones or not;
+    // false if that is outside.
+    DENIZEN_HD bool beside(int32_t at, uint32_t axis, bool up, int32_t& to) const
+    {
+        const auto last = static_cast<int32_t>(n[axis]) - 1;
+        const bool end = at == (up ? last : 0);
+        to = end ? (up ? 0 : last) : at + (up ? 1 : -1);
+        return !end || periodic(axis);
+    }
 };
 
 struct Box {
@@ -73,7 +82,7 @@ struct Edit {
 // The class of the cell at `place`; rigid if that is outside. `kind(at)`: of the cell itself, at
 // its place in the grid. `rigid_at(at, side)`: whether the cell beside it on that side is a
 // reflector; sides are -x, +x, -y and so on.
-template <uint32_t SidesAtOnce = 6, class Kind, class Rigid>
+template <class Kind, class Rigid>
 DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t place[3],
                                       const Kind& kind, const Rigid& rigid_at)
 {
@@ -85,20 +94,13 @@ DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t pl
     if (own == Cell::obstacle) return soft;
     uint32_t open = 0;
     uint32_t walls = 0;
-    // By choices, not by indexes: what is indexed would lie in local memory.
-#if DENIZEN_ON_DEVICE
-#pragma unroll SidesAtOnce
-#endif
+    // Unrolled: what is indexed by a variable would lie in local memory.
+    DENIZEN_WAVE_UNROLL
     for (uint32_t side = 0; side < 6; ++side) {
         const uint32_t along = side / 2;
-        const int32_t step = side % 2 == 0 ? -1 : 1;
-        int32_t beside[3] = {at[0] + (along == 0 ? step : 0), at[1] + (along == 1 ? step : 0),
-                             at[2] + (along == 2 ? step : 0)};
-        if (!geometry.wrap(beside, axis)) {
-            const Boundary there = along == 0   ? geometry.boundary[0]
-                                   : along == 1 ? geometry.boundary[1]
-                                                : geometry.boundary[2];
-            walls += there == Boundary::absorbing ? 1 : 0;
+        int32_t beside[3] = {at[0], at[1], at[2]};
+        if (!geometry.beside(at[along], along, side % 2 != 0, beside[along])) {
+            walls += geometry.boundary[along] == Boundary::absorbing ? 1 : 0;
         } else if (!rigid_at(beside, side)) {
             ++open;
         }

@@ -43,7 +43,7 @@ struct TileShape {
 };
 
 // Rows of 32 cells lie in all banks of shared memory.
-using SmallTile = TileShape<32, 8, 8, 2, 1>;
+using SmallTile = TileShape<32, 8, 8, 1, 1>;
 using MediumTile = TileShape<32, 16, 16, 4, 1>;
 using LargeTile = TileShape<32, 32, 16, 8, 1>;
 using SmallDeepTile = TileShape<32, 8, 8, 2, 2>;

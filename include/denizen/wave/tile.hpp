@@ -21,8 +21,8 @@ public:
         gather();
         sync();
         find_sources();
-        sync();
         prepare(0);
+        learn();
         sync();
         if (rank() == 0 && number_ == 0) store<Scope::gpu>(&r_.control->began, now_ns());
         uint32_t step = 0;
@@ -30,12 +30,19 @@ public:
         uint32_t since = 0; // steps since the shell was renewed
         Mail mail = mail_of();
         while (proceed(step)) { // ends with the last step, by a command, or late
-            this->template advance_by<0>(since);
+            const T* const from = now();
+            T* const to = before();
+            if constexpr (apart) {
+                if (own_.outer || touched_) make_own(from, to);
+            } else {
+                this->template advance_by<0>(since);
+            }
             turn_ ^= 1;
             sync();
-            if (m_.has_sources != 0 || m_.listening != 0) {
+            if (touched_) {
                 touch(step);
                 sync();
+                if constexpr (apart) own_.now = own_in(now());
             }
             ++step;
             const bool renew = ++since == S::depth;
@@ -44,13 +51,20 @@ public:
                 since = 0;
                 send(mail, exchange);
             }
-            const uint64_t go = rank() == 0 ? load<Scope::gpu>(&r_.control->go) : 0;
-            prepare(step); // while the packets fly
-            if (renew) receive(mail, exchange);
-            if (rank() == 0) {
-                m_.go = go;
+            // The last member has the fewest packets. Who may run to the end hears nothing more.
+            const bool asks = rank() == members - 1 && limit_ != end_;
+            uint64_t go = 0;
+            if (asks) {
+                go = load<Scope::gpu>(&r_.control->go);
                 if (number_ == 0) store<Scope::gpu>(&r_.control->progress, step);
             }
+            prepare(step); // while the packets fly
+            if constexpr (apart) {
+                if (!own_.outer && !touched_) make_own(from, to);
+            }
+            if (renew) receive(mail, exchange);
+            if (asks) m_.go = go;
+            if (late_) m_.late = 1; // the others look now and then, see proceed()
             sync();
         }
         scatter();
@@ -64,17 +78,24 @@ public:
 
 private:
     using Base = TileMail<T, S>;
+    using Base::apart;
+    using Base::before;
     using Base::change;
     using Base::element_at;
     using Base::find_sources;
     using Base::gather;
+    using Base::late_;
+    using Base::learn;
     using Base::m_;
     using Base::mail_of;
+    using Base::make_own;
     using Base::medium_;
     using Base::members;
     using Base::near;
     using Base::now;
     using Base::number_;
+    using Base::own_;
+    using Base::own_in;
     using Base::prepare;
     using Base::r_;
     using Base::rank;
@@ -85,6 +106,7 @@ private:
     using Base::sources_;
     using Base::sync;
     using Base::touch;
+    using Base::touched_;
     using Base::turn_;
     using typename Base::Mail;
     using typename Base::Range;
@@ -92,29 +114,35 @@ private:
     // Whether step `step` may begin; serves the commands that belong in front of it.
     DENIZEN_HD bool proceed(uint32_t step)
     {
+        if (step % 16 == 0 && m_.late != 0) return false;
+        // A command that is not known yet belongs in front of a step that was not allowed yet.
+        if (step < limit_) return true;
         Backoff idle;
         while (true) { // ends when the conductor lets the tile go on, or it is late
             const uint64_t go = m_.go;
-            const bool late = m_.late != 0;
-            if (late) return false;
-            if (static_cast<uint32_t>(go >> 32) > known_) {
-                // Acquire: partner of the conductor's release; sync() passes it on to all members.
-                if (rank() == 0) (void)load<Scope::gpu, Order::acquire>(&r_.control->go);
-                sync();
-                while (known_ < static_cast<uint32_t>(go >> 32) &&
-                       r_.commands[known_ % most_under_way].step == step) {
-                    serve(r_.commands[known_++ % most_under_way], step);
+            limit_ = static_cast<uint32_t>(go);
+            while (known_ < static_cast<uint32_t>(go >> 32)) {
+                const Request command =
+                    told_command(&r_.commands[known_ % most_under_way], known_ + 1);
+                if (command.step != step) {
+                    if (command.step < limit_) limit_ = command.step;
+                    break;
                 }
+                ++known_;
+                serve(command, step);
             }
             if (step == end_) return false;
-            if (step < static_cast<uint32_t>(go)) return true;
+            if (step < limit_) return true;
             sync();
             if (rank() == 0) {
                 idle.pause();
-                m_.go = load<Scope::gpu>(&r_.control->go);
-                m_.late = load<Scope::gpu>(&r_.control->late);
+                const uint64_t now_go = load<Scope::gpu>(&r_.control->go);
+                const uint32_t late = load<Scope::gpu>(&r_.control->late);
+                m_.go = now_go;
+                m_.late = late;
             }
             sync();
+            if (m_.late != 0) return false;
         }
     }
 
@@ -123,9 +151,11 @@ private:
         sync();
         switch (command.act) {
         case Act::source:
+            // Acquire: partner of the conductor's release; sync() passes it on to all members.
+            if (rank() == 0) (void)load<Scope::gpu, Order::acquire>(&r_.control->go);
+            sync();
             ++sources_;
             find_sources();
-            sync();
             prepare(step);
             break;
         case Act::damping:
@@ -145,6 +175,7 @@ private:
         case Act::resume: break; // the conductor's
         }
         sync();
+        if (command.act == Act::cells || command.act == Act::damping) learn();
     }
 
     // Calls put(i, value) for the tile's cells in the box: its cell i, x fastest.
@@ -185,6 +216,7 @@ private:
     }
 
     uint32_t known_ = 0; // commands served
+    uint32_t limit_ = 0; // steps below it are allowed, and no command is in front of them
     uint32_t reads_of_few_ = 0;
     uint32_t end_;
 };

@@ -26,7 +26,7 @@ struct TileRun {
     const Hop* incoming;
     Packet* mail; // for each tile two halves of hops()
     Control* control;
-    const Request* commands;
+    const Told* commands;
     const Source* sources; // commands append
     uint32_t source_count;
     const float* pool;
@@ -151,16 +151,32 @@ protected:
         return (at[2] * r_.tiles[1] + at[1]) * r_.tiles[0] + at[0];
     }
 
-    // Whether a place is in the box or beside it.
-    DENIZEN_HD bool touches(const Box& box, const int32_t at[3]) const
+    // Of the sides of a cell, -x, +x, -y and so on, a bit each.
+    struct Sides {
+        uint32_t there = 0;  // a cell of the grid is beside it
+        uint32_t in_box = 0; // and lies in the box
+        bool inside = false; // the cell itself lies in the box
+    };
+    DENIZEN_HD Sides sides_of(const Box& box, const int32_t at[3]) const
     {
-        if (box.contains(at)) return true;
-        for (uint32_t side = 0; side < 6; ++side) {
-            int32_t beside[3] = {at[0], at[1], at[2]};
-            beside[side / 2] += side % 2 == 0 ? -1 : 1;
-            if (inside(beside) && box.contains(beside)) return true;
+        Sides found;
+        bool in[3];
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            in[axis] = at[axis] >= box.low[axis] && at[axis] < box.high[axis];
         }
-        return false;
+        found.inside = in[0] && in[1] && in[2];
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t side = 0; side < 6; ++side) {
+            const uint32_t axis = side / 2;
+            int32_t to = 0;
+            const bool there = cells_.geometry.beside(at[axis], axis, side % 2 != 0, to);
+            const bool hit = there && in[(axis + 1) % 3] && in[(axis + 2) % 3] &&
+                             to >= box.low[axis] && to < box.high[axis];
+            found.there |= (there ? 1u : 0u) << side;
+            found.in_box |= (hit ? 1u : 0u) << side;
+        }
+        return found;
     }
 
     // Cells of the grid, as places: from low to one before high.
@@ -171,9 +187,11 @@ protected:
         DENIZEN_HD uint32_t cells() const { return size[0] * size[1] * size[2]; }
         DENIZEN_HD void at(uint32_t i, int32_t place[3]) const
         {
-            place[0] = low[0] + static_cast<int32_t>(i % size[0]);
-            place[1] = low[1] + static_cast<int32_t>(i / size[0] % size[1]);
-            place[2] = low[2] + static_cast<int32_t>(i / (size[0] * size[1]));
+            const uint32_t row = i / size[0];
+            const uint32_t plane = row / size[1];
+            place[0] = low[0] + static_cast<int32_t>(i - row * size[0]);
+            place[1] = low[1] + static_cast<int32_t>(row - plane * size[1]);
+            place[2] = low[2] + static_cast<int32_t>(plane);
         }
     };
 
@@ -214,43 +232,47 @@ protected:
         for (uint32_t i = rank(); i < range.cells(); i += members) {
             int32_t place[3];
             range.at(i, place);
-            const uint32_t element = element_at(place);
             int32_t at[3] = {place[0], place[1], place[2]};
-            if (!inside(at) || !touches(edit.box, at)) continue;
+            if (!inside(at)) continue;
+            const Sides around = sides_of(edit.box, at);
+            if (!around.inside && around.in_box == 0) continue;
+            const uint32_t element = element_at(place);
             // In place: whether a cell beside the box is rigid does not change.
-            m_.kind[element] = class_after(edit, place, element);
-            if (solid && edit.box.contains(at)) m_.field[0][element] = m_.field[1][element] = 0;
+            m_.kind[element] = class_after(edit, around, place, element);
+            if (solid && around.inside) m_.field[0][element] = m_.field[1][element] = 0;
         }
     }
 
     // The class of the cell at `place`, which has this element, as `edit` makes it: what the tile
     // knows of the others tells it all. Beyond the shell it knows nothing, and takes cells for
     // open: the class of the shell's last layer only says whether a cell is solid.
-    DENIZEN_HD uint8_t class_after(const Edit& edit, const int32_t place[3], uint32_t element) const
+    DENIZEN_HD uint8_t class_after(const Edit& edit, const Sides& around, const int32_t place[3],
+                                   uint32_t element) const
     {
-        // Of 512 threads each has 128 registers, and the steps need them.
-        return class_among<(S::threads > 256 ? 1 : 6)>(
-            cells_.geometry, place,
-            [&](const int32_t at[3]) {
-                return edit.box.contains(at) ? static_cast<Cell>(edit.cell)
-                                             : cell_of(m_.kind[element]);
-            },
-            [&](const int32_t at[3], uint32_t side) {
-                if (edit.box.contains(at))
-                    return edit.cell == static_cast<uint32_t>(Cell::reflector);
-                const uint32_t along = side / 2;
-                const int32_t step = side % 2 == 0 ? -1 : 1;
-                const auto chosen = [along](int32_t x, int32_t y, int32_t z) {
-                    return along == 0 ? x : along == 1 ? y : z;
-                };
-                const int32_t size = chosen(S::x, S::y, S::z);
-                const auto depth = static_cast<int32_t>(S::depth);
-                const int32_t beside = chosen(place[0], place[1], place[2]) + step -
-                                       chosen(tile_[0], tile_[1], tile_[2]) * size;
-                if (beside < -depth || beside >= size + depth) return false;
-                const int32_t stride = chosen(1, S::pitch, S::plane);
-                return m_.kind[static_cast<int32_t>(element) + step * stride] == rigid;
-            });
+        const Cell own = around.inside ? static_cast<Cell>(edit.cell) : cell_of(m_.kind[element]);
+        if (own == Cell::reflector) return rigid;
+        if (own == Cell::obstacle) return soft;
+        const bool becomes_rigid = edit.cell == static_cast<uint32_t>(Cell::reflector);
+        const int32_t size[3] = {S::x, S::y, S::z};
+        const int32_t stride[3] = {1, S::pitch, S::plane};
+        const auto depth = static_cast<int32_t>(S::depth);
+        uint32_t open = 0;
+        uint32_t walls = 0;
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t side = 0; side < 6; ++side) {
+            const uint32_t axis = side / 2;
+            const int32_t step = side % 2 == 0 ? -1 : 1;
+            const int32_t local = place[axis] + step - tile_[axis] * size[axis];
+            bool solid = false;
+            if (local >= -depth && local < size[axis] + depth) {
+                solid = m_.kind[static_cast<int32_t>(element) + step * stride[axis]] == rigid;
+            }
+            if ((around.in_box >> side & 1) != 0) solid = becomes_rigid;
+            const bool there = (around.there >> side & 1) != 0;
+            open += there && !solid ? 1 : 0;
+            walls += !there && cells_.geometry.boundary[axis] == Boundary::absorbing ? 1 : 0;
+        }
+        return class_of(own == Cell::absorber, walls, open);
     }
 
     const TileRun<T>& r_;
@@ -259,6 +281,7 @@ protected:
     int32_t tile_[3];
     Cells cells_;
     uint32_t turn_ = 0; // which field is now
+    bool late_ = false; // a neighbour did not come
 };
 
 } // namespace denizen::wave

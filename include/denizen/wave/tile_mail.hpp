@@ -16,6 +16,7 @@ protected:
     using Base = TileSteps<T, S>;
     using Base::Base;
     using Base::before;
+    using Base::late_;
     using Base::m_;
     using Base::members;
     using Base::neighbour;
@@ -31,8 +32,8 @@ protected:
 
     // What this thread sends and receives; the same in every exchange.
     struct Mail {
-        Hop out[own_packets];
-        Hop in[own_packets];
+        uint32_t out[own_packets][words<T>]; // elements, as in Hop; a word of nobody: element 0
+        uint32_t in[own_packets][words<T>];
         uint32_t slot[own_packets]; // of all mail; none: there is no such neighbour
         uint32_t in_slot[own_packets];
     };
@@ -45,21 +46,24 @@ protected:
             const uint32_t k = rank() + r * members;
             mail.slot[r] = mail.in_slot[r] = no_slot;
             if (k >= packets) continue;
-            mail.out[r] = r_.outgoing[k];
-            mail.in[r] = r_.incoming[k];
-            for (uint16_t& at : mail.out[r].at) {
-                if (at == nowhere) at = 0; // something: nobody looks at it
+            const Hop out = r_.outgoing[k];
+            const Hop in = r_.incoming[k];
+            DENIZEN_WAVE_UNROLL
+            for (uint32_t w = 0; w < words<T>; ++w) {
+                // The corner beyond the shell: nobody looks at it.
+                mail.out[r][w] = out.at[w] == nowhere ? 0 : out.at[w];
+                mail.in[r][w] = in.at[w] == nowhere ? 0 : in.at[w];
             }
-            const uint32_t to = neighbour(mail.out[r].side);
-            if (to != no_slot) mail.slot[r] = 2 * to * packets + mail.out[r].slot;
-            if (neighbour(mail.in[r].side) != no_slot) {
+            const uint32_t to = neighbour(out.side);
+            if (to != no_slot) mail.slot[r] = 2 * to * packets + out.slot;
+            if (neighbour(in.side) != no_slot) {
                 mail.in_slot[r] = 2 * number_ * packets + k;
             }
         }
         return mail;
     }
 
-    DENIZEN_HD T& word_at(uint16_t at)
+    DENIZEN_HD T& word_at(uint32_t at)
     {
         if constexpr (S::depth == 1) return now()[at]; // only faces travel
         return at < S::elements ? now()[at] : before()[at - S::elements];
@@ -75,10 +79,10 @@ protected:
             T carried[words<T>] = {};
             DENIZEN_WAVE_UNROLL
             for (uint32_t w = 0; w < words<T>; ++w) {
-                carried[w] = word_at(mail.out[r].at[w]);
+                carried[w] = word_at(mail.out[r][w]);
             }
             copy_bytes(packet.word, carried, sizeof carried);
-            store_packet<Scope::gpu>(r_.mail + mail.slot[r] + half, packet);
+            store_packet<Scope::gpu>(r_.mail + (mail.slot[r] + half), packet);
         }
     }
 
@@ -102,7 +106,7 @@ protected:
                 for (uint32_t b = 0; b < batch; ++b) {
                     if (open >> b & 1) {
                         packet[b] =
-                            load_packet<Scope::gpu>(r_.mail + mail.in_slot[first + b] + half);
+                            load_packet<Scope::gpu>(r_.mail + (mail.in_slot[first + b] + half));
                     }
                 }
                 DENIZEN_WAVE_UNROLL
@@ -113,8 +117,7 @@ protected:
                     copy_bytes(carried, packet[b].word, sizeof carried);
                     DENIZEN_WAVE_UNROLL
                     for (uint32_t w = 0; w < words<T>; ++w) {
-                        const uint16_t at = mail.in[first + b].at[w];
-                        if (at != nowhere) word_at(at) = carried[w];
+                        word_at(mail.in[first + b][w]) = carried[w];
                     }
                 }
                 if (open != 0 && give_up(looks, begun)) return;
@@ -133,7 +136,7 @@ protected:
         if (begun == 0) begun = time;
         if (time - begun > r_.patience_ns) store<Scope::gpu>(&r_.control->late, 1u);
         if (load<Scope::gpu>(&r_.control->late) == 0) return false;
-        m_.late = 1;
+        late_ = true;
         return true;
     }
 };

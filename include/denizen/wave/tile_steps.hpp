@@ -31,6 +31,89 @@ protected:
     DENIZEN_HD TileSteps(const TileRun<T>& run, TileMemory<T, S>& memory, uint32_t number)
         : Base(run, memory, number), medium_(run.medium), sources_(run.source_count)
     {
+        if constexpr (apart) own_.at = strip_of(rank(), own_.outer);
+    }
+
+    // Whether each member makes one strip of four cells, those beside the shell first: only they
+    // need what the neighbours send, and are sent, so the others are made while packets fly.
+    static constexpr bool apart =
+        S::depth == 1 && members == S::x / S::across * S::y * S::z && S::run == 1;
+
+    // The strip of an `apart` member: first whole rows at the tile's sides, then the ends of the
+    // other rows.
+    DENIZEN_HD static uint32_t strip_of(uint32_t member, bool& outer)
+    {
+        constexpr uint32_t n = S::x / S::across;
+        constexpr uint32_t rows = 2 * S::y + 2 * (S::z - 2);
+        constexpr uint32_t inner_y = S::y - 2;
+        constexpr uint32_t ends = 2 * inner_y * (S::z - 2);
+        uint32_t x = member % n;
+        uint32_t y = 0;
+        uint32_t z = 0;
+        outer = member < rows * n + ends;
+        if (member < 2 * S::y * n) {
+            y = member / n % S::y;
+            z = member < S::y * n ? 0 : S::z - 1;
+        } else if (member < rows * n) {
+            const uint32_t row = member / n - 2 * S::y;
+            y = row % 2 == 0 ? 0 : S::y - 1;
+            z = 1 + row / 2;
+        } else if (outer) {
+            const uint32_t end = member - rows * n;
+            x = end % 2 == 0 ? 0 : n - 1;
+            y = 1 + end / 2 % inner_y;
+            z = 1 + end / 2 / inner_y;
+        } else {
+            const uint32_t strip = member - rows * n - ends;
+            x = 1 + strip % (n - 2);
+            y = 1 + strip / (n - 2) % inner_y;
+            z = 1 + strip / (n - 2) / inner_y;
+        }
+        return S::index(static_cast<int32_t>(S::across * x), static_cast<int32_t>(y),
+                        static_cast<int32_t>(z));
+    }
+
+    // What an `apart` member keeps of its strip, after the start and whatever changes cells.
+    DENIZEN_HD void learn()
+    {
+        if constexpr (apart) {
+            DENIZEN_WAVE_UNROLL
+            for (uint32_t i = 0; i < 4; ++i) own_.of[i] = m_.table[m_.kind[own_.at + i]];
+            own_.old = own_in(before());
+            own_.now = own_in(now());
+        }
+    }
+
+    // Its strip in field `p`.
+    DENIZEN_HD Four<T> own_in(const T* p) const
+    {
+        return *reinterpret_cast<const Four<T>*>(p + own_.at);
+    }
+
+    // The member's strip, from the field `p` to the next, `q`.
+    DENIZEN_HD void make_own(const T* p, T* q)
+    {
+        using F = Four<T>;
+        const uint32_t at = own_.at;
+        const auto four = [](const T* from) { return *reinterpret_cast<const F*>(from); };
+        const F below = four(p + at - S::plane);
+        const F here = own_.now;
+        const F above = four(p + at + S::plane);
+        const F south = four(p + at - S::pitch);
+        const F north = four(p + at + S::pitch);
+        const T left = p[at - 1];
+        const T right = p[at + S::across];
+        F result;
+        DENIZEN_WAVE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
+            const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
+            const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
+            result.v[i] = next(own_.of[i], here.v[i], sum, own_.old.v[i]);
+        }
+        *reinterpret_cast<F*>(q + at) = result;
+        own_.old = here;
+        own_.now = result;
     }
 
     // The tile and its shell, out of the fields.
@@ -75,22 +158,25 @@ protected:
         }
     }
 
-    // Sources beside the tile count too where the shell is computed here.
+    // Sources beside the tile count too where the shell is computed here. All members call it.
     DENIZEN_HD void find_sources()
     {
         for (uint32_t i = rank(); i < most_sources; i += members) {
             m_.source_at[i] = i < sources_ ? element_of(r_.sources[i].at, S::depth - 1) : nowhere;
         }
         sync();
-        if (rank() != 0) return;
-        m_.has_sources = 0;
-        for (uint32_t i = 0; i < sources_; ++i) m_.has_sources |= m_.source_at[i] != nowhere;
+        if (rank() == 0) {
+            m_.has_sources = 0;
+            for (uint32_t i = 0; i < sources_; ++i) m_.has_sources |= m_.source_at[i] != nowhere;
+        }
+        sync();
+        touched_ = m_.has_sources != 0 || m_.listening != 0;
     }
 
     // What the sources will add in step `step`.
     DENIZEN_HD void prepare(uint32_t step)
     {
-        if (m_.has_sources == 0) return;
+        if (!touched_ || m_.has_sources == 0) return;
         for (uint32_t i = rank(); i < sources_; i += members) {
             if (m_.source_at[i] != nowhere) {
                 m_.push[i] = drive<T>(r_.sources[i], r_.first + step, r_.pool);
@@ -181,8 +267,17 @@ protected:
         }
     }
 
+    struct Own {
+        uint32_t at = 0; // element
+        bool outer = false;
+        Coefficients<T> of[4];
+        Four<T> old; // before now
+        Four<T> now; // as in the field, which the neighbours read
+    };
+    Own own_;
     Medium medium_;
     uint32_t sources_;
+    bool touched_ = false; // there are sources or receivers in this tile
 };
 
 } // namespace denizen::wave
