@@ -35,6 +35,14 @@ using uintptr_t = unsigned long;
 #define DENIZEN_COLD __attribute__((noinline, cold))
 #endif
 
+// A large function that is called at several places: one copy of it on the GPU, where the handlers
+// of a program are expanded more than once. Behind the call stands lanes::rejoin() (lanes.hpp).
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define DENIZEN_ONCE __host__ __device__ __noinline__
+#else
+#define DENIZEN_ONCE
+#endif
+
 // 1 while device code is generated, else 0.
 #if defined(__CUDA_ARCH__)
 #define DENIZEN_ON_DEVICE 1

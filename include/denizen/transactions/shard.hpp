@@ -182,11 +182,9 @@ public:
             return; // told again, or before its time, because the host could not know
         }
         tell(book, pass, m.batch, heralds * (part + 1), ctx);
-        const auto fails = drill(pass, ctx);
         const uint32_t regions = load<Scope::gpu>(&book.regions.count); // before it looks for room
-        const End end = pass == Pass::split   ? split(book, m.batch, part, ctx, fails)
-                        : pass == Pass::judge ? judge(book, m.batch, part, ctx, fails)
-                                              : search(book, m.batch, part, ctx, fails);
+        const End end = run(book, pass, m.batch, part, fails_after(pass), ctx);
+        lanes::rejoin();
         if (end == End::done) {
             finish(book, pass, m.batch, part, ctx);
         } else if (end == End::full) {
@@ -210,16 +208,41 @@ private:
         }
     }
 
-    // Whether a pass fails at a place, as the last Drill had it: the restart forgets it.
-    DENIZEN_HD auto drill(Pass pass, auto& ctx)
+    // After how many records a pass fails, as the last Drill had it: the restart forgets it.
+    DENIZEN_HD uint32_t fails_after(Pass pass) const
     {
-        return [this, pass, &ctx](uint32_t records) {
-            if (fail_in_ != static_cast<uint32_t>(pass) + 1 || records < fail_after_) {
+        return fail_in_ == static_cast<uint32_t>(pass) + 1 ? fail_after_ : ~0u;
+    }
+
+    // What the passes ask of a context. Of a shard it is known that all lanes take part; the
+    // context would look it up in memory after each call.
+    template <class C>
+    struct OfWarp {
+        C& ctx;
+
+        DENIZEN_HD uint32_t lane() const { return denizen::lanes::id(); }
+        DENIZEN_HD uint32_t lanes() const { return denizen::lanes::size; }
+        DENIZEN_HD void sync() const { denizen::lanes::sync(); }
+        DENIZEN_HD void send(Address to, const Alert& alert) const { ctx.send(to, alert); }
+    };
+
+    // A part of a pass. `fail_after` by value: a load in each turn of its loop would have to wait
+    // for all that has been asked for ahead.
+    template <class C>
+    DENIZEN_ONCE static End run(Book& book, Pass pass, uint32_t batch, uint32_t part,
+                                uint32_t fail_after, C& ctx)
+    {
+        OfWarp<C> warp{ctx};
+        const auto fails = [fail_after, &ctx](uint32_t records) {
+            if (records < fail_after) {
                 return false;
             }
             ctx.fail(drilled);
             return true;
         };
+        return pass == Pass::split   ? split(book, batch, part, warp, fails)
+               : pass == Pass::judge ? judge(book, batch, part, warp, fails)
+                                     : search(book, batch, part, warp, fails);
     }
 
     // What a gate, or Flight::fed, shows. Acquire: partner of finish(), by whoever opened the gate,

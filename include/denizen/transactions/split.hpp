@@ -61,12 +61,23 @@ DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx
         }
         ctx.sync();
     }
-    const auto shard_of = [&](uint32_t i) {
-        return transactions::shard_of(staged ? copies[i].unit[0].word[1] : records[i].customer,
-                                      shards);
+    const View view(book, batch);
+    const auto customer_of = [&view](uint32_t i) {
+        return reinterpret_cast<const Unit*>(view.records + uint64_t{i} * view.bytes)->word[1];
     };
-    for (uint32_t i = begin + ctx.lane(); i < end; i += ctx.lanes()) {
-        fetch_add<Scope::block>(&runs[shard_of(i)], 1u);
+    // Several are asked for together, here and below: each is far away.
+    constexpr uint32_t several = lanes::size > 1 ? 8 : 1;
+    for (uint32_t i0 = begin + ctx.lane(); i0 < end; i0 += several * ctx.lanes()) {
+        uint64_t customers[several];
+        for (uint32_t k = 0; k < several; ++k) {
+            const uint32_t i = i0 + k * ctx.lanes();
+            customers[k] = i < end ? customer_of(i) : 0;
+        }
+        for (uint32_t k = 0; k < several; ++k) {
+            if (i0 + k * ctx.lanes() < end) {
+                fetch_add<Scope::block>(&runs[shard_of(customers[k], shards)], 1u);
+            }
+        }
     }
     ctx.sync();
     uint32_t before = begin; // counts become begins
@@ -88,23 +99,33 @@ DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx
     }
     ctx.sync();
     uint32_t* const order = book.order(batch);
-    for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) { // and begins become ends
-        if (fails(i0 - begin)) {
-            return End::failed;
+    for (uint32_t i0 = begin; i0 < end; i0 += abreast * ctx.lanes()) { // and begins become ends
+        uint64_t customers[abreast];
+        for (uint32_t k = 0; k < abreast; ++k) {
+            const uint32_t i = i0 + k * ctx.lanes() + ctx.lane();
+            customers[k] = i < end ? customer_of(i) : 0;
         }
-        const uint32_t i = i0 + ctx.lane();
-        const uint32_t s = i < end ? shard_of(i) : ~0u;
-        const uint32_t alike = lanes::match(s);
-        const uint32_t rank = lanes::popcount(alike & lanes::below());
-        const uint32_t at = i < end ? runs[s] + rank : 0;
-        ctx.sync(); // all have read it
-        if (i < end) {
-            order[at] = i;
-            if (rank == 0) {
-                runs[s] += lanes::popcount(alike);
+        for (uint32_t k = 0; k < abreast; ++k) {
+            const uint32_t i = i0 + k * ctx.lanes() + ctx.lane();
+            if (i - ctx.lane() >= end) {
+                break;
             }
+            if (fails(i - ctx.lane() - begin)) {
+                return End::failed;
+            }
+            const uint32_t s = i < end ? shard_of(customers[k], shards) : ~0u;
+            const uint32_t alike = lanes::match(s);
+            const uint32_t rank = lanes::popcount(alike & lanes::below());
+            const uint32_t at = i < end ? runs[s] + rank : 0;
+            ctx.sync(); // all have read it
+            if (i < end) {
+                order[at] = i;
+                if (rank == 0) {
+                    runs[s] += lanes::popcount(alike);
+                }
+            }
+            ctx.sync();
         }
-        ctx.sync();
     }
     return End::done;
 }
