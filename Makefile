@@ -121,7 +121,7 @@ gpu-test: gpu-install
 # that memory by acquire and release of words of their own, which racecheck takes for hazards.
 # compute-sanitizer comes with the CUDA toolkit, or as the wheel nvidia-cuda-sanitizer-api.
 # PREBUILT=1: the programs are in BUILD already, and nothing is compiled.
-SANITIZE = timeout -k 5 600 compute-sanitizer --error-exitcode 1 --tool
+SANITIZE = CUDA_MODULE_LOADING=EAGER timeout -k 5 600 compute-sanitizer --error-exitcode 1 --tool
 SANITIZED_BUFFERS := *very_memory/gpu2:*last_message/gpu2:*becomes_stale/gpu2:*kept_until*/gpu2:*let_go/gpu2:*the_pool_grows/gpu2
 SANITIZED_WAVE := *columns_of_passes/gpu
 gpu-sanitize:

@@ -123,10 +123,7 @@ DENIZEN_HD inline uint32_t steal(uint64_t* word, uint64_t seen, uint32_t most)
 }
 
 // Release: partner of the owner's next look at the word, after which it writes there again.
-DENIZEN_HD inline void finish(uint64_t* word)
-{
-    add_global<Order::release>(word, ~busy + 1);
-}
+DENIZEN_HD inline void finish(uint64_t* word) { add_global<Order::release>(word, ~busy + 1); }
 
 } // namespace deque
 

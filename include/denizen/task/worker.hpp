@@ -248,7 +248,7 @@ private:
         if (!drop) {
             P::template run<Grain::block>(words, ctx);
         }
-        denizen::lanes::rejoin(); // after whatever the task has done
+        denizen::lanes::rejoin();   // after whatever the task has done
         settle(at_, ctx, false, 0); // while the task's token still stands
         gathering::barrier(at_.s);
         if (announcer) {
