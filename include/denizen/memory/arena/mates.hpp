@@ -24,8 +24,12 @@ public:
     {
         return __shfl_sync(mask_, value, static_cast<int>(from));
     }
-    // The mates with the same value as this one.
-    __device__ uint32_t same(uint32_t value) const { return __match_any_sync(mask_, value); }
+    // The mates with the same value as this one. The instruction has no mask, and would match other
+    // callers' lanes that are active beside these.
+    __device__ uint32_t same(uint32_t value) const
+    {
+        return __match_any_sync(mask_, value) & mask_;
+    }
     // Of those mates, `group`, all of whom call it.
     __device__ static uint32_t or_of(uint32_t group, uint32_t bits)
     {
