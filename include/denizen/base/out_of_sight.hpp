@@ -3,9 +3,8 @@
 // registers a function and all that it calls may use, and lets the caller keep nothing in them, not
 // even where the call is not made: what lives across it lies in local memory for good. A function
 // called by a pointer that ptxas cannot see through saves sixteen registers for its caller: it pays
-// where at most that many values live across the call. (The loop of the tasks' workers had 250 to
-// 440 loads from local memory with the arena's code called directly, and has 14 or 15 by this and
-// with fewer values.) The stack is sufficient: ptxas counts all functions whose address is taken.
+// where at most that many values live across the call. The tasks' workers call the arena's code so.
+// The stack is sufficient: ptxas counts all functions whose address is taken.
 #pragma once
 
 #include <denizen/base/target.hpp>

@@ -8,6 +8,7 @@
 #include <denizen/base/error.hpp>
 #include <denizen/base/out_of_sight.hpp>
 #include <denizen/task/crate.hpp>
+#include <denizen/task/gathering.hpp>
 #include <denizen/task/local.hpp>
 #include <denizen/task/mailbox.hpp>
 #include <denizen/wire/wait.hpp>
@@ -197,8 +198,7 @@ public:
         if (grain_ == Grain::warp) {
             denizen::lanes::rejoin();
         } else if (grain_ == Grain::block) {
-            denizen::lanes::rejoin(); // lanes that come to it apart may wait there for ever
-            asm volatile("barrier.cta.sync 1, %0;" ::"r"(32 * s_.per_block) : "memory");
+            gathering::barrier(s_);
         }
 #endif
     }
