@@ -29,13 +29,12 @@ struct Geometry {
                static_cast<uint64_t>(at[0]);
     }
     // Brings a place that is at most one period outside into the grid along periodic axes; false
-    // if it is outside all the same. `outside`: the axis along which.
-    DENIZEN_HD bool wrap(int32_t at[3], uint32_t& outside) const
+    // if it is outside all the same.
+    DENIZEN_HD bool wrap(int32_t at[3]) const
     {
         for (uint32_t axis = 0; axis < 3; ++axis) {
             const auto size = static_cast<int32_t>(n[axis]);
             if (at[axis] >= 0 && at[axis] < size) continue;
-            outside = axis;
             if (!periodic(axis)) return false;
             at[axis] += at[axis] < 0 ? size : -size;
             if (at[axis] < 0 || at[axis] >= size) return false;
@@ -79,17 +78,12 @@ struct Edit {
     uint32_t cell = 0; // Cell
 };
 
-// The class of the cell at `place`; rigid if that is outside. `kind(at)`: of the cell itself, at
-// its place in the grid. `rigid_at(at, side)`: whether the cell beside it on that side is a
-// reflector; sides are -x, +x, -y and so on.
-template <class Kind, class Rigid>
-DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t place[3],
-                                      const Kind& kind, const Rigid& rigid_at)
+enum class Beside : uint32_t { nothing, open, reflector };
+
+// The class of a cell of kind `own`. `beside(side)`: what is there; sides are -x, +x, -y and so on.
+template <class What>
+DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, Cell own, const What& beside)
 {
-    int32_t at[3] = {place[0], place[1], place[2]};
-    uint32_t axis = 0;
-    if (!geometry.wrap(at, axis)) return rigid;
-    const Cell own = kind(at);
     if (own == Cell::reflector) return rigid;
     if (own == Cell::obstacle) return soft;
     uint32_t open = 0;
@@ -97,13 +91,10 @@ DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, const int32_t pl
     // Unrolled: what is indexed by a variable would lie in local memory.
     DENIZEN_WAVE_UNROLL
     for (uint32_t side = 0; side < 6; ++side) {
-        const uint32_t along = side / 2;
-        int32_t beside[3] = {at[0], at[1], at[2]};
-        if (!geometry.beside(at[along], along, side % 2 != 0, beside[along])) {
-            walls += geometry.boundary[along] == Boundary::absorbing ? 1 : 0;
-        } else if (!rigid_at(beside, side)) {
-            ++open;
-        }
+        const Beside there = beside(side);
+        const bool wall = geometry.boundary[side / 2] == Boundary::absorbing;
+        open += there == Beside::open ? 1 : 0;
+        walls += there == Beside::nothing && wall ? 1 : 0;
     }
     return class_of(own == Cell::absorber, walls, open);
 }
@@ -118,11 +109,19 @@ struct Cells {
         return start == nullptr ? Cell::normal : static_cast<Cell>(start[geometry.index(at)]);
     }
 
+    // Of the cell at `place`; rigid if that is outside.
     DENIZEN_HD uint8_t class_at(const int32_t place[3]) const
     {
-        return class_among(
-            geometry, place, [this](const int32_t at[3]) { return kind(at); },
-            [this](const int32_t at[3], uint32_t) { return kind(at) == Cell::reflector; });
+        int32_t at[3] = {place[0], place[1], place[2]};
+        if (!geometry.wrap(at)) return rigid;
+        return class_among(geometry, kind(at), [&](uint32_t side) {
+            const uint32_t along = side / 2;
+            int32_t to[3] = {at[0], at[1], at[2]};
+            if (!geometry.beside(at[along], along, side % 2 != 0, to[along])) {
+                return Beside::nothing;
+            }
+            return kind(to) == Cell::reflector ? Beside::reflector : Beside::open;
+        });
     }
 };
 

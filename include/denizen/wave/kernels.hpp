@@ -47,20 +47,16 @@ __device__ inline void sweep(const Sweep<T>& w)
         const T left = line_of[static_cast<int64_t>(x) - 1];
         const T right = line_of[x + 4]; // beyond the row there is room, and nobody uses it
         T* const to = s.before + s.layout.index(0, y, k);
-        F result = old;
         const uint8_t* const kinds =
             s.kinds + (uint64_t{k} * s.layout.n[1] + y) * s.layout.n[0] + x;
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-            const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
-            const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
-            const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
+        const auto of = [&](uint32_t i) {
             Coefficients<T> c = usual;
             if (kind != plain) {
                 c = s.table[kind != mixed ? kind : i < count ? kinds[i] : rigid];
             }
-            result.v[i] = next(c, here.v[i], sum, result.v[i]);
-        }
+            return c;
+        };
+        const F result = next_four(of, here, below, above, south, north, left, right, old);
         if (count == 4) {
             *reinterpret_cast<F*>(to + x) = result;
         } else {

@@ -41,6 +41,24 @@ struct alignas(16) Four {
     T v[4];
 };
 
+// Their pressures one step later, `left` and `right` being beside them; `of(i)`: the coefficients
+// of the i-th. All methods add in this order.
+template <class T, class Of>
+DENIZEN_HD inline Four<T> next_four(const Of& of, const Four<T>& here, const Four<T>& below,
+                                    const Four<T>& above, const Four<T>& south,
+                                    const Four<T>& north, T left, T right, const Four<T>& before)
+{
+    Four<T> result;
+    DENIZEN_WAVE_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+        const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
+        const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
+        const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
+        result.v[i] = next(of(i), here.v[i], sum, before.v[i]);
+    }
+    return result;
+}
+
 // Cells of one row that are told apart as one: see Slab::segments.
 inline constexpr uint32_t segment = 64;
 inline constexpr uint8_t mixed = 255;

@@ -257,24 +257,14 @@ private:
                             const Four<T>& above, const Four<T>& south, const Four<T>& north,
                             T left, T right, const Four<T>& old) const
     {
-        Four<T> result;
-        const auto make = [&](const auto& coefficients_of) {
-            DENIZEN_WAVE_UNROLL
-            for (uint32_t i = 0; i < 4; ++i) {
-                const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
-                const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
-                const T sum =
-                    ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
-                result.v[i] = next(coefficients_of(i), here.v[i], sum, old.v[i]);
-            }
+        const auto made_of = [&](const auto& of) {
+            return next_four(of, here, below, above, south, north, left, right, old);
         };
         if (of_all(kinds == plain * 0x01010101u)) {
             const Coefficients<T> open = m_.table[plain];
-            make([&](uint32_t) { return open; });
-        } else {
-            make([&](uint32_t i) { return m_.table[kinds >> (8 * i) & (classes - 1)]; });
+            return made_of([&](uint32_t) { return open; });
         }
-        return result;
+        return made_of([&](uint32_t i) { return m_.table[kinds >> (8 * i) & (classes - 1)]; });
     }
 
     // Plane z has come in.

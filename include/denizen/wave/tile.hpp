@@ -64,7 +64,6 @@ public:
             }
             if (renew) receive(mail, exchange);
             if (asks) m_.go = go;
-            if (late_) m_.late = 1; // the others look now and then, see proceed()
             sync();
         }
         scatter();
@@ -84,7 +83,6 @@ private:
     using Base::element_at;
     using Base::find_sources;
     using Base::gather;
-    using Base::late_;
     using Base::learn;
     using Base::m_;
     using Base::mail_of;

@@ -93,11 +93,7 @@ protected:
         return local[0] >= -depth && local[0] < size[0] + depth;
     }
 
-    DENIZEN_HD bool inside(int32_t at[3]) const
-    {
-        uint32_t axis = 0;
-        return cells_.geometry.wrap(at, axis);
-    }
+    DENIZEN_HD bool inside(int32_t at[3]) const { return cells_.geometry.wrap(at); }
 
     DENIZEN_HD bool own(uint32_t element) const
     {
@@ -250,16 +246,11 @@ protected:
                                    uint32_t element) const
     {
         const Cell own = around.inside ? static_cast<Cell>(edit.cell) : cell_of(m_.kind[element]);
-        if (own == Cell::reflector) return rigid;
-        if (own == Cell::obstacle) return soft;
         const bool becomes_rigid = edit.cell == static_cast<uint32_t>(Cell::reflector);
         const int32_t size[3] = {S::x, S::y, S::z};
         const int32_t stride[3] = {1, S::pitch, S::plane};
         const auto depth = static_cast<int32_t>(S::depth);
-        uint32_t open = 0;
-        uint32_t walls = 0;
-        DENIZEN_WAVE_UNROLL
-        for (uint32_t side = 0; side < 6; ++side) {
+        return class_among(cells_.geometry, own, [&](uint32_t side) {
             const uint32_t axis = side / 2;
             const int32_t step = side % 2 == 0 ? -1 : 1;
             const int32_t local = place[axis] + step - tile_[axis] * size[axis];
@@ -268,11 +259,9 @@ protected:
                 solid = m_.kind[static_cast<int32_t>(element) + step * stride[axis]] == rigid;
             }
             if ((around.in_box >> side & 1) != 0) solid = becomes_rigid;
-            const bool there = (around.there >> side & 1) != 0;
-            open += there && !solid ? 1 : 0;
-            walls += !there && cells_.geometry.boundary[axis] == Boundary::absorbing ? 1 : 0;
-        }
-        return class_of(own == Cell::absorber, walls, open);
+            if ((around.there >> side & 1) == 0) return Beside::nothing;
+            return solid ? Beside::reflector : Beside::open;
+        });
     }
 
     const TileRun<T>& r_;
@@ -281,7 +270,6 @@ protected:
     int32_t tile_[3];
     Cells cells_;
     uint32_t turn_ = 0; // which field is now
-    bool late_ = false; // a neighbour did not come
 };
 
 } // namespace denizen::wave

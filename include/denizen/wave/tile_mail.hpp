@@ -16,7 +16,6 @@ protected:
     using Base = TileSteps<T, S>;
     using Base::Base;
     using Base::before;
-    using Base::late_;
     using Base::m_;
     using Base::members;
     using Base::neighbour;
@@ -136,7 +135,7 @@ protected:
         if (begun == 0) begun = time;
         if (time - begun > r_.patience_ns) store<Scope::gpu>(&r_.control->late, 1u);
         if (load<Scope::gpu>(&r_.control->late) == 0) return false;
-        late_ = true;
+        m_.late = 1; // the members look now and then, see Tile::proceed()
         return true;
     }
 };

@@ -97,22 +97,13 @@ protected:
         const uint32_t at = own_.at;
         const auto four = [](const T* from) { return *reinterpret_cast<const F*>(from); };
         const F below = four(p + at - S::plane);
-        const F here = own_.now;
         const F above = four(p + at + S::plane);
         const F south = four(p + at - S::pitch);
         const F north = four(p + at + S::pitch);
-        const T left = p[at - 1];
-        const T right = p[at + S::across];
-        F result;
-        DENIZEN_WAVE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
-            const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
-            const T sum = ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
-            result.v[i] = next(own_.of[i], here.v[i], sum, own_.old.v[i]);
-        }
+        const F result = next_four([this](uint32_t i) { return own_.of[i]; }, own_.now, below,
+                                   above, south, north, p[at - 1], p[at + S::across], own_.old);
         *reinterpret_cast<F*>(q + at) = result;
-        own_.old = here;
+        own_.old = own_.now;
         own_.now = result;
     }
 
@@ -244,23 +235,14 @@ protected:
             const F above = four(p + at + S::plane);
             const F south = four(p + at - S::pitch);
             const F north = four(p + at + S::pitch);
-            const T left = p[at - 1];
-            const T right = p[at + S::across];
-            F result = four(q + at);
             uint32_t kinds;
             copy_bytes(&kinds, __builtin_assume_aligned(&m_.kind[at], 4), 4);
             const bool all_usual = kinds == plain * 0x01010101u;
-            DENIZEN_WAVE_UNROLL
-            for (uint32_t i = 0; i < 4; ++i) {
-                const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
-                const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];
-                const T sum =
-                    ((below.v[i] + above.v[i]) + (south.v[i] + north.v[i])) + (west + east);
-                const Coefficients<T> c =
-                    all_usual ? usual : m_.table[kinds >> (8 * i) & (classes - 1)];
-                result.v[i] = next(c, here.v[i], sum, result.v[i]);
-            }
-            *reinterpret_cast<F*>(q + at) = result;
+            const auto of = [&](uint32_t i) {
+                return all_usual ? usual : m_.table[kinds >> (8 * i) & (classes - 1)];
+            };
+            *reinterpret_cast<F*>(q + at) = next_four(of, here, below, above, south, north,
+                                                      p[at - 1], p[at + S::across], four(q + at));
             below = here;
             here = above;
             at += S::plane;
