@@ -9,7 +9,7 @@ namespace denizen::transactions {
 namespace {
 
 // To be raised when Customer, Edge or Rules change.
-constexpr uint32_t layout = 2;
+constexpr uint32_t layout = 3;
 
 template <class T>
 SnapshotSection section(const char* name, const std::vector<T>& values)

@@ -65,7 +65,7 @@ Stage::Stage(AnyRuntime& rt, const StageOptions& o, const Snapshot* restore)
     const uint32_t batch = o.batch != 0 ? o.batch : there.on_gpu ? 1u << 16 : 1u << 13;
     within("batch", batch, 1, max_batch);
     within("depth", o.depth, 1, max_depth);
-    within("horizon", o.horizon, 1, 1u << 28);
+    within("horizon", o.horizon, 1, max_horizon);
     if (o.memory != 0) within("memory", o.memory, least_region, uint64_t{1} << 56);
     within("first_memory", o.first_memory, least_region, uint64_t{1} << 56);
     if (restore != nullptr && restore->horizon != o.horizon) {

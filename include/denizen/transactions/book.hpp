@@ -5,7 +5,8 @@
 //
 //   split   part p cuts slice p of the batch into runs, one for each shard, in order
 //   judge   shard s takes its run of every slice, in order: its customers' rules, their edges
-//   search  part p looks for round trips that end in its share, and tells all alerts of that
+//   search  part p looks for round trips that end in every so-many-th row of records, and tells all
+//           alerts of those
 //
 // judge(b) begins when all of split(b) and search(b - 1) are done, search(b) when judge(b) is:
 // whoever comes last through a gate starts what is behind it. Within a pass nobody writes what
@@ -26,6 +27,7 @@ inline constexpr uint32_t max_shards = 2048;
 inline constexpr uint32_t record_bits = 21; // of a record's number in its batch
 inline constexpr uint32_t max_batch = (1u << record_bits) - 1;
 inline constexpr uint32_t max_depth = 8;
+inline constexpr uint32_t max_horizon = 1u << 28;
 
 struct Geometry {
     uint32_t shards;  // actors, and parts of each pass: at most max_shards
@@ -36,13 +38,20 @@ struct Geometry {
     uint32_t staged;  // 1: records are copied to the book by `split`, once, across the bus
 };
 
-// A transaction as the search for round trips sees it.
-struct Edge {
+// A transaction as the search for round trips sees it, a sector of memory each half.
+struct alignas(32) Payment {
     uint64_t dest;
     uint64_t ts;
     uint64_t amount;
-    uint64_t before; // 1 + sequence of the payer's edge before it; 0: none
-    uint64_t latest; // event time of the payer's edges up to this one, the greatest
+    uint64_t latest; // event time of the payer's payments up to this one, the greatest
+};
+inline constexpr uint32_t edges_before = 8;
+struct alignas(32) Before {    // the payer's edges before it, the latest first (trail.hpp)
+    uint32_t by[edges_before]; // how many places; 0: none that can be part of a round trip
+};
+struct Edge {
+    Payment payment;
+    Before before;
 };
 
 // What lies of a record in the book: the half that anything looks at.
@@ -58,6 +67,23 @@ struct Head {
 };
 inline constexpr uint32_t most_chains = 256; // of a shard at a time
 inline constexpr uint32_t no_record = ~0u;
+inline constexpr uint32_t row_size = 32; // records that a warp looks at together
+
+// Of a record whose alerts are still to be told (search.hpp).
+struct Finding {
+    uint64_t path[3];
+    uint32_t record;
+    uint16_t fired; // bits of rules
+    uint16_t hops;
+};
+
+// What a shard needs for itself within a pass.
+struct Scratch {
+    Head heads[most_chains];
+    Finding findings[2 * row_size];
+    uint32_t further[2 * row_size];
+    Alert alerts[row_size];
+};
 
 enum class Pass : uint32_t { split = 0, judge, search };
 inline constexpr uint32_t passes = 3;
@@ -77,7 +103,7 @@ struct alignas(128) Flight {
 };
 
 struct Offsets {
-    uint64_t ledgers, edges, verdicts, staged, order, runs, links, heads, done, end;
+    uint64_t ledgers, edges, verdicts, staged, order, runs, links, scratch, done, end;
 
     DENIZEN_HD static constexpr uint64_t up(uint64_t n) { return (n + 127) / 128 * 128; }
     DENIZEN_HD static Offsets of(const Geometry& g, uint64_t header)
@@ -91,8 +117,8 @@ struct Offsets {
         o.order = o.staged + (g.staged != 0 ? up(records * sizeof(Staged)) : 0);
         o.runs = o.order + up(records * sizeof(uint32_t));
         o.links = o.runs + up(uint64_t{g.depth} * g.shards * g.shards * sizeof(uint32_t));
-        o.heads = o.links + up(uint64_t{g.batch} * sizeof(uint32_t));
-        o.done = o.heads + up(uint64_t{g.shards} * most_chains * sizeof(Head));
+        o.scratch = o.links + up(uint64_t{g.batch} * sizeof(uint32_t));
+        o.done = o.scratch + up(uint64_t{g.shards} * sizeof(Scratch));
         o.end = o.done + up(uint64_t{passes} * g.depth * g.shards * sizeof(uint32_t));
         return o;
     }
@@ -138,10 +164,7 @@ struct Book {
     }
     // By record: the one that its customer has next. One batch at a time is judged.
     DENIZEN_HD uint32_t* links() { return part<uint32_t>(at.links); }
-    DENIZEN_HD Head* heads(uint32_t shard)
-    {
-        return part<Head>(at.heads) + uint64_t{shard} * most_chains;
-    }
+    DENIZEN_HD Scratch& scratch(uint32_t shard) { return part<Scratch>(at.scratch)[shard]; }
     DENIZEN_HD uint32_t& done(Pass pass, uint32_t batch, uint32_t of)
     {
         const uint64_t row = static_cast<uint64_t>(pass) * geometry.depth + batch % geometry.depth;

@@ -3,7 +3,7 @@
 // earlier transactions. Reads edges only; each account's are a list, the latest first.
 #pragma once
 
-#include <denizen/transactions/view.hpp>
+#include <denizen/transactions/trail.hpp>
 
 namespace denizen::transactions {
 
@@ -36,38 +36,29 @@ struct Search {
             return false;
         }
         visited[Step] = account;
-        uint64_t next = entry->edge;
-        uint32_t looked_at = 0;
-        // Ends: places in the stream only fall, and those of this batch are not many.
-        while (next != 0 && looked_at < fanout) {
-            const uint64_t here = next - 1;
-            if (sequence > here && sequence - here > view.horizon) {
-                break; // its place may be another's by now
-            }
-            const Edge edge = view.edge(here); // by all lanes together, whatever they make of it
-            next = edge.before;
-            if (here >= sequence) {
-                continue; // of this very batch, but behind the closing one
-            }
-            if (edge.latest < since) {
+        Trail trail(view, entry->edge, sequence);
+        uint64_t here = 0;
+        DENIZEN_ROLLED
+        for (uint32_t k = 0; k < fanout && trail.next(here); ++k) {
+            const Payment p = view.payment(here);
+            if (p.latest < since) {
                 break; // and so are all before it
             }
-            ++looked_at;
-            if (edge.ts < since || edge.ts > closing.ts || !alike(edge.amount)) {
+            if (p.ts < since || p.ts > closing.ts || !alike(p.amount)) {
                 continue;
             }
             followed = followed || Step == 0;
             round.path[Step] = here;
             if constexpr (Left == 1) {
-                if (edge.dest == closing.customer) {
+                if (p.dest == closing.customer) {
                     return true;
                 }
             } else {
-                bool seen = edge.dest == closing.customer;
-                for (uint32_t k = 0; k <= Step; ++k) {
-                    seen |= edge.dest == visited[k];
+                bool seen = p.dest == closing.customer;
+                for (uint32_t hop = 0; hop <= Step; ++hop) {
+                    seen |= p.dest == visited[hop];
                 }
-                if (!seen && leads<Left - 1, Step + 1>(edge.dest, edge.ts)) {
+                if (!seen && leads<Left - 1, Step + 1>(p.dest, p.ts)) {
                     return true;
                 }
             }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <denizen/transactions/pass.hpp>
+#include <denizen/transactions/trail.hpp>
 
 namespace denizen::transactions {
 
@@ -101,8 +102,8 @@ DENIZEN_COLD bool take_places(const Book& book, Ledger& ledger, uint64_t custome
 class Chains {
 public:
     DENIZEN_HD Chains(Book& book, const View& view, uint32_t shard, const auto& ctx)
-        : book_(book), view_(view), ledger_(book.ledger(shard)), links_(book.links()),
-          heads_(book.heads(shard))
+        : book_(book), view_(view), rules_(book.rules), ledger_(book.ledger(shard)),
+          links_(book.links()), heads_(book.scratch(shard).heads)
     {
         next_turn(ctx); // tails of who failed on the way are those of another turn
     }
@@ -163,6 +164,7 @@ public:
         Entry* entry = nullptr;
         Staged staged{};
         Hand hand;
+        Past past;
         for (;;) { // ends: chains do
             const uint32_t idle = lanes::ballot(i == no_record);
             const uint32_t k = taken + lanes::popcount(idle & lanes::below());
@@ -172,6 +174,7 @@ public:
                 next = links_[i];
                 staged = view_.ask(i);
                 entry = &ledger_.entries[head.entry];
+                past = Past(view_, entry->edge);
                 hand = Hand(*head.customer);
             }
             taken += lanes::popcount(idle);
@@ -189,7 +192,7 @@ public:
                     after = links_[next];
                 }
                 if (!failed) {
-                    judge_one(hand, record(staged), i);
+                    judge_one(hand, past, record(staged), i);
                 }
                 if (next == no_record || failed) {
                     hand.put_back();
@@ -218,7 +221,7 @@ public:
     }
 
 private:
-    DENIZEN_HD void judge_one(Hand& hand, const Transaction& t, uint32_t i) const
+    DENIZEN_HD void judge_one(Hand& hand, Past& past, const Transaction& t, uint32_t i) const
     {
         const uint64_t sequence = view_.base + i;
         Standing& c = hand.standing;
@@ -227,15 +230,15 @@ private:
         }
         c.applied = sequence + 1;
         Verdict v{};
-        const Outcome outcome = hand.admit(t, book_.rules, v);
+        const Outcome outcome = hand.admit(t, rules_, v);
         v.outcome = static_cast<uint8_t>(outcome);
         if (outcome == Outcome::accepted) {
             v.customer = hand.customer();
-            v.fired =
-                static_cast<uint16_t>(fired_rules(t, c, book_.rules, country_of(book_, t), v));
+            v.fired = static_cast<uint16_t>(fired_rules(t, c, rules_, country_of(book_, t), v));
             if (t.customer != t.dest) {
                 c.latest = t.ts > c.latest ? t.ts : c.latest;
-                view_.edge(sequence) = Edge{t.dest, t.ts, t.amount, c.edge, c.latest};
+                view_.edge(sequence) = Edge{Payment{t.dest, t.ts, t.amount, c.latest},
+                                            past.advance(view_, c.edge, sequence)};
                 c.edge = sequence + 1;
             }
         }
@@ -254,6 +257,7 @@ private:
 
     Book& book_;
     const View view_;
+    const Rules rules_; // by value: what is written could be the book's head, for all it seems
     Ledger& ledger_;
     uint32_t* links_;
     Head* heads_;

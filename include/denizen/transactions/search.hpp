@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third pass: round trips that end in a slice of a batch, and the alerts of all rules.
+// The third pass: round trips that end in a part of a batch, and the alerts of all rules.
+//
+// A part is every so-many-th row of the batch: a burst is spread over many. What only a few records
+// need is put off until there are enough of them for all lanes, or no more records.
 #pragma once
 
 #include <denizen/actor/address.hpp>
@@ -10,52 +13,119 @@ namespace denizen::transactions {
 
 namespace detail {
 
-// The view by value: one that a call has by reference lies in memory for the caller, too.
-DENIZEN_COLD void tell(const Book& book, const View view, uint32_t i, uint32_t fired,
-                       const Round& round, auto& ctx)
+// The alerts of `count` records; how many they are. They are made side by side, and told one after
+// the other. The view by value: one that a call has by reference lies in memory for the caller,
+// too.
+DENIZEN_COLD uint32_t tell(const Book& book, const View view, const Finding* findings,
+                           uint32_t count, Alert* alerts, auto& ctx)
 {
-    const Transaction t = view.record(i);
-    const Verdict v = view.verdicts[i];
+    const uint32_t lane = ctx.lane();
+    const Finding f = findings[lane < count ? lane : 0];
+    const Transaction t = view.record(f.record);
+    const Verdict v = view.verdicts[f.record];
     const uint32_t country = country_of(book, t);
-    for (uint32_t rule = 1; rule <= rule_count; ++rule) {
-        if ((fired >> rule & 1) != 0) {
-            ctx.send(host, make_alert(static_cast<Rule>(rule), t, view.base + i, *v.customer,
-                                      book.rules, country, v, round));
+    uint32_t left = lane < count ? f.fired : 0;
+    uint32_t all = 0;
+    uint32_t telling = lanes::ballot(left != 0);
+    while (telling != 0) { // ends: each turn takes one of each lane's
+        if (left != 0) {
+            const auto rule = static_cast<Rule>(lanes::first(left));
+            alerts[lane] = make_alert(rule, t, view.base + f.record, *v.customer, book.rules,
+                                      country, v, Round{{f.path[0], f.path[1], f.path[2]}, f.hops});
+            left &= left - 1;
         }
+        ctx.sync();
+        all += lanes::popcount(telling);
+        for (; telling != 0; telling &= telling - 1) {
+            ctx.send(host, alerts[lanes::first(telling)]);
+        }
+        telling = lanes::ballot(left != 0);
     }
+    return all;
 }
 
-// The alerts of each lane's record; how many they are.
-DENIZEN_HD inline uint32_t tell_all(const Book& book, const View& view, uint32_t i, uint32_t fired,
-                                    const Round& round, auto& ctx)
-{
-    for (uint32_t firing = lanes::ballot(fired != 0); firing != 0; firing &= firing - 1) {
-        const uint32_t k = lanes::first(firing);
-        Round told;
-        for (uint32_t hop = 0; hop < 3; ++hop) {
-            told.path[hop] = lanes::shuffle(round.path[hop], k);
-        }
-        told.hops = lanes::shuffle(round.hops, k);
-        tell(book, view, lanes::shuffle(i, k), lanes::shuffle(fired, k), told, ctx);
+// What a part of the pass has found, and has to do yet.
+template <class C>
+class Findings {
+public:
+    DENIZEN_HD Findings(const Book& book, const View& view, Scratch& scratch, C& ctx)
+        : book_(book), view_(view), scratch_(scratch), ctx_(ctx)
+    {
     }
-    return lanes::popcount(fired);
-}
 
-// The second step of the search, for those of `list` that need it, a record for each lane.
-DENIZEN_HD inline uint32_t search_on(const Book& book, const View& view, const uint32_t* list,
-                                     uint32_t count, auto& ctx)
-{
-    const bool mine = ctx.lane() < count;
-    const uint32_t i = mine ? list[ctx.lane()] : 0;
-    uint32_t fired = 0;
-    Round round{};
-    if (mine) {
-        const Transaction t = view.record(i);
-        round = Search{view, book.rules, t, view.base + i}.in_more_hops();
-        fired = view.verdicts[i].fired | (round.hops != 0 ? bit(Rule::circular) : 0);
+    DENIZEN_HD uint32_t alerts() const { return alerts_; }
+
+    // A record for each lane: the rules that it fires, or, to be found out, whether a longer round
+    // trip ends with it.
+    DENIZEN_HD void add(uint32_t i, uint32_t fired, const Round& round, bool goes_on)
+    {
+        const uint32_t those = lanes::ballot(goes_on);
+        if (goes_on) {
+            scratch_.further[further_ + lanes::popcount(those & lanes::below())] = i;
+        }
+        further_ += lanes::popcount(those);
+        find(i, goes_on ? 0 : fired, round);
+        if (further_ >= lanes::size) {
+            search_on(lanes::size);
+        }
     }
-    return tell_all(book, view, i, fired, round, ctx);
-}
+    DENIZEN_HD void finish()
+    {
+        while (further_ != 0) { // ends: at most twice
+            search_on(further_ < lanes::size ? further_ : lanes::size);
+        }
+        while (found_ != 0) { // ends likewise
+            tell_last(found_ < lanes::size ? found_ : lanes::size);
+        }
+    }
+
+private:
+    DENIZEN_HD void find(uint32_t i, uint32_t fired, const Round& round)
+    {
+        const uint32_t those = lanes::ballot(fired != 0);
+        if (fired != 0) {
+            scratch_.findings[found_ + lanes::popcount(those & lanes::below())] = {
+                {round.path[0], round.path[1], round.path[2]},
+                i,
+                static_cast<uint16_t>(fired),
+                static_cast<uint16_t>(round.hops)};
+        }
+        found_ += lanes::popcount(those);
+        ctx_.sync();
+        if (found_ >= lanes::size) {
+            tell_last(lanes::size);
+        }
+    }
+    DENIZEN_HD void tell_last(uint32_t count)
+    {
+        found_ -= count;
+        alerts_ += tell(book_, view_, scratch_.findings + found_, count, scratch_.alerts, ctx_);
+    }
+
+    // The second step of the search, for the last `count` of those that need it.
+    DENIZEN_HD void search_on(uint32_t count)
+    {
+        further_ -= count;
+        const uint32_t i = ctx_.lane() < count ? scratch_.further[further_ + ctx_.lane()] : 0;
+        ctx_.sync(); // all have read what will be written next
+        uint32_t fired = 0;
+        Round round{};
+        if (ctx_.lane() < count) {
+            const Transaction t = view_.record(i);
+            round = Search{view_, book_.rules, t, view_.base + i}.in_more_hops();
+            fired = view_.verdicts[i].fired | (round.hops != 0 ? bit(Rule::circular) : 0);
+        }
+        find(i, fired, round);
+    }
+
+    const Book& book_;
+    const View& view_;
+    Scratch& scratch_;
+    C& ctx_;
+    uint32_t further_ = 0; // records to be searched on
+    uint32_t found_ = 0;   // records to be told
+    uint32_t alerts_ = 0;
+};
 
 } // namespace detail
 
@@ -63,34 +133,34 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
 {
     Flight& flight = book.flight(batch);
     const View view(book, batch);
-    const Rules& rules = book.rules;
-    const uint32_t begin = Book::first_of(view.count, part, view.shards);
-    const uint32_t end = Book::first_of(view.count, part + 1, view.shards);
-    uint32_t* const list = book.order(batch) + begin; // all have been judged: it is free
-    uint32_t listed = 0;
+    const Rules rules = book.rules;
+    detail::Findings findings(book, view, book.scratch(part), ctx);
     uint32_t tally[outcomes] = {};
-    uint32_t alerts = 0;
     Verdict verdict{};
     Staged staged{};
     const auto look = [&](uint32_t i) { // ahead
-        if (i < end) {
+        if (i < view.count) {
             verdict = view.verdicts[i];
             staged = view.ask(i);
         }
     };
-    look(begin + ctx.lane());
-    for (uint32_t i0 = begin; i0 < end; i0 += ctx.lanes()) {
-        if (fails(i0 - begin)) {
+    uint32_t i = part * row_size + ctx.lane();
+    look(i);
+    uint32_t done = 0;
+    while (i - ctx.lane() < view.count) { // ends: by count
+        if (fails(done)) {
             return End::failed;
         }
-        const uint32_t i = i0 + ctx.lane();
         const Verdict v = verdict;
         const Transaction t = record(staged);
-        look(i + ctx.lanes());
+        const uint32_t here = i;
+        done += ctx.lanes();
+        i += done % row_size != 0 ? ctx.lanes() : ctx.lanes() + (view.shards - 1) * row_size;
+        look(i);
         uint32_t fired = 0;
         bool goes_on = false;
         Round round{};
-        if (i < end) {
+        if (here < view.count) {
             fired = v.fired;
             for (uint32_t o = 0; o < outcomes; ++o) {
                 tally[o] += v.outcome == o ? 1 : 0;
@@ -98,37 +168,23 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
             if (v.outcome == static_cast<uint8_t>(Outcome::accepted) &&
                 (rules.enabled & bit(Rule::circular)) != 0 && t.customer != t.dest &&
                 t.amount >= rules.circular_amount) {
-                Search search{view, rules, t, view.base + i};
+                Search search{view, rules, t, view.base + here};
                 round = search.in_two_hops();
                 fired |= round.hops != 0 ? bit(Rule::circular) : 0;
                 goes_on = search.goes_on();
             }
         }
-        alerts += detail::tell_all(book, view, i, goes_on ? 0 : fired, round, ctx);
-        const uint32_t those = lanes::ballot(goes_on);
-        if (goes_on) {
-            list[listed + lanes::popcount(those & lanes::below())] = i;
-        }
-        listed += lanes::popcount(those);
-        ctx.sync();
-        if (listed >= ctx.lanes()) {
-            listed -= ctx.lanes();
-            alerts += detail::search_on(book, view, list + listed, ctx.lanes(), ctx);
-            ctx.sync(); // all have read what will be written next
-        }
+        findings.add(here, fired, round, goes_on);
     }
-    if (listed != 0) {
-        alerts += detail::search_on(book, view, list, listed, ctx);
-    }
+    findings.finish();
     for (uint32_t o = 0; o < outcomes; ++o) {
         const uint32_t all = lanes::sum(tally[o]);
         if (ctx.lane() == 0 && all != 0) {
             fetch_add<Scope::gpu>(&flight.tally[o], uint64_t{all});
         }
     }
-    const uint32_t all = lanes::sum(alerts);
-    if (ctx.lane() == 0 && all != 0) {
-        fetch_add<Scope::gpu>(&flight.alerts, uint64_t{all});
+    if (ctx.lane() == 0 && findings.alerts() != 0) {
+        fetch_add<Scope::gpu>(&flight.alerts, uint64_t{findings.alerts()});
     }
     return End::done;
 }

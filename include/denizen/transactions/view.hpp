@@ -58,6 +58,7 @@ struct View {
     }
     DENIZEN_HD Transaction record(uint32_t i) const { return transactions::record(ask(i)); }
     DENIZEN_HD Edge& edge(uint64_t sequence) const { return edges[sequence & places]; }
+    DENIZEN_HD Payment payment(uint64_t sequence) const { return edge(sequence).payment; }
     // Of a customer, whosever it is; null if nothing of it is known.
     DENIZEN_HD Entry* find(uint64_t customer) const
     {
