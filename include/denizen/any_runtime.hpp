@@ -82,6 +82,9 @@ struct Options {
     uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
     std::string restore; // a snapshot of the same program and geometry to start from; empty: none
     bool mapped = true;  // GPU: CPU-mapped device memory for the host's messages, if it can be had
+    // GPU: what the program does not need of an SM's shared memory is L1, and not for kernels
+    // beside it: for handlers that read much of the GPU's memory.
+    bool prefer_l1 = false;
 };
 
 struct Message {

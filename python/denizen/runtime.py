@@ -107,6 +107,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
+        prefer_l1: GPU: what the program does not need of an SM's shared memory is L1, and not for
+            kernels beside it. For handlers that read much of the GPU's memory.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
@@ -130,6 +132,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         cluster: int | None = None,
         idle_ms: int | None = None,
         mapped: bool = True,
+        prefer_l1: bool = False,
         restore: Path | None = None,
         trace: bool = False,
         **sizes: int,
@@ -149,6 +152,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             slots(trace, sizes),
         )
         options["mapped"] = int(mapped)
+        options["prefer_l1"] = int(prefer_l1)
         if restore is not None:
             options["restore"] = os.fspath(restore)
         gpu = where.on_gpu

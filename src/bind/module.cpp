@@ -283,6 +283,8 @@ Options options_from(const nb::dict& given)
             o.idle = std::chrono::milliseconds(number);
         } else if (name == "mapped") {
             o.mapped = number != 0;
+        } else if (name == "prefer_l1") {
+            o.prefer_l1 = number != 0;
         } else {
             throw Error(Errc::bad_argument, "no option is called \"" + name + "\"");
         }

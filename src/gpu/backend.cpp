@@ -364,8 +364,10 @@ private:
                   "cuModuleGetFunction", "denizen_resident");
         }
         // An SM changes the split of its memory between L1 and shared memory only when it is empty.
-        // Every other kernel's shared memory must fit beside ours: take the split with the most.
-        check(driver_.func_set_attribute(function_, func_shared_carveout, 100),
+        // Every other kernel's shared memory must fit beside ours: take the split with the most,
+        // unless it is said that L1 matters more.
+        check(driver_.func_set_attribute(function_, func_shared_carveout,
+                                         options.prefer_l1 ? 0 : 100),
               "cuFuncSetAttribute", "shared memory carveout");
         grid_ = Grid::choose(info_, function_, options, image.table);
         int least = 0;

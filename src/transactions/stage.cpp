@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check.hpp"
+#include "in_order.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/type_name.hpp>
@@ -272,28 +273,15 @@ bool Stage::land()
 {
     if (flying_.empty() || !flying_.front().finished) return false;
     const Flying f = flying_.front();
-    const auto later = std::partition(arrived_.begin(), arrived_.end(), [&](const Alert& a) {
-        return a.sequence < f.base + f.count;
-    });
-    // Those of a part that failed on its way have come twice.
-    const auto order = [](const Alert& a, const Alert& b) {
-        return a.sequence != b.sequence ? a.sequence < b.sequence : a.rule < b.rule;
-    };
-    std::sort(arrived_.begin(), later, order);
-    const auto end = std::unique(arrived_.begin(), later, [&](const Alert& a, const Alert& b) {
-        return !order(a, b) && !order(b, a);
-    });
-    const bool all = static_cast<uint64_t>(end - arrived_.begin()) == f.alerts;
-    if (all) {
-        ready_.insert(ready_.end(), arrived_.begin(), end);
-        counts_.alerts += f.alerts;
-        done_ = f.base + f.count;
-        flying_.pop_front();
-        arrived_.erase(arrived_.begin(), later);
-    } else {
-        arrived_.erase(end, later);
-    }
-    return all;
+    if (arrived_.size() < f.alerts) return false;
+    const std::vector<uint32_t> places = in_order(arrived_, f.base, f.count);
+    if (places.size() != f.alerts) return false;
+    for (const uint32_t place : places) ready_.push_back(arrived_[place]);
+    std::erase_if(arrived_, [&](const Alert& a) { return a.sequence < f.base + f.count; });
+    counts_.alerts += f.alerts;
+    done_ = f.base + f.count;
+    flying_.pop_front();
+    return true;
 }
 
 std::vector<Alert> Stage::take()

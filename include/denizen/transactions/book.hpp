@@ -60,12 +60,16 @@ struct Staged {
 };
 
 // Of a chain of one customer's records (judge.hpp).
-struct Head {
+struct alignas(32) Head {
     Customer* customer;
+    uint64_t edge;   // Customer::edge
     uint32_t entry;  // the customer's, in the ledger
     uint32_t record; // the first
+    uint32_t length; // records
+    uint32_t reserved;
 };
-inline constexpr uint32_t most_chains = 256; // of a shard at a time
+inline constexpr uint32_t chain_bits = 8;
+inline constexpr uint32_t most_chains = 1u << chain_bits; // of a shard at a time
 inline constexpr uint32_t no_record = ~0u;
 inline constexpr uint32_t row_size = 32; // records that a warp looks at together
 
@@ -80,6 +84,7 @@ struct Finding {
 // What a shard needs for itself within a pass.
 struct Scratch {
     Head heads[most_chains];
+    Head in_turn[most_chains]; // the same, in the order in which they are judged
     Finding findings[2 * row_size];
     uint32_t further[2 * row_size];
     Alert alerts[row_size];
@@ -91,16 +96,17 @@ inline constexpr uint32_t passes = 3;
 // A batch under way.
 struct alignas(128) Flight {
     const Transaction* records;
-    uint64_t base;            // sequence of its first record
-    uint32_t count;           // records
-    uint32_t reserved;        //
-    uint64_t tally[outcomes]; // records by outcome
-    uint64_t alerts;
-    alignas(128) uint64_t fed;      // 1 + batch that the fields above are of
-    alignas(128) uint64_t to_judge; // gates
+    uint64_t base;                // sequence of its first record
+    uint32_t count;               // records
+    uint32_t reserved;            //
+    uint64_t tally[outcomes + 1]; // records by outcome; alerts
+    alignas(128) uint64_t fed;    // 1 + batch that the fields above are of
+    // Gates: how often they have been passed and, in units of waiter, who waits there.
+    alignas(128) uint64_t to_judge;
     alignas(128) uint64_t to_search;
     alignas(128) uint64_t to_finish;
 };
+inline constexpr uint64_t waiter = 1ull << 48;
 
 struct Offsets {
     uint64_t ledgers, edges, verdicts, staged, order, runs, links, scratch, done, end;

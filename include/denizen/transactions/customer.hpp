@@ -3,9 +3,15 @@
 // changes this, in the order of the stream.
 #pragma once
 
+#include <denizen/base/lanes.hpp>
 #include <denizen/transactions/record.hpp>
 
 namespace denizen::transactions {
+
+// Memory is copied by these, whatever lies in it.
+struct alignas(16) [[gnu::may_alias]] Unit {
+    uint64_t word[2];
+};
 
 // Transactions that are remembered of a customer: the last by event time. Velocity saturates here.
 inline constexpr uint32_t history = 32;
@@ -29,22 +35,18 @@ inline constexpr uint32_t outcomes = 4;
 struct Customer;
 
 // What the second pass finds out about a record; the third adds round trips and tells.
-struct Verdict {
-    uint64_t gap;       // ms since the customer's transaction before it in event time
-    Customer* customer; // of accepted records
-    uint32_t velocity;  // transactions in the window, this one included
-    uint16_t fired;     // bits of rules
-    uint8_t outcome;    // Outcome
+struct alignas(16) Verdict {
+    uint64_t gap;      // ms since the customer's transaction before it in event time
+    uint32_t velocity; // transactions in the window, this one included
+    uint16_t fired;    // bits of rules
+    uint8_t outcome;   // Outcome
     uint8_t reserved;
 };
-static_assert(sizeof(Verdict) == 24);
+static_assert(sizeof(Verdict) == 16);
 
 // What nearly every record of a customer is held against.
 struct Standing {
-    uint64_t key;     // customer + 1
-    uint64_t applied; // 1 + sequence of the last record that was looked at
-    uint64_t edge;    // 1 + sequence of the last one that paid another account
-    uint64_t latest;  // event time of those, the greatest
+    uint64_t key; // customer + 1
     uint64_t allowed;
     uint64_t amount_limit;
     uint64_t exposed_limit;
@@ -54,9 +56,13 @@ struct Standing {
     uint16_t flags;
     uint32_t known; // has a profile
     uint32_t reserved;
-    uint32_t count;  // remembered
-    uint32_t head;   // place of the oldest of them
-    uint64_t newest; // event time of the last of them
+    // From here on: what records change.
+    uint32_t count;   // remembered
+    uint32_t head;    // place of the oldest of them
+    uint64_t newest;  // event time of the last of them
+    uint64_t latest;  // event time of those that paid another account, the greatest
+    uint64_t edge;    // 1 + sequence of the last of those
+    uint64_t applied; // 1 + sequence of the last record that was looked at
 
     DENIZEN_HD uint32_t place(uint32_t k) const { return (head + k) % history; }
 
@@ -73,11 +79,15 @@ struct Standing {
     }
 };
 
+struct alignas(16) Seen {
+    uint64_t ts;
+    uint64_t id;
+};
+
 // In whole sectors of memory, 32 bytes each, where it lies in a Block (ledger.hpp).
 struct alignas(16) Customer : Standing {
     uint64_t prints[history / 4]; // 16 bits of each id's hash: most ids that differ differ in them
-    uint64_t ts[history];         // a ring, in order of event time
-    uint64_t ids[history];
+    Seen seen[history];           // a ring, in order of event time
 };
 static_assert(sizeof(Standing) == 96 && sizeof(Customer) == 672);
 
@@ -87,27 +97,37 @@ class Hand {
 public:
     Standing standing{};
 
-    Hand() = default;
-    DENIZEN_HD explicit Hand(Customer& c) : standing(c), lies_(&c)
+    // What is in it, as it comes from memory: nothing waits for it until it is looked at.
+    struct Asked {
+        Customer* lies = nullptr;
+        Unit unit[(sizeof(Standing) + sizeof(Customer::prints)) / sizeof(Unit)]{};
+    };
+    DENIZEN_HD static Asked ask(Customer* c)
     {
-        for (uint32_t k = 0; k < words; ++k) {
-            prints_[k] = c.prints[k];
+        Asked asked;
+        asked.lies = c;
+        for (uint32_t k = 0; k < units; ++k) {
+            asked.unit[k] = reinterpret_cast<const Unit*>(c)[k];
         }
+        return asked;
+    }
+
+    Hand() = default;
+    DENIZEN_HD explicit Hand(const Asked& asked) : lies_(asked.lies)
+    {
+        copy_bytes(&standing, asked.unit, sizeof standing);
+        copy_bytes(prints_, asked.unit + units_standing, sizeof prints_);
     }
 
     DENIZEN_HD void put_back() const
     {
-        lies_->applied = standing.applied;
-        lies_->edge = standing.edge;
-        lies_->latest = standing.latest;
-        lies_->count = standing.count;
-        lies_->head = standing.head;
-        lies_->newest = standing.newest;
-        for (uint32_t k = 0; k < words; ++k) {
-            lies_->prints[k] = prints_[k];
+        Asked back;
+        copy_bytes(back.unit, &standing, sizeof standing);
+        copy_bytes(back.unit + units_standing, prints_, sizeof prints_);
+        for (uint32_t k = units_unchanged; k < units; ++k) {
+            reinterpret_cast<Unit*>(lies_)[k] = back.unit[k];
         }
     }
-    DENIZEN_HD Customer* customer() const { return lies_; }
 
     // Remembers a record unless it is late or a duplicate; then it tells the time since the one
     // before it and how many there are in the window that ends with it.
@@ -120,17 +140,17 @@ public:
         uint32_t k = s.count; // how many are not after it
         if (k != 0 && t.ts <= s.newest) {
             if (t.ts + rules.lateness_ms < s.newest ||
-                (k == history && t.ts <= lies_->ts[s.head])) {
+                (k == history && t.ts <= lies_->seen[s.head].ts)) {
                 return Outcome::late;
             }
-            while (k > 0 && lies_->ts[s.place(k - 1)] > t.ts) {
+            while (k > 0 && lies_->seen[s.place(k - 1)].ts > t.ts) {
                 --k;
             }
         }
         if (k == s.count) { // as nearly all: nothing that is far away is needed
             v.gap = k == 0 ? 0 : t.ts - s.newest;
         } else {
-            v.gap = k == 0 ? 0 : t.ts - lies_->ts[s.place(k - 1)];
+            v.gap = k == 0 ? 0 : t.ts - lies_->seen[s.place(k - 1)].ts;
         }
         if (s.count == history) { // the oldest is not after it
             s.head = s.place(1);
@@ -138,18 +158,15 @@ public:
             --k;
         }
         insert(k, t);
-        v.velocity = 1;
-        if (k != 0 && v.gap < rules.velocity_window_ms) {
-            do { // ends: k are before it
-                ++v.velocity;
-            } while (v.velocity <= k &&
-                     lies_->ts[s.place(k - v.velocity)] + rules.velocity_window_ms > t.ts);
-        }
+        v.velocity = 1 + (v.gap < rules.velocity_window_ms ? within(k, t.ts, rules) : 0);
         return Outcome::accepted;
     }
 
 private:
     static constexpr uint32_t words = history / 4;
+    static constexpr uint32_t units_unchanged = 3; // by any record
+    static constexpr uint32_t units_standing = sizeof(Standing) / sizeof(Unit);
+    static constexpr uint32_t units = units_standing + words / 2;
 
     DENIZEN_HD static uint64_t print(uint64_t id) { return mix(id) >> 48; }
 
@@ -175,20 +192,38 @@ private:
     {
         constexpr uint64_t ones = 0x0001'0001'0001'0001ull;
         const uint64_t wanted = ones * print(id);
-        uint64_t any = 0; // four prints at a time: one that is the same leaves a zero behind
-        for (const uint64_t word : prints_) {
-            const uint64_t x = word ^ wanted;
-            any |= (x - ones) & ~x & (ones << 15);
+        uint32_t alike = 0; // places; four at a time: a print that is the same leaves a zero behind
+        for (uint32_t k = 0; k < words; ++k) {
+            const uint64_t x = prints_[k] ^ wanted;
+            const uint64_t zeros = (x - ones) & ~x & (ones << 15);
+            // The product has these four bits side by side, as its highest.
+            alike |= static_cast<uint32_t>(zeros * 0x0000'2000'4000'8001ull >> 60) << 4 * k;
         }
-        if (any != 0) { // the same id, or one of 65,536
+        for (; alike != 0; alike &= alike - 1) { // the same id, or one of 65,536
             // In whatever order: the ring turns only when it is full.
-            for (uint32_t k = 0; k < standing.count; ++k) {
-                if (lies_->ids[k] == id) {
-                    return true;
-                }
+            const uint32_t at = lanes::first(alike);
+            if (at < standing.count && lies_->seen[at].id == id) {
+                return true;
             }
         }
         return false;
+    }
+
+    // How many of the first k are in the window that ends at `ts`: the last of them, so that few
+    // need to be looked at, each of which is far away.
+    DENIZEN_HD uint32_t within(uint32_t k, uint64_t ts, const Rules& rules) const
+    {
+        uint32_t before = 0; // these are older, and those from `from` on are not
+        uint32_t from = k;
+        while (before < from) { // ends: one of them moves
+            const uint32_t middle = (before + from) / 2;
+            if (lies_->seen[standing.place(middle)].ts + rules.velocity_window_ms > ts) {
+                from = middle;
+            } else {
+                before = middle + 1;
+            }
+        }
+        return k - from;
     }
 
     // As number k; those behind it, rarely any, move.
@@ -198,13 +233,11 @@ private:
         for (uint32_t j = s.count; j > k; --j) {
             const uint32_t from = s.place(j - 1);
             const uint32_t to = s.place(j);
-            lies_->ts[to] = lies_->ts[from];
-            lies_->ids[to] = lies_->ids[from];
+            lies_->seen[to] = lies_->seen[from];
             set_print(to, print_at(from));
         }
         const uint32_t at = s.place(k);
-        lies_->ts[at] = t.ts;
-        lies_->ids[at] = t.id;
+        lies_->seen[at] = Seen{t.ts, t.id};
         set_print(at, print(t.id));
         s.newest = k == s.count ? t.ts : s.newest;
         ++s.count;

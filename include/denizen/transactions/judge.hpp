@@ -103,7 +103,7 @@ class Chains {
 public:
     DENIZEN_HD Chains(Book& book, const View& view, uint32_t shard, const auto& ctx)
         : book_(book), view_(view), rules_(book.rules), ledger_(book.ledger(shard)),
-          links_(book.links()), heads_(book.scratch(shard).heads)
+          links_(book.links()), scratch_(book.scratch(shard))
     {
         next_turn(ctx); // tails of who failed on the way are those of another turn
     }
@@ -126,31 +126,37 @@ public:
             view_.verdicts[i] = v;
         }
         const uint32_t place =
-            entry == nullptr ? ~0u : static_cast<uint32_t>(entry - ledger_.entries);
+            entry == nullptr ? ~0u : static_cast<uint32_t>(entry - ledger_.index.entries);
         const uint32_t alike = lanes::match(place);
         const uint32_t above = alike & ~lanes::below() & ~(1u << lanes::id());
         const uint32_t next = lanes::shuffle(i, above != 0 ? lanes::first(above) : lanes::id());
         const bool first = entry != nullptr && (alike & lanes::below()) == 0;
         const uint64_t tail = first ? entry->tail : 0;
-        const bool begins = first && tail >> record_bits != turn_;
-        const uint32_t heads = lanes::ballot(begins);
+        const bool begins = first && tail >> (chain_bits + record_bits) != turn_;
+        const uint32_t beginning = lanes::ballot(begins);
+        uint32_t chain = static_cast<uint32_t>(tail >> record_bits) & (most_chains - 1);
+        const uint32_t more = lanes::popcount(alike);
         ctx.sync(); // all have read the tail
         if (begins) {
             Customer* const customer = entry->customer;
-            heads_[count_ + lanes::popcount(heads & lanes::below())] = {customer, place, i};
+            chain = count_ + lanes::popcount(beginning & lanes::below());
+            scratch_.heads[chain] = {customer, entry->edge, place, i, more, 0};
             for (uint32_t at = 0; at < sizeof(Standing) + sizeof(Customer::prints); at += 32) {
                 prefetch(reinterpret_cast<const unsigned char*>(customer) + at);
             }
+            Past::prefetch(view_, entry->edge);
         } else if (first) {
+            fetch_add<Scope::block>(&scratch_.heads[chain].length, more);
             links_[tail & max_batch] = i;
         }
+        chain = lanes::shuffle(chain, lanes::first(alike));
         if (entry != nullptr) {
             links_[i] = above != 0 ? next : no_record;
             if (above == 0) {
-                entry->tail = turn_ << record_bits | i;
+                entry->tail = (turn_ << chain_bits | chain) << record_bits | i;
             }
         }
-        count_ += lanes::popcount(heads);
+        count_ += lanes::popcount(beginning);
         ctx.sync();
         return true;
     }
@@ -158,49 +164,44 @@ public:
     // Judges all that have been linked. False: it failed on the way.
     DENIZEN_HD bool judge(const auto& ctx, auto&& fails)
     {
+        const Head* const heads = in_turn(ctx);
         uint32_t taken = 0; // chains
-        uint32_t i = no_record;
-        uint32_t next = no_record;
-        Entry* entry = nullptr;
-        Staged staged{};
-        Hand hand;
-        Past past;
-        for (;;) { // ends: chains do
-            const uint32_t idle = lanes::ballot(i == no_record);
+        OneChain now;
+        Asked coming; // while the one before it is judged
+        for (;;) {    // ends: chains do
+            if (now.i == no_record) {
+                now = OneChain(coming);
+                coming.i = no_record;
+            }
+            const uint32_t idle = lanes::ballot(coming.i == no_record);
             const uint32_t k = taken + lanes::popcount(idle & lanes::below());
-            if (i == no_record && k < count_) {
-                const Head head = heads_[k];
-                i = head.record;
-                next = links_[i];
-                staged = view_.ask(i);
-                entry = &ledger_.entries[head.entry];
-                past = Past(view_, entry->edge);
-                hand = Hand(*head.customer);
+            if (coming.i == no_record && k < count_) {
+                coming = ask(heads[k]);
             }
             taken += lanes::popcount(idle);
-            const uint32_t busy = lanes::ballot(i != no_record);
-            if (busy == 0) {
+            const uint32_t busy = lanes::ballot(now.i != no_record);
+            if (busy == 0 && lanes::ballot(coming.i != no_record) == 0) {
                 break;
             }
             const bool failed = fails(judged_);
             judged_ += lanes::popcount(busy);
-            if (i != no_record) {
-                Staged ahead = staged; // asked for now, while this one is judged
+            if (now.i != no_record) {
+                Staged ahead = now.staged; // asked for now, while this one is judged
                 uint32_t after = no_record;
-                if (next != no_record) {
-                    ahead = view_.ask(next);
-                    after = links_[next];
+                if (now.next != no_record) {
+                    ahead = view_.ask(now.next);
+                    after = links_[now.next];
                 }
                 if (!failed) {
-                    judge_one(hand, past, record(staged), i);
+                    judge_one(now.hand, now.past, record(now.staged), now.i);
                 }
-                if (next == no_record || failed) {
-                    hand.put_back();
-                    entry->edge = hand.standing.edge;
+                if (now.next == no_record || failed) {
+                    now.hand.put_back();
+                    ledger_.index.entries[now.entry].edge = now.hand.standing.edge;
                 }
-                staged = ahead;
-                i = next;
-                next = after;
+                now.staged = ahead;
+                now.i = now.next;
+                now.next = after;
             }
             ctx.sync();
             if (failed) {
@@ -221,6 +222,77 @@ public:
     }
 
 private:
+    // A chain that has been asked for, and one in a lane's hand.
+    struct Asked {
+        uint32_t i = no_record; // the record to be judged, and
+        uint32_t next = 0;      // the one after it
+        uint32_t entry = 0;
+        Staged staged{}; // record i
+        Before before{};
+        Hand::Asked hand;
+    };
+    struct OneChain {
+        uint32_t i = no_record;
+        uint32_t next = 0;
+        uint32_t entry = 0;
+        Staged staged{};
+        Past past;
+        Hand hand;
+
+        OneChain() = default;
+        DENIZEN_HD explicit OneChain(const Asked& a)
+            : i(a.i), next(a.next), entry(a.entry), staged(a.staged), past(a.before), hand(a.hand)
+        {
+        }
+    };
+
+    DENIZEN_HD Asked ask(const Head head) const
+    {
+        return {head.record,
+                links_[head.record],
+                head.entry,
+                view_.ask(head.record),
+                Past::ask(view_, head.edge),
+                Hand::ask(head.customer)};
+    }
+
+    // The chains in the order in which they are judged. On a GPU the longest first: begun last, it
+    // would keep one lane busy when all others are done.
+    DENIZEN_HD const Head* in_turn(const auto& ctx) const
+    {
+        if constexpr (lanes::size == 1) {
+            return scratch_.heads;
+        } else {
+            constexpr uint32_t longest = 16; // these are all alike
+            constexpr uint32_t each = most_chains / lanes::size;
+            uint32_t length[each];
+            uint32_t place[each];
+            for (uint32_t j = 0; j < each; ++j) {
+                const uint32_t k = j * lanes::size + ctx.lane();
+                const uint32_t records = k < count_ ? scratch_.heads[k].length : 0;
+                length[j] = records < longest ? records : longest;
+                place[j] = 0;
+            }
+            uint32_t placed = 0;
+            DENIZEN_ROLLED
+            for (uint32_t some = longest; some > 0; --some) {
+                for (uint32_t j = 0; j < each; ++j) {
+                    const uint32_t those = lanes::ballot(length[j] == some);
+                    place[j] = length[j] == some ? placed + lanes::popcount(those & lanes::below())
+                                                 : place[j];
+                    placed += lanes::popcount(those);
+                }
+            }
+            for (uint32_t j = 0; j < each; ++j) {
+                if (length[j] != 0) {
+                    scratch_.in_turn[place[j]] = scratch_.heads[j * lanes::size + ctx.lane()];
+                }
+            }
+            ctx.sync();
+            return scratch_.in_turn;
+        }
+    }
+
     DENIZEN_HD void judge_one(Hand& hand, Past& past, const Transaction& t, uint32_t i) const
     {
         const uint64_t sequence = view_.base + i;
@@ -233,7 +305,6 @@ private:
         const Outcome outcome = hand.admit(t, rules_, v);
         v.outcome = static_cast<uint8_t>(outcome);
         if (outcome == Outcome::accepted) {
-            v.customer = hand.customer();
             v.fired = static_cast<uint16_t>(fired_rules(t, c, rules_, country_of(book_, t), v));
             if (t.customer != t.dest) {
                 c.latest = t.ts > c.latest ? t.ts : c.latest;
@@ -260,7 +331,7 @@ private:
     const Rules rules_; // by value: what is written could be the book's head, for all it seems
     Ledger& ledger_;
     uint32_t* links_;
-    Head* heads_;
+    Scratch& scratch_;
     uint64_t turn_ = 0;
     uint32_t count_ = 0;  // chains
     uint32_t judged_ = 0; // records

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The customers of one shard: what is kept of each lies in blocks of an arena and never moves; an
-// open-addressed index, a block too, leads to it and is doubled when seven eighths are taken. Only
-// the shard changes its ledger, when nobody else reads it (book.hpp); the search for round trips
+// index, a block too, leads to it and is doubled when seven eighths are taken. Only the shard
+// changes its ledger, when nobody else reads it (book.hpp); the search for round trips
 // reads those of all. So nobody says in advance how many customers there will be.
 //
 // The arenas are the host's. It adds one, larger than all before, when a shard says that there is
@@ -14,11 +14,6 @@
 #include <denizen/transactions/customer.hpp>
 
 namespace denizen::transactions {
-
-// Memory is copied by these.
-struct alignas(16) Unit {
-    uint64_t word[2];
-};
 
 inline constexpr uint32_t max_regions = 48;
 
@@ -59,7 +54,7 @@ struct alignas(32) Entry {
     uint64_t key;  // customer + 1; 0: free
     uint64_t edge; // Customer::edge
     Customer* customer;
-    uint64_t tail; // Ledger::turn << record_bits | the record linked last in it (judge.hpp)
+    uint64_t tail; // the record that was linked last in it (judge.hpp)
 };
 
 struct Block {
@@ -71,43 +66,102 @@ struct Block {
 static_assert(sizeof(Customer) % 32 == 0);
 static_assert(sizeof(Block) <= 16384 && sizeof(Block) > 16384 - sizeof(Customer));
 
-struct alignas(128) Ledger {
-    Entry* entries;
-    uint32_t capacity; // of the index, a power of two; 0: there is none yet
-    uint32_t taken;    // customers
-    Block* first;      // in the order in which they came
-    Block* last;
-    uint64_t turn; // number of the chains that were linked last (judge.hpp)
+// An index: a hash table of entries in groups, and behind them a byte for each, of which those of a
+// group are looked at together (as Abseil's tables do, https://abseil.io/about/design/swisstables):
+// so an entry is nearly always found at its first look.
+struct alignas(16) Index {
+    static constexpr uint32_t group = 16;
 
+    Entry* entries;
+    uint32_t capacity; // a power of two, at least a group; 0: there is none yet
+    uint32_t reserved;
+
+    DENIZEN_HD static constexpr uint64_t bytes(uint32_t capacity)
+    {
+        return capacity * (sizeof(Entry) + 1);
+    }
+    DENIZEN_HD unsigned char* bytes_of_entries() const
+    {
+        return reinterpret_cast<unsigned char*>(entries + capacity);
+    }
+
+    // Ends at a group that is not full: an eighth of all entries are free.
     DENIZEN_HD Entry* find(uint64_t customer) const
     {
         if (capacity == 0) {
             return nullptr;
         }
-        // Several are asked for together: on a GPU each is far away, and lanes wait for the one
-        // that needs the most. Ends at a free entry: an eighth of them is.
-        constexpr uint32_t abreast = lanes::size > 1 ? 4 : 1;
-        for (auto at = static_cast<uint32_t>(mix(customer));; at += abreast) {
-            uint64_t keys[abreast];
-            for (uint32_t k = 0; k < abreast; ++k) {
-                keys[k] = entries[(at + k) & (capacity - 1)].key;
+        const uint64_t hash = mix(customer);
+        const auto* const groups = reinterpret_cast<const Unit*>(bytes_of_entries());
+        for (auto g = static_cast<uint32_t>(hash);; ++g) {
+            const uint32_t first = (g & (capacity / group - 1)) * group;
+            const Unit some = groups[first / group];
+            for (uint32_t half = 0; half < 2; ++half) {
+                const uint64_t x = some.word[half] ^ ones * mark(hash);
+                for (uint64_t alike = (x - ones) & ~x & high; alike != 0; alike &= alike - 1) {
+                    Entry* const entry = entries + first + 8 * half + lowest(alike) / 8;
+                    if (entry->key == customer + 1) {
+                        return entry;
+                    }
+                }
             }
-            for (uint32_t k = 0; k < abreast; ++k) {
-                if (keys[k] == customer + 1) {
-                    return &entries[(at + k) & (capacity - 1)];
-                }
-                if (keys[k] == 0) {
-                    return nullptr;
-                }
+            if ((some.word[0] & some.word[1] & high) != high) {
+                return nullptr;
             }
         }
+    }
+
+    // Lanes may do it side by side, each with a customer of its own. Ends at a free entry.
+    DENIZEN_HD void enter(const Entry& entry) const
+    {
+        const uint64_t hash = mix(entry.key - 1);
+        for (uint32_t at = static_cast<uint32_t>(hash) * group;; ++at) {
+            Entry& place = entries[at & (capacity - 1)];
+            uint64_t key = 0;
+            if (compare_exchange<Scope::block>(&place.key, key, entry.key)) {
+                place.edge = entry.edge;
+                place.customer = entry.customer;
+                bytes_of_entries()[at & (capacity - 1)] = mark(hash);
+                return;
+            }
+        }
+    }
+
+private:
+    static constexpr uint64_t ones = 0x0101'0101'0101'0101ull;
+    static constexpr uint64_t high = ones << 7; // of a byte whose entry is taken
+
+    // Not those bits that choose the group, nor those that choose the shard (book.hpp).
+    DENIZEN_HD static unsigned char mark(uint64_t hash)
+    {
+        return static_cast<unsigned char>(0x80 | (hash >> 24 & 0x7f));
+    }
+    DENIZEN_HD static uint32_t lowest(uint64_t bits)
+    {
+        const auto low = static_cast<uint32_t>(bits);
+        return low != 0 ? lanes::first(low) : 32 + lanes::first(static_cast<uint32_t>(bits >> 32));
+    }
+};
+
+struct alignas(128) Ledger {
+    Index index;
+    uint32_t taken; // customers
+    uint32_t reserved;
+    Block* first; // in the order in which they came
+    Block* last;
+    uint64_t turn; // number of the chains that were linked last (judge.hpp)
+
+    DENIZEN_HD Entry* find(uint64_t customer) const
+    {
+        const Index there = index;
+        return there.find(customer);
     }
 
     // A new customer, by all lanes together; null if there is no room, and then nothing has
     // changed. Entries move.
     DENIZEN_COLD Entry* take(const Regions& regions, uint64_t customer, const auto& ctx)
     {
-        if (taken >= capacity / 8 * 7 && !widen(regions, ctx)) {
+        if (taken >= index.capacity / 8 * 7 && !widen(regions, ctx)) {
             return nullptr;
         }
         if (taken % Block::customers == 0) {
@@ -130,7 +184,7 @@ struct alignas(128) Ledger {
         ctx.sync(); // all have read `taken`
         if (ctx.lane() == 0) {
             place->key = customer + 1;
-            enter(entries, capacity, Entry{customer + 1, 0, place, 0});
+            index.enter(Entry{customer + 1, 0, place, 0});
             ++taken;
         }
         ctx.sync();
@@ -147,44 +201,31 @@ private:
         return reinterpret_cast<void*>(lanes::shuffle(at, 0));
     }
 
-    // Lanes may do it side by side. Ends at a free entry.
-    DENIZEN_HD static void enter(Entry* to, uint32_t size, const Entry& entry)
-    {
-        for (auto at = static_cast<uint32_t>(mix(entry.key - 1));; ++at) {
-            Entry& place = to[at & (size - 1)];
-            uint64_t key = 0;
-            if (compare_exchange<Scope::block>(&place.key, key, entry.key)) {
-                place.edge = entry.edge;
-                place.customer = entry.customer;
-                return;
-            }
-        }
-    }
-
     DENIZEN_HD bool widen(const Regions& regions, const auto& ctx)
     {
-        const uint32_t size = capacity == 0 ? 32 : 2 * capacity;
-        auto* const to = static_cast<Entry*>(allocate(regions, size * sizeof(Entry), ctx));
-        if (to == nullptr) {
+        const Index old = index;
+        const uint32_t size = old.capacity == 0 ? 32 : 2 * old.capacity;
+        void* const memory = allocate(regions, Index::bytes(size), ctx);
+        if (memory == nullptr) {
             return false;
         }
-        auto* const units = reinterpret_cast<Unit*>(to);
-        for (uint32_t k = ctx.lane(); k < size * (sizeof(Entry) / sizeof(Unit)); k += ctx.lanes()) {
+        const Index wide{static_cast<Entry*>(memory), size, 0};
+        auto* const units = static_cast<Unit*>(memory);
+        for (uint32_t k = ctx.lane(); k < Index::bytes(size) / sizeof(Unit); k += ctx.lanes()) {
             units[k] = Unit{};
         }
         ctx.sync();
-        for (uint32_t k = ctx.lane(); k < capacity; k += ctx.lanes()) {
-            if (entries[k].key != 0) {
-                enter(to, size, entries[k]);
+        for (uint32_t k = ctx.lane(); k < old.capacity; k += ctx.lanes()) {
+            if (old.entries[k].key != 0) {
+                wide.enter(old.entries[k]);
             }
         }
         ctx.sync(); // all have read the old one
         if (ctx.lane() == 0) {
-            if (capacity != 0) {
-                regions.deallocate(entries);
+            if (old.capacity != 0) {
+                regions.deallocate(old.entries);
             }
-            entries = to;
-            capacity = size;
+            index = wide;
         }
         ctx.sync();
         return true;

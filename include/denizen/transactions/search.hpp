@@ -23,6 +23,7 @@ DENIZEN_COLD uint32_t tell(const Book& book, const View view, const Finding* fin
     const Finding f = findings[lane < count ? lane : 0];
     const Transaction t = view.record(f.record);
     const Verdict v = view.verdicts[f.record];
+    const Customer& customer = *view.find(t.customer)->customer;
     const uint32_t country = country_of(book, t);
     uint32_t left = lane < count ? f.fired : 0;
     uint32_t all = 0;
@@ -30,8 +31,8 @@ DENIZEN_COLD uint32_t tell(const Book& book, const View view, const Finding* fin
     while (telling != 0) { // ends: each turn takes one of each lane's
         if (left != 0) {
             const auto rule = static_cast<Rule>(lanes::first(left));
-            alerts[lane] = make_alert(rule, t, view.base + f.record, *v.customer, book.rules,
-                                      country, v, Round{{f.path[0], f.path[1], f.path[2]}, f.hops});
+            alerts[lane] = make_alert(rule, t, view.base + f.record, customer, book.rules, country,
+                                      v, Round{{f.path[0], f.path[1], f.path[2]}, f.hops});
             left &= left - 1;
         }
         ctx.sync();
@@ -184,7 +185,7 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
         }
     }
     if (ctx.lane() == 0 && findings.alerts() != 0) {
-        fetch_add<Scope::gpu>(&flight.alerts, uint64_t{findings.alerts()});
+        fetch_add<Scope::gpu>(&flight.tally[outcomes], uint64_t{findings.alerts()});
     }
     return End::done;
 }

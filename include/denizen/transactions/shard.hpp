@@ -170,25 +170,27 @@ public:
         if (!is_fed(book, m.batch)) {
             open_flight(book, m, records.data + m.first, ctx);
         }
-        tell(book, Pass::split, m.batch, 0, ctx);
+        tell(book, {Pass::split, m.batch}, 0, ctx);
     }
 
     DENIZEN_HD void on(const Step& m, auto& ctx)
     {
         Book& book = *reinterpret_cast<Book*>(m.book);
-        const auto pass = static_cast<Pass>(m.pass_part >> 16);
         const uint32_t part = m.pass_part & 0xffff;
-        if (!is_open(book, pass, m.batch) || book.has_done(pass, m.batch, part)) {
-            return; // told again, or before its time, because the host could not know
+        Due due{static_cast<Pass>(m.pass_part >> 16), m.batch, true};
+        if (!is_open(book, due)) {
+            return; // before its time, because the host could not know
         }
-        tell(book, pass, m.batch, heralds * (part + 1), ctx);
-        const uint32_t regions = load<Scope::gpu>(&book.regions.count); // before it looks for room
-        const End end = run(book, pass, m.batch, part, fails_after(pass), ctx);
-        lanes::rejoin();
-        if (end == End::done) {
-            finish(book, pass, m.batch, part, ctx);
-        } else if (end == End::full) {
-            ctx.send(host, Full{m.batch, part, regions});
+        while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
+            tell(book, due, heralds * (part + 1), ctx);
+            const uint32_t regions =
+                load<Scope::gpu>(&book.regions.count); // before it looks for room
+            const End end = run(book, due.pass, due.batch, part, fails_after(due.pass), ctx);
+            lanes::rejoin();
+            if (end == End::full) {
+                ctx.send(host, Full{due.batch, part, regions});
+            }
+            due = end == End::done ? finish(book, due, part, ctx) : Due{};
         }
     }
 
@@ -249,79 +251,125 @@ private:
     // or of open_flight(). One lane's word for all: a gate may open between two lanes' looks.
     DENIZEN_HD static uint64_t shows(const uint64_t& word)
     {
-        return lanes::shuffle(load<Scope::gpu, Order::acquire>(&word), 0);
+        return lanes::shuffle(load<Scope::gpu, Order::acquire>(&word), 0) % waiter;
     }
     DENIZEN_HD static bool is_fed(Book& book, uint32_t batch)
     {
         return shows(book.flight(batch).fed) == uint64_t{batch} + 1;
     }
-    DENIZEN_HD static bool is_open(Book& book, Pass pass, uint32_t batch)
+
+    // What a part does next, if it is to go on at once.
+    struct Due {
+        Pass pass = Pass::split;
+        uint32_t batch = 0;
+        bool now = false;
+    };
+    DENIZEN_HD static bool is_open(Book& book, const Due& due)
     {
-        const Flight& flight = book.flight(batch);
-        return pass == Pass::split   ? is_fed(book, batch)
-               : pass == Pass::judge ? shows(flight.to_judge) >= book.opens_at(batch, 2)
-                                     : shows(flight.to_search) >= book.opens_at(batch, 1);
+        const Flight& flight = book.flight(due.batch);
+        return due.pass == Pass::split   ? is_fed(book, due.batch)
+               : due.pass == Pass::judge ? shows(flight.to_judge) >= book.opens_at(due.batch, 2)
+                                         : shows(flight.to_search) >= book.opens_at(due.batch, 1);
     }
 
     // This part of a pass is done. Whoever is the last at a gate starts what is behind it.
-    DENIZEN_HD static void finish(Book& book, Pass pass, uint32_t batch, uint32_t part, auto& ctx)
+    DENIZEN_HD static Due finish(Book& book, const Due& done, uint32_t part, auto& ctx)
     {
+        const uint32_t batch = done.batch;
         Flight& flight = book.flight(batch);
         ctx.sync(); // what all lanes have written comes before the gate
         if (ctx.lane() == 0) {
-            book.done(pass, batch, part) = batch + 1;
+            book.done(done.pass, batch, part) = batch + 1;
         }
-        if (pass == Pass::split) {
-            if (passed(flight.to_judge, book.opens_at(batch, 2), ctx)) {
-                tell(book, Pass::judge, batch, 0, ctx);
-            }
-        } else if (pass == Pass::judge) {
-            if (passed(flight.to_search, book.opens_at(batch, 1), ctx)) {
-                tell(book, Pass::search, batch, 0, ctx);
-            }
-        } else {
-            if (passed(flight.to_finish, book.opens_at(batch, 1), ctx)) {
-                tell_finished(flight, batch, ctx);
-            }
-            if (passed(book.flight(batch + 1).to_judge, book.opens_at(batch + 1, 2), ctx)) {
-                tell(book, Pass::judge, batch + 1, 0, ctx);
-            }
+        if (done.pass == Pass::judge) {
+            return pass_on(book, flight.to_search, 1, {Pass::search, batch}, true, ctx);
         }
+        // Nobody waits to judge who has to do before what the others wait for.
+        if (done.pass == Pass::split) {
+            const bool waits = batch == 0 || book.has_done(Pass::search, batch - 1, part);
+            return pass_on(book, flight.to_judge, 2, {Pass::judge, batch}, waits, ctx);
+        }
+        if (passed(flight.to_finish, book.opens_at(batch, 1), 1, ctx).last) {
+            tell_finished(flight, batch, ctx);
+        }
+        const bool waits = book.has_done(Pass::split, batch + 1, part);
+        return pass_on(book, book.flight(batch + 1).to_judge, 2, {Pass::judge, batch + 1}, waits,
+                       ctx);
     }
 
-    // One more at a gate; whether that opens it.
-    DENIZEN_HD static bool passed(uint64_t& gate, uint64_t opens_at, auto& ctx)
+    // One more at the gate to `next`, through which `each` times all parts go. The last tells all
+    // parts. But few parts on a GPU wait there a while: if all do, nobody is told, which spares two
+    // messages one after the other.
+    DENIZEN_HD static Due pass_on(Book& book, uint64_t& gate, uint32_t each, Due next,
+                                  bool may_wait, auto& ctx)
     {
-        uint32_t last = 0;
+        const uint64_t opens_at = book.opens_at(next.batch, each);
+        const uint32_t shards = book.geometry.shards;
+        const bool waits = may_wait && lanes::size > 1 && shards <= heralds;
+        const Passed here = passed(gate, opens_at, waits ? 1 + waiter : 1, ctx);
+        if (here.last && here.waiting + (waits ? 1 : 0) < shards) {
+            tell(book, next, 0, ctx);
+        }
+        if (waits) {
+            const uint64_t begin = now_ns();
+            bool open = here.last;
+            while (!open && lanes::ballot(now_ns() - begin < patience) != 0) { // ends: by the clock
+                open = lanes::shuffle(load<Scope::gpu>(&gate), 0) % waiter >= opens_at;
+            }
+            uint64_t shown = 0;
+            if (ctx.lane() == 0) { // Acquire: partner of passed(), by whoever opened it.
+                shown = fetch_add<Scope::gpu, Order::acq_rel>(&gate, 0 - waiter);
+            }
+            ctx.sync();
+            next.now = lanes::shuffle(shown, 0) % waiter >= opens_at;
+        }
+        return next;
+    }
+
+    static constexpr uint64_t patience = 30'000; // ns
+
+    struct Passed {
+        bool last;        // so the gate is open now
+        uint32_t waiting; // parts, before
+    };
+    DENIZEN_HD static Passed passed(uint64_t& gate, uint64_t opens_at, uint64_t add, auto& ctx)
+    {
+        uint64_t before = 0;
         if (ctx.lane() == 0) {
             // Release: what this part has done. Acquire: what the others have.
-            last = fetch_add<Scope::gpu, Order::acq_rel>(&gate, uint64_t{1}) + 1 == opens_at;
+            before = fetch_add<Scope::gpu, Order::acq_rel>(&gate, add);
         }
-        return lanes::shuffle(last, 0) != 0;
+        before = lanes::shuffle(before, 0);
+        return {before % waiter + 1 == opens_at, static_cast<uint32_t>(before / waiter)};
     }
 
     // Parts `first` and on, as many as one tells, to begin a pass.
-    DENIZEN_HD static void tell(Book& book, Pass pass, uint32_t batch, uint32_t first, auto& ctx)
+    DENIZEN_HD static void tell(Book& book, const Due& due, uint32_t first, auto& ctx)
     {
         for (uint32_t k = 0; k < heralds && first < book.geometry.shards; k += ctx.lanes()) {
             const uint32_t part = first + k + ctx.lane();
             const bool there = part < book.geometry.shards;
             ctx.send_each(Address{book.address[there ? part : 0]},
-                          Step{reinterpret_cast<uint64_t>(&book), batch,
-                               static_cast<uint32_t>(pass) << 16 | part},
+                          Step{reinterpret_cast<uint64_t>(&book), due.batch,
+                               static_cast<uint32_t>(due.pass) << 16 | part},
                           there);
         }
     }
 
     DENIZEN_COLD static void tell_finished(Flight& flight, uint32_t batch, auto& ctx)
     {
-        Finished told{batch, {}, 0};
-        if (ctx.lane() == 0) {
-            for (uint32_t o = 0; o < outcomes; ++o) {
-                told.tally[o] =
-                    static_cast<uint32_t>(exchange<Scope::gpu>(&flight.tally[o], uint64_t{0}));
+        uint32_t counts[outcomes + 1];
+        for (uint32_t first = 0; first <= outcomes; first += ctx.lanes()) { // side by side
+            const uint32_t mine = first + ctx.lane();
+            const uint64_t count =
+                mine <= outcomes ? exchange<Scope::gpu>(&flight.tally[mine], uint64_t{0}) : 0;
+            for (uint32_t k = 0; k < lanes::size && first + k <= outcomes; ++k) {
+                counts[first + k] = static_cast<uint32_t>(lanes::shuffle(count, k));
             }
-            told.alerts = static_cast<uint32_t>(exchange<Scope::gpu>(&flight.alerts, uint64_t{0}));
+        }
+        Finished told{batch, {}, counts[outcomes]};
+        for (uint32_t o = 0; o < outcomes; ++o) {
+            told.tally[o] = counts[o];
         }
         ctx.sync();
         ctx.send(host, told);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first pass: cuts a slice of a batch into runs. `order` then holds its records' numbers, shard
+// The first pass: cuts slices of a batch into runs. `order` then holds its records' numbers, shard
 // by shard, in order; `runs` where each shard's run ends.
 #pragma once
 
@@ -26,13 +26,15 @@ DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx
 {
     const Flight& flight = book.flight(batch);
     const uint32_t slices = book.slices(flight.count);
-    if (part >= slices) {
+    const uint32_t shards = book.geometry.shards;
+    // Fewer slices than parts are spread over these: neighbours share an SM.
+    const uint32_t slice = Book::first_of(slices, part, shards);
+    if (slice == Book::first_of(slices, part + 1, shards)) {
         return End::done;
     }
-    const uint32_t begin = Book::first_of(flight.count, part, slices);
-    const uint32_t end = Book::first_of(flight.count, part + 1, slices);
-    const uint32_t shards = book.geometry.shards;
-    uint32_t* const runs = book.runs(batch, part);
+    const uint32_t begin = Book::first_of(flight.count, slice, slices);
+    const uint32_t end = Book::first_of(flight.count, slice + 1, slices);
+    uint32_t* const runs = book.runs(batch, slice);
     for (uint32_t s = ctx.lane(); s < shards; s += ctx.lanes()) {
         runs[s] = 0;
     }

@@ -15,11 +15,21 @@ namespace denizen::transactions {
 class Past {
 public:
     Past() = default;
-    // `last`: 1 + place of the account's last edge; 0: none.
-    DENIZEN_HD Past(const View& view, uint64_t last)
+    DENIZEN_HD explicit Past(const Before& before) : before_(before) {}
+
+    // Of the account's last edge, 1 + whose place is `last`; 0: it has none.
+    DENIZEN_HD static Before ask(const View& view, uint64_t last)
+    {
+        Before before{};
+        if (within_reach(view, last)) {
+            before = view.edge(last - 1).before;
+        }
+        return before;
+    }
+    static DENIZEN_HD void prefetch(const View& view, uint64_t last)
     {
         if (within_reach(view, last)) {
-            before_ = view.edge(last - 1).before;
+            denizen::prefetch(&view.edge(last - 1).before);
         }
     }
 

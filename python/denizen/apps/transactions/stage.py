@@ -150,7 +150,7 @@ class Stage:
         ):  # fmt: skip
             if not 0 <= value < 2**bits:
                 raise ArgumentError(f"{name} = {value} is no size")
-        self.runtime = denizen.Runtime(program(), device, workers=workers)
+        self.runtime = denizen.Runtime(program(), device, workers=workers, prefer_l1=True)
         """The program it runs on, for its description, telemetry and metrics."""
         try:
             self._core: _core.TransactionStage | None = _core.TransactionStage(
