@@ -100,9 +100,9 @@ struct alignas(128) Flight {
     uint32_t count;               // records
     uint32_t reserved;            //
     uint64_t tally[outcomes + 1]; // records by outcome; alerts
-    alignas(128) uint64_t fed;    // 1 + batch that the fields above are of
-    // Gates: how often they have been passed and, in units of waiter, who waits there.
-    alignas(128) uint64_t to_judge;
+    // Gates; and in each, in units of waiter, how many parts wait there.
+    alignas(128) uint64_t fed;      // 1 + batch that the fields above are of
+    alignas(128) uint64_t to_judge; // how often it has been passed
     alignas(128) uint64_t to_search;
     alignas(128) uint64_t to_finish;
 };

@@ -213,14 +213,23 @@ private:
     // need to be looked at, each of which is far away.
     DENIZEN_HD uint32_t within(uint32_t k, uint64_t ts, const Rules& rules) const
     {
+        constexpr uint32_t abreast = lanes::size > 1 ? 3 : 1;
         uint32_t before = 0; // these are older, and those from `from` on are not
         uint32_t from = k;
         while (before < from) { // ends: one of them moves
-            const uint32_t middle = (before + from) / 2;
-            if (lies_->seen[standing.place(middle)].ts + rules.velocity_window_ms > ts) {
-                from = middle;
-            } else {
-                before = middle + 1;
+            const uint32_t each = (from - before) / (abreast + 1);
+            uint64_t seen[abreast];
+            for (uint32_t j = 0; j < abreast; ++j) {
+                const uint32_t at = before + (j + 1) * each + (each == 0 ? j : 0);
+                seen[j] = at < from ? lies_->seen[standing.place(at)].ts : most;
+            }
+            const uint32_t begin = before;
+            const uint32_t end = from;
+            for (uint32_t j = 0; j < abreast; ++j) {
+                const uint32_t at = begin + (j + 1) * each + (each == 0 ? j : 0);
+                const bool inside = seen[j] + rules.velocity_window_ms > ts;
+                before = at < end && !inside && before <= at ? at + 1 : before;
+                from = at < from && inside ? at : from;
             }
         }
         return k - from;

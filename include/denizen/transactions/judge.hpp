@@ -186,22 +186,20 @@ public:
             const bool failed = fails(judged_);
             judged_ += lanes::popcount(busy);
             if (now.i != no_record) {
-                Staged ahead = now.staged; // asked for now, while this one is judged
-                uint32_t after = no_record;
-                if (now.next != no_record) {
-                    ahead = view_.ask(now.next);
-                    after = links_[now.next];
+                const uint32_t i = now.i;
+                const Transaction t = record(now.staged);
+                now.i = now.next;
+                if (now.i != no_record) { // asked for now, while this one is judged
+                    now.staged = view_.ask(now.i);
+                    now.next = links_[now.i];
                 }
                 if (!failed) {
-                    judge_one(now.hand, now.past, record(now.staged), now.i);
+                    judge_one(now.hand, now.past, t, i);
                 }
-                if (now.next == no_record || failed) {
+                if (now.i == no_record || failed) {
                     now.hand.put_back();
                     ledger_.index.entries[now.entry].edge = now.hand.standing.edge;
                 }
-                now.staged = ahead;
-                now.i = now.next;
-                now.next = after;
             }
             ctx.sync();
             if (failed) {

@@ -167,30 +167,24 @@ public:
         if (book.has_done(Pass::split, m.batch, 0)) {
             return; // told again
         }
+        uint32_t waiting = 0;
         if (!is_fed(book, m.batch)) {
-            open_flight(book, m, records.data + m.first, ctx);
+            waiting = open_flight(book, m, records.data + m.first, ctx);
         }
-        tell(book, {Pass::split, m.batch}, 0, ctx);
+        const Due due{Pass::split, m.batch, true};
+        if (waiting + 1 < book.geometry.shards) {
+            tell(book, due, 0, ctx);
+        }
+        go_on(book, due, 0, ctx);
     }
 
     DENIZEN_HD void on(const Step& m, auto& ctx)
     {
         Book& book = *reinterpret_cast<Book*>(m.book);
         const uint32_t part = m.pass_part & 0xffff;
-        Due due{static_cast<Pass>(m.pass_part >> 16), m.batch, true};
-        if (!is_open(book, due)) {
-            return; // before its time, because the host could not know
-        }
-        while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
-            tell(book, due, heralds * (part + 1), ctx);
-            const uint32_t regions =
-                load<Scope::gpu>(&book.regions.count); // before it looks for room
-            const End end = run(book, due.pass, due.batch, part, fails_after(due.pass), ctx);
-            lanes::rejoin();
-            if (end == End::full) {
-                ctx.send(host, Full{due.batch, part, regions});
-            }
-            due = end == End::done ? finish(book, due, part, ctx) : Due{};
+        const Due due{static_cast<Pass>(m.pass_part >> 16), m.batch, true};
+        if (is_open(book, due)) { // or it is before its time, because the host could not know
+            go_on(book, due, part, ctx);
         }
     }
 
@@ -272,6 +266,22 @@ private:
                                          : shows(flight.to_search) >= book.opens_at(due.batch, 1);
     }
 
+    // What is due, and what follows as long as it need not be told.
+    DENIZEN_HD void go_on(Book& book, Due due, uint32_t part, auto& ctx)
+    {
+        while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
+            tell(book, due, heralds * (part + 1), ctx);
+            const uint32_t regions =
+                load<Scope::gpu>(&book.regions.count); // before it looks for room
+            const End end = run(book, due.pass, due.batch, part, fails_after(due.pass), ctx);
+            lanes::rejoin();
+            if (end == End::full) {
+                ctx.send(host, Full{due.batch, part, regions});
+            }
+            due = end == End::done ? finish(book, due, part, ctx) : Due{};
+        }
+    }
+
     // This part of a pass is done. Whoever is the last at a gate starts what is behind it.
     DENIZEN_HD static Due finish(Book& book, const Due& done, uint32_t part, auto& ctx)
     {
@@ -292,41 +302,60 @@ private:
         if (passed(flight.to_finish, book.opens_at(batch, 1), 1, ctx).last) {
             tell_finished(flight, batch, ctx);
         }
+        Flight& following = book.flight(batch + 1);
         const bool waits = book.has_done(Pass::split, batch + 1, part);
-        return pass_on(book, book.flight(batch + 1).to_judge, 2, {Pass::judge, batch + 1}, waits,
-                       ctx);
+        const Due next = pass_on(book, following.to_judge, 2, {Pass::judge, batch + 1}, waits, ctx);
+        // Once in a while it looks at its messages: some may say what it has done without them.
+        if (waits || !may_wait(book) || part == 0 || batch % 8 == 0) {
+            return next;
+        }
+        if (ctx.lane() == 0) {
+            fetch_add<Scope::gpu>(&following.fed, waiter);
+        }
+        const auto fed = [batch](uint64_t shown) { return shown == uint64_t{batch} + 2; };
+        return {Pass::split, batch + 1, wait(following.fed, fed, ctx)};
+    }
+
+    // Few parts on a GPU wait a while at gates: if all do, nobody is told, which spares two
+    // messages one after the other.
+    DENIZEN_HD static bool may_wait(const Book& book)
+    {
+        return lanes::size > 1 && book.geometry.shards <= heralds;
+    }
+    // For a part that has counted itself among those who wait. Whether it is open now.
+    DENIZEN_HD static bool wait(uint64_t& gate, auto&& is_open, auto& ctx)
+    {
+        const uint64_t begin = now_ns();
+        bool open = false;
+        while (!open && lanes::ballot(now_ns() - begin < patience) != 0) { // ends: by the clock
+            open = is_open(lanes::shuffle(load<Scope::gpu>(&gate), 0) % waiter);
+        }
+        uint64_t shown = 0;
+        if (ctx.lane() == 0) { // Acquire: partner of passed(), by whoever opened it.
+            shown = fetch_add<Scope::gpu, Order::acq_rel>(&gate, 0 - waiter);
+        }
+        ctx.sync();
+        return is_open(lanes::shuffle(shown, 0) % waiter);
     }
 
     // One more at the gate to `next`, through which `each` times all parts go. The last tells all
-    // parts. But few parts on a GPU wait there a while: if all do, nobody is told, which spares two
-    // messages one after the other.
-    DENIZEN_HD static Due pass_on(Book& book, uint64_t& gate, uint32_t each, Due next,
-                                  bool may_wait, auto& ctx)
+    // parts, unless they wait.
+    DENIZEN_HD static Due pass_on(Book& book, uint64_t& gate, uint32_t each, Due next, bool could,
+                                  auto& ctx)
     {
         const uint64_t opens_at = book.opens_at(next.batch, each);
-        const uint32_t shards = book.geometry.shards;
-        const bool waits = may_wait && lanes::size > 1 && shards <= heralds;
+        const bool waits = could && may_wait(book);
         const Passed here = passed(gate, opens_at, waits ? 1 + waiter : 1, ctx);
-        if (here.last && here.waiting + (waits ? 1 : 0) < shards) {
+        if (here.last && here.waiting + (waits ? 1 : 0) < book.geometry.shards) {
             tell(book, next, 0, ctx);
         }
         if (waits) {
-            const uint64_t begin = now_ns();
-            bool open = here.last;
-            while (!open && lanes::ballot(now_ns() - begin < patience) != 0) { // ends: by the clock
-                open = lanes::shuffle(load<Scope::gpu>(&gate), 0) % waiter >= opens_at;
-            }
-            uint64_t shown = 0;
-            if (ctx.lane() == 0) { // Acquire: partner of passed(), by whoever opened it.
-                shown = fetch_add<Scope::gpu, Order::acq_rel>(&gate, 0 - waiter);
-            }
-            ctx.sync();
-            next.now = lanes::shuffle(shown, 0) % waiter >= opens_at;
+            next.now = wait(gate, [opens_at](uint64_t shown) { return shown >= opens_at; }, ctx);
         }
         return next;
     }
 
-    static constexpr uint64_t patience = 30'000; // ns
+    static constexpr uint64_t patience = 40'000; // ns
 
     struct Passed {
         bool last;        // so the gate is open now

@@ -7,9 +7,11 @@
 
 namespace denizen::transactions {
 
-// Notes what a batch is, for all passes.
-DENIZEN_HD inline void open_flight(Book& book, const Feed& m, const Transaction* records, auto& ctx)
+// Notes what a batch is, for all passes; how many parts waited for that.
+DENIZEN_HD inline uint32_t open_flight(Book& book, const Feed& m, const Transaction* records,
+                                       auto& ctx)
 {
+    uint64_t before = 0;
     if (ctx.lane() == 0) {
         Flight& flight = book.flight(m.batch);
         flight.records = records;
@@ -17,9 +19,11 @@ DENIZEN_HD inline void open_flight(Book& book, const Feed& m, const Transaction*
         flight.count = m.count;
         // Release: partner of the acquire of who is told to split. The answer is waited for, so
         // that it is there before they are told.
-        (void)exchange<Scope::gpu, Order::acq_rel>(&flight.fed, uint64_t{m.batch} + 1);
+        const uint64_t last = load<Scope::gpu>(&flight.fed) % waiter;
+        before = fetch_add<Scope::gpu, Order::acq_rel>(&flight.fed, m.batch + 1 - last);
     }
     ctx.sync();
+    return static_cast<uint32_t>(lanes::shuffle(before, 0) / waiter);
 }
 
 DENIZEN_HD inline End split(Book& book, uint32_t batch, uint32_t part, auto& ctx, auto&& fails)
