@@ -123,6 +123,49 @@ TEST_P(transactions_stage, alerts_are_the_references_for_any_shards_and_cuts)
     }
 }
 
+// A payee's list is entered at its end, and the last payments of the batch may all lie behind the
+// one that is looked at; sixteen before it are followed, eight of which an edge knows.
+TEST_P(transactions_stage, payments_are_passed_that_a_batch_holds_behind_one)
+{
+    std::vector<Transaction> records;
+    const auto pay = [&records](uint64_t who, uint64_t to, uint64_t cents) {
+        Transaction t{};
+        t.id = records.size() + 1;
+        t.customer = who;
+        t.dest = to;
+        t.amount = cents;
+        t.ts = 1'700'000'000'000 + records.size();
+        records.push_back(t);
+    };
+    uint64_t account = 0;
+    uint64_t closed = 0;
+    for (const uint32_t between : {0u, 1u, 6u, 7u, 8u, 9u, 14u, 15u, 16u, 24u}) {
+        for (const uint32_t behind : {0u, 1u, 7u, 8u, 9u, 17u, 40u}) {
+            const uint64_t payee = ++account;
+            const uint64_t payer = ++account;
+            pay(payee, payer, 50'000);
+            for (uint32_t k = 0; k < between; ++k) pay(payee, 9999, 1'000);
+            pay(payer, payee, 50'000);
+            for (uint32_t k = 0; k < behind; ++k) pay(payee, 9999, 1'000);
+            closed += between < fanout ? 1 : 0;
+        }
+    }
+    Rules rules;
+    rules.enabled = bit(Rule::circular);
+    const auto wanted = expected(records, {}, small().horizon, rules);
+    EXPECT_EQ(wanted.size(), closed);
+    Rt rt(device(), roomy());
+    for (const uint32_t batch : {4096u, 64u, 16u}) {
+        StageOptions o = small();
+        o.batch = batch;
+        o.shards = 7;
+        o.rules = rules;
+        Stage stage(rt.untyped(), o);
+        stage.feed(records.data(), records.size());
+        expect_same(stage.drain(), wanted);
+    }
+}
+
 TEST_P(transactions_stage, records_that_lie_in_a_buffer_are_not_copied)
 {
     const Made& made = stream();
