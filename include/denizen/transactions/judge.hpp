@@ -167,18 +167,24 @@ public:
         const Head* const heads = in_turn(ctx);
         uint32_t taken = 0; // chains
         OneChain now;
-        Asked coming; // while the one before it is judged
-        for (;;) {    // ends: chains do
-            if (now.i == no_record) {
-                now = OneChain(coming);
-                coming.i = no_record;
+        Asked coming;                         // while the one before it is judged
+        for (;;) {                            // ends: chains do
+            if constexpr (lanes::size == 1) { // nothing is so far away that it is asked for ahead
+                if (now.i == no_record && taken < count_) {
+                    now = OneChain(ask(heads[taken++]));
+                }
+            } else {
+                if (now.i == no_record) {
+                    now = OneChain(coming);
+                    coming.i = no_record;
+                }
+                const uint32_t idle = lanes::ballot(coming.i == no_record);
+                const uint32_t k = taken + lanes::popcount(idle & lanes::below());
+                if (coming.i == no_record && k < count_) {
+                    coming = ask(heads[k]);
+                }
+                taken += lanes::popcount(idle);
             }
-            const uint32_t idle = lanes::ballot(coming.i == no_record);
-            const uint32_t k = taken + lanes::popcount(idle & lanes::below());
-            if (coming.i == no_record && k < count_) {
-                coming = ask(heads[k]);
-            }
-            taken += lanes::popcount(idle);
             const uint32_t busy = lanes::ballot(now.i != no_record);
             if (busy == 0 && lanes::ballot(coming.i != no_record) == 0) {
                 break;

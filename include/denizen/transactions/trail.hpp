@@ -79,12 +79,15 @@ public:
 
 private:
     static constexpr uint32_t none = ~0u;
+    // An edge and those it knows of, all but the last: with it the next begin. A CPU's core has no
+    // use for several at a time.
+    static constexpr uint32_t reach = lanes::size > 1 ? edges_before : 1;
 
     // The edge at `last` - 1 and those it knows of, without those that are not before sequence_.
     DENIZEN_HD void look(uint64_t last)
     {
-        uint32_t behind = edges_before;
-        while (behind == edges_before) { // ends: places fall until they are before sequence_
+        uint32_t behind = reach;
+        while (behind == reach) { // ends: places fall until they are before sequence_
             head_ = last - 1;
             Before before{};
             by_[0] = none;
@@ -94,36 +97,36 @@ private:
             }
             const uint64_t too_near = head_ >= sequence_ ? head_ - sequence_ + 1 : 0;
             behind = by_[0] < too_near ? 1 : 0;
-            for (uint32_t k = 1; k < edges_before; ++k) {
+            for (uint32_t k = 1; k < reach; ++k) {
                 by_[k] = before.by[k - 1] != 0 ? before.by[k - 1] : none;
                 behind += by_[k] < too_near ? 1 : 0;
             }
-            further_ = before.by[edges_before - 1];
+            further_ = before.by[reach - 1];
             if (further_ == 0) {
                 break;
             }
             last = head_ + 1 - further_;
         }
-        pass(4, (behind & 4) != 0);
-        pass(2, (behind & 2) != 0);
-        pass(1, (behind & 1) != 0);
-        by_[0] = behind == edges_before ? none : by_[0];
+        for (uint32_t count = reach / 2; count > 0; count /= 2) {
+            pass(count, (behind & count) != 0);
+        }
+        by_[0] = behind == reach ? none : by_[0];
     }
 
     // Takes the first `count` away, if `those`. A register has no address: all are moved.
     DENIZEN_HD void pass(uint32_t count, bool those)
     {
-        for (uint32_t k = 0; k < edges_before; ++k) {
-            const uint32_t from = k + count < edges_before ? by_[k + count] : none;
+        for (uint32_t k = 0; k < reach; ++k) {
+            const uint32_t from = k + count < reach ? by_[k + count] : none;
             by_[k] = those ? from : by_[k];
         }
     }
 
     const View& view_;
     uint64_t sequence_;
-    uint64_t head_ = 0;           // an edge of the account
-    uint32_t by_[edges_before]{}; // how far before it those lie that come next
-    uint32_t further_ = 0;        // and the one behind those; 0: there is none
+    uint64_t head_ = 0;    // an edge of the account
+    uint32_t by_[reach]{}; // how far before it those lie that come next
+    uint32_t further_ = 0; // and the one behind those; 0: there is none
 };
 
 } // namespace denizen::transactions
