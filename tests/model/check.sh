@@ -118,4 +118,9 @@ finds tokens -DPLANTED_FREE_MAIL
 finds tokens -DPLANTED_LATE_TOKENS
 finds tokens -DPLANTED_UNORDERED_MAIL
 
+holds gates
+finds gates -DPLANTED_COUNTS_ITSELF_TWICE
+finds gates -DPLANTED_DOES_NOT_AWAIT_SEARCH
+finds gates -DPLANTED_GIVES_UP_BLINDLY
+
 exit $((failures != 0))
