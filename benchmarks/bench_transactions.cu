@@ -11,7 +11,6 @@
 #include <denizen/transactions/generate.hpp>
 #include <denizen/transactions/reference.hpp>
 
-#include <deque>
 #include <functional>
 
 namespace {
@@ -138,17 +137,14 @@ void pace(const Arguments& arguments, const Input& in, uint32_t warps, double ra
     std::vector<Alert> found;
     const uint64_t begin = now_ns();
     uint64_t fed = 0;
-    constexpr size_t at_once = 1;   // batches
-    std::deque<uint64_t> under_way; // where they end
     while (stage->done() < count) { // ends: each record comes due, and the stage has a deadline
         const double now = static_cast<double>(now_ns() - begin) * 1e-9;
         const auto due = std::min(count, static_cast<uint64_t>(now * rate));
-        while (!under_way.empty() && under_way.front() <= stage->done()) under_way.pop_front();
-        if (due > fed && under_way.size() < at_once) { // what comes due meanwhile goes together
+        // One batch at a time: what came due meanwhile waits, and goes together.
+        if (due > fed && stage->done() == fed) {
             const auto n = static_cast<uint32_t>(std::min<uint64_t>(due - fed, options.batch));
             stage->feed(records, static_cast<uint32_t>(fed), n);
             fed += n;
-            under_way.push_back(fed);
         }
         for (const Alert& alert : stage->take()) {
             const double at = static_cast<double>(now_ns() - begin) * 1e-3;

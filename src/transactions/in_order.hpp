@@ -34,6 +34,7 @@ inline std::vector<uint32_t> in_order(const std::vector<Alert>& alerts, uint64_t
                                       uint64_t count)
 {
     constexpr uint32_t place_bits = 32;
+    constexpr size_t few = 64;
     std::vector<uint64_t> keys; // record and rule, and the place
     keys.reserve(alerts.size());
     for (size_t k = 0; k < alerts.size(); ++k) {
@@ -41,7 +42,7 @@ inline std::vector<uint32_t> in_order(const std::vector<Alert>& alerts, uint64_t
         if (record >= count) continue;
         keys.push_back((record * (rule_count + 1) + alerts[k].rule) << place_bits | k);
     }
-    if (keys.size() < 1u << digit_bits / 2) {
+    if (keys.size() < few) {
         std::sort(keys.begin(), keys.end());
     } else {
         std::vector<uint64_t> sorted;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits of a word, one spelling for host and device. Called by the arena, whose free blocks and free
-// pages are bits.
+// Bits of a word, one spelling for host and device: free blocks and free pages of the arena are
+// bits, and several small numbers are looked at together as fields of a word.
 #pragma once
 
 #include <denizen/base/target.hpp>
@@ -40,6 +40,13 @@ DENIZEN_HD inline uint32_t first_from(uint64_t v, uint32_t start)
 {
     const uint64_t from = v & (~uint64_t{0} << start);
     return first(from != 0 ? from : v);
+}
+
+// Of each field of `v` that is zero the highest bit, and perhaps of one that is 1 and lies above
+// such a field. `ones`: the lowest bit of each field, of `width` bits.
+DENIZEN_HD constexpr uint64_t zero_fields(uint64_t v, uint64_t ones, uint32_t width)
+{
+    return (v - ones) & ~v & (ones << (width - 1));
 }
 
 // Index of the highest set bit; `v` > 0.

@@ -3,7 +3,8 @@
 // customers, who lie in arenas), the transactions of the last `edges` places of the stream as edges
 // between accounts, and for each batch under way what its three passes hand on.
 //
-//   split   part p cuts slice p of the batch into runs, one for each shard, in order
+//   split   as many parts as there are slices of the batch cut one each into runs, one for each
+//           shard, in order
 //   judge   shard s takes its run of every slice, in order: its customers' rules, their edges
 //   search  part p looks for round trips that end in every so-many-th row of records, and tells all
 //           alerts of those

@@ -3,6 +3,7 @@
 // changes this, in the order of the stream.
 #pragma once
 
+#include <denizen/base/bits.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/transactions/record.hpp>
 
@@ -194,8 +195,7 @@ private:
         const uint64_t wanted = ones * print(id);
         uint32_t alike = 0; // places; four at a time: a print that is the same leaves a zero behind
         for (uint32_t k = 0; k < words; ++k) {
-            const uint64_t x = prints_[k] ^ wanted;
-            const uint64_t zeros = (x - ones) & ~x & (ones << 15);
+            const uint64_t zeros = bits::zero_fields(prints_[k] ^ wanted, ones, 16);
             // The product has these four bits side by side, as its highest.
             alike |= static_cast<uint32_t>(zeros * 0x0000'2000'4000'8001ull >> 60) << 4 * k;
         }
@@ -217,19 +217,20 @@ private:
         uint32_t before = 0; // these are older, and those from `from` on are not
         uint32_t from = k;
         while (before < from) { // ends: one of them moves
-            const uint32_t each = (from - before) / (abreast + 1);
-            uint64_t seen[abreast];
-            for (uint32_t j = 0; j < abreast; ++j) {
-                const uint32_t at = before + (j + 1) * each + (each == 0 ? j : 0);
-                seen[j] = at < from ? lies_->seen[standing.place(at)].ts : most;
-            }
             const uint32_t begin = before;
             const uint32_t end = from;
+            const uint32_t each = (end - begin) / (abreast + 1);
+            const auto at = [begin, each](uint32_t j) { // rises with j
+                return each == 0 ? begin + j : begin + (j + 1) * each;
+            };
+            uint64_t seen[abreast];
             for (uint32_t j = 0; j < abreast; ++j) {
-                const uint32_t at = begin + (j + 1) * each + (each == 0 ? j : 0);
+                seen[j] = at(j) < end ? lies_->seen[standing.place(at(j))].ts : most;
+            }
+            for (uint32_t j = 0; j < abreast; ++j) {
                 const bool inside = seen[j] + rules.velocity_window_ms > ts;
-                before = at < end && !inside && before <= at ? at + 1 : before;
-                from = at < from && inside ? at : from;
+                before = at(j) < end && !inside ? at(j) + 1 : before;
+                from = at(j) < from && inside ? at(j) : from;
             }
         }
         return k - from;

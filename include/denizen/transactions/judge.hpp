@@ -167,9 +167,10 @@ public:
         const Head* const heads = in_turn(ctx);
         uint32_t taken = 0; // chains
         OneChain now;
-        Asked coming;                         // while the one before it is judged
-        for (;;) {                            // ends: chains do
-            if constexpr (lanes::size == 1) { // nothing is so far away that it is asked for ahead
+        Asked coming; // while the one before it is judged
+        for (;;) {    // ends: chains do
+            // To a CPU's core nothing is so far away that it is asked for ahead.
+            if constexpr (lanes::size == 1) {
                 if (now.i == no_record && taken < count_) {
                     now = OneChain(ask(heads[taken++]));
                 }

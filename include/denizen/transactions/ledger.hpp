@@ -9,6 +9,7 @@
 #pragma once
 
 #include <denizen/base/atomic.hpp>
+#include <denizen/base/bits.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/memory/arena/ref.hpp>
 #include <denizen/transactions/customer.hpp>
@@ -54,7 +55,7 @@ struct alignas(32) Entry {
     uint64_t key;  // customer + 1; 0: free
     uint64_t edge; // Customer::edge
     Customer* customer;
-    uint64_t tail; // the record that was linked last in it (judge.hpp)
+    uint64_t tail; // turn, chain and record that were linked last in it (judge.hpp)
 };
 
 struct Block {
@@ -94,12 +95,12 @@ struct alignas(16) Index {
         const uint64_t hash = mix(customer);
         const auto* const groups = reinterpret_cast<const Unit*>(bytes_of_entries());
         for (auto g = static_cast<uint32_t>(hash);; ++g) {
-            const uint32_t first = (g & (capacity / group - 1)) * group;
-            const Unit some = groups[first / group];
+            const uint32_t begin = (g & (capacity / group - 1)) * group;
+            const Unit some = groups[begin / group];
             for (uint32_t half = 0; half < 2; ++half) {
-                const uint64_t x = some.word[half] ^ ones * mark(hash);
-                for (uint64_t alike = (x - ones) & ~x & high; alike != 0; alike &= alike - 1) {
-                    Entry* const entry = entries + first + 8 * half + lowest(alike) / 8;
+                uint64_t alike = bits::zero_fields(some.word[half] ^ ones * mark(hash), ones, 8);
+                for (; alike != 0; alike &= alike - 1) {
+                    Entry* const entry = entries + begin + 8 * half + bits::first(alike) / 8;
                     if (entry->key == customer + 1) {
                         return entry;
                     }
@@ -136,11 +137,6 @@ private:
     {
         return static_cast<unsigned char>(0x80 | (hash >> 24 & 0x7f));
     }
-    DENIZEN_HD static uint32_t lowest(uint64_t bits)
-    {
-        const auto low = static_cast<uint32_t>(bits);
-        return low != 0 ? lanes::first(low) : 32 + lanes::first(static_cast<uint32_t>(bits >> 32));
-    }
 };
 
 struct alignas(128) Ledger {
@@ -153,7 +149,7 @@ struct alignas(128) Ledger {
 
     DENIZEN_HD Entry* find(uint64_t customer) const
     {
-        const Index there = index;
+        const Index there = index; // all of it by one load
         return there.find(customer);
     }
 

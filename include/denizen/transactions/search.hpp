@@ -70,13 +70,14 @@ public:
             search_on(lanes::size);
         }
     }
+    // What is left, of both less than a row.
     DENIZEN_HD void finish()
     {
-        while (further_ != 0) { // ends: at most twice
-            search_on(further_ < lanes::size ? further_ : lanes::size);
+        if (further_ != 0) {
+            search_on(further_);
         }
-        while (found_ != 0) { // ends likewise
-            tell_last(found_ < lanes::size ? found_ : lanes::size);
+        if (found_ != 0) {
+            tell_last(found_);
         }
     }
 

@@ -271,8 +271,8 @@ private:
     {
         while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
             tell(book, due, heralds * (part + 1), ctx);
-            const uint32_t regions =
-                load<Scope::gpu>(&book.regions.count); // before it looks for room
+            // As they are before it looks for room.
+            const uint32_t regions = load<Scope::gpu>(&book.regions.count);
             const End end = run(book, due.pass, due.batch, part, fails_after(due.pass), ctx);
             lanes::rejoin();
             if (end == End::full) {
@@ -305,7 +305,8 @@ private:
         Flight& following = book.flight(batch + 1);
         const bool waits = book.has_done(Pass::split, batch + 1, part);
         const Due next = pass_on(book, following.to_judge, 2, {Pass::judge, batch + 1}, waits, ctx);
-        // Once in a while it looks at its messages: some may say what it has done without them.
+        // Every eighth batch it looks at its messages: those that say what it has done without them
+        // must not pile up.
         if (waits || !may_wait(book) || part == 0 || batch % 8 == 0) {
             return next;
         }
@@ -331,7 +332,8 @@ private:
             open = is_open(lanes::shuffle(load<Scope::gpu>(&gate), 0) % waiter);
         }
         uint64_t shown = 0;
-        if (ctx.lane() == 0) { // Acquire: partner of passed(), by whoever opened it.
+        if (ctx.lane() == 0) {
+            // Acquire: partner of whoever opened it, by passed() or open_flight().
             shown = fetch_add<Scope::gpu, Order::acq_rel>(&gate, 0 - waiter);
         }
         ctx.sync();

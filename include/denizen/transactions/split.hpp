@@ -17,8 +17,8 @@ DENIZEN_HD inline uint32_t open_flight(Book& book, const Feed& m, const Transact
         flight.records = records;
         flight.base = m.base;
         flight.count = m.count;
-        // Release: partner of the acquire of who is told to split. The answer is waited for, so
-        // that it is there before they are told.
+        // Release: partner of the acquire of who is told to split, or waits. The answer is awaited,
+        // so that it is there before they are told.
         const uint64_t last = load<Scope::gpu>(&flight.fed) % waiter;
         before = fetch_add<Scope::gpu, Order::acq_rel>(&flight.fed, m.batch + 1 - last);
     }
