@@ -126,7 +126,7 @@ LaunchConfig Grid::launch_on(Stream stream)
     attributes[1].value.cluster[1] = attributes[1].value.cluster[2] = 1;
     LaunchConfig config;
     config.grid[0] = blocks;
-    config.block[0] = (geometry.per_sm + 1) * 32;
+    config.block[0] = warps() * 32;
     config.shared_bytes = static_cast<unsigned>(geometry.shared_bytes());
     config.stream = stream;
     config.attributes = attributes;
@@ -136,7 +136,7 @@ LaunchConfig Grid::launch_on(Stream stream)
 
 std::string Grid::text() const
 {
-    return std::to_string(blocks) + " blocks of " + std::to_string(geometry.per_sm + 1) +
+    return std::to_string(blocks) + " blocks of " + std::to_string(warps()) +
            " warps in clusters of " + std::to_string(geometry.cluster);
 }
 

@@ -21,7 +21,13 @@ struct Grid {
 
     std::string text() const; // "33 blocks of 2 warps in clusters of 8"
 
-    // Each block has one warp more than it has workers: the first block's is the monitor.
+    // Warps of a block: its workers, and one more if the monitor, the last block's last, finds no
+    // other that is no worker.
+    unsigned warps() const
+    {
+        return geometry.per_sm + (blocks * geometry.per_sm > geometry.workers ? 0 : 1);
+    }
+
     Geometry geometry;
     unsigned blocks = 0; // a multiple of the cluster; the last may have no worker
     LaunchAttribute attributes[2] = {};

@@ -140,9 +140,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// Blocks of one warp more than they have workers: warp v of block b is worker b * per_sm + v, and
-// the last warp of the last block is the monitor. Launched cooperatively, so that every block is
-// resident or the launch fails.
+// Warp v of block b is worker b * per_sm + v, and the last warp of the last block, which is none,
+// is the monitor. Launched cooperatively, so that every block is resident or the launch fails.
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
@@ -158,7 +157,7 @@ __device__ inline void run_resident(const Shared& s)
     if (detail::in_cluster(s)) {
         detail::meet_workers(s);
     }
-    if (warp == s.per_sm && blockIdx.x == gridDim.x - 1) {
+    if (warp == blockDim.x / 32 - 1 && blockIdx.x == gridDim.x - 1) {
         if (detail::in_cluster(s)) {
             detail::arrive_at_cluster();
         }
