@@ -123,6 +123,38 @@ TEST_P(transactions_stage, alerts_are_the_references_for_any_shards_and_cuts)
     }
 }
 
+// Long bursts of few customers, out of order by up to what is not late, so that the window slides,
+// goes back and loses its first to the ring; every velocity is told, as an alert's value.
+TEST_P(transactions_stage, windows_slide_and_go_back)
+{
+    std::mt19937 random(3);
+    std::vector<Transaction> records(scaled(6000));
+    uint64_t now = 1'000'000;
+    for (size_t k = 0; k < records.size(); ++k) {
+        now += random() % 1500;
+        records[k].id = k;
+        records[k].customer = 1 + random() % 3;
+        records[k].dest = 9;
+        records[k].amount = 100;
+        records[k].ts = random() % 6 != 0 ? now : now - random() % 50'000;
+    }
+    Rules rules;
+    rules.velocity_limit = 1;
+    rules.enabled = bit(Rule::velocity);
+    Rt rt(device(), roomy());
+    for (const uint64_t window : {7'000u, 20'000u, 60'000u, 200'000u}) {
+        rules.velocity_window_ms = window;
+        const std::vector<Alert> wanted = expected(records, {}, small().horizon, rules);
+        EXPECT_GT(wanted.size(), records.size() / 4);
+        StageOptions o = small();
+        o.shards = 2;
+        o.rules = rules;
+        Stage stage(rt.untyped(), o);
+        stage.feed(records.data(), records.size());
+        expect_same(stage.drain(), wanted);
+    }
+}
+
 // A payee's list is entered at its end, and the last payments of the batch may all lie behind the
 // one that is looked at; sixteen before it are followed, eight of which an edge knows.
 TEST_P(transactions_stage, payments_are_passed_that_a_batch_holds_behind_one)

@@ -153,13 +153,21 @@ public:
         } else {
             v.gap = k == 0 ? 0 : t.ts - lies_->seen[s.place(k - 1)].ts;
         }
+        if (k != s.count) {
+            window_ = unknown; // of a later record, perhaps
+        }
         if (s.count == history) { // the oldest is not after it
+            window_ = window_ == s.head ? unknown : window_;
             s.head = s.place(1);
             --s.count;
             --k;
         }
         insert(k, t);
         v.velocity = 1 + (v.gap < rules.velocity_window_ms ? within(k, t.ts, rules) : 0);
+        if (v.velocity == 1) {
+            window_ = s.place(k);
+            window_ts_ = t.ts;
+        }
         return Outcome::accepted;
     }
 
@@ -210,12 +218,19 @@ private:
     }
 
     // How many of the first k are in the window that ends at `ts`: the last of them, so that few
-    // need to be looked at, each of which is far away.
-    DENIZEN_HD uint32_t within(uint32_t k, uint64_t ts, const Rules& rules) const
+    // need to be looked at, each of which is far away; of a burst none, while its first is in it.
+    DENIZEN_HD uint32_t within(uint32_t k, uint64_t ts, const Rules& rules)
     {
         constexpr uint32_t abreast = lanes::size > 1 ? 3 : 1;
         uint32_t before = 0; // these are older, and those from `from` on are not
         uint32_t from = k;
+        if (window_ != unknown) {
+            const uint32_t first = (window_ - standing.head) % history;
+            if (window_ts_ + rules.velocity_window_ms > ts) {
+                return k - first;
+            }
+            before = first + 1;
+        }
         while (before < from) { // ends: one of them moves
             const uint32_t begin = before;
             const uint32_t end = from;
@@ -230,7 +245,11 @@ private:
             for (uint32_t j = 0; j < abreast; ++j) {
                 const bool inside = seen[j] + rules.velocity_window_ms > ts;
                 before = at(j) < end && !inside ? at(j) + 1 : before;
-                from = at(j) < from && inside ? at(j) : from;
+                if (at(j) < from && inside) {
+                    from = at(j);
+                    window_ = standing.place(from);
+                    window_ts_ = seen[j];
+                }
             }
         }
         return k - from;
@@ -253,8 +272,12 @@ private:
         ++s.count;
     }
 
+    static constexpr uint32_t unknown = ~0u;
+
     Customer* lies_ = nullptr;
     uint64_t prints_[words]{};
+    uint32_t window_ = unknown; // place of the first in the window of the last record
+    uint64_t window_ts_ = 0;    // and its event time
 };
 
 } // namespace denizen::transactions
