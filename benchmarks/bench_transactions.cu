@@ -91,6 +91,10 @@ Options options_of(const Arguments& arguments, const StageOptions& stage, uint32
     return o;
 }
 
+// Records of a batch where many are to be had: the larger the fewer gates, across the bus the
+// longer until the first can be looked at.
+constexpr uint32_t batch_of(bool resident) { return resident ? 2'000'000 : 1 << 18; }
+
 // Millions a second, from the first record handed over to the last alert received.
 double stream(const Arguments& arguments, const Input& in, StageOptions options, uint32_t warps,
               bool resident, bool& right)
@@ -220,10 +224,10 @@ void measure(const Arguments& arguments)
     if (arguments.gpu()) {
 #if defined(__CUDACC__)
         told.add("copy_gbs", copy_bandwidth(in) * 1e-9);
-        for (const uint32_t warps : {264u, 528u, 924u}) {
+        for (const uint32_t warps : {264u, 528u, 1055u}) {
             for (const bool resident : {false, true}) {
                 StageOptions options = in.options;
-                options.batch = resident ? 1 << 20 : 1 << 18;
+                options.batch = batch_of(resident);
                 options.shards = warps;
                 Case& one =
                     add(resident ? "resident in device memory" : "streamed",
@@ -240,7 +244,7 @@ void measure(const Arguments& arguments)
                 Json().add("warps", 1056), [&, resident](bool& right) {
                     const auto from = resident ? in.device : in.host;
                     return rival(run_launches(from.get(), in.count, !resident, in.made.profiles,
-                                              geometry(1056, resident ? 1 << 20 : 1 << 18), room),
+                                              geometry(1056, batch_of(resident)), room),
                                  right);
                 });
         }
