@@ -21,7 +21,6 @@ namespace {
 
 constexpr uint32_t spins = 4000;
 constexpr uint32_t few_spins = 20; // where the workers want the same cores
-constexpr size_t many_alerts = 1 << 14;
 
 // "Feed" of "denizen::transactions::Feed".
 std::string_view last_part(std::string_view name)
@@ -129,8 +128,6 @@ void Stage::open(const Snapshot* restore)
         copy(false, offsets(geometry_).edges, edges.data(), edges.size() * sizeof(Edge));
     }
     change(rules_);
-    arrived_.resize(many_alerts); // so that the pages are there when the first batch's come
-    arrived_.clear();
 }
 
 void Stage::feed(const Transaction* records, size_t count)
@@ -279,7 +276,6 @@ bool Stage::land()
     if (arrived_.size() < f.alerts) return false;
     const std::vector<uint32_t> places = in_order(arrived_, f.base, f.count);
     if (places.size() != f.alerts) return false;
-    if (ready_.empty()) ready_.reserve(places.size());
     for (const uint32_t place : places) ready_.push_back(arrived_[place]);
     std::erase_if(arrived_, [&](const Alert& a) { return a.sequence < f.base + f.count; });
     counts_.alerts += f.alerts;
