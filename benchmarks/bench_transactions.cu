@@ -103,8 +103,10 @@ double stream(const Arguments& arguments, const Input& in, StageOptions options,
     Rt rt(arguments.device, options_of(arguments, options, warps));
     std::vector<Alert> found(in.alerts.size()); // so that its pages are there
     found.clear();
-    const auto keep = [&](const std::vector<Alert>& more) {
-        found.insert(found.end(), more.begin(), more.end());
+    std::vector<Alert> some;
+    const auto take = [&](Stage& stage) {
+        stage.take(some);
+        found.insert(found.end(), some.begin(), some.end());
     };
     double seconds = 0;
     {
@@ -116,14 +118,15 @@ double stream(const Arguments& arguments, const Input& in, StageOptions options,
         for (uint64_t at = 0; at < in.count; at += options.batch) {
             stage.feed(records, static_cast<uint32_t>(at),
                        static_cast<uint32_t>(std::min<uint64_t>(options.batch, in.count - at)));
-            keep(stage.take());
+            take(stage);
         }
         // Beside a GPU the host has a core to itself, and can take alerts as they come. Ends by the
         // clock; then drain() says what is stuck.
         while (arguments.gpu() && stage.done() < in.count && now_ns() - begin < 10'000'000'000) {
-            keep(stage.take());
+            take(stage);
         }
-        keep(stage.drain());
+        some = stage.drain();
+        found.insert(found.end(), some.begin(), some.end());
         seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     }
     rt.close(patience); // says who is stuck, where the destructor could not throw

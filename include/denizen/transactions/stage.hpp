@@ -93,6 +93,8 @@ public:
     // Alerts that are ready: of the first so many records of the stream, in its order, those of one
     // record by rule. Does not wait.
     std::vector<Alert> take();
+    // The same in place of what `alerts` holds, whose memory is used again.
+    void take(std::vector<Alert>& alerts);
     // The same when all that was fed has been looked at.
     std::vector<Alert> drain();
     // Sequences before this one are done.
