@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large near rings become: as wanted while they fit, then smaller, then none.
-#include "geometry.hpp"
+// How large near rings become: as wanted while they fit, then smaller, then none. And where the
+// monitor runs.
+#include "gpu/grid.hpp"
 
 #include <gtest/gtest.h>
 
@@ -75,6 +76,20 @@ TEST(geometry, rings_shrink_before_they_go)
     EXPECT_EQ(none.local_slots, 1u);
     // Ordinary memory has room for all of it.
     EXPECT_EQ(with_boxes(of(1, 4), 4096, SIZE_MAX).near_slots, 4096u);
+}
+
+TEST(geometry, the_monitor_takes_a_warp_that_is_no_worker)
+{
+    const auto warps = [](unsigned blocks, uint32_t per_sm, uint32_t workers) {
+        gpu::Grid grid;
+        grid.blocks = blocks;
+        grid.geometry = of(per_sm, 1, workers);
+        return grid.warps();
+    };
+    EXPECT_EQ(warps(132, 8, 1056), 9u); // all are workers: one more in each block
+    EXPECT_EQ(warps(132, 8, 1055), 8u);
+    EXPECT_EQ(warps(40, 1, 33), 1u); // a cluster has been filled up
+    EXPECT_EQ(warps(1, 1, 1), 2u);
 }
 
 } // namespace
