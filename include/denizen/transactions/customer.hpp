@@ -152,9 +152,7 @@ public:
             v.gap = k == 0 ? 0 : t.ts - s.newest;
         } else {
             v.gap = k == 0 ? 0 : t.ts - lies_->seen[s.place(k - 1)].ts;
-        }
-        if (k != s.count) {
-            window_ = unknown; // of a later record, perhaps
+            window_ = unknown; // it may begin too late for this one
         }
         if (s.count == history) { // the oldest is not after it
             window_ = window_ == s.head ? unknown : window_;
