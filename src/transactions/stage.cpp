@@ -21,7 +21,6 @@ namespace {
 
 constexpr uint32_t spins = 4000;
 constexpr uint32_t few_spins = 20; // where the workers want the same cores
-constexpr size_t many_alerts = 1 << 14;
 
 // "Feed" of "denizen::transactions::Feed".
 std::string_view last_part(std::string_view name)
@@ -129,10 +128,6 @@ void Stage::open(const Snapshot* restore)
         copy(false, offsets(geometry_).edges, edges.data(), edges.size() * sizeof(Edge));
     }
     change(rules_);
-    for (std::vector<Alert>* alerts : {&arrived_, &ready_}) {
-        alerts->resize(many_alerts); // so that pages are there when the first batch's come
-        alerts->clear();
-    }
 }
 
 void Stage::feed(const Transaction* records, size_t count)
