@@ -104,9 +104,8 @@ double stream(const Arguments& arguments, const Input& in, StageOptions options,
     std::vector<Alert> found(in.alerts.size()); // so that its pages are there
     found.clear();
     std::vector<Alert> some;
-    const auto take = [&](Stage& stage) {
-        stage.take(some);
-        found.insert(found.end(), some.begin(), some.end());
+    const auto keep = [&](const std::vector<Alert>& more) {
+        found.insert(found.end(), more.begin(), more.end());
     };
     double seconds = 0;
     {
@@ -118,15 +117,16 @@ double stream(const Arguments& arguments, const Input& in, StageOptions options,
         for (uint64_t at = 0; at < in.count; at += options.batch) {
             stage.feed(records, static_cast<uint32_t>(at),
                        static_cast<uint32_t>(std::min<uint64_t>(options.batch, in.count - at)));
-            take(stage);
+            stage.take(some);
+            keep(some);
         }
         // Beside a GPU the host has a core to itself, and can take alerts as they come. Ends by the
         // clock; then drain() says what is stuck.
         while (arguments.gpu() && stage.done() < in.count && now_ns() - begin < 10'000'000'000) {
-            take(stage);
+            stage.take(some);
+            keep(some);
         }
-        some = stage.drain();
-        found.insert(found.end(), some.begin(), some.end());
+        keep(stage.drain());
         seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     }
     rt.close(patience); // says who is stuck, where the destructor could not throw
@@ -232,6 +232,7 @@ void measure(const Arguments& arguments)
     if (arguments.gpu()) {
 #if defined(__CUDACC__)
         told.add("copy_gbs", copy_bandwidth(in) * 1e-9);
+        // Two, four and, beside the monitor, eight of each SM of an H100.
         for (const uint32_t warps : {264u, 528u, 1055u}) {
             for (const bool resident : {false, true}) {
                 StageOptions options = in.options;
