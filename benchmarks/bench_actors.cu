@@ -4,7 +4,7 @@
 // beside one: an ask. Every actor is asked for its address and its first state. Beside these: what
 // a stamp of the clock costs that traced messages carry (clocks.cu), what failures cost
 // (supervised.cu), and what a program costs to keep in a file (snapshots.cu).
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "clocks.hpp"
 #include "program.hpp"

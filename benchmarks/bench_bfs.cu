@@ -16,7 +16,7 @@
 #include <denizen/graph/search.hpp>
 #include <denizen/graph/validate.hpp>
 
-#include "../tests/graph/searches.hpp"
+#include "../apps/graph/tests/searches.hpp"
 
 #include <array>
 #include <filesystem>

@@ -7,7 +7,7 @@
 // another way has its block; its workers then look at their lanes about once a microsecond each, a
 // disturbance that the other ways share and that `ask` has too. Each answer is checked after the
 // clock has been read.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
 
@@ -19,7 +19,7 @@
 #include <thread>
 
 #if defined(__CUDACC__)
-#include "../src/gpu/mapped.hpp"
+#include "device/mapped.hpp"
 #include "rivals/device_graph.hpp"
 #include "rivals/launch.cuh"
 #include "rivals/ping_pong.cuh"

@@ -4,7 +4,7 @@
 // before. Nothing uses a block between the two calls of a pair; that each block can be used is
 // proven outside the timed region. RingKernel's comparison is the row of 4 KiB: it quotes 0.88 us
 // for its pool against 102.6 us.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
 

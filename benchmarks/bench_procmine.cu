@@ -8,9 +8,9 @@
 
 #include <denizen/procmine/generate.hpp>
 
-#include "../tests/procmine/plain.hpp"
+#include "../apps/procmine/tests/plain.hpp"
 
-#include "../src/procmine/gpu.hpp"
+#include "../apps/procmine/src/gpu.hpp"
 
 #include <functional>
 #include <memory>

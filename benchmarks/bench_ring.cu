@@ -9,7 +9,7 @@
 #include "cpu_rings.hpp"
 
 #if defined(__CUDACC__)
-#include "../src/gpu/mapped.hpp"
+#include "device/mapped.hpp"
 #include "device_ring.cuh"
 
 #include <denizen/wire/wait.hpp>

@@ -7,7 +7,7 @@
 // (others) carry payload. The ball carries its words all the way and each trip changes one, so what
 // is damaged, lost or doubled on any trip shows at the end. Every trip must have taken its route,
 // by the program's own counts.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "node_pairs.hpp"
 #include "own_message.hpp"

@@ -2,7 +2,7 @@
 // What it costs to have a runtime: the time from nothing to the first answer, the way off the GPU
 // and back, and the memory it takes. The CUDA context exists before (one per process, made by
 // whoever comes first); the programs compiled by NVRTC are measured from Python.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
 

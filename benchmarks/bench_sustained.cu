@@ -7,7 +7,7 @@
 //
 // The echoes under way are bounded, so that no ring is ever full: what is measured is the flow, not
 // the host's detours around a full ring.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
 

@@ -4,7 +4,7 @@
 // resident program gets every pair and every task as a message from one host thread; the rivals are
 // launches, graphs, and the fused kernel that is the right thing where the work is uniform and
 // known beforehand. Every element is checked after every repetition, with the clock stopped.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
 

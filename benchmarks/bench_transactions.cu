@@ -7,7 +7,7 @@
 #include "program.hpp"
 #include "rivals/transactions.hpp"
 
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 #include <denizen/transactions/generate.hpp>
 #include <denizen/transactions/reference.hpp>
 

@@ -10,10 +10,10 @@
 #include <denizen/group/group.hpp>
 #include <denizen/wave/simulation.hpp>
 
-#include "../src/wave/planes.hpp"
-#include "../src/wave/sweep.hpp"
+#include "../apps/wave/src/planes.hpp"
+#include "../apps/wave/src/sweep.hpp"
 #include "../tests/support/threads.hpp"
-#include "../tests/wave/reference.hpp"
+#include "../apps/wave/tests/reference.hpp"
 
 #include <functional>
 #include <memory>

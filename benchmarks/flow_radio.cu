@@ -4,7 +4,7 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/dsp/fir.hpp>
 #include <denizen/dsp/sample.hpp>
-#include <denizen/flow/resident/kinds.hpp>
+#include <denizen/dsp/resident_kinds.hpp>
 
 #include <cmath>
 #include <cstring>

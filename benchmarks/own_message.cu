@@ -5,7 +5,7 @@
 // next handler's begin: the end of a round, a look at the rings, taking the message, and finding
 // its actor; "handler" is the rest, with the state where the times are kept. The clock's own
 // readings are in all of them.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include "own_message.hpp"
 

@@ -4,9 +4,9 @@
 // Programs of many arms read `--only TEXT` too: those alone whose title contains it.
 #pragma once
 
-#include <denizen/any_runtime.hpp>
+#include <denizen/actor/any_runtime.hpp>
 
-#include "../src/gpu/driver.hpp"
+#include <denizen/device/driver.hpp>
 #include "common.hpp"
 
 #if defined(__CUDACC__)

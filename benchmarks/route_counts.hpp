@@ -2,7 +2,7 @@
 // Which routes messages took, by the program's own counts.
 #pragma once
 
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include <array>
 

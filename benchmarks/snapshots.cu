@@ -7,7 +7,7 @@
 // looked at in what is restored from it.
 #include "snapshots.hpp"
 
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include <fcntl.h>
 #include <filesystem>

@@ -9,7 +9,7 @@
 // the restarts must be the same number, and every token must come to its end.
 #include "supervised.hpp"
 
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include <bit>
 

@@ -22,6 +22,34 @@ if(DENIZEN_SANITIZE)
     add_link_options(-fsanitize=${DENIZEN_SANITIZE})
 endif()
 
+# denizen_part(<name> [NEEDS <part>...] SOURCES <file>... [BIND <file>...])
+# The library denizen::<name> of this folder, whose include/ is public; a file of another part is
+# reached by its public header, or, of the core's, by its path in src/. BIND: what the extension module
+# needs to show it to Python.
+function(denizen_part name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "NEEDS;SOURCES;BIND")
+    set(target denizen_${name})
+    add_library(${target} STATIC ${arg_SOURCES})
+    add_library(denizen::${name} ALIAS ${target})
+    set(root ${CMAKE_CURRENT_SOURCE_DIR})
+    if(name STREQUAL core)
+        set(root ${PROJECT_SOURCE_DIR})
+        target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    endif()
+    target_include_directories(${target} PUBLIC
+        $<BUILD_INTERFACE:${root}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    foreach(need IN LISTS arg_NEEDS)
+        target_link_libraries(${target} PUBLIC denizen_${need})
+    endforeach()
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:denizen_strict>)
+    target_link_libraries(denizen INTERFACE ${target})
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+    set_property(GLOBAL APPEND PROPERTY denizen_parts ${name})
+    list(TRANSFORM arg_BIND PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    set_property(GLOBAL APPEND PROPERTY denizen_bind_sources ${arg_BIND})
+    set_property(GLOBAL APPEND PROPERTY denizen_include_roots ${root}/include)
+endfunction()
+
 # Compiles the .cu files of a target with g++ where there is no CUDA: the CPU half of the same text.
 function(denizen_compile target)
     target_link_libraries(${target} PRIVATE denizen denizen_strict)
@@ -89,8 +117,11 @@ endfunction()
 
 # Every public header compiles on its own and twice, as C++, and with all others as CUDA.
 function(denizen_check_headers)
-    set(root ${PROJECT_SOURCE_DIR}/include)
-    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.hpp)
+    get_property(roots GLOBAL PROPERTY denizen_include_roots)
+    foreach(root IN LISTS roots)
+        file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.hpp)
+        list(APPEND headers ${found})
+    endforeach()
     foreach(header IN LISTS headers)
         string(MAKE_C_IDENTIFIER ${header} id)
         list(APPEND files ${CMAKE_CURRENT_BINARY_DIR}/headers/${id}.cpp)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C++ API: a thousand counters, on the GPU if there is one and this file was compiled by nvcc,
 // else on CPU threads. It is plain C++ too: `g++ -x c++ counter.cu` makes the CPU program.
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 #include <cstdio>
 #include <cstring>

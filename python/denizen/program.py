@@ -165,7 +165,7 @@ class Program:
         structs = "".join(m.struct for m in self.messages.values())
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
-            "#include <denizen/resident/kernel.hpp>\n"
+            "#include <denizen/actor/kernel.hpp>\n"
             '#line 1 "messages"\n'
             f"{structs}"
             f'#line 1 "{name}"\n'

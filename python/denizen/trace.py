@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError, MissingPackageError
 
-# denizen::TraceRecord of include/denizen/resident/trace.hpp, byte for byte.
+# denizen::TraceRecord of include/denizen/actor/detail/trace.hpp, byte for byte.
 TRACE_RECORD = np.dtype(
     [
         ("start_ns", "<u8"),

@@ -2,7 +2,7 @@
 // What the files of the extension module share.
 #pragma once
 
-#include <denizen/any_runtime.hpp>
+#include <denizen/actor/any_runtime.hpp>
 
 #include <nanobind/nanobind.h>
 

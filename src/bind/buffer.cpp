@@ -3,7 +3,7 @@
 // through DLPack. Shapes and dtypes are python/denizen/buffer.py's business.
 #include "buffer.hpp"
 
-#include <denizen/any_runtime.hpp>
+#include <denizen/actor/any_runtime.hpp>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core: the untyped runtime for Python. Types, names and dtypes are the package's business
 // (python/denizen/); this file only crosses the boundary, without the GIL wherever it may wait.
-#include "../gpu/cubin.hpp"
-#include "../gpu/driver.hpp"
-#include "../gpu/nvrtc.hpp"
+#include "actor/program_table.hpp"
+#include <denizen/device/driver.hpp>
+#include "device/nvrtc.hpp"
 #include "bind.hpp"
 #include "buffer.hpp"
-#include "radio.hpp"
+#include "../../apps/radio/src/bind.hpp"
 
-#include <denizen/telemetry.hpp>
+#include <denizen/actor/telemetry.hpp>
 
 #include <chrono>
 #include <dlfcn.h>
@@ -73,7 +73,7 @@ Image load_cubin(const nb::bytes& cubin, std::vector<std::string> actors,
 {
     Image image;
     image.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
-    image.table = gpu::table_of(image.cubin);
+    image.table = table_of(image.cubin);
     image.actors = std::move(actors);
     image.messages = std::move(messages);
     return image;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core.TaskRuntime: tasks by number and bytes; python/denizen/tasks is its face.
-#include "../gpu/cubin.hpp"
-#include "../gpu/driver.hpp"
+#include "task/program_table.hpp"
+#include <denizen/device/driver.hpp>
 #include "bind.hpp"
 
 #include <denizen/task/any.hpp>
@@ -51,7 +51,7 @@ Image load_tasks_cubin(const nb::bytes& bytes, std::vector<std::string> names)
 {
     const std::vector<char> cubin(bytes.c_str(), bytes.c_str() + bytes.size());
     Image image;
-    image.table = gpu::tasks_table_of(cubin);
+    image.table = task::table_of(cubin);
     image.names = std::move(names);
     image.kernel = [cubin]() -> void* {
         gpu::Module module = nullptr;

@@ -2,7 +2,7 @@
 // denizen._core.Runtime's methods about tracing; python/denizen/tracing.py is their face.
 #include "bind.hpp"
 
-#include <denizen/telemetry.hpp>
+#include <denizen/actor/telemetry.hpp>
 
 namespace nb = nanobind;
 

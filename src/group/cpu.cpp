@@ -3,8 +3,8 @@
 // bootstrap has handed around. The protocol and its text are those of the GPU.
 #include "seat.hpp"
 
-#include <denizen/group/links.hpp>
-#include <denizen/group/perform.hpp>
+#include <denizen/group/detail/links.hpp>
+#include <denizen/group/detail/perform.hpp>
 
 #include <cerrno>
 #include <cstring>

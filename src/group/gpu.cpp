@@ -6,13 +6,13 @@
 // moment.
 #include "seat.hpp"
 
-#include "../backend.hpp"
-#include "../gpu/functions.hpp"
-#include "../gpu/mapped.hpp"
-#include "../gpu/primary_context.hpp"
+#include <denizen/device/residents.hpp>
+#include <denizen/device/functions.hpp>
+#include "device/mapped.hpp"
+#include <denizen/device/primary_context.hpp>
 
 #include <denizen/base/clock.hpp>
-#include <denizen/group/links.hpp>
+#include <denizen/group/detail/links.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -4,9 +4,9 @@
 #include "meeting.hpp"
 #include "nccl.hpp"
 
-#include "../backend.hpp"
+#include <denizen/device/residents.hpp>
 
-#include <denizen/group/perform.hpp>
+#include <denizen/group/detail/perform.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -7,7 +7,7 @@
 
 #include "seat.hpp"
 
-#include "../gpu/driver.hpp"
+#include <denizen/device/driver.hpp>
 
 #include <climits>
 #include <cstddef>

@@ -3,7 +3,7 @@
 // its bookkeeping. The allocator itself is include/denizen/memory/arena/.
 #include <denizen/memory/arena.hpp>
 
-#include "../backend.hpp"
+#include <denizen/device/residents.hpp>
 #include "arena_memory.hpp"
 
 #include <denizen/base/error.hpp>

@@ -7,8 +7,8 @@
 // While the kernel is there nothing here calls what waits for the whole device.
 #include "backend.hpp"
 
-#include "../gpu/primary_context.hpp"
-#include "../gpu/residents.hpp"
+#include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
 #include <denizen/task/kernel.hpp>

@@ -2,11 +2,11 @@
 // task::AnyRuntime: lays out the memory of tasks, hands in what the host spawns, and waits.
 #include "backend.hpp"
 
-#include "../backend.hpp"
-#include "../port.hpp"
+#include <denizen/device/residents.hpp>
+#include "actor/port.hpp"
 
 #include <denizen/base/error.hpp>
-#include <denizen/task/local.hpp>
+#include <denizen/task/detail/local.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <algorithm>

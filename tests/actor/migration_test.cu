@@ -2,7 +2,7 @@
 // Actors that move while messages are on their way to them and from them: every message is handled
 // exactly once and, between each two actors, in the order it was sent in; whoever sends need not
 // know.
-#include "resident/places.hpp"
+#include "actor/places.hpp"
 
 #include <atomic>
 #include <cstdio>

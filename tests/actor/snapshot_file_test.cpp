@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a snapshot: checksums by the published vectors, and no altered or shortened file that
 // is not refused, by name.
-#include "crc32c.hpp"
-#include "snapshot_file.hpp"
-#include "sparse.hpp"
+#include "actor/crc32c.hpp"
+#include <denizen/actor/detail/snapshot_file.hpp>
+#include "actor/sparse.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // Snapshots of whole programs and of single actors. A program is saved while actors pass tokens
 // round a ring and the host sends: what is restored goes on from one moment, no message lost,
 // doubled or overtaken; and the program that was saved goes on too, as if nothing had been.
-#include "resident/places.hpp"
+#include "actor/places.hpp"
 
 #include <atomic>
 #include <csignal>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same graphs on every executor: threads, sequences, pools, and mixtures of them.
 #include <denizen/flow/alone.hpp>
-#include <denizen/flow/script.hpp>
+#include <denizen/flow/detail/script.hpp>
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <denizen/flow/alone.hpp>
 #include <denizen/flow/resident.hpp>
 #include <denizen/flow/resident/program.hpp>
-#include <denizen/flow/signal.hpp>
+#include <denizen/dsp/signal.hpp>
 
 #include <flow/noise.hpp>
 #include <resident/places.hpp>

@@ -2,7 +2,7 @@
 // Collectives on GPUs, bit by bit: as kernels, in a captured graph, from inside a kernel, by
 // messages to a resident group; and a rank that does not come. Skipped with fewer than two GPUs
 // that reach each other.
-#include "../src/gpu/driver.hpp"
+#include <denizen/device/driver.hpp>
 #include "group/calls.hpp"
 #include "support/threads.hpp"
 

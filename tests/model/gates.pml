@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/transactions/shard.hpp: Feed, Step, go_on, finish, pass_on, wait.
+ * Models apps/transactions/include/denizen/transactions/detail/shard.hpp: Feed, Step, go_on, finish, pass_on, wait.
  *
  * PARTS parts take BATCHES batches through three passes, with a gate before each. A part that may wait
  * counts itself among those who wait in the same word that it passes the gate by; it may give up at any

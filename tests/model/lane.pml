@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/flow/lane.hpp and channel.hpp: two lanes to one receiver that sleeps on one
+ * Models include/denizen/flow/detail/lane.hpp and channel.hpp: two lanes to one receiver that sleeps on one
  * bell, and the items' way back.
  *
  * ITEMS items belong to each sender; a lane has SLOTS slots. A sender sends an item whenever it has one

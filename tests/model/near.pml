@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/resident/near.hpp with post.hpp (draw), outbox.hpp (park, flush) and kernel.hpp
+ * Models include/denizen/actor/detail/near.hpp with post.hpp (draw), outbox.hpp (park, flush) and kernel.hpp
  * (enter_near, leave_near): a near ring, from worker 0 to worker 1 of a cluster.
  *
  * The sender draws a ticket for every message; one whose slot is not free by the credit in its box is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/resident/worker.hpp: round, post, write_or_park, park, flush,
+ * Models include/denizen/actor/detail/worker.hpp: round, post, write_or_park, park, flush,
  * advance.
  *
  * Two workers that answer each other, inboxes of CAP slots, and a host that always has one more

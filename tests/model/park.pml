@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models the edge between running and parked: src/gpu/backend.cpp (wake, keep, rest), src/core.hpp
- * (send_header, pending), include/denizen/resident/{kernel,monitor}.hpp (run_worker, run_monitor,
+ * Models the edge between running and parked: src/actor/gpu_backend.cpp (wake, keep, rest), src/actor/core.hpp
+ * (send_header, pending), include/denizen/actor/kernel.hpp, detail/monitor.hpp (run_worker, run_monitor,
  * scan).
  *
  * Two host threads send messages into the lanes of two workers; each message makes its worker send

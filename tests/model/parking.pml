@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/flow/parking.hpp: a coroutine that two notifiers wake and that one of two
+ * Models include/denizen/flow/detail/parking.hpp: a coroutine that two notifiers wake and that one of two
  * workers resumes.
  *
  * A notifier publishes an item, then changes the word in one step. The coroutine takes items until it

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/task/tokens.hpp, settle.hpp and mailbox.hpp: how the end of a group of tasks is seen.
+ * Models include/denizen/task/detail/tokens.hpp, settle.hpp and mailbox.hpp: how the end of a group of tasks is seen.
  *
  * Two workers. A task is in a worker's deque, where others steal it, or in a mailbox, or runs. Each
  * task has a token; a worker keeps the tokens of tasks that have ended (its pool) for those it spawns,

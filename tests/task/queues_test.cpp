@@ -7,10 +7,10 @@
 #include "../support/threads.hpp"
 
 #include <denizen/memory/arena.hpp>
-#include <denizen/task/crate.hpp>
-#include <denizen/task/deque.hpp>
-#include <denizen/task/index_queue.hpp>
-#include <denizen/task/mailbox.hpp>
+#include <denizen/task/detail/crate.hpp>
+#include <denizen/task/detail/deque.hpp>
+#include <denizen/task/detail/index_queue.hpp>
+#include <denizen/task/detail/mailbox.hpp>
 
 #include <algorithm>
 #include <atomic>

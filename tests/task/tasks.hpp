@@ -2,7 +2,7 @@
 // What the tests of tasks share: options for a place, and arrays that tasks and host both reach.
 #pragma once
 
-#include "../resident/places.hpp"
+#include "../actor/places.hpp"
 
 #include <denizen/task/runtime.hpp>
 

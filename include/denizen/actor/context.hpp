@@ -5,11 +5,11 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/memory/access.hpp>
+#include <denizen/actor/detail/access.hpp>
 #include <denizen/memory/arena/ref.hpp>
-#include <denizen/resident/program.hpp>
-#include <denizen/resident/system.hpp>
-#include <denizen/resident/topics.hpp>
+#include <denizen/actor/program.hpp>
+#include <denizen/actor/detail/system.hpp>
+#include <denizen/actor/detail/topics.hpp>
 
 namespace denizen {
 

@@ -20,7 +20,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/base/error.hpp>
-#include <denizen/resident/program.hpp>
+#include <denizen/actor/program.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <denizen/actor/life.hpp>
-#include <denizen/resident/layout.hpp>
+#include <denizen/actor/detail/layout.hpp>
 
 namespace denizen {
 

@@ -7,7 +7,7 @@
 //   channel.send(item);                   Item item;  while (channel.receive(item)) ...
 #pragma once
 
-#include <denizen/flow/lane.hpp>
+#include <denizen/flow/detail/lane.hpp>
 
 #include <memory>
 #include <vector>

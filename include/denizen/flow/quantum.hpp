@@ -5,7 +5,7 @@
 
 #include <denizen/base/error.hpp>
 #include <denizen/flow/channel.hpp>
-#include <denizen/flow/parking.hpp>
+#include <denizen/flow/detail/parking.hpp>
 #include <denizen/flow/tag.hpp>
 
 #include <atomic>

@@ -16,7 +16,7 @@
 //   graph.connect(audio.samples, sink.in);
 #pragma once
 
-#include <denizen/any_runtime.hpp>
+#include <denizen/actor/any_runtime.hpp>
 #include <denizen/flow/graph.hpp>
 #include <denizen/flow/resident/stage.hpp>
 

@@ -16,7 +16,7 @@
 // schedulers allocate an operation per wake-up; oneTBB suspends tasks by blocking their threads.
 #pragma once
 
-#include <denizen/flow/parking.hpp>
+#include <denizen/flow/detail/parking.hpp>
 
 #include <condition_variable>
 #include <deque>

@@ -4,9 +4,9 @@
 // channel's team; every wait in them ends at the group's deadline.
 #pragma once
 
-#include <denizen/group/links.hpp>
-#include <denizen/group/mailbox.hpp>
-#include <denizen/group/perform.hpp>
+#include <denizen/group/detail/links.hpp>
+#include <denizen/group/detail/mailbox.hpp>
+#include <denizen/group/detail/perform.hpp>
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 

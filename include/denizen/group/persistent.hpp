@@ -12,7 +12,7 @@
 // one_shot. Others, the first call, and a call after another one of the channel are all_reduce().
 #pragma once
 
-#include <denizen/group/perform.hpp>
+#include <denizen/group/detail/perform.hpp>
 
 namespace denizen::group {
 

@@ -12,7 +12,7 @@
 #pragma once
 
 #include <denizen/group/group.hpp>
-#include <denizen/group/mailbox.hpp>
+#include <denizen/group/detail/mailbox.hpp>
 
 namespace denizen {
 

@@ -4,9 +4,9 @@
 // deadline, and what it throws is denizen::Error with the limit and the way out.
 #pragma once
 
-#include <denizen/any_runtime.hpp>
+#include <denizen/actor/any_runtime.hpp>
 #include <denizen/memory/arena.hpp>
-#include <denizen/task/layout.hpp>
+#include <denizen/task/detail/layout.hpp>
 
 namespace denizen::task {
 

@@ -7,10 +7,10 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/base/error.hpp>
 #include <denizen/base/out_of_sight.hpp>
-#include <denizen/task/crate.hpp>
-#include <denizen/task/gathering.hpp>
-#include <denizen/task/local.hpp>
-#include <denizen/task/mailbox.hpp>
+#include <denizen/task/detail/crate.hpp>
+#include <denizen/task/detail/gathering.hpp>
+#include <denizen/task/detail/local.hpp>
+#include <denizen/task/detail/mailbox.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen::task {

@@ -3,8 +3,8 @@
 // warp more that is the monitor in the first block, or as one function per CPU thread.
 #pragma once
 
-#include <denizen/task/monitor.hpp>
-#include <denizen/task/worker.hpp>
+#include <denizen/task/detail/monitor.hpp>
+#include <denizen/task/detail/worker.hpp>
 
 namespace denizen::task {
 

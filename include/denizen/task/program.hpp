@@ -26,8 +26,8 @@
 // counts and sums may say `static constexpr bool self_contained = true` and saves the fences.
 #pragma once
 
-#include <denizen/task/deque.hpp>
-#include <denizen/task/layout.hpp>
+#include <denizen/task/detail/deque.hpp>
+#include <denizen/task/detail/layout.hpp>
 
 namespace denizen::task {
 

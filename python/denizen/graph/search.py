@@ -15,7 +15,7 @@ from denizen.errors import ArgumentError
 from denizen.graph.graph import Graph
 from denizen.program import cubin_of
 
-_KERNELS = "#include <denizen/graph/kernels.hpp>\n"
+_KERNELS = "#include <denizen/graph/detail/kernels.hpp>\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 Pulses are rectangles of half a microsecond that begin at any fraction of a sample; a sample is the
 mean over its half microsecond (a receiver whose filter just fits its rate). Every burst has its own
 carrier offset, clock error, phase and level; bursts may overlap; the whole has complex Gaussian
-noise and is rounded to unsigned bytes (include/denizen/radio/modulate.hpp).
+noise and is rounded to unsigned bytes (apps/radio/include/denizen/radio/modulate.hpp).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from denizen.errors import ArgumentError, MessageError
 from denizen.message import Field, check_name
 from denizen.program import cubin_of, library_of
 
-MAX_BYTES = 44  # of one task, as in include/denizen/task/layout.hpp
+MAX_BYTES = 44  # of one task, as in include/denizen/task/detail/layout.hpp
 MAX_TYPES = 64
 METADATA = "denizen_task"
 

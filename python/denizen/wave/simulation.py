@@ -19,7 +19,7 @@ from denizen.group import group
 from denizen.program import cubin_of
 from denizen.wave.sources import Samples, Source, words_of
 
-_INCLUDE = "#include <denizen/wave/kernels.hpp>\n"
+_INCLUDE = "#include <denizen/wave/detail/kernels.hpp>\n"
 _KERNELS = {
     "float32": "#define DENIZEN_WAVE_SINGLE\n" + _INCLUDE,
     "float64": "#define DENIZEN_WAVE_TWOFOLD\n" + _INCLUDE,

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <denizen/flow/resident/worker.hpp>
-#include <denizen/resident/kernel.hpp>
+#include <denizen/actor/kernel.hpp>
 
 namespace denizen::flow::resident {
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <denizen/flow/resident/crew.hpp>
-#include <denizen/runtime.hpp>
+#include <denizen/actor/runtime.hpp>
 
 namespace denizen::flow::resident {
 

@@ -14,7 +14,7 @@
 // pairs a second; 8,448 resident warps with four atomics each at a first use, 40 G blocks.
 #pragma once
 
-#include <denizen/memory/arena/guard.hpp>
+#include <denizen/memory/detail/guard.hpp>
 
 namespace denizen {
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transactions, profiles, alerts and rules as NumPy knows them: 128 bytes each.
 
-The structs are those of include/denizen/transactions/record.hpp.
+The structs are those of apps/transactions/include/denizen/transactions/record.hpp.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class _Wire(MessageType):
     def _struct(self) -> str:
         name = f"denizen::transactions::{self.name}"
         return (
-            "#include <denizen/transactions/shard.hpp>\n"
+            "#include <denizen/transactions/detail/shard.hpp>\n"
             f"using {name};\nstatic_assert(sizeof({name}) == {self.dtype.itemsize});\n"
         )
 
@@ -82,7 +82,7 @@ _MESSAGES: tuple[MessageType, ...] = (
 
 
 def program() -> denizen.Program:
-    """The actor Shard and its messages (include/denizen/transactions/shard.hpp)."""
+    """The actor Shard and its messages (apps/transactions/include/denizen/transactions/detail/shard.hpp)."""
     return denizen.Program(
         "using denizen::transactions::Shard;",
         actors=["Shard"],

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resident tiles of the GPU on threads of the host, one for each tile: the same text, so that
+// what they send each other can be looked at by the tools of the host.
+#pragma once
+
+#include "cpu_march.hpp"
+
+#include <denizen/wave/detail/tile.hpp>
+
+namespace denizen::wave {
+
+constexpr uint32_t most_tiles = 64; // threads
+
+// `traces`: for each receiver `steps`. Returns when all tiles have ended.
+template <class S, class T>
+void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t steps, Mailbox& box,
+               uint32_t ahead, T* traces, Ran& ran)
+{
+    constexpr uint32_t packets = hops<T, S>();
+    const Packing packing = pack<T, S>();
+    std::vector<Packet> mail(size_t{2} * packets * tiling.count());
+    std::vector<Told> commands(most_under_way);
+    std::vector<Request> changes(most_changes);
+    std::vector<Source> sources = state.sources;
+    sources.resize(most_sources);
+    Control control{};
+    const std::array<typename CpuField<T>::Memory, 2> to = {field.make(), field.make()};
+    TileRun<T> run{};
+    run.cells = {state.geometry, state.kinds.data()};
+    run.medium = state.medium;
+    run.layout = field.layout();
+    for (uint32_t i = 0; i < 2; ++i) {
+        run.from[i] = field.row(i, 0, 0) - run.layout.lead;
+        run.to[i] = to[i].get();
+    }
+    std::copy_n(tiling.tiles, 3, run.tiles);
+    run.steps = steps;
+    run.first = state.step;
+    run.patience_ns = patience_ns;
+    run.outgoing = packing.outgoing.data();
+    run.incoming = packing.incoming.data();
+    run.mail = mail.data();
+    run.control = &control;
+    run.commands = commands.data();
+    run.sources = sources.data();
+    run.source_count = static_cast<uint32_t>(state.sources.size());
+    run.pool = state.pool.data();
+    run.receivers = reinterpret_cast<const int32_t (*)[3]>(state.receivers.data());
+    run.receiver_count = static_cast<uint32_t>(state.receivers.size());
+    run.traces = traces;
+    run.window = static_cast<T*>(box.window());
+    const Leading leading{&control,           commands.data(), changes.data(), sources.data(),
+                          run.source_count,   box.heartbeat(), box.orders(),   box.answers(),
+                          state.step,         steps,           ahead,          tiling.count(),
+                          {S::x, S::y, S::z}, ~uint64_t{0}};
+    std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
+    for (uint32_t i = 0; i < tiling.count(); ++i) {
+        memories.push_back(std::make_unique<TileMemory<T, S>>());
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < tiling.count(); ++i) {
+        threads.emplace_back([&, i] {
+            const FlushToZero flush;
+            Tile<T, S>(run, *memories[i], i).run();
+        });
+    }
+    Porch porch;
+    std::thread porter;
+    if (ahead != 0) porter = std::thread([&] { carry(Orders(leading.in), porch); });
+    Conductor(leading, ahead != 0 ? &porch : nullptr).lead();
+    if (porter.joinable()) porter.join();
+    for (std::thread& thread : threads) thread.join();
+    if (control.late != 0) {
+        throw Error(Errc::timeout, "the tiles did not get on for 10 s and gave up");
+    }
+    ran.steps = control.steps;
+    ran.seconds = static_cast<double>(control.ended - control.began) * 1e-9;
+    for (uint32_t i = 0; i < control.changes; ++i) state.keep(changes[i], run.first);
+    field.replace(to);
+    field.close_rows();
+}
+
+} // namespace denizen::wave

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a worker reads the rings that lie in global memory: it looks at the heads of all of them in
+// one access, takes the message of one, or, where messages have queued up, as many as it has lanes.
+#pragma once
+
+#include <denizen/base/cluster.hpp>
+#include <denizen/base/lanes.hpp>
+#include <denizen/actor/detail/layout.hpp>
+#include <denizen/wire/slot.hpp>
+
+namespace denizen {
+
+// A ring that a worker reads, from its next ticket on.
+struct Source {
+    const Slot* slots = nullptr; // in global memory; null for a near ring,
+    cluster::Address near = {};  // whose slots lie here
+    uint32_t mask = 0;
+    uint32_t head = 0;
+
+    DENIZEN_HD Packet load_near(uint32_t ticket, uint32_t k) const
+    {
+        return cluster::load_packet(near + ((ticket & mask) * 4 + k) * sizeof(Packet));
+    }
+    // Packet k of a slot.
+    DENIZEN_HD Packet load(uint32_t ticket, uint32_t k) const
+    {
+        return slots == nullptr ? load_near(ticket, k)
+                                : load_packet<Scope::system>(&slots[ticket & mask].packet[k]);
+    }
+};
+
+// Slots as fetched.
+struct Arrival {
+    Packet packet[4];
+};
+
+// A slot's payload words, sequences left out: three of the header, nine of the message.
+struct Words {
+    uint32_t word[12];
+
+    DENIZEN_HD Header header() const { return decode({{word[0], word[1], word[2]}, 0}); }
+};
+
+// What is computed from these words is computed behind this. Else nvcc takes it out of a loop over
+// messages, also what hardly any of them needs.
+DENIZEN_HD inline void stay_here([[maybe_unused]] Words& words)
+{
+#if DENIZEN_ON_DEVICE
+    for (uint32_t& word : words.word) {
+        asm volatile("" : "+r"(word));
+    }
+#endif
+}
+
+#if DENIZEN_ON_DEVICE
+
+// Lane l holds packet l % 4 of slots l / 4, 8 + l / 4, ...: one access of the warp reads 512 bytes
+// in a row, which over PCIe is one request and not 32.
+template <Scope S>
+__device__ inline void fetch(const Source& source, Arrival& a)
+{
+#pragma unroll
+    for (uint32_t k = 0; k < 4; ++k) {
+        const uint32_t slot = 8 * k + lanes::id() / 4;
+        a.packet[k].sequence = source.head + slot; // never the sequence expected
+        if (slot <= source.mask) {
+            a.packet[k] = load_packet<S>(
+                &source.slots[(source.head + slot) & source.mask].packet[lanes::id() % 4]);
+        }
+    }
+}
+
+// How many whole slots have arrived, counted from the head.
+__device__ inline uint32_t arrived(const Source& source, const Arrival& a)
+{
+    uint32_t n = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < 4; ++k) {
+        if (n == 8 * k) {
+            const uint32_t expected = source.head + 8 * k + lanes::id() / 4 + 1;
+            uint32_t b = lanes::ballot(a.packet[k].sequence == expected);
+            b &= b >> 2;
+            b &= b >> 1; // bit 4 i: all four packets of slot 8 k + i
+            n += lanes::first(~b & 0x11111111u) / 4;
+        }
+    }
+    return n;
+}
+
+// Lane i gets the message of slot i, for the first n.
+__device__ inline Words words_of(const Arrival& a, uint32_t n)
+{
+    Words mine{};
+#pragma unroll
+    for (uint32_t k = 0; k < 4; ++k) {
+        if (8 * k < n) {
+            for (uint32_t p = 0; p < 4; ++p) {
+                for (uint32_t w = 0; w < 3; ++w) {
+                    const uint32_t word =
+                        lanes::shuffle(a.packet[k].word[w], 4 * (lanes::id() % 8) + p);
+                    if (k == 0 || lanes::id() / 8 == k) {
+                        mine.word[3 * p + w] = word;
+                    }
+                }
+            }
+        }
+    }
+    return mine;
+}
+
+#endif
+
+// What a worker has taken from a ring, one message per lane.
+struct Batch {
+    Words words;
+    bool mine = false; // this lane has one
+    uint32_t n = 0;    // how many have
+    Source ring;       // where several come from, in its order
+};
+
+// The worker's receiving side of those rings, numbered as in layout.hpp. On a warp lane g looks
+// after ring g: what it finds at the head is the whole message, in its registers.
+class Sources {
+public:
+    static constexpr uint32_t most = lanes::size == 1 ? 1 : 32; // messages taken at a time
+
+    DENIZEN_HD Sources(const Shared& s, uint32_t id) : count_(source_peer + s.nodes - 1)
+    {
+        const uint64_t w = id;
+        for (uint32_t g = first(); g < count_; g += step()) {
+            Ring& r = ring(g);
+            if (g == source_host_urgent) {
+                set(r, s.urgent_lanes, w, s.urgent_mask, s.urgent_lane_credit + w * credit_stride);
+            } else if (g == source_node_urgent) {
+                set(r, s.urgent_inboxes, w, s.urgent_mask, &s.urgent_inbox[w].credit);
+            } else if (g == source_host) {
+                set(r, s.lanes, w, s.lane_mask, s.lane_credit + w * credit_stride);
+            } else if (g == source_node) {
+                set(r, s.inboxes, w, s.inbox_mask, &s.inbox[w].credit);
+            } else {
+                const uint32_t k = g - source_peer;
+                const PeerLink& peer = s.peer[k < s.node ? k : k + 1];
+                set(r, peer.from, w, s.inbox_mask, peer.from_credits + w * credit_stride);
+            }
+            r.head = r.credited = load<Scope::gpu>(&s.status[id].done[g]);
+        }
+    }
+
+    // Starts looking at the head of every ring.
+    DENIZEN_HD void probe()
+    {
+#if DENIZEN_ON_DEVICE
+        head_.packet[3].sequence = ring_.head; // never the sequence expected
+        if (lanes::id() < count_) {
+            const Slot& slot = ring_.slots[ring_.head & ring_.mask];
+            for (uint32_t k = 0; k < 4; ++k) {
+                head_.packet[k] = load_packet<Scope::system>(&slot.packet[k]);
+            }
+        }
+#endif
+    }
+
+    // Bit g: ring g has a message (a first slot that has arrived whole), by the last probe().
+    DENIZEN_HD uint32_t ready()
+    {
+#if DENIZEN_ON_DEVICE
+        const uint32_t expected = ring_.head + 1;
+        return lanes::ballot(
+            head_.packet[3].sequence == expected && head_.packet[0].sequence == expected &&
+            head_.packet[1].sequence == expected && head_.packet[2].sequence == expected);
+#else
+        uint32_t ready = 0;
+        for (uint32_t g = 0; g < count_; ++g) {
+            const Ring& r = rings_[g];
+            bool whole = true;
+            for (uint32_t k = 0; k < 4 && whole; ++k) {
+                whole =
+                    load_packet<Scope::system>(&r.slots[r.head & r.mask].packet[3 - k]).sequence ==
+                    r.head + 1;
+            }
+            ready |= whole ? 1u << g : 0;
+        }
+        return ready;
+#endif
+    }
+
+    // Takes from ring g, which is ready. One message, unless the ring was ready at the last two
+    // probes: then messages have queued up, and reading more of them pays.
+    DENIZEN_HD void take(uint32_t g, uint32_t ready, Batch& batch)
+    {
+        const bool queued = was_ready(g);
+        ready_before_ = ready;
+#if DENIZEN_ON_DEVICE
+        if (queued) {
+            batch.ring = source(g);
+            Arrival a;
+            fetch<Scope::system>(batch.ring, a);
+            batch.n = arrived(batch.ring, a);
+            batch.words = words_of(a, batch.n);
+            batch.mine = lanes::id() < batch.n;
+        } else {
+            batch.n = 1;
+            batch.mine = lanes::id() == g;
+            for (uint32_t k = 0; k < 4; ++k) {
+                for (uint32_t w = 0; w < 3; ++w) {
+                    batch.words.word[3 * k + w] = head_.packet[k].word[w];
+                }
+            }
+        }
+#else
+        (void)queued;
+        batch.ring = source(g);
+        const Slot& slot = batch.ring.slots[batch.ring.head & batch.ring.mask];
+        for (uint32_t p = 0; p < 4; ++p) {
+            const Packet packet = load_packet<Scope::system>(&slot.packet[p]);
+            for (uint32_t w = 0; w < 3; ++w) {
+                batch.words.word[3 * p + w] = packet.word[w];
+            }
+        }
+        batch.n = 1;
+        batch.mine = true;
+#endif
+    }
+
+    // Whether ring g was ready when something was taken last.
+    DENIZEN_HD bool was_ready(uint32_t g) const { return (ready_before_ & 1u << g) != 0; }
+
+    DENIZEN_HD void nothing_ready() { ready_before_ = 0; }
+
+    // Ring g as a Source, in every lane.
+    DENIZEN_HD Source source(uint32_t g)
+    {
+#if DENIZEN_ON_DEVICE
+        Source s;
+        s.slots = reinterpret_cast<const Slot*>(
+            lanes::shuffle(reinterpret_cast<uint64_t>(ring_.slots), g));
+        s.mask = lanes::shuffle(ring_.mask, g);
+        s.head = lanes::shuffle(ring_.head, g);
+        return s;
+#else
+        return {rings_[g].slots, {}, rings_[g].mask, rings_[g].head};
+#endif
+    }
+
+    // `n` slots of ring g have been handled. Senders are told by the quarter ring.
+    DENIZEN_HD void advance(uint32_t g, uint32_t n)
+    {
+        if (lanes::size == 1 || lanes::id() == g) {
+            Ring& r = ring(g);
+            r.head += n;
+            give_credit(r, r.mask >> 2);
+        }
+    }
+
+    // Tells every sender all the room there is.
+    DENIZEN_HD void give_all_credit()
+    {
+        for (uint32_t i = first(); i < count_; i += step()) {
+            give_credit(ring(i), 0);
+        }
+    }
+
+    // Publishes how far every ring has been handled; on the device behind a fence of the caller's.
+    // Release on the host: partner of the monitor's acquire in scan().
+    DENIZEN_HD void tell(Status& status)
+    {
+        for (uint32_t g = first(); g < count_; g += step()) {
+            store<Scope::gpu, detail::host_release>(&status.done[g], ring(g).head);
+        }
+    }
+
+    // Whether ring g's next slot has begun to arrive (a sleeping CPU worker's last look).
+    DENIZEN_HD bool any_begun()
+    {
+        for (uint32_t g = first(); g < count_; g += step()) {
+            const Ring& r = ring(g);
+            if (load_packet<Scope::system>(&r.slots[r.head & r.mask].packet[0]).sequence ==
+                r.head + 1) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+private:
+    struct Ring {
+        const Slot* slots = nullptr;
+        uint32_t mask = 0;
+        uint32_t head = 0;
+        uint32_t credited = 0;
+        uint32_t* credit = nullptr;
+    };
+
+    DENIZEN_HD static void set(Ring& r, const Slot* slots, uint64_t worker, uint32_t mask,
+                               uint32_t* credit)
+    {
+        r.slots = slots + worker * (mask + 1);
+        r.mask = mask;
+        r.credit = credit;
+    }
+
+    DENIZEN_HD static void give_credit(Ring& r, uint32_t least)
+    {
+        if (r.head - r.credited > least) {
+            // Release on the host: partner of the producers' acquire of the credit.
+            store<Scope::system, detail::host_release>(r.credit, r.head);
+            r.credited = r.head;
+        }
+    }
+
+#if DENIZEN_ON_DEVICE
+    // A loop from first() by step() is over this lane's ring.
+    __device__ static uint32_t first() { return lanes::id(); }
+    __device__ static constexpr uint32_t step() { return lanes::size; }
+    __device__ Ring& ring(uint32_t) { return ring_; }
+
+    Ring ring_;
+    Arrival head_; // as probed
+#else
+    // And here over all of them.
+    DENIZEN_HD static constexpr uint32_t first() { return 0; }
+    DENIZEN_HD static constexpr uint32_t step() { return 1; }
+    DENIZEN_HD Ring& ring(uint32_t g) { return rings_[g]; }
+
+    Ring rings_[max_sources];
+#endif
+    uint32_t count_;
+    uint32_t ready_before_ = 0;
+};
+
+// Collects a message over several slots into `to`, which has room for whole slots; false while some
+// part is on its way.
+DENIZEN_COLD inline bool gather(const Source& source, uint32_t length, unsigned char* to)
+{
+    const uint32_t packets = 4 * slots_for(length) - 1; // all of them: see slot.hpp
+    bool complete = true;
+    for (uint32_t i = lanes::id(); i < packets; i += lanes::size) {
+        const uint32_t place = i + 1; // behind the header packet
+        const uint32_t ticket = source.head + place / 4;
+        const Packet p = source.load(ticket, place % 4);
+        complete &= p.sequence == ticket + 1;
+        auto* words = reinterpret_cast<uint32_t*>(to + static_cast<size_t>(i) * packet_payload);
+        for (int w = 0; w < 3; ++w) {
+            words[w] = p.word[w];
+        }
+    }
+    const bool all = lanes::ballot(!complete) == 0;
+    lanes::sync();
+    return all;
+}
+
+} // namespace denizen

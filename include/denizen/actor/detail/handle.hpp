@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handling one message: by one actor, by all of a type, or by the runtime itself. The worker's loop
+// (worker.hpp) decides whose turn it is; what becomes of the message is decided here.
+#pragma once
+
+#include <denizen/actor/context.hpp>
+#include <denizen/actor/detail/arrival.hpp>
+#include <denizen/actor/detail/move.hpp>
+#include <denizen/actor/program.hpp>
+#include <denizen/actor/detail/telemetry.hpp>
+
+namespace denizen {
+
+namespace detail {
+
+// A message to an actor that is not simply running: true if it is to be handled now.
+DENIZEN_COLD inline bool runs_now(const Shared& s, uint32_t id, uint32_t local)
+{
+    const ActorBook& book = book_of(s, id, local);
+    return life_of(book) == Life::draining && book.held == 0 && book.ending == 0;
+}
+
+// A message that has to wait: behind the others of its actor. If the actor has stopped meanwhile,
+// or has failed and nobody will restart it, the message is a dead letter.
+template <class P>
+DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, const Header& h,
+                               const void* payload)
+{
+    ActorBook& book = book_of(s, id, local);
+    const Life life = life_of(book);
+    Header sent = h; // as its sender knows it
+    sent.destination = entry_of(s, id, local).self;
+    if (life == Life::moved) {
+        P::keep_buffers(s, h.type, payload); // what goes on refers to them for itself
+        forward(s, id, book, h, payload);
+    } else if (life == Life::failed && book.supervisor == nobody) {
+        bury(s, id, Reason::failed, book.failure, sent, payload);
+    } else if (life == Life::stopped || book.ending != 0) {
+        bury(s, id, Reason::stopped, 0, sent, payload);
+    } else if (held_room(s, id) < slots_for(h.length)) {
+        bury(s, id, Reason::dropped, 0, sent, payload); // make_room() has found no way for so many
+    } else {
+        hold(s, id, book, h, payload);
+        P::keep_buffers(s, h.type, payload); // until it is taken out again
+    }
+}
+
+// Before a message is delivered: whether there is room for it if it has to wait. A message to all
+// actors of a type may take it many times; if not even the empty store has room for that many, it
+// is delivered all the same, and those for whom there is none lose it (Reason::dropped).
+template <class P>
+DENIZEN_COLD bool make_room(const Shared& s, uint32_t id, bool all, uint32_t local, const Header& h)
+{
+    const Ward& ward = s.wards[id];
+    const uint32_t n = slots_for(h.length);
+    if (all) {
+        return n * static_cast<uint64_t>(ward.away) <= held_room(s, id) || ward.held_used == 0;
+    }
+    if (local >= s.actors_per_worker || entry_of(s, id, local).kind <= 0xff) {
+        return true;
+    }
+    ActorBook& book = book_of(s, id, local);
+    const bool moving = life_of(book) == Life::moving;
+    // Of an actor that moves, the host's messages leave half of the store to the others: a worker's
+    // echo may be behind those.
+    const uint32_t kept = moving && Address{h.sender}.is_host() ? s.held_slots / 2 : 0;
+    if (held_room(s, id) >= n + kept) {
+        return true;
+    }
+    if (moving) {
+        return false;
+    }
+    if (runs_now(s, id, local) || book.ending != 0 || life_of(book) == Life::moved ||
+        (life_of(book) == Life::failed && book.supervisor == nobody)) {
+        return true;
+    }
+    if (!P::drops_oldest || P::overflow(entry_of(s, id, local).type()) != Overflow::drop_oldest) {
+        return false;
+    }
+    if (lanes::id() == 0) {
+        const HeldSlot* slots = held_of(s, id);
+        while (held_room(s, id) < n && book.held != 0) { // ends: each turn takes one
+            const uint32_t first = book.first_held - 1;
+            bury(s, id, Reason::dropped, 0, held_header(slots[first]), slots[first].word + 3);
+            drop_held<P>(s, id, first);
+            release_held(s, id, book);
+        }
+    }
+    lanes::rejoin();
+    return held_room(s, id) >= n;
+}
+
+// Whether this message is one of those that senders have asked to drop, the oldest of a mailbox
+// that was full. Called by one lane, or by all for a whole-warp actor.
+DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint32_t local,
+                                 bool whole)
+{
+    if (!drops) {
+        return false;
+    }
+    uint32_t* drop = &book_of(s, id, local).drop;
+    bool yes = false;
+    if (!whole || lanes::id() == 0) {
+        yes = load<Scope::system>(drop) != 0; // peers add to it too
+        if (yes) {
+            fetch_add<Scope::system>(drop, ~0u); // only the owner takes off: it stays at 0 or more
+        }
+    }
+    return whole ? lanes::ballot(yes) != 0 : yes;
+}
+
+DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, uint32_t type,
+                                 void* state, Life life)
+{
+    ActorBook book;
+    book.life = static_cast<uint32_t>(life);
+    book.incarnation = 1;
+    book_of(s, id, local) = book;
+    if (life != Life::running) {
+        fetch_add<Scope::block>(&s.wards[id].away, 1u);
+    }
+    ActorEntry& entry = entry_of(s, id, local);
+    entry.self = Address::actor(id, local, s.node).value;
+    entry.state = state;
+    store<Scope::gpu>(&entry.kind, (type + 1) | book.life << 8);
+}
+
+DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
+{
+    auto* sup = new (s.heap + r.offset) Supervisor();
+    sup->strategy = r.strategy;
+    sup->children = r.children;
+    sup->max_restarts = r.max_restarts;
+    sup->window_ns = r.window_ns;
+    open_book(s, id, r.local, supervisor_type, sup, Life::running);
+    store<Scope::gpu>(&s.status[id].actors, r.local + 1);
+}
+
+DENIZEN_COLD inline void adopt(const Shared& s, uint32_t id, const AdoptRequest& r)
+{
+    Child* children = static_cast<Supervisor*>(entry_of(s, id, r.local).state)->child();
+    const uint32_t first = r.rank_and_count & 0xfffffff;
+    for (uint32_t i = 0; i < r.rank_and_count >> 28; ++i) {
+        children[first + i] = {r.child[i], 0};
+    }
+}
+
+// What a handler's run came to, for the lane that speaks.
+struct Outcome {
+    bool ran = false;       // there was a handler, and it came to its end
+    uint32_t wrong = 0;     // 1 + Reason: the message becomes a dead letter
+    uint32_t code = 0;      // of a failure
+    uint64_t ran_ticks = 0; // how long it ran, while observed
+};
+
+// Where a lane marks what it runs, and what it has run.
+struct Marks {
+    uint64_t* running; // of Status, this lane's
+    uint64_t* handled; // of Counters, by actor type
+};
+
+DENIZEN_HD inline Marks marks(const Shared& s, uint32_t id, uint32_t lane)
+{
+    return {&s.status[id].running[lane], s.counters[id].handled};
+}
+
+// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. The
+// message carries no stamp. Whatever is out of the ordinary is left to conclude(): a call in the
+// middle of divergent code costs a lone warp some 50 cycles a level even where it is not made.
+// `calls`: its sends are calls, see Context.
+template <class P, bool calls = false>
+DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks& marks,
+                                      const ActorEntry& entry, const Header& h, const void* payload,
+                                      bool whole, bool observed)
+{
+    Outcome out;
+    const uint32_t local = Address{h.destination}.local();
+    if (entry.kind == 0) {
+        out.wrong = 1 + static_cast<uint32_t>(Reason::no_actor);
+        return out;
+    }
+    if constexpr (P::drops_oldest) {
+        if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
+            out.wrong = 1 + static_cast<uint32_t>(Reason::dropped);
+            return out;
+        }
+    }
+    // The monitor looks on, and names this handler if it never returns.
+    store<Scope::gpu>(marks.running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
+    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls);
+    const uint64_t begin = observed ? ticks() : 0;
+    const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
+    out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
+    out.ran_ticks = observed ? ticks() - begin : 0;
+    out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(Reason::wrong_type);
+    if constexpr (P::can_fail) {
+        uint32_t code = context.failure();
+        if (code == 0) {
+            const uint64_t taken = P::has_deadlines ? now_ns() - begin_ns : 0;
+            code = P::failure(entry.type(), entry.state, taken);
+        }
+        if (whole) { // the first lane's that has one
+            const uint32_t first = lanes::first(lanes::ballot(code != 0));
+            code = lanes::shuffle(code, first & (lanes::size - 1));
+        }
+        if (code != 0) {
+            out.wrong = 1 + static_cast<uint32_t>(Reason::failed);
+            out.code = code;
+        }
+    }
+    store<Scope::gpu>(marks.running, uint64_t{0});
+    if (out.ran && (!whole || lanes::id() == 0)) {
+        bump(&marks.handled[entry.type()], 1);
+    }
+    return out;
+}
+
+// What follows from an outcome that is not plainly "handled", or is observed; called by one lane.
+// There are at least 36 bytes at `payload`.
+template <class P>
+DENIZEN_COLD void conclude(const Shared& s, uint32_t id, const ActorEntry& entry, const Header& h,
+                           const void* payload, const Outcome& out, bool observed)
+{
+    const uint32_t local = Address{h.destination}.local();
+    if (observed && out.ran) {
+        observe(s, id, entry.type(), entry.self, h.type, out.ran_ticks);
+    }
+    if (out.wrong == 0) {
+        return;
+    }
+    auto reason = static_cast<Reason>(out.wrong - 1);
+    Header header = h;
+    const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
+    if (was) {
+        header.destination = entry.self; // as its sender knows it: a guest has another address
+        reason = reason == Reason::no_actor ? Reason::stopped : reason;
+    }
+    bury(s, id, reason, out.code, header, payload);
+    if constexpr (P::can_fail) {
+        if (reason == Reason::failed && !restart_at_once<P>(s, id, local, entry, out.code)) {
+            fail(s, id, local, out.code);
+        }
+    }
+}
+
+// One message, which may carry a stamp, by one lane or by all: the one copy of the handlers besides
+// those of messages that are handled side by side.
+template <class P>
+DENIZEN_COLD void handle_any(const Shared& s, uint32_t id, const ActorEntry& entry, const Header& h,
+                             const void* payload, bool whole, bool observed)
+{
+    const bool speaks = !whole || lanes::id() == 0; // for the warp
+    const bool traced = (h.flags & flag_traced) != 0 && speaks;
+    const Receipt receipt = traced ? take_stamp(s, h, payload) : Receipt{};
+    const Header plain = without_stamp(h);
+    const Outcome out = run_handler<P, !P::has_warp_actors>(
+        s, id, marks(s, id, whole ? 0 : lanes::id()), entry, plain, payload, whole, observed);
+    if (speaks && (observed || out.wrong != 0)) {
+        conclude<P>(s, id, entry, plain, payload, out, observed);
+    }
+    if (traced && out.ran) {
+        trace_handled(s, id, entry, h, receipt);
+    }
+}
+
+// Sets aside the messages of the lanes that say so, in their order. There is room for them.
+template <class P>
+DENIZEN_COLD void set_aside(const Shared& s, uint32_t id, bool mine, const Header& h,
+                            const void* payload)
+{
+    for (uint32_t todo = lanes::ballot(mine); todo != 0; todo &= todo - 1) {
+        if (lanes::id() == lanes::first(todo)) {
+            const uint32_t local = Address{h.destination}.local();
+            hold_or_bury<P>(s, id, local, h, payload);
+        }
+        lanes::rejoin();
+    }
+}
+
+// To one actor, or to all of a type: on a warp one actor per lane, or all lanes on one actor. False
+// if the message has to wait and there is no room for it.
+template <class P>
+DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const void* payload,
+                               bool observed)
+{
+    const ActorEntry* actors = s.actors + static_cast<uint64_t>(id) * s.actors_per_worker;
+    const bool all = (h.flags & flag_broadcast) != 0;
+    const uint32_t named = Address{h.destination}.local();
+    const uint32_t begin = all ? 0 : named;
+    const uint32_t end = all ? load<Scope::gpu>(&s.status[id].actors) : named + 1;
+    h.flags &= ~flag_broadcast;
+    if (load<Scope::block>(&s.wards[id].away) != 0 && !make_room<P>(s, id, all, named, h)) {
+        return false;
+    }
+    for (uint32_t base = begin; base < end;) {
+        ActorEntry entry;
+        if (base < s.actors_per_worker) {
+            entry = actors[base];
+        }
+        const bool whole = P::has_warp_actors && entry.kind != 0 &&
+                           P::grain(all ? named : entry.type()) == Grain::warp;
+        const uint32_t local = whole ? base : base + lanes::id();
+        if (!whole && local < end && local != base) {
+            entry = actors[local];
+        }
+        bool waits = false;
+        const uint32_t place = Address::actor(id, local, s.node).value;
+        // A guest gets what goes to all of its type by way of its home.
+        if (local < end && (!all || (entry.type() == named && entry.self == place))) {
+            h.destination = place;
+            waits = entry.kind > 0xff && !runs_now(s, id, local);
+            if (!waits) {
+                handle_any<P>(s, id, entry, h, payload, whole, observed);
+            }
+        }
+        lanes::rejoin();
+        bool aside = waits && (!whole || lanes::id() == 0);
+        if constexpr (P::drops_oldest) { // what an actor that has moved drops does not go on
+            if (aside && life_of(book_of(s, id, local)) == Life::moved &&
+                drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local,
+                          false)) {
+                bury(s, id, Reason::dropped, 0, h, payload);
+                aside = false;
+            }
+        }
+        set_aside<P>(s, id, aside, h, payload);
+        base += whole ? 1 : lanes::size;
+    }
+    return true;
+}
+
+// The runtime's own messages. Answers into the reply cell that the host waits on, if it was the
+// host who sent it. False if the message has to wait where it is.
+template <class P>
+DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
+{
+    const auto op = static_cast<SystemOp>(h.type);
+    LifeReport report{};
+    bool later = false;
+    bool waits = false;
+    if (op == SystemOp::spawn) {
+        const auto r = from_words<SpawnRequest>(words);
+        for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
+            void* state = s.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
+            P::construct(r.type, state);
+            open_book(s, id, r.first + i, r.type, state, static_cast<Life>(r.life));
+        }
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
+        }
+    } else if (is_topic_op(op)) {
+        report.error = static_cast<uint32_t>(change_topics(s, id, op, h.sender, words, later));
+    } else if (lanes::id() == 0 && op != SystemOp::none) {
+        if (op == SystemOp::supervise) {
+            const auto r = from_words<SuperviseRequest>(words);
+            open_supervisor(s, id, r);
+        } else if (op == SystemOp::adopt) {
+            const auto r = from_words<AdoptRequest>(words);
+            adopt(s, id, r);
+        } else if (op == SystemOp::move_out || op == SystemOp::depart || op == SystemOp::move_in ||
+                   op == SystemOp::settle || op == SystemOp::vacate) {
+            const auto r = from_words<MoveRequest>(words);
+            report = report_of(book_of(s, id, r.local), Errc::ok);
+            Errc done = Errc::ok;
+            switch (op) {
+            case SystemOp::move_out: done = move_out<P>(s, id, h.sender, r, later); break;
+            case SystemOp::depart: done = depart<P>(s, id, h.sender, r, later); break;
+            case SystemOp::move_in: move_in<P>(s, id, h.sender, r, later); break;
+            case SystemOp::settle: settle(s, id, r); break;
+            default: vacate(s, id, r.local); break;
+            }
+            report.error = static_cast<uint32_t>(done);
+        } else {
+            const auto r = from_words<LifeRequest>(words);
+            if (op == SystemOp::restart && restart_quietly<P>(s, id, r)) {
+                // and that was all
+            } else if (op == SystemOp::failure) {
+                child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);
+            } else if (op == SystemOp::bounce) {
+                send_system(s, id, SystemOp::drained, Address{r.rank}, h.sender, r);
+                later = true; // the drain's end is the answer
+            } else if (op == SystemOp::pass) {
+                post_raw(s, id,
+                         {r.rank, h.sender, static_cast<uint32_t>(SystemOp::passed), flag_system,
+                          sizeof r},
+                         &r, Priority::data);
+                later = true; // the last echo is the answer
+            } else if (op == SystemOp::passed) {
+                later = !passed(s, id, r);
+            } else if (op == SystemOp::tell) {
+                told<P>(s, id, r);
+            } else if (pass_on(s, id, h, r, waits)) {
+                later = true; // from where it is
+            } else {
+                report.life = static_cast<uint32_t>(Life::stopped);
+                if (r.local < s.actors_per_worker) {
+                    report = report_of(book_of(s, id, r.local), Errc::ok);
+                }
+                report.error = static_cast<uint32_t>(apply<P>(s, id, op, h.sender, r, later));
+                if (op == SystemOp::look && r.local < s.actors_per_worker) {
+                    report.held = book_of(s, id, r.local).held;
+                }
+            }
+        }
+    }
+    lanes::rejoin();
+    waits = lanes::ballot(waits) != 0;
+    if (lanes::id() == 0 && op != SystemOp::none &&
+        !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
+        if (op == SystemOp::look || report.error != static_cast<uint32_t>(Errc::ok)) {
+            answer(s, h.sender, op, report);
+        } else {
+            acknowledge(s, h.sender, op);
+        }
+    }
+    return !waits;
+}
+
+// A publication of the host's, with all lanes. It is told how many got it.
+template <class P>
+DENIZEN_COLD void publish_for_host(const Shared& s, uint32_t id, const Header& h,
+                                   const void* payload)
+{
+    const uint32_t priority = Address{h.destination}.local() & 1;
+    const TopicKey topic = s.topics->aim[priority];
+    const uint32_t sent = publish<P>(s, id, topic, {0, host.value, h.type, 0, h.length}, payload,
+                                     static_cast<Priority>(priority), true);
+    if (lanes::id() == 0) {
+        acknowledge(s, h.sender, SystemOp::aim, sent);
+    }
+}
+
+// Takes the message at the head, which lane 0 holds, with all lanes. Returns the slots consumed; 0
+// if a long message is not complete yet, or has to wait where it is.
+template <class P>
+DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& source,
+                                  const Words& of_lane, bool observed)
+{
+    Words words;
+    for (uint32_t i = 0; i < 12; ++i) {
+        words.word[i] = lanes::shuffle(of_lane.word[i], 0);
+    }
+    const Header h = words.header();
+    const void* payload = words.word + 3;
+    if (h.length > first_payload) {
+        if (h.length > s.scratch_bytes) { // the host refuses such a message before it is sent
+            if (lanes::id() == 0) {
+                bury(s, id, Reason::oversize, 0, h, nullptr);
+            }
+            lanes::sync();
+            return slots_for(h.length);
+        }
+        unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
+        if (!gather(source, h.length, scratch)) {
+            return 0;
+        }
+        payload = scratch;
+    }
+    if ((h.flags & flag_system) != 0) {
+        if (!run_system<P>(s, id, h, words.word + 3)) {
+            return 0;
+        }
+    } else {
+        if ((h.flags & flag_publish) != 0) {
+            publish_for_host<P>(s, id, h, payload);
+        } else if (!deliver<P>(s, id, h, payload, observed)) {
+            return 0;
+        }
+        if (lanes::id() == 0) {
+            P::drop_buffers(s, h.type, payload);
+        }
+    }
+    return slots_for(h.length);
+}
+
+} // namespace detail
+
+} // namespace denizen

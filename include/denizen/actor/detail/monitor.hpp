@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// The monitor: one warp on the GPU, the runtime's keeper thread on the CPU. It is the only one that
+// looks at host memory on the program's behalf: it passes the host's commands on to the workers,
+// mirrors what the workers tell to where the host can read it, sees when everything is quiet, and
+// takes the program off the GPU when it is idle, told to, or when the host has died.
+#pragma once
+
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
+#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/telemetry.hpp>
+
+namespace denizen {
+
+// Copies every worker's status to the host's reports and returns, in every lane, whether all have
+// left and whether the program is quiet. `number` becomes Control::scan.
+//
+// Quiet: no message is in a ring between workers, in an outbox or in a handler. First every
+// worker's handled positions are read, then every ring's tail. A position past a message is told
+// after the tails of what its handler sent (see Status), tails only grow and positions follow them:
+// if each pair is equal, no message was alive at the moment between the two passes, except one that
+// descends from a message of the host's or a peer's that is not handled yet.
+struct ScanResult {
+    bool all_left;
+    bool quiet;
+    uint64_t handled; // sum over the workers (this lane's share on a warp)
+};
+
+namespace detail {
+
+DENIZEN_HD inline void mirror(FirstError& to, const FirstError& from)
+{
+    // Acquire: partner of the worker's release in keep_first().
+    if (load<Scope::gpu>(&from.set) == 2 && load<Scope::system>(&to.set) == 0 &&
+        load<Scope::gpu, Order::acquire>(&from.set) == 2) {
+        to.record = from.record;
+        // Release: partner of the host's acquire.
+        store<Scope::system, Order::release>(&to.set, 2u);
+    }
+}
+
+// Writes what has changed. Rewriting everything would put a burst of small writes on the bus at
+// every scan, and replies would queue behind it.
+DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
+{
+    if (now.handled != told.handled) {
+        store<Scope::system>(&host.handled, now.handled);
+    }
+    if (now.dead_letters != told.dead_letters) {
+        store<Scope::system>(&host.dead_letters, now.dead_letters);
+    }
+    if (now.busy_ns != told.busy_ns) {
+        store<Scope::system>(&host.busy_ns, now.busy_ns);
+        store<Scope::system>(&host.running, now.running);
+    }
+    for (uint32_t i = 0; i < 2; ++i) {
+        if (now.lane_done[i] != told.lane_done[i]) {
+            store<Scope::system>(&host.lane_done[i], now.lane_done[i]);
+        }
+    }
+    if (now.mode != told.mode) {
+        store<Scope::system>(&host.mode, now.mode);
+    }
+    if (now.outbox != told.outbox) {
+        store<Scope::system>(&host.outbox, now.outbox);
+    }
+    if (now.held != told.held) {
+        store<Scope::system>(&host.held, now.held);
+    }
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < 7; ++i) {
+        if (now.dead_by_reason[i] != told.dead_by_reason[i]) {
+            store<Scope::system>(&host.dead_by_reason[i], now.dead_by_reason[i]);
+        }
+    }
+    told = now;
+}
+
+// What this node's workers have sent to each other node, and handled of what came from it.
+DENIZEN_HD inline void tell_peers(const Shared& s)
+{
+    for (uint32_t n = lanes::id(); n < s.nodes; n += lanes::size) {
+        if (n == s.node) {
+            continue;
+        }
+        uint32_t sent = 0;
+        uint32_t done = 0;
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            done += s.watch[w].done[source_peer + (n < s.node ? n : n - 1)];
+            sent += load<Scope::gpu>(&s.peer[n].tails[w * credit_stride]);
+        }
+        store<Scope::system>(&s.control->peer_sent[n], sent);
+        store<Scope::system>(&s.control->peer_done[n], done);
+    }
+}
+
+} // namespace detail
+
+DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
+{
+    ScanResult result{true, true, 0};
+    const uint64_t now = now_ns();
+    for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
+        Status& status = s.status[w];
+        Watch& watch = s.watch[w];
+        // Acquire, by the fence below: partners of the releases in Worker::tell(); the positions
+        // come before the tails.
+        for (uint32_t g = 0; g < source_peer + s.nodes - 1; ++g) {
+            watch.done[g] = load<Scope::gpu, detail::host_acquire>(&status.done[g]);
+        }
+        for (uint32_t i = 0; i < s.near; ++i) {
+            watch.near_head[i] = load<Scope::gpu, detail::host_acquire>(&status.near_head[i]);
+        }
+        const uint32_t turn = load<Scope::gpu>(&status.turn);
+        const uint32_t mode = load<Scope::gpu, detail::host_acquire>(&status.mode);
+        if (turn != watch.turn) {
+            watch.turn = turn;
+            watch.since = now;
+        }
+        uint64_t running = 0;
+        if ((turn & 1) != 0) {
+            for (uint32_t i = 0; i < 32 && running == 0; ++i) {
+                running = load<Scope::gpu>(&status.running[i]);
+            }
+        }
+        Report r;
+        r.handled = load<Scope::gpu>(&status.handled);
+        r.dead_letters = load<Scope::gpu>(&status.dead_letters);
+        r.busy_ns = (turn & 1) != 0 ? now - watch.since : 0;
+        r.running = running;
+        r.lane_done[0] = watch.done[source_host_urgent];
+        r.lane_done[1] = watch.done[source_host];
+        r.mode = mode;
+        // Before the tails below: what a chore has sent by then has drawn its ticket.
+        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.wards[w].chores) +
+                                load<Scope::gpu, detail::host_acquire>(&s.wards[w].moving);
+        r.outbox = load<Scope::gpu>(&status.outbox) + chores;
+        r.held = load<Scope::gpu>(&status.held);
+        for (uint32_t i = 0; i < 7; ++i) {
+            r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
+        }
+        result.quiet &= chores == 0;
+        detail::tell(s.reports[w], watch.told, r);
+        result.all_left &= mode == static_cast<uint32_t>(Mode::left);
+        result.handled += r.handled;
+    }
+#if DENIZEN_ON_DEVICE
+    // One for all: a fence empties the L1 cache of its SM, which it shares with a worker.
+    __threadfence();
+#endif
+    lanes::sync();
+    for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
+        const uint32_t first = w - w % s.near;
+        // A message parked for the host is in no inbox, hence the outboxes.
+        bool quiet =
+            load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].done[source_node] &&
+            load<Scope::gpu>(&s.urgent_inbox[w].tail) == s.watch[w].done[source_node_urgent] &&
+            load<Scope::gpu>(&s.status[w].outbox) == 0;
+        for (uint32_t i = 0; i < s.near && first + i < s.workers; ++i) {
+            quiet &= load<Scope::gpu>(&s.status[w].near_tail[i]) ==
+                     s.watch[first + i].near_head[w - first];
+        }
+        result.quiet &= quiet;
+    }
+    detail::tell_peers(s);
+    result.all_left = lanes::ballot(!result.all_left) == 0;
+    result.quiet = lanes::ballot(!result.quiet) == 0;
+#if DENIZEN_ON_DEVICE
+    __threadfence_system(); // every lane's reports before the scan number
+#endif
+    lanes::sync();
+    if (lanes::id() == 0) {
+        Control& c = *s.control;
+        detail::mirror(c.first, s.board->first);
+        detail::mirror(c.fatal, s.board->fatal);
+        store<Scope::system>(&c.errors, load<Scope::gpu>(&s.board->errors));
+        store<Scope::system>(&c.quiet, result.quiet ? 1u : 0u);
+        // Release: partner of the host's acquire of the scan number.
+        store<Scope::system, Order::release>(&c.scan, number);
+    }
+    lanes::sync();
+    return result;
+}
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+namespace detail {
+
+// While tracing, the host compares clocks: it is told ours at every turn, and the workers begin
+// when it has told how far the two are apart.
+__device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observe)
+{
+    if ((observe & observe_messages) != 0) {
+        const uint64_t shift = load<Scope::system>(&c.clock_shift);
+        store<Scope::gpu>(&board.clock_shift, shift);
+        store<Scope::system>(&c.device_ns, now_ns());
+        observe = shift == 0 ? observe & ~observe_messages : observe;
+    }
+    if (observe != load<Scope::gpu>(&board.observe)) {
+        store<Scope::gpu>(&board.observe, observe);
+    }
+}
+
+} // namespace detail
+
+// Runs on its own warp until the program leaves the GPU. Out of line: the workers have the
+// registers to themselves.
+__device__ __noinline__ inline void run_monitor(const Shared& s)
+{
+    Control& c = *s.control;
+    Board& board = *s.board;
+    const bool leader = lanes::id() == 0;
+    uint32_t number = load<Scope::system>(&c.scan);
+    uint32_t heartbeat = load<Scope::system>(&c.heartbeat);
+    uint64_t beat_at = now_ns();
+    uint64_t handled = ~uint64_t{0};
+    uint64_t worked_at = beat_at;
+    Leave reason = Leave::none;
+    if (leader) {
+        store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::running));
+    }
+    for (;;) { // ends when all workers have left, which a command, silence or a dead host asks for
+        const uint64_t now = now_ns();
+        const uint32_t beat = load<Scope::system>(&c.heartbeat);
+        const auto command =
+            static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
+        if (beat != heartbeat) {
+            heartbeat = beat;
+            beat_at = now;
+        }
+        if (const uint32_t observe = load<Scope::system>(&c.observe); leader) {
+            detail::pass_on_observe(c, board, observe);
+        }
+        const ScanResult r = scan(s, ++number);
+        uint64_t sum = r.handled;
+        for (int d = 16; d != 0; d /= 2) {
+            sum += __shfl_xor_sync(~0u, sum, d);
+        }
+        if (sum != handled || !r.quiet) {
+            handled = sum;
+            worked_at = now;
+        }
+        // Before anybody was told to leave this is what the workers said when they left the last
+        // time: those that still fetch their boxes have not said anything since.
+        if (r.all_left && reason != Leave::none) {
+            break;
+        }
+        if (command == Command::kill) {
+            __trap(); // the only way out of a handler that never returns; it ends the context too
+        }
+        if (reason == Leave::none) {
+            if (lanes::shuffle(now - beat_at > s.host_timeout_ns ? 1u : 0u, 0) != 0) {
+                reason = Leave::host_lost;
+            } else if (command == Command::stop) {
+                reason = Leave::stopped;
+            } else if (command == Command::leave ||
+                       (s.idle_ns != 0 &&
+                        lanes::shuffle(now - worked_at > s.idle_ns ? 1u : 0u, 0) != 0)) {
+                reason = Leave::idle;
+            }
+        }
+        if (leader) {
+            const uint32_t wanted = static_cast<uint32_t>(
+                reason == Leave::none ? (command == Command::pause ? Command::pause : Command::run)
+                : reason == Leave::idle ? Command::leave
+                                        : Command::stop);
+            // A worker that gave up on a full outbox has set stop itself: leave that standing.
+            uint32_t before = load<Scope::gpu>(&board.command);
+            if (before != wanted && before != static_cast<uint32_t>(Command::stop)) {
+                compare_exchange<Scope::gpu>(&board.command, before, wanted);
+            }
+            if (before == static_cast<uint32_t>(Command::stop) && reason == Leave::none) {
+                reason = Leave::failed;
+            }
+        }
+        reason = static_cast<Leave>(lanes::shuffle(static_cast<uint32_t>(reason), 0));
+        // A worker idle for long is looked at less often; the host's patience is milliseconds.
+        __nanosleep(now - worked_at > 10'000'000 ? 50'000 : 5'000);
+    }
+    scan(s, ++number); // the workers' last words
+    if (leader) {
+        store<Scope::system>(&c.leave, static_cast<uint32_t>(reason));
+        // Release: partner of the keeper's acquire; all reports are out before the mode is.
+        store<Scope::system, Order::release>(&c.mode, static_cast<uint32_t>(Mode::left));
+    }
+}
+
+#endif
+
+} // namespace denizen

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rings that a worker writes, and its outbox: where a message waits, slot by slot and with its
+// ticket, until the ring it is bound for has room. While any worker has something parked, none
+// takes messages from the host: that is the back-pressure, and it is what keeps outboxes from
+// filling (tests/model/outbox.pml).
+//
+// Everything here belongs to worker `id` and is called by its lanes.
+#pragma once
+
+#include <denizen/actor/address.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
+#include <denizen/actor/detail/layout.hpp>
+#include <denizen/actor/detail/near.hpp>
+#include <denizen/actor/detail/report.hpp>
+#include <denizen/wire/wait.hpp>
+
+namespace denizen {
+
+DENIZEN_HD inline uint32_t parked(const Shared& s, uint32_t id)
+{
+    return lanes::shuffle(load<Scope::block>(&s.status[id].outbox), 0);
+}
+
+namespace detail {
+
+// A ring as a sender sees it.
+struct Target {
+    Slot* slots = nullptr;      // in global memory; null for a near ring,
+    cluster::Address near = {}; // whose slots lie here
+    bool own = false;           // in this worker's box
+    uint32_t mask = 0;
+    uint32_t* tail = nullptr; // null for a near ring
+    const uint32_t* credit = nullptr;
+    [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
+};
+
+// `index`: the worker, or for near rings the near worker, or for peers node << 11 | worker.
+DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uint32_t index)
+{
+    Target t;
+    switch (kind) {
+    case RingKind::near: {
+        const cluster::Address b = own_box(s, id);
+        const uint32_t worker = cluster::load(box::first(b)) % max_workers + index;
+        t.own = worker == id;
+        t.near = ring_to(s, id, b, index);
+        t.mask = t.own ? s.local_mask : s.near_mask;
+        t.bell = s.bells + worker;
+        break;
+    }
+    case RingKind::inbox:
+        t.slots = s.inboxes + static_cast<uint64_t>(index) * (s.inbox_mask + 1);
+        t.mask = s.inbox_mask;
+        t.tail = &s.inbox[index].tail;
+        t.credit = &s.inbox[index].credit;
+        t.bell = s.bells + index;
+        break;
+    case RingKind::urgent:
+        t.slots = s.urgent_inboxes + static_cast<uint64_t>(index) * (s.urgent_mask + 1);
+        t.mask = s.urgent_mask;
+        t.tail = &s.urgent_inbox[index].tail;
+        t.credit = &s.urgent_inbox[index].credit;
+        t.bell = s.bells + index;
+        break;
+    case RingKind::peer: {
+        const PeerLink& peer = s.peer[index / max_workers];
+        const uint32_t w = index % max_workers;
+        t.slots = peer.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1);
+        t.mask = s.inbox_mask;
+        t.tail = peer.tails + w * credit_stride;
+        t.credit = peer.credits + w * credit_stride;
+        t.bell = peer.bells + w;
+        break;
+    }
+    case RingKind::egress:
+        t.slots = s.egress;
+        t.mask = s.egress_mask;
+        t.tail = &s.board->egress_tail;
+        t.credit = s.egress_credit;
+        break;
+    }
+    return t;
+}
+
+// Wakes the CPU worker that may sleep on the other side.
+DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
+{
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+    if (t.bell != nullptr) {
+        ring_bell(&t.bell->bell, &t.bell->sleeping);
+    }
+#endif
+}
+
+// What the reader of a parked message's ring has given back.
+DENIZEN_COLD inline uint32_t credit_for(const Shared& s, uint32_t id, const Parked& p)
+{
+    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
+    // Acquire on the host: partner of the consumer's release of its credit.
+    return t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
+                              : load<Scope::system, host_acquire>(t.credit);
+}
+
+DENIZEN_COLD inline bool has_room(const Shared& s, uint32_t id, const Parked& p, uint32_t credit)
+{
+    return p.ticket - credit <= target(s, id, static_cast<RingKind>(p.kind), p.index).mask;
+}
+
+DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
+                                    const Packet& packet)
+{
+    const uint32_t place = ticket & t.mask;
+    const auto at = static_cast<uint32_t>(place * sizeof(Slot) + k * sizeof(Packet));
+    if (t.slots != nullptr) {
+        store_packet<Scope::system>(&t.slots[place].packet[k], packet);
+    } else if (t.own) {
+        cluster::store_own_packet(t.near + at, packet);
+    } else {
+        cluster::store_packet(t.near + at, packet);
+    }
+}
+
+DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
+{
+    DENIZEN_ROLLED
+    for (uint32_t k = 0; k < 4; ++k) {
+        write_packet(t, ticket, k, content.packet[k]);
+    }
+}
+
+DENIZEN_COLD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
+{
+    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
+    write_slot(t, p.ticket, p.slot);
+    ring_worker(t);
+}
+
+DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
+{
+    switch (static_cast<RingKind>(p.kind)) {
+    case RingKind::near:
+        return cluster::load(box::first(own_box(s, id))) % max_workers + p.index == id;
+    case RingKind::inbox:
+    case RingKind::urgent: return p.index == id;
+    default: return false;
+    }
+}
+
+// Parked::state.
+inline constexpr uint32_t entry_free = 0;
+inline constexpr uint32_t entry_filling = 1;
+inline constexpr uint32_t entry_filled = 2;
+
+enum class Outlook { moving, only_to_self };
+
+// One lane, in the middle of a handler, writes the parked messages that have room and frees their
+// entries, all but the first, which it claims: `mine`, null if there was none. The list keeps its
+// length: other lanes may be adding to it.
+DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
+{
+    Status& status = s.status[id];
+    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
+    uint32_t open = 0;
+    // Acquire: partner of the release below.
+    if (!compare_exchange<Scope::block, Order::acquire>(&status.outbox_lock, open, 1u)) {
+        return Outlook::moving; // another lane is at it
+    }
+    Outlook outlook = Outlook::only_to_self;
+    uint32_t host_credit = 0; // lies across the bus: one reading serves the whole pass
+    bool host_asked = false;
+    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
+        Parked& p = outbox[i];
+        // Acquire: partner of the release in park(); the rest of the entry is complete.
+        const bool filled = load<Scope::block, Order::acquire>(&p.state) == entry_filled;
+        const bool to_host = filled && p.kind == static_cast<uint32_t>(RingKind::egress);
+        uint32_t credit = host_credit;
+        if (filled && !(to_host && host_asked)) {
+            credit = credit_for(s, id, p);
+            host_credit = to_host ? credit : host_credit;
+            host_asked |= to_host;
+        }
+        if (filled && has_room(s, id, p, credit)) {
+            write_parked(s, id, p);
+            if (mine == nullptr) {
+                store<Scope::block>(&p.state, entry_filling);
+                mine = &p;
+            } else {
+                store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
+            }
+            outlook = Outlook::moving;
+        } else if (!filled || !to_self(s, id, p)) {
+            outlook = Outlook::moving;
+        }
+    }
+    store<Scope::block, Order::release>(&status.outbox_lock, 0u);
+    return outlook;
+}
+
+DENIZEN_HD inline bool claim(Parked& p)
+{
+    uint32_t found = entry_free;
+    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
+}
+
+// An entry for one more message: the next one, or any that is free by now. Null if there is none.
+DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
+{
+    Status& status = s.status[id];
+    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
+    const uint32_t place = fetch_add<Scope::block>(&status.outbox, 1u);
+    cluster::store_own(box::parked(own_box(s, id)), 1);
+    if (place == 0) {
+        fetch_add<Scope::gpu>(&s.board->jammed, 1u);
+    }
+    if (place < s.outbox_capacity && claim(outbox[place])) {
+        return &outbox[place];
+    }
+    if (place >= s.outbox_capacity) {
+        fetch_add<Scope::block>(&status.outbox, ~0u);
+    }
+    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
+        // Looked at first: to exchange takes ten times as long, and mostly all of them are taken.
+        if (load<Scope::block>(&outbox[i].state) == entry_free && claim(outbox[i])) {
+            return &outbox[i];
+        }
+    }
+    return nullptr;
+}
+
+} // namespace detail
+
+// Keeps one slot of a message whose ticket has no room yet.
+DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content, RingKind kind,
+                              uint32_t index, uint32_t ticket, const Header& h)
+{
+    const uint64_t begin = now_ns();
+    Parked* p = nullptr;
+    for (;;) {
+        p = detail::find_entry(s, id);
+        if (p != nullptr) {
+            break;
+        }
+        // The outbox is full too. Ends: when something parked has left, by the stop command, or
+        // with an error: at once if all of it waits for this very worker, which cannot make room
+        // before this handler ends, and after two seconds if nobody else makes room either. The
+        // program then stops, instead of hanging or losing the message silently.
+        const detail::Outlook outlook = detail::flush_during_handler(s, id, p);
+        if (p != nullptr) {
+            break;
+        }
+        if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
+            return;
+        }
+        if (outlook == detail::Outlook::only_to_self || now_ns() - begin > 2'000'000'000) {
+            const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id, h.sender, h.type,
+                                     h.destination};
+            report_error(s, record);
+            keep_first(s.board->fatal, record);
+            store<Scope::gpu>(&s.board->command, static_cast<uint32_t>(Command::stop));
+            return;
+        }
+        relax();
+    }
+    p->slot = content;
+    p->kind = static_cast<uint32_t>(kind);
+    p->index = index;
+    p->ticket = ticket;
+    // Release: partner of the acquire in flush_during_handler().
+    store<Scope::block, Order::release>(&p->state, detail::entry_filled);
+}
+
+// Between handlers, all lanes: writes the parked messages that have room. The rest stay together at
+// the front of the outbox; their tickets hold their order. Looking at all of them takes long, so a
+// worker that has something else to do calls this the less often the more are parked.
+DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
+{
+    Status& status = s.status[id];
+    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
+    const uint32_t n = parked(s, id);
+    uint32_t kept = 0;
+    for (uint32_t base = 0; base < n; base += lanes::size) {
+        const uint32_t i = base + lanes::id();
+        bool keep = false;
+        if (i < n) {
+            const Parked& p = outbox[i];
+            const bool filled = p.state != detail::entry_free;
+            keep = filled && !detail::has_room(s, id, p, detail::credit_for(s, id, p));
+            if (filled && !keep) {
+                detail::write_parked(s, id, p);
+            }
+        }
+        const uint32_t staying = lanes::ballot(keep);
+        const uint32_t place = kept + lanes::popcount(staying & lanes::below());
+        kept += lanes::popcount(staying);
+        if (kept == base + (n - base < lanes::size ? n - base : lanes::size)) {
+            continue; // no entry has moved yet
+        }
+        Parked p{};
+        if (keep) {
+            p = outbox[i];
+        }
+        lanes::sync(); // every entry of this group has been read before one is overwritten
+        if (i < n) {
+            outbox[i].state = detail::entry_free;
+        }
+        lanes::sync();
+        if (keep) {
+            outbox[place] = p;
+        }
+        lanes::sync();
+    }
+    if (lanes::id() == 0) {
+        store<Scope::block>(&status.outbox, kept);
+        if (kept == 0) {
+            fetch_add<Scope::gpu>(&s.board->jammed, ~0u);
+        }
+    }
+    lanes::sync();
+    return kept != n;
+}
+
+} // namespace denizen

@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sending from a worker. A message takes the nearest way there is, chosen from the two addresses:
+// the ring of a worker to itself, a near ring within the cluster, the inbox of a worker of this
+// node, the one that a peer keeps for this node, the host's egress ring, or a reply cell. All
+// messages of one pair of actors take the same way, hence arrive in order; urgent ones have rings
+// of their own.
+//
+// A send never waits for room, so rings that are full both ways do not deadlock: it draws its
+// ticket and, if the slot of that ticket is not free yet, the message is parked in the worker's
+// outbox (outbox.hpp) and written later.
+//
+// What is rare is kept out of line: the path of a message stays short enough for the instruction
+// cache. Everything here belongs to worker `id` and is called by its lanes.
+#pragma once
+
+#include <denizen/actor/address.hpp>
+#include <denizen/actor/life.hpp>
+#include <denizen/base/lanes.hpp>
+#include <denizen/actor/detail/dead_letters.hpp>
+#include <denizen/actor/detail/layout.hpp>
+#include <denizen/actor/detail/near.hpp>
+#include <denizen/actor/detail/outbox.hpp>
+#include <denizen/actor/detail/traced.hpp>
+
+namespace denizen {
+
+namespace detail {
+
+// The slot of a message of L bytes, at most first_payload.
+template <uint32_t L>
+DENIZEN_HD inline Slot make_slot(uint32_t sequence, const Header& h, const unsigned char* bytes)
+{
+    Slot slot;
+    slot.packet[0] = encode(h, sequence);
+    for (uint32_t k = 1; k < 4; ++k) {
+        slot.packet[k] = pack<L>(bytes, (k - 1) * packet_payload, sequence);
+    }
+    return slot;
+}
+
+// A reply of at most 8 bytes, all in one packet: the host's core polls the cell's line, and each
+// further store to it would cost that core one more miss.
+DENIZEN_HD inline void store_compact(Slot* cell, Address to, uint32_t type, uint32_t flags,
+                                     const uint32_t* words, uint32_t length)
+{
+    store_packet<Scope::system>(
+        &cell->packet[0],
+        encode({words[0], words[1], type, flags | flag_compact, length}, to.value));
+}
+
+DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
+{
+    cluster::add(box::sent(own_box(s, id), route), 1);
+}
+
+// Where a message goes, found from its destination.
+struct Way {
+    RingKind kind;
+    uint32_t index; // of target()
+    Route route;
+};
+
+DENIZEN_HD inline Route near_route(const Shared& s, uint32_t id, cluster::Address b,
+                                   uint32_t worker, uint32_t near)
+{
+    return worker == id                                  ? Route::worker
+           : near - cluster::load(box::sm(b)) < s.per_sm ? Route::sm
+                                                         : Route::cluster;
+}
+
+DENIZEN_HD inline Way way_to(const Shared& s, uint32_t id, Address to, Priority priority)
+{
+    if (to.is_host()) {
+        return {RingKind::egress, 0, Route::to_host};
+    }
+    const uint32_t w = to.worker();
+    if (to.node() != s.node) {
+        return {RingKind::peer, to.node() * max_workers + w, Route::peer};
+    }
+    if (priority == Priority::urgent) {
+        return {RingKind::urgent, w, Route::gpu};
+    }
+    const cluster::Address b = own_box(s, id);
+    const uint32_t near = (to.value >> 18) - cluster::load(box::first(b));
+    if (near < cluster::load(box::rings(b))) {
+        return {RingKind::near, near, near_route(s, id, b, w, near)};
+    }
+    return {RingKind::inbox, w, Route::gpu};
+}
+
+DENIZEN_HD inline bool exists(const Shared& s, Address to)
+{
+    return to.is_host() || (to.node() < s.nodes && to.worker() < s.workers);
+}
+
+// Whether a message there is sent, and no dead letter at once.
+DENIZEN_HD inline bool reachable(const Shared& s, Address to)
+{
+    return to.is_reply_cell() ? to.cell() < s.cell_count : exists(s, to);
+}
+
+// The tickets of a message, and how many of its slots there is room for now.
+struct Drawn {
+    uint32_t ticket;
+    uint32_t free;
+};
+
+DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Way& way, const Target& t,
+                             uint32_t n)
+{
+    // The credit may be older than the ticket: it is only a lower bound.
+    uint32_t credit = 0;
+    uint32_t ticket = 0;
+    if (way.kind == RingKind::near) {
+        const cluster::Address b = own_box(s, id);
+        credit = cluster::load(box::credit(b, way.index));
+        ticket = cluster::add(box::tail(b, way.index), n); // only this worker's lanes draw from it
+    } else if (way.kind == RingKind::egress) {
+        ticket = fetch_add<Scope::gpu>(t.tail, n);
+        // The host's credit lies across the bus: the last reading serves until it runs out.
+        credit = load<Scope::block>(&s.status[id].egress_credit);
+        if (ticket + n - credit > t.mask + 1) {
+            credit = load<Scope::system, host_acquire>(t.credit);
+            store<Scope::block>(&s.status[id].egress_credit, credit);
+        }
+    } else {
+        // Acquire on the host: partner of the owner's release in give_credit().
+        credit = load<Scope::system, host_acquire>(t.credit);
+        ticket = fetch_add<Scope::gpu>(t.tail, n);
+    }
+    const uint32_t used = ticket - credit;
+    const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
+    return {ticket, free < n ? free : n};
+}
+
+// A message as the general ways take it.
+struct Outgoing {
+    Header h;
+    const unsigned char* bytes;
+    uint32_t length; // bytes there; behind these, if it is stamped here, eight of the stamp
+    uint32_t words;  // bytes that can be read word by word
+    uint64_t stamp;
+};
+
+// `payload`: of a short message, nine words; of a longer one, wherever it lies.
+DENIZEN_HD inline Outgoing outgoing(const Header& h, const void* payload)
+{
+    const auto* bytes = static_cast<const unsigned char*>(payload);
+    const bool aligned = (reinterpret_cast<uintptr_t>(bytes) & 3) == 0;
+    const uint32_t words = h.length <= first_payload ? first_payload : aligned ? h.length : 0;
+    return {h, bytes, h.length, words, 0};
+}
+
+// Whether packet `place` is three words of the payload.
+DENIZEN_HD inline bool is_words(const Outgoing& m, uint32_t place)
+{
+    return place != 0 && place * packet_payload <= m.words;
+}
+
+// Any packet of a message, byte by byte.
+DENIZEN_COLD inline Packet odd_packet(const Outgoing& m, uint32_t place, uint32_t sequence)
+{
+    if (place == 0) {
+        return encode(m.h, sequence);
+    }
+    Packet p{{0, 0, 0}, sequence};
+    uint32_t at = (place - 1) * packet_payload;
+    for (uint32_t& word : p.word) {
+        DENIZEN_ROLLED
+        for (uint32_t shift = 0; shift < 32; shift += 8, ++at) {
+            uint32_t byte = 0;
+            if (at < m.length) {
+                byte = m.bytes[at];
+            } else if (at < m.h.length) {
+                byte = static_cast<uint32_t>(m.stamp >> (at - m.length) * 8) & 0xff;
+            }
+            word |= byte << shift;
+        }
+    }
+    return p;
+}
+
+// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet. `sequence`:
+// of the first.
+DENIZEN_COLD inline void write_parts(const Target& to, const Drawn& drawn, uint32_t sequence,
+                                     const Outgoing& message, uint32_t lane, uint32_t lanes)
+{
+    const Target t = to; // copies, to be kept in registers
+    const Outgoing m = message;
+    const uint32_t ticket = drawn.ticket;
+    const uint32_t end = 4 * drawn.free;
+    for (uint32_t first = lane; first < end; first += 4 * lanes) {
+        // All are read before one is written: what a lane reads is far away, and it waits once.
+        uint32_t word[4][3] = {};
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t place = first + k * lanes;
+            if (place < end && is_words(m, place)) {
+                const auto* words = reinterpret_cast<const uint32_t*>(m.bytes) + 3 * (place - 1);
+                for (uint32_t i = 0; i < 3; ++i) {
+                    word[k][i] = words[i];
+                }
+            }
+        }
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t place = first + k * lanes;
+            if (place < end) {
+                const uint32_t slot = place / 4;
+                Packet p{{word[k][0], word[k][1], word[k][2]}, sequence + slot};
+                if (!is_words(m, place)) {
+                    p = odd_packet(m, place, sequence + slot);
+                }
+                write_packet(t, ticket + slot, place % 4, p);
+            }
+        }
+    }
+}
+
+// Parks what there was no room for. With `nothing` these tickets carry a message that says so.
+DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Way& way,
+                                    const Drawn& drawn, const Outgoing& m, uint32_t n, bool nothing)
+{
+    DENIZEN_ROLLED
+    for (uint32_t i = drawn.free; i < n; ++i) {
+        Slot kept;
+        for (uint32_t k = 0; k < 4; ++k) {
+            kept.packet[k] = odd_packet(m, nothing ? k : 4 * i + k, drawn.ticket + i + 1);
+        }
+        park(s, id, kept, way.kind, way.index, drawn.ticket + i, m.h);
+    }
+}
+
+// For a message that finds no room: what its actor wants, told to it if that is to drop its oldest.
+// A peer's table and books lie in its own memory, hence the scope.
+DENIZEN_COLD inline Overflow overflow_of(const Shared& s, Address to, Overflow policy)
+{
+    if (policy == Overflow::wait || policy == Overflow::fail) {
+        return policy;
+    }
+    if (to.local() >= s.actors_per_worker) {
+        return Overflow::wait; // there is none
+    }
+    const bool here = to.node() == s.node;
+    const PeerLink& peer = s.peer[to.node()];
+    const uint64_t place = static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local();
+    if (policy == Overflow::of_peer) {
+        const uint32_t type = (load<Scope::system>(&peer.actors[place].kind) & 0xff) - 1;
+        if (type >= s.actor_types) { // it has stopped, or is a supervisor
+            return Overflow::wait;
+        }
+        policy = static_cast<Overflow>(s.overflow[type / 32] >> type % 32 * 2 & 3);
+    }
+    if (policy == Overflow::drop_oldest) {
+        fetch_add<Scope::system>(&(here ? s.books : peer.books)[place].drop, 1u);
+    }
+    return policy;
+}
+
+// Fills the tickets of a message that was not sent after all.
+DENIZEN_COLD inline void send_nothing(const Shared& s, uint32_t id, const Way& way, const Target& t,
+                                      const Drawn& drawn, Header h, uint32_t n)
+{
+    h.type = static_cast<uint32_t>(SystemOp::none);
+    h.flags = flag_system;
+    h.length = 0;
+    const Outgoing nothing{h, nullptr, 0, 0, 0};
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < drawn.free; ++i) {
+        write_parts(t, {drawn.ticket + i, 1}, drawn.ticket + i + 1, nothing, 0, 1);
+    }
+    park_parts(s, id, way, drawn, nothing, n, true);
+}
+
+// Draws n tickets and writes the slots; what has no room is parked. False: the actor's policy is to
+// refuse what has no room, and the message was not sent.
+DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, const Outgoing& m,
+                                  uint32_t n, Overflow policy)
+{
+    const Target t = target(s, id, way.kind, way.index);
+    const Drawn drawn = draw(s, id, way, t, n);
+    const bool room = drawn.free == n;
+    const bool refused =
+        !room && overflow_of(s, Address{m.h.destination}, policy) == Overflow::fail;
+    if (refused) {
+        send_nothing(s, id, way, t, drawn, m.h, n);
+    } else {
+        write_parts(t, drawn, drawn.ticket + 1, m, 0, 1);
+        if (!room) {
+            park_parts(s, id, way, drawn, m, n, false);
+        }
+    }
+    ring_worker(t);
+    return !refused;
+}
+
+// Into the cell of an `ask`. The sequence of a reply is its address: nobody else was given it.
+DENIZEN_HD inline void reply_to_cell(const Shared& s, const Outgoing& m, uint32_t n)
+{
+    const Address to{m.h.destination};
+    Target t;
+    t.slots = s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots;
+    t.mask = s.cell_slots - 1;
+    if (m.h.length == m.length && m.length <= compact_payload) {
+        store_compact(t.slots, to, m.h.type, m.h.flags, reinterpret_cast<const uint32_t*>(m.bytes),
+                      m.h.length);
+    } else {
+        write_parts(t, {0, n}, to.value, m, 0, 1);
+    }
+}
+
+// Any message by any way; see post_bytes(). `payload`: as outgoing() takes it. A traced message
+// gets its stamp before it can be seen: whoever has received it draws greater ones.
+DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority, Overflow policy)
+{
+    const Address to{h.destination};
+    if (!reachable(s, to)) {
+        bury(s, id, Reason::no_actor, 0, h, payload);
+        return true;
+    }
+    Outgoing m = outgoing(h, payload);
+    const bool plain = (h.flags & (flag_system | flag_traced)) == 0;
+    const cluster::Address b = own_box(s, id);
+    const Stamps stamps = stamps_wanted(b);
+    const bool traced = plain && stamps == Stamps::all;
+    const bool sampled =
+        stamps == Stamps::next && take_sample(s, b) && plain && to.node() == s.node;
+    uint64_t now = 0;
+    if (traced || sampled) {
+        now = now_ns();
+        m.stamp = traced ? draw_stamp(s, now) : sample_stamp(s, now);
+        m.words = h.length <= first_payload ? 0 : m.words;
+        m.h.flags |= flag_traced;
+        m.h.length += stamp_bytes;
+    }
+    const uint32_t n = slots_for(m.h.length);
+    Route route = Route::to_host;
+    if (to.is_reply_cell()) {
+        reply_to_cell(s, m, n);
+    } else {
+        const Way way = way_to(s, id, to, priority);
+        route = way.route;
+        if (!send_slots(s, id, way, m, n, policy)) {
+            return false;
+        }
+    }
+    count_route(s, id, route);
+    if (traced) {
+        trace_send(s, id, h, m.stamp, now);
+    }
+    return true;
+}
+
+// What post_bytes() leaves to do.
+struct Rest {
+    enum Kind : uint32_t { all, nothing, park_near, park_inbox };
+    Kind kind = all;
+    uint32_t index = 0; // of the ring, whose ticket is drawn and has no room yet
+    uint32_t ticket = 0;
+};
+
+// `words`: nine.
+DENIZEN_COLD inline bool post_rest(const Shared& s, uint32_t id, const Header& h,
+                                   const uint32_t* words, Priority priority, Overflow policy,
+                                   const Rest& rest)
+{
+    if (rest.kind == Rest::all) {
+        return post_any(s, id, h, words, priority, policy);
+    }
+    const Slot content =
+        make_slot<first_payload>(rest.ticket + 1, h, reinterpret_cast<const unsigned char*>(words));
+    park(s, id, content, rest.kind == Rest::park_near ? RingKind::near : RingKind::inbox,
+         rest.index, rest.ticket, h);
+    return true;
+}
+
+// What post_by_all() has come to.
+enum class Posted : uint32_t { not_at_all, yes, refused };
+
+// A message of several slots, written by all lanes of a warp; each makes the call. Not at all: it
+// has to go another way.
+DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Header& h,
+                                       const void* payload, Priority priority, Overflow policy)
+{
+    const Address to{h.destination};
+    if (to.is_reply_cell() || !exists(s, to) || tracing(s, id)) {
+        return Posted::not_at_all;
+    }
+    const Way way = way_to(s, id, to, priority);
+    const Target t = target(s, id, way.kind, way.index);
+    const Outgoing m = outgoing(h, payload);
+    const uint32_t n = slots_for(h.length);
+    Drawn drawn{};
+    bool refused = false;
+    if (lanes::id() == 0) {
+        drawn = draw(s, id, way, t, n);
+        refused = drawn.free < n && overflow_of(s, to, policy) == Overflow::fail;
+    }
+    lanes::rejoin();
+    drawn.ticket = lanes::shuffle(drawn.ticket, 0);
+    drawn.free = lanes::shuffle(drawn.free, 0);
+    const bool sent = lanes::ballot(refused) == 0;
+    if (sent) {
+        write_parts(t, drawn, drawn.ticket + 1, m, lanes::id(), lanes::size);
+    }
+    if (lanes::id() == 0) {
+        if (!sent) {
+            send_nothing(s, id, way, t, drawn, h, n);
+        } else {
+            if (drawn.free < n) {
+                park_parts(s, id, way, drawn, m, n, false);
+            }
+            count_route(s, id, way.route);
+        }
+        ring_worker(t);
+    }
+    lanes::sync();
+    return sent ? Posted::yes : Posted::refused;
+}
+
+} // namespace detail
+
+// Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
+// compile time (and then h.length is L), else more than first_payload. `policy`: of the actor.
+// False if it was refused.
+//
+// The common ways of a short message are here, in as few instructions as they need: a lone warp
+// runs as fast as its instructions are fetched. All others are detail::post_rest()'s, in one call
+// at the end.
+template <uint32_t L>
+DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority, Overflow policy)
+{
+    if constexpr (L <= first_payload) {
+        const auto* bytes = static_cast<const unsigned char*>(payload);
+        detail::Rest rest;
+        if (priority == Priority::data && policy == Overflow::wait) {
+            const cluster::Address b = detail::own_box(s, id);
+            const uint32_t there = h.destination >> 18; // node and worker
+            const detail::box::Ways ways = detail::box::ways(b);
+            const uint32_t near = there - ways.first;
+            const uint32_t w = there - s.node * max_workers;
+            const uint32_t workers = ways.workers;
+            if (near < ways.count) {
+                const bool self = near == ways.own;
+                const uint32_t mask = self ? s.local_mask : s.near_mask;
+                const uint32_t credit = cluster::load(detail::box::credit(b, near));
+                const cluster::Address ring = detail::ring_to(s, id, b, near);
+                const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
+                const cluster::Address slot = ring + (ticket & mask) * sizeof(Slot);
+                const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
+                const bool room = ticket - credit <= mask;
+                rest = {detail::Rest::park_near, near, ticket};
+                if (self) { // where the other's slots lie is found out anew by each store
+                    if (room) {
+                        for (uint32_t k = 0; k < 4; ++k) {
+                            cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
+                        }
+                        rest.kind = detail::Rest::nothing;
+                    }
+                    cluster::add(detail::box::sent(b, Route::worker), 1);
+                } else {
+                    if (room) {
+                        for (uint32_t k = 0; k < 4; ++k) {
+                            cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
+                        }
+                        rest.kind = detail::Rest::nothing;
+                    }
+                    const bool same_sm = near - cluster::load(detail::box::sm(b)) < s.per_sm;
+                    cluster::add(detail::box::sent(b, same_sm ? Route::sm : Route::cluster), 1);
+                }
+#if !DENIZEN_ON_DEVICE
+                detail::ring_worker(detail::target(s, id, RingKind::near, near));
+#endif
+            } else if (w < workers) {
+                // Acquire on the host: partner of the owner's release in give_credit().
+                const uint32_t credit =
+                    load<Scope::system, detail::host_acquire>(&s.inbox[w].credit);
+                const uint32_t ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, 1u);
+                if (ticket - credit <= s.inbox_mask) {
+                    const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
+                    Slot* slot = s.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1) +
+                                 (ticket & s.inbox_mask);
+                    for (uint32_t k = 0; k < 4; ++k) {
+                        store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
+                    }
+                    rest.kind = detail::Rest::nothing;
+                } else {
+                    rest = {detail::Rest::park_inbox, w, ticket};
+                }
+                cluster::add(detail::box::sent(b, Route::gpu), 1);
+#if !DENIZEN_ON_DEVICE
+                detail::ring_worker(detail::target(s, id, RingKind::inbox, w));
+#endif
+            } else if constexpr (L <= compact_payload) {
+                const Address to{h.destination};
+                if (workers != 0 && to.is_reply_cell() && to.cell() < s.cell_count) {
+                    uint32_t words[2] = {0, 0};
+                    copy_bytes(words, payload, L);
+                    detail::store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots,
+                                          to, h.type, h.flags, words, L);
+                    cluster::add(detail::box::sent(b, Route::to_host), 1);
+                    rest.kind = detail::Rest::nothing;
+                }
+            }
+        }
+        if (rest.kind != detail::Rest::nothing) {
+            uint32_t words[first_payload / 4] = {}; // copies: what a call gets by reference lies in
+            copy_bytes(words, payload, L);          // local memory
+            const Header header = h;
+            const detail::Rest what = rest;
+            return detail::post_rest(s, id, header, words, priority, policy, what);
+        }
+        return true;
+    } else {
+        return detail::post_any(s, id, h, payload, priority, policy);
+    }
+}
+
+// The same for a message whose type is known at run time only, or where code is to be short.
+DENIZEN_COLD inline bool post_raw(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority,
+                                  Overflow policy = Overflow::wait)
+{
+    if (h.length > first_payload) {
+        return detail::post_any(s, id, h, payload, priority, policy);
+    }
+    uint32_t words[first_payload / 4] = {};
+    copy_rolled(words, payload, h.length);
+    return detail::post_any(s, id, h, words, priority, policy);
+}
+
+} // namespace denizen

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker: a warp on the GPU, a thread on the CPU, from one text. It owns its actors, so their
+// state needs no lock. A round takes messages from one of its rings, nearest first, runs their
+// handlers, and writes what other rings had no room for.
+//
+// On a warp each lane takes one message: 32 different actors are served side by side. Messages to
+// the same actor are served in ring order, one after the other. Messages that need the whole warp
+// (longer than a slot, to a whole-warp actor, to all actors of a type, or the runtime's own) are
+// taken one at a time, out of line.
+#pragma once
+
+#include <denizen/actor/detail/chores.hpp>
+#include <denizen/actor/detail/near.hpp>
+
+namespace denizen {
+
+template <class P>
+class Worker {
+public:
+    DENIZEN_HD Worker(const Shared& shared, uint32_t id)
+        : s_(shared), id_(id), status_(shared.status[id]),
+          actors_(shared.actors + static_cast<uint64_t>(id) * shared.actors_per_worker),
+          near_(shared, id), sources_(shared, id), marks_(detail::marks(shared, id, lanes::id()))
+    {
+        keep_in_register(actors_);
+        keep_in_register(marks_.running);
+        keep_in_register(marks_.handled);
+        handled_ = load<Scope::gpu>(&status_.handled);
+        look_for_chores();
+    }
+
+    // One round; true if a message was handled or a parked one written. Messages that come one at a
+    // time are handled in a row, and nothing else is seen to between them: what there is to do from
+    // one to the next, and how long a round takes that finds nothing, is how late a message is.
+    DENIZEN_HD bool round()
+    {
+        ++rounds_;
+        blocked_ = row_ended_ = false;
+        const uint64_t before = handled_;
+        // What is urgent goes before what is near, and needs a look at it before every message.
+        const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_;
+        uint32_t left = in_a_row ? max_row + 1 : 1;
+        do { // ends: `left` counts down
+            --left;
+            Batch batch;
+            ActorEntry entry;
+            const Sight sight = look_around();
+            uint32_t from = nowhere;
+            if (left == 0 || !take_one(sight, from, batch, entry)) {
+                const uint32_t taken = in_a_row ? max_row - left : 0;
+                row_ended_ = taken == max_row;
+                local_rounds_ += taken / (max_row / max_local_rounds);
+                far_waited_ += taken / (max_row / max_wait);
+                uint32_t ready = sight.near;
+                from = pick(ready, sight);
+                if (from == nowhere || !take(from, ready, batch, entry)) {
+                    if (from == nowhere && handled_ == before && !outbox_used_ && !chores_) {
+                        worked_ = false;
+                        return false;
+                    }
+                    break;
+                }
+                left = 0;
+            }
+            side_by_side(batch, entry);
+            handled_ += batch.n;
+            worked_ = true;
+            advance(from, batch);
+        } while (left != 0);
+        bool worked = handled_ != before;
+        end_turn();
+        batches_ += worked ? 1 : 0;
+        if (worked && lanes::id() == 0) {
+            store<Scope::gpu>(&status_.handled, handled_);
+        }
+        dirty_ = true;
+        if (outbox_used_ || chores_ || near_.parked_something()) {
+            worked = do_what_is_rare(worked);
+        }
+        worked_ = worked;
+        return worked || chores_;
+    }
+
+    // A look, every few rounds, at what changes rarely.
+    DENIZEN_HD Command look()
+    {
+        const uint32_t command = load<Scope::gpu>(&s_.board->command);
+        const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        lanes::rejoin(); // after whatever handlers have done
+        jammed_ = lanes::shuffle(jammed, 0);
+        const bool traced = observer_.tracing();
+        const bool observed = observer_.on();
+        observer_.look(s_, id_, rounds_, batches_);
+        rounds_ = batches_ = 0;
+        if (observer_.on()) {
+            tell_sent();
+            near_.tell_tails(status_);
+            observer_.tell_near(s_, id_, near_.handled());
+        }
+        const bool sample = observer_.on() && observer_.sample_due(s_, id_);
+        if (sample || observer_.tracing() != traced || observer_.on() != observed) {
+            near_.stamp_sends(observer_.tracing() ? detail::Stamps::all
+                              : sample            ? detail::Stamps::next
+                                                  : detail::Stamps::none);
+        }
+        return static_cast<Command>(lanes::shuffle(command, 0));
+    }
+
+    // The last round found a message that has to wait where it is: no bell will ring for it, and
+    // there is no sleeping on it either.
+    DENIZEN_HD bool blocked() const { return blocked_; }
+
+    // The last round handled as many messages in a row as it may: a look is due.
+    DENIZEN_HD bool row_ended() const { return row_ended_; }
+
+    // Messages were parked when the last round ended.
+    DENIZEN_HD bool waits_for_room() const { return outbox_used_; }
+
+    // True if a message waits or is being written (the sleeping CPU worker's last look).
+    DENIZEN_HD bool something_arrived()
+    {
+        return near_.poll() != 0 || sources_.any_begun() || parked(s_, id_) != 0;
+    }
+
+    // Told when there was nothing to do for a while: the senders learn all the room there is, and
+    // the monitor how far we are. All of it if the worker `settles`, about to pause or leave.
+    DENIZEN_HD void tell(bool settles)
+    {
+        if (!dirty_ && !settles) {
+            return;
+        }
+        dirty_ = false;
+        near_.give_all_credit();
+        sources_.give_all_credit();
+        near_.tell_tails(status_);
+        tell_sent();
+        // The tails before the heads: see Status.
+#if DENIZEN_ON_DEVICE
+        __threadfence();
+#endif
+        lanes::sync();
+        near_.tell_heads(status_);
+        sources_.tell(status_);
+        if (settles) {
+            near_.keep_heads();
+        }
+    }
+
+    DENIZEN_HD void set_mode(Mode mode)
+    {
+        if (lanes::id() == 0) {
+            // Release on the host: partner of the monitor's acquire in scan().
+            store<Scope::gpu, Order::release>(&status_.mode, static_cast<uint32_t>(mode));
+        }
+        lanes::sync();
+    }
+
+private:
+    // Where a round takes its messages: a source, or one of these.
+    static constexpr uint32_t nowhere = max_sources;
+    static constexpr uint32_t local = max_sources + 1;
+    static constexpr uint32_t near = max_sources + 2;
+
+    // Sources::ready() of the rings for urgent messages.
+    static constexpr uint32_t urgent = 1u << source_host_urgent | 1u << source_node_urgent;
+
+    static constexpr uint32_t max_row = 64;          // messages that come one at a time
+    static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
+    static constexpr uint32_t max_wait = 16;         // rounds
+    // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
+    // at all of them after every message would cost many times what the message does.
+    static constexpr uint32_t entries_per_round = 8 * lanes::size;
+
+    DENIZEN_HD void tell_sent()
+    {
+        const cluster::Address box = detail::own_box(s_, id_);
+        for (uint32_t r = lanes::id(); r < routes; r += lanes::size) {
+            const cluster::Address sent = detail::box::sent(box, static_cast<Route>(r));
+            store<Scope::gpu>(&status_.sent[r],
+                              load<Scope::gpu>(&status_.sent[r]) + cluster::load(sent));
+            cluster::store_own(sent, 0);
+        }
+    }
+
+    // What there is to be seen: near rings (bit i) and, if it has been looked there, sources (bit
+    // g).
+    struct Sight {
+        uint32_t near = 0;
+        uint32_t far = 0;
+        bool parked = false; // by a handler, since do_what_is_rare()
+        bool probed = false;
+    };
+
+    DENIZEN_HD Sight look_around()
+    {
+        Sight sight;
+        sight.parked = near_.parked();
+        sight.near = near_.poll();
+        if (!P::has_urgent && sight.near == 0) {
+            sight.probed = true;
+            sources_.probe();
+#if DENIZEN_ON_DEVICE
+            for (uint32_t i = 0; i < 6 && sight.near == 0; ++i) { // the probe takes as long
+                sight.near = near_.poll();
+            }
+#endif
+            sight.far = sight.near == 0 ? sources_.ready() : 0;
+        }
+        return sight;
+    }
+
+    // The one message that there is, if it can be handled without further ado.
+    DENIZEN_HD bool take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
+    {
+        const uint32_t all = sight.near | sight.far; // one of them is 0
+        if (all == 0 || (all & (all - 1)) != 0 || sight.parked) {
+            return false;
+        }
+        if (sight.near != 0) {
+            from = near;
+            near_.take_one(sight.near, batch);
+        } else {
+            from = lanes::first(sight.far);
+            if (from == source_host && (worked_ || jammed_ != 0)) {
+                return false;
+            }
+            if (sources_.was_ready(from)) { // messages have queued up
+                return false;
+            }
+            sources_.take(from, sight.far, batch);
+        }
+        const bool needs_all = alone(batch.words.header(), entry);
+        if (lanes::ballot(batch.mine && !needs_all) != 0) {
+            return true;
+        }
+        if (from != near) {
+            sources_.nothing_ready(); // nothing has been taken there
+        }
+        return false;
+    }
+
+    // What this round serves. `ready`: of the near rings or of the sources.
+    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight)
+    {
+        if (sight.probed && (sight.near | sight.far) == 0) {
+            sources_.nothing_ready();
+            far_waited_ = local_rounds_ = 0;
+            return nowhere;
+        }
+        const uint32_t own = 1u << near_.own();
+        // What the worker sends itself is served without a look at global memory, but not for ever.
+        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds) {
+            ++local_rounds_;
+            return local;
+        }
+        uint32_t far = sight.far;
+        if (!sight.probed) {
+            sources_.probe();
+        }
+        if constexpr (P::has_urgent) { // what is urgent goes before what is near
+            far = sources_.ready();
+            if ((far & urgent) != 0) {
+                ready = far;
+                return lanes::first(far & urgent);
+            }
+            ready = ready != 0 ? ready : near_.poll(); // the probe took a while
+        }
+        const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
+        if (at_hand != nowhere && far_waited_ < max_wait) {
+            ++far_waited_;
+            local_rounds_ = 0;
+            ready &= ~own;
+            return at_hand;
+        }
+        // Only while there is work: all idle workers reading one word would slow everybody's reads.
+        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
+        if (!P::has_urgent && (!sight.probed || ready != 0)) {
+            far = sources_.ready();
+        }
+        far_waited_ = 0;
+        local_rounds_ = 0;
+        if (far == 0) {
+            sources_.nothing_ready();
+            ready &= ~own;
+            return at_hand;
+        }
+        jammed_ = lanes::shuffle(jammed, 0);
+        const uint32_t g = choose(far);
+        if (g == nowhere) {
+            ready &= ~own;
+            return at_hand;
+        }
+        ready = far;
+        return g;
+    }
+
+    // Urgent messages first. Then what is under way inside, so that it ends before new work is let
+    // in from the host; but the host is never shut out for good.
+    DENIZEN_HD uint32_t choose(uint32_t ready)
+    {
+        constexpr uint32_t lane = 1u << source_host;
+        if ((ready & urgent) != 0) {
+            return lanes::first(ready & urgent);
+        }
+        const uint32_t inside = ready & ~lane;
+        if ((ready & lane) != 0 && jammed_ == 0 && (inside == 0 || host_waited_ >= max_wait)) {
+            host_waited_ = 0;
+            return source_host;
+        }
+        ++host_waited_;
+        if (inside == 0) {
+            return nowhere;
+        }
+        // The node's ring and the peers' in turn.
+        const uint32_t later = inside & ~((2u << last_inside_) - 1);
+        last_inside_ = lanes::first(later != 0 ? later : inside);
+        return last_inside_;
+    }
+
+    // Takes what has arrived there: the first message of its ring, or as many as can be handled
+    // side by side; true if there are such. One that needs all lanes is handled here, if it has not
+    // to wait where it is.
+    DENIZEN_HD bool take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
+    {
+        if (from == near) {
+            // A ring whose first message has to wait where it is lets the others go first.
+            const uint32_t others = ready & ~waiting_near_;
+            waiting_near_ = others == 0 ? 0 : waiting_near_;
+            near_.take_near(others != 0 ? others : ready, batch);
+        } else if (from == local) {
+            near_.take_local(batch);
+        } else {
+            sources_.take(from, ready, batch);
+        }
+        if (batch.n == 0) {
+            blocked_ = true;
+            return false;
+        }
+        const bool needs_all = alone(batch.words.header(), entry);
+        const uint32_t alones = lanes::ballot(needs_all && batch.mine);
+        const uint32_t leader = lanes::first(alones);
+        if (alones != 0 && (leader == 0 || batch.n == 1 || from == near)) {
+            if (from == near) {
+                batch.ring = near_.ring_of(leader);
+            } else if (from != local) {
+                batch.ring = sources_.source(from);
+            }
+            begin_turn();
+            const uint32_t n = serve_alone(batch, leader); // slots consumed
+            blocked_ = n == 0;
+            handled_ += blocked_ ? 0 : 1;
+            if (from == near) {
+                waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
+                near_.advance_near(lanes::id() == leader ? n : 0);
+            } else if (from == local) {
+                near_.advance_local(n);
+            } else {
+                sources_.advance(from, n);
+            }
+            return false;
+        }
+        if (alones != 0) { // in ring order, up to the one that needs all lanes
+            batch.n = leader;
+            batch.mine = lanes::id() < leader;
+        }
+        if (P::can_fail && batch.n > 1) {
+            keep_room(batch);
+        }
+        return true;
+    }
+
+    // What was taken there has been handled.
+    DENIZEN_HD void advance(uint32_t from, const Batch& batch)
+    {
+        if (from == near) {
+            near_.advance_near(batch.mine ? 1 : 0);
+        } else if (from == local) {
+            near_.advance_local(batch.n);
+        } else {
+            sources_.advance(from, batch.n);
+        }
+    }
+
+    // Whether this lane's message needs the whole warp; if not, `entry` is its actor's. Without a
+    // branch: a lane that has no message looks up some actor in vain.
+    DENIZEN_HD bool alone(const Header& h, ActorEntry& entry) const
+    {
+        const uint32_t place = Address{h.destination}.local();
+        const bool here = place < s_.actors_per_worker;
+        entry = actors_[here ? place : 0];
+        entry.kind = here ? entry.kind : 0;
+        bool whole = false;
+        if constexpr (P::has_warp_actors) {
+            whole = entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
+        }
+        // More than 0xff: it does not run, or others wait for it.
+        return h.flags != 0 || h.length > first_payload || entry.kind > 0xff || whole;
+    }
+
+    DENIZEN_HD uint32_t serve_alone(const Batch& batch, uint32_t leader)
+    {
+        Words words;
+        for (uint32_t i = 0; i < 12; ++i) {
+            words.word[i] = lanes::shuffle(batch.words.word[i], leader);
+        }
+        const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
+        const uint32_t n = detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
+        lanes::rejoin();
+        return n;
+    }
+
+    // Each lane that has a message handles it.
+    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry)
+    {
+        begin_turn();
+        const Header h = batch.words.header();
+        bool turn = batch.mine;
+        bool todo = false;
+        uint32_t rank = 0;
+        if (batch.n > 1) { // lanes whose messages go to the same actor take turns, in ring order
+            const uint32_t same =
+                lanes::match(turn ? Address{h.destination}.local() : ~lanes::id());
+            rank = lanes::popcount(same & lanes::below());
+            todo = turn && rank != 0;
+            turn = turn && rank == 0;
+        }
+        uint32_t r = 0;
+        bool waits = false;
+        for (;;) { // ends: r reaches every rank
+            detail::Outcome out;
+            if (turn) {
+                // It may have failed since: then the message has to wait.
+                waits = P::can_fail && r > 0 &&
+                        actors_[Address{h.destination}.local()].kind != entry.kind;
+                if (!waits) {
+                    Words words = batch.words;
+                    stay_here(words);
+                    out = detail::run_handler<P>(s_, id_, marks_, entry, words.header(),
+                                                 words.word + 3, false, observer_.on());
+                }
+            }
+            // An observed handler counts also if its time is 0.
+            const bool rest = out.wrong != 0 || (observer_.on() && out.ran);
+            if (lanes::ballot(rest) != 0) {
+                const Words words = batch.words; // copies: what a call gets by reference lies in
+                const Header header = h;         // local memory
+                const ActorEntry of = entry;
+                const detail::Outcome its = out;
+                if (rest) {
+                    detail::conclude<P>(s_, id_, of, header, words.word + 3, its, observer_.on());
+                }
+                lanes::rejoin();
+            }
+            if (P::has_buffers && turn && !waits) {
+                P::drop_buffers(s_, h.type, batch.words.word + 3);
+            }
+            if (batch.n == 1 || lanes::ballot(todo) == 0) {
+                break;
+            }
+            ++r;
+            turn = todo && rank == r;
+            todo = todo && rank != r;
+        }
+        lanes::sync();
+        if (P::can_fail && lanes::ballot(waits) != 0) {
+            const Words words = batch.words; // copies: what a call gets by reference lies in local
+            const Header header = h;         // memory
+            detail::set_aside<P>(s_, id_, waits, header, words.word + 3);
+            lanes::rejoin();
+            if (waits) { // what was set aside has references of its own
+                P::drop_buffers(s_, h.type, words.word + 3);
+            }
+        }
+    }
+
+    // If an actor fails, those of its messages that come later in this batch have to wait: the
+    // batch is cut to what there is room for.
+    DENIZEN_HD void keep_room(Batch& batch) const
+    {
+        const uint32_t room = detail::held_room(s_, id_);
+        const uint32_t most = room > 1 ? room : 1; // behind a single one there is none
+        if (batch.n > most) {
+            const uint32_t all = lanes::ballot(batch.mine);
+            batch.mine = batch.mine && lanes::popcount(all & lanes::below()) < most;
+            batch.n = most;
+        }
+    }
+
+    DENIZEN_HD void look_for_chores()
+    {
+        chores_ = lanes::shuffle(load<Scope::block>(&s_.wards[id_].chores), 0) != 0;
+    }
+
+    // Chores, and messages that are parked. `worked`: a message was handled in this round. True if
+    // that, or if something was done here. In line, like every member: a call would put the whole
+    // worker in local memory.
+    DENIZEN_HD bool do_what_is_rare(bool worked)
+    {
+        look_for_chores();
+        // Messages that waited send like all others: they keep half of the outbox free, unless
+        // nothing else moves.
+        if (chores_ && !(worked && parked(s_, id_) > s_.outbox_capacity / 2)) {
+            begin_turn();
+            do_chores<P>(s_, id_, observer_.on());
+            lanes::rejoin();
+            end_turn();
+            worked = true;
+            look_for_chores();
+        }
+        const uint32_t waiting = parked(s_, id_);
+        outbox_used_ = waiting != 0;
+        ++unflushed_;
+        if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
+            unflushed_ = 0;
+            worked |= flush(s_, id_);
+            lanes::rejoin();
+        }
+        return worked;
+    }
+
+    DENIZEN_HD void begin_turn()
+    {
+        if (lanes::id() == 0 && (turn_ & 1) == 0) {
+            store<Scope::gpu>(&status_.turn, ++turn_);
+        }
+        lanes::sync();
+    }
+
+    DENIZEN_HD void end_turn()
+    {
+        if ((turn_ & 1) != 0 && lanes::id() == 0) {
+            // Release on the host: partner of the acquire in Backend::read().
+            store<Scope::gpu, detail::host_release>(&status_.turn, ++turn_);
+        }
+    }
+
+    const Shared& s_;
+    uint32_t id_;
+    Status& status_;
+    ActorEntry* actors_;
+    NearRings near_;
+    Sources sources_;
+    detail::Marks marks_;
+    uint64_t handled_ = 0;
+    uint32_t turn_ = 0;
+    uint32_t local_rounds_ = 0; // in a row
+    uint32_t far_waited_ = 0;   // rounds in which near rings went first
+    uint32_t host_waited_ = 0;  // rounds in which other rings went first
+    uint32_t last_inside_ = source_node;
+    Observer observer_;
+    uint32_t rounds_ = 0;       // since the last look
+    uint32_t batches_ = 0;      // of these, with a message handled
+    uint32_t jammed_ = 0;       // workers with parked messages, as last read
+    bool worked_ = false;       // in the last round
+    bool dirty_ = true;         // something was done since the monitor was told
+    bool outbox_used_ = true;   // at the end of the last round
+    uint32_t unflushed_ = 0;    // rounds since the last flush()
+    bool blocked_ = false;      // see blocked()
+    bool row_ended_ = false;    // see row_ended()
+    bool chores_ = false;       // there is something to do besides messages
+    uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
+};
+
+} // namespace denizen

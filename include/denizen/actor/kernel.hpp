@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker's main loop, and how a program gets onto its processor: as a kernel whose last block is
+// the monitor, or as one function per CPU thread.
+#pragma once
+
+#include <denizen/actor/detail/monitor.hpp>
+#include <denizen/actor/detail/worker.hpp>
+
+namespace denizen {
+
+namespace detail {
+
+inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at the command
+inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
+
+// The workers of a cluster wait for each other, once when their boxes are ready to be written and
+// once when nobody writes any more. In a cluster of several blocks that is the hardware's barrier,
+// which waits for every thread that has not ended: the monitor arrives at the second at once and
+// goes on, the warps without a worker have ended by then. It is not the .aligned form: the lanes of
+// a warp may come one by one. In a block by itself (where that barrier was seen to hang once a warp
+// had ended) it is a barrier of the worker warps alone.
+#if DENIZEN_ON_DEVICE
+__device__ inline bool in_cluster(const Shared& s) { return s.near > s.per_sm; }
+
+__device__ inline void arrive_at_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ inline void meet_workers(const Shared& s)
+{
+    lanes::rejoin(); // lanes that came to the barrier apart were seen to wait there for ever
+    if (in_cluster(s)) {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("barrier.cluster.arrive.release;\n\t"
+                     "barrier.cluster.wait.acquire;" ::
+                         : "memory");
+#endif
+        return;
+    }
+    const uint32_t left = s.workers - blockIdx.x * s.per_sm;
+    const uint32_t here = left < s.per_sm ? left : s.per_sm;
+    asm volatile("barrier.cta.sync 1, %0;" ::"r"(32 * here) : "memory");
+}
+#else
+DENIZEN_HD inline bool in_cluster(const Shared& s) { return s.near > s.per_sm; }
+DENIZEN_HD inline void arrive_at_cluster() {}
+DENIZEN_HD inline void meet_workers(const Shared&) {}
+#endif
+
+// A worker's box comes from device memory, and goes back there when the program leaves the GPU.
+DENIZEN_HD inline void enter_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
+{
+#if DENIZEN_ON_DEVICE
+    auto* here = reinterpret_cast<uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    const auto* kept =
+        reinterpret_cast<const uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
+        here[i] = kept[i];
+    }
+    lanes::sync();
+#endif
+}
+
+DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
+{
+#if DENIZEN_ON_DEVICE
+    meet_workers(s);
+    const auto* here = reinterpret_cast<const uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
+    auto* kept = reinterpret_cast<uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
+    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
+        kept[i] = here[i];
+    }
+    lanes::sync();
+#endif
+}
+
+} // namespace detail
+
+// Ends when the command says stop or leave. Each of the worker's members is called at one place,
+// where it is expanded: what is called seldom would be most of this function otherwise.
+template <class P>
+DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
+{
+    detail::enter_near(s, id);
+    Worker<P> worker(s, id);
+    detail::meet_workers(s);
+    Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
+    uint32_t idle = 0;          // rounds without work, in a row
+    for (;;) {
+        const Command command = worker.look();
+        const bool runs = command == Command::run;
+        if (runs ? idle >= detail::rounds_per_look : mode != Mode::paused) {
+            worker.tell(!runs);
+        }
+        if (command == Command::stop || command == Command::leave) {
+            // Whatever waits or is parked stays, with its tickets: the host sees that there is work
+            // and brings the program back.
+            detail::leave_near(s, id);
+            worker.set_mode(Mode::left);
+            return;
+        }
+        const Mode next = runs ? Mode::running : Mode::paused;
+        if (next != mode) {
+            mode = next;
+            worker.set_mode(mode);
+        }
+        if (!runs) {
+            // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
+#if DENIZEN_ON_DEVICE
+            __nanosleep(1000);
+#elif DENIZEN_HOSTED
+            futex_wait(&s.board->command, static_cast<uint32_t>(Command::pause), 10'000'000);
+#endif
+            continue;
+        }
+#if DENIZEN_ON_DEVICE
+        if (idle > detail::eager_rounds) {
+            const uint32_t nap = (idle - detail::eager_rounds) / 16;
+            __nanosleep(nap < 1000 ? nap : 1000);
+        }
+#elif DENIZEN_HOSTED
+        if (idle > detail::eager_rounds && !worker.blocked()) {
+            // Ends by a sender's bell; the time-out only bounds a wait for a command.
+            sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, 100'000'000, [&] {
+                return worker.something_arrived() ||
+                       load<Scope::gpu>(&s.board->command) != static_cast<uint32_t>(Command::run);
+            });
+        } else if (idle > (worker.waits_for_room() ? 16 : 256)) {
+            sched_yield(); // room is made by another worker, which may need this core
+        }
+#endif
+        uint32_t n = detail::rounds_per_look;
+        do { // ends: n counts down; a worker that has slowed down looks after each round
+            idle = worker.round() ? 0 : idle + 1;
+        } while (--n != 0 && idle <= detail::eager_rounds && !worker.row_ended());
+    }
+}
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+// Warp v of block b is worker b * per_sm + v, and the last warp of the last block, which is none,
+// is the monitor. Launched cooperatively, so that every block is resident or the launch fails.
+template <class P>
+__device__ inline void run_resident(const Shared& s)
+{
+    if (s.workers == 0) {
+        return; // the first launch, which only has the driver make ready
+    }
+    const uint32_t warp = threadIdx.x / 32;
+    const uint32_t id = blockIdx.x * s.per_sm + warp;
+    if (warp < s.per_sm && id < s.workers) {
+        run_worker<P>(s, id);
+        return;
+    }
+    if (detail::in_cluster(s)) {
+        detail::meet_workers(s);
+    }
+    if (warp == blockDim.x / 32 - 1 && blockIdx.x == gridDim.x - 1) {
+        if (detail::in_cluster(s)) {
+            detail::arrive_at_cluster();
+        }
+        run_monitor(s);
+    }
+}
+
+#endif
+
+} // namespace denizen
+
+// Ends program text that is compiled at run time: defines the symbols the runtime looks up.
+#if defined(__CUDACC_RTC__)
+#define DENIZEN_PROGRAM(P)                                                                         \
+    extern "C" __device__ const denizen::ProgramTable denizen_table = P::table();                  \
+    extern "C" __global__ void denizen_resident(const __grid_constant__ denizen::Shared shared)    \
+    {                                                                                              \
+        denizen::run_resident<P>(shared);                                                          \
+    }
+#else
+#define DENIZEN_PROGRAM(P)                                                                         \
+    extern "C" __attribute__((visibility("default"))) const denizen::ProgramTable denizen_table =  \
+        P::table();                                                                                \
+    extern "C" __attribute__((visibility("default"))) void denizen_run_worker(                     \
+        const denizen::Shared& shared, uint32_t id)                                                \
+    {                                                                                              \
+        denizen::run_worker<P>(shared, id);                                                        \
+    }
+#endif

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program: the actor types and message types it is made of, known at compile time.
+//
+//   struct Tick { uint32_t n; };
+//   struct Total { uint64_t sum; };
+//   struct Ask {};
+//   struct Counter {
+//       uint64_t sum = 0;
+//       DENIZEN_HD void on(const Tick& m, auto&) { sum += m.n; }
+//       DENIZEN_HD void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
+//   };
+//   using Counting = denizen::Program<denizen::Actors<Counter>, denizen::Messages<Tick, Ask,
+//   Total>>;
+//
+// An actor handles a message type iff it has an `on` for it. Its state is constructed by default,
+// is owned by one worker and needs no lock. A handler runs on one thread; an actor that declares
+// `static constexpr auto grain = denizen::Grain::warp` has its handlers run by all 32 lanes of a
+// warp (by the one thread of a worker on the CPU), with ctx.lane() and ctx.lanes().
+//
+// An actor whose handlers can fail says so by any of
+//   static constexpr bool can_fail = true;            // it calls ctx.fail(code)
+//   static constexpr uint64_t deadline_ns = 50'000;   // a handler that took longer has failed
+//   bool invariant() const { return ...; }            // false after a handler: it has failed
+// and may say with `static constexpr auto restart_from = denizen::RestartFrom::snapshot` that a
+// restart takes it back to its last checkpoint, instead of to its initial state. An actor whose
+// handlers allocate from ctx.arena() says `static constexpr bool allocates = true`.
+#pragma once
+
+#include <denizen/actor/address.hpp>
+#include <denizen/actor/life.hpp>
+#include <denizen/actor/detail/access.hpp>
+#include <denizen/actor/detail/layout.hpp>
+
+#if DENIZEN_HOSTED
+#include <new>
+#endif
+
+namespace denizen {
+
+template <class... A>
+struct Actors {};
+
+template <class... M>
+struct Messages {};
+
+template <class P>
+class Context;
+
+namespace detail {
+
+template <class A, class M, class C>
+concept handles = requires(A& actor, const M& message, C& context) { actor.on(message, context); };
+
+template <class, class>
+inline constexpr bool same = false;
+template <class T>
+inline constexpr bool same<T, T> = true;
+
+template <uint32_t I, class T, class... Ts>
+struct Nth {
+    using type = typename Nth<I - 1, Ts...>::type;
+};
+template <class T, class... Ts>
+struct Nth<0, T, Ts...> {
+    using type = T;
+};
+
+// Calls f<T>() for the T at `index` of the list. A switch, and no comparison with one type after
+// the other: each of those cost a lone warp some 80 cycles, also behind the one that was found.
+template <class... T>
+struct Select {
+    template <uint32_t From = 0, class F>
+    DENIZEN_HD static void at(uint32_t index, const F& f)
+    {
+#define DENIZEN_CASE(i)                                                                            \
+    case From + i:                                                                                 \
+        if constexpr (From + i < sizeof...(T)) {                                                   \
+            f.template operator()<typename Nth<From + i, T...>::type>();                           \
+        }                                                                                          \
+        return;
+        switch (index) {
+            DENIZEN_CASE(0)
+            DENIZEN_CASE(1)
+            DENIZEN_CASE(2)
+            DENIZEN_CASE(3)
+            DENIZEN_CASE(4)
+            DENIZEN_CASE(5)
+            DENIZEN_CASE(6)
+            DENIZEN_CASE(7)
+        default:
+            if constexpr (From + 8 < sizeof...(T)) {
+                at<From + 8>(index, f);
+            }
+        }
+#undef DENIZEN_CASE
+    }
+};
+
+template <class T, class... Ts>
+DENIZEN_HD constexpr uint32_t index_of()
+{
+    uint32_t index = 0;
+    uint32_t found = no_type;
+    ((same<T, Ts> ? void(found = index) : void(), ++index), ...);
+    return found;
+}
+
+template <class A>
+DENIZEN_HD constexpr Grain grain_of()
+{
+    if constexpr (requires { A::grain; }) {
+        return A::grain;
+    } else {
+        return Grain::thread;
+    }
+}
+
+template <class A>
+DENIZEN_HD constexpr Overflow overflow_of()
+{
+    if constexpr (requires { A::overflow; }) {
+        return A::overflow;
+    } else {
+        return Overflow::wait;
+    }
+}
+
+template <class A>
+DENIZEN_HD constexpr RestartFrom restart_of()
+{
+    if constexpr (requires { A::restart_from; }) {
+        static_assert(__is_trivially_copyable(A), "a checkpoint is a copy byte by byte");
+        return A::restart_from;
+    } else {
+        return RestartFrom::initial;
+    }
+}
+
+template <class A>
+DENIZEN_HD constexpr uint64_t deadline_of() // 0: none
+{
+    if constexpr (requires { A::deadline_ns; }) {
+        return A::deadline_ns;
+    } else {
+        return 0;
+    }
+}
+
+template <class A>
+inline constexpr bool has_invariant = requires(const A& actor) { bool(actor.invariant()); };
+
+template <class A>
+DENIZEN_HD constexpr bool can_fail_of()
+{
+    if constexpr (requires { A::can_fail; }) {
+        return A::can_fail || deadline_of<A>() != 0 || has_invariant<A>;
+    } else {
+        return deadline_of<A>() != 0 || has_invariant<A>;
+    }
+}
+
+template <class A>
+DENIZEN_HD constexpr bool allocates_of()
+{
+    if constexpr (requires { A::allocates; }) {
+        return A::allocates;
+    } else {
+        return false;
+    }
+}
+
+// A field of that name is none: the address of one is no pointer.
+template <class M>
+DENIZEN_HD constexpr Priority priority_of()
+{
+    if constexpr (requires { *&M::priority; }) {
+        return M::priority;
+    } else {
+        return Priority::data;
+    }
+}
+
+} // namespace detail
+
+template <class ActorList, class MessageList>
+struct Program;
+
+template <class... A, class... M>
+struct Program<Actors<A...>, Messages<M...>> {
+    static_assert(sizeof...(A) >= 1 && sizeof...(A) <= max_actor_types, "1 to 64 actor types");
+    static_assert(sizeof...(M) <= max_message_types, "at most 128 message types");
+    static_assert((__is_trivially_copyable(M) && ...), "messages are copied byte by byte");
+    static_assert(((sizeof(M) <= max_length) && ...), "a message has at most 65,536 bytes");
+
+    template <class T>
+    static constexpr uint32_t message_id = detail::index_of<T, M...>();
+    template <class T>
+    static constexpr uint32_t actor_id = detail::index_of<T, A...>();
+
+    static constexpr uint32_t max_message()
+    {
+        uint32_t most = 0;
+        ((most = sizeof(M) > most ? static_cast<uint32_t>(sizeof(M)) : most), ...);
+        return most;
+    }
+    static constexpr bool has_buffers = (detail::refers<M> || ...);
+    static constexpr bool has_long_messages = ((sizeof(M) > first_payload) || ...);
+    static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
+    static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
+
+    static constexpr bool can_fail = (detail::can_fail_of<A>() || ...);
+    static constexpr bool has_deadlines = ((detail::deadline_of<A>() != 0) || ...);
+    static constexpr bool has_checkpoints =
+        ((detail::restart_of<A>() == RestartFrom::snapshot) || ...);
+    static constexpr bool drops_oldest =
+        ((detail::overflow_of<A>() == Overflow::drop_oldest) || ...);
+
+    static constexpr bool allocates = (detail::allocates_of<A>() || ...);
+    static constexpr bool has_overflow_policies =
+        ((detail::overflow_of<A>() != Overflow::wait) || ...);
+
+    DENIZEN_HD static Overflow overflow(uint32_t actor)
+    {
+        Overflow o = Overflow::wait;
+        if constexpr (has_overflow_policies) {
+            OfActors::at(actor, [&]<class T>() { o = detail::overflow_of<T>(); });
+        }
+        return o;
+    }
+
+    DENIZEN_HD static Grain grain(uint32_t actor)
+    {
+        Grain g = Grain::thread;
+        if constexpr (has_warp_actors) {
+            OfActors::at(actor, [&]<class T>() { g = detail::grain_of<T>(); });
+        }
+        return g;
+    }
+
+    // Default-constructs the state of an actor.
+    DENIZEN_HD static void construct(uint32_t actor, void* state)
+    {
+        OfActors::at(actor, [&]<class T>() { new (state) T(); });
+    }
+
+    // 0, or why the actor has failed now that its handler has returned.
+    DENIZEN_HD static uint32_t failure(uint32_t actor, const void* state, uint64_t taken_ns)
+    {
+        uint32_t code = 0;
+        OfActors::at(
+            actor, [&]<class T>() { code = failure_of(*static_cast<const T*>(state), taken_ns); });
+        return code;
+    }
+
+    // Copies the state to its checkpoint behind it, or back. Called by one lane. False if this type
+    // keeps none, or if there is none to go back to.
+    DENIZEN_HD static bool checkpoint(uint32_t actor, void* state)
+    {
+        bool done = false;
+        OfActors::at(actor, [&]<class T>() { done = copy_state<T>(state, true); });
+        return done;
+    }
+    DENIZEN_HD static bool restore(uint32_t actor, void* state)
+    {
+        bool done = false;
+        OfActors::at(actor, [&]<class T>() { done = copy_state<T>(state, false); });
+        return done;
+    }
+
+    // Runs the handler; false if the actor has none for this message type.
+    DENIZEN_HD static bool dispatch(uint32_t actor, uint32_t message, void* state,
+                                    const void* payload, Context<Program>& context)
+    {
+        bool handled = false;
+        OfActors::at(actor, [&]<class T>() {
+            OfMessages::at(message, [&]<class U>() {
+                handled = to_handler<T, U>(*static_cast<T*>(state), payload, context);
+            });
+        });
+        return handled;
+    }
+
+    // One lane: a message that is set aside refers to its buffers once more.
+    DENIZEN_HD static void keep_buffers([[maybe_unused]] const Shared& s,
+                                        [[maybe_unused]] uint32_t message,
+                                        [[maybe_unused]] const void* payload)
+    {
+        if constexpr (has_buffers) {
+            OfMessages::at(message, [&]<class T>() { detail::keep_payload<T>(s, payload); });
+        }
+    }
+
+    // After a message has been handled, by one lane: gives back the buffers it referred to.
+    DENIZEN_HD static void drop_buffers([[maybe_unused]] const Shared& s,
+                                        [[maybe_unused]] uint32_t message,
+                                        [[maybe_unused]] const void* payload)
+    {
+        if constexpr (has_buffers) {
+            OfMessages::at(message, [&]<class T>() { detail::drop_payload<T>(s, payload); });
+        }
+    }
+
+    // What becomes of a message that finds no room on its way there. What a peer knows of its
+    // actors is far away: it is asked when there is no room.
+    DENIZEN_HD static Overflow policy_of([[maybe_unused]] const Shared& s,
+                                         [[maybe_unused]] Address to)
+    {
+        if constexpr (has_overflow_policies) {
+            if (to.node() != s.node) {
+                return to.node() < s.nodes ? Overflow::of_peer : Overflow::wait;
+            }
+            if (to.worker() < s.workers && to.local() < s.actors_per_worker) {
+                const ActorEntry* entry = s.actors +
+                                          static_cast<uint64_t>(to.worker()) * s.actors_per_worker +
+                                          to.local();
+                const uint32_t kind = load<Scope::gpu>(&entry->kind);
+                return kind != 0 ? overflow((kind & 0xff) - 1) : Overflow::wait;
+            }
+        }
+        return Overflow::wait;
+    }
+
+    static constexpr ProgramTable table()
+    {
+        ProgramTable t{};
+        t.abi = layout_abi;
+        t.actors = sizeof...(A);
+        t.messages = sizeof...(M);
+        t.max_message = max_message();
+        t.down = message_id<Down>;
+        t.allocates = allocates ? 1 : 0;
+        uint32_t a = 0;
+        ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()),
+                          static_cast<uint32_t>(detail::overflow_of<A>()),
+                          static_cast<uint32_t>(detail::restart_of<A>())}),
+         ...);
+        uint32_t m = 0;
+        ((t.message[m++] = {sizeof(M), alignof(M), static_cast<uint32_t>(detail::priority_of<M>()),
+                            0}),
+         ...);
+        a = 0;
+        (mark<A>(t, a++), ...);
+        return t;
+    }
+
+private:
+    using OfActors = detail::Select<A...>;
+    using OfMessages = detail::Select<M...>;
+
+    template <class Actor>
+    DENIZEN_HD static uint32_t failure_of(const Actor& actor, uint64_t taken_ns)
+    {
+        if constexpr (detail::deadline_of<Actor>() != 0) {
+            if (taken_ns > detail::deadline_of<Actor>()) {
+                return failed_deadline;
+            }
+        }
+        if constexpr (detail::has_invariant<Actor>) {
+            if (!actor.invariant()) {
+                return failed_invariant;
+            }
+        }
+        return 0;
+    }
+
+    // The checkpoint lies behind the state, and behind it a word that says it is there.
+    template <class Actor>
+    DENIZEN_HD static bool copy_state(void* state, bool out)
+    {
+        if constexpr (detail::restart_of<Actor>() == RestartFrom::snapshot) {
+            auto* kept = static_cast<unsigned char*>(state) + checkpoint_offset(sizeof(Actor));
+            auto* there = reinterpret_cast<uint32_t*>(kept + checkpoint_offset(sizeof(Actor)));
+            if (!out && *there == 0) {
+                return false;
+            }
+            copy_bytes(out ? kept : state, out ? state : kept, sizeof(Actor));
+            *there = 1;
+            return true;
+        } else {
+            return false;
+        }
+    }
+
+    template <class Actor, class Message>
+    DENIZEN_HD static bool to_handler(Actor& actor, const void* payload, Context<Program>& context)
+    {
+        if constexpr (detail::handles<Actor, Message, Context<Program>>) {
+            if constexpr (sizeof(Message) <= first_payload) {
+                // A copy: the packets' words may not be aligned for it.
+                const auto message = from_words<Message>(static_cast<const uint32_t*>(payload));
+                actor.on(message, context);
+            } else {
+                actor.on(*static_cast<const Message*>(payload), context);
+            }
+            return true;
+        } else {
+            return false;
+        }
+    }
+
+    template <class Actor>
+    static constexpr void mark(ProgramTable& t, uint32_t a)
+    {
+        uint32_t m = 0;
+        ((detail::handles<Actor, M, Context<Program>>
+              ? void(t.handles[a][m / 64] |= uint64_t{1} << m % 64)
+              : void(),
+          ++m),
+         ...);
+    }
+};
+
+} // namespace denizen

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs of this process that live on a GPU. Loading code and taking or freeing memory may
+// wait for everything that runs on the device, and a resident program never ends: for such a moment
+// all of them leave. They come back by themselves when there is something for them to do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace denizen::gpu {
+
+class Resident {
+public:
+    virtual void ask_to_leave() = 0;
+    // It has left, or has died.
+    virtual bool off() = 0;
+    // It may come back, or stay if it has not left.
+    virtual void let_return() = 0;
+
+    virtual int ordinal() const = 0;     // its device's
+    virtual uint32_t blocks() const = 0; // each on an SM
+    // Whether any SMs do for its blocks: they are in no clusters.
+    virtual bool anywhere() const = 0;
+
+protected:
+    ~Resident() = default;
+};
+
+class Residents {
+public:
+    // Runs `use` while no program of this process is on a GPU. False, without running it, if one
+    // does not leave within two seconds.
+    bool without_any(const std::function<void()>& use);
+
+    void add(Resident* resident);
+    void remove(Resident* resident);
+
+    // Whether there is another than `who` on its device, which may have taken the room for it.
+    bool beside(const Resident& who);
+    // With the mutex held: SMs of a device that are taken, at most.
+    uint32_t taken(int ordinal) const;
+    // With the mutex held: launches `who`, whose clusters need SMs that lie together, while those
+    // that can be anywhere are away; these come back when seated(), or after a second.
+    void seat(const Resident& who, const std::function<void()>& launch,
+              const std::function<bool()>& seated);
+
+    // Held during a launch, too: nobody comes back before `use` has ended.
+    std::mutex mutex;
+
+private:
+    std::vector<Resident*> all_;
+};
+
+Residents& residents();
+
+} // namespace denizen::gpu
+
+namespace denizen {
+
+// True if a CUDA driver is loaded and sees a GPU.
+bool gpu_present();
+
+// Runs `use`, which may wait for everything on a GPU, while no program of this process is on one.
+// False, without running it, if one does not leave within two seconds.
+bool without_residents(const std::function<void()>& use);
+// The same; Errc::stuck, which says that `who` has to wait for them, if one does not leave.
+void off_the_gpu(const std::string& who, const std::function<void()>& use);
+
+} // namespace denizen

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check of a group's links at its start: every rank writes a pattern of its own into every
+// peer's memory and reads every peer's, by the same kind of accesses that collectives make. That a
+// driver says that two GPUs reach each other is not enough: there are machines where they do not.
+#pragma once
+
+#include <denizen/group/detail/channel.hpp>
+
+namespace denizen::group {
+
+inline constexpr uint32_t poisoned = 1u << 31;
+
+DENIZEN_HD inline uint64_t pattern_of(uint32_t from, uint32_t to)
+{
+    return 0x5ca1ab1e0ddba11ull * (1 + from * max_ranks + to);
+}
+
+// A bit for each peer that did not read or write what it should; or poisoned. For the team's first
+// thread; all of them call.
+template <class Memory>
+DENIZEN_HD inline uint32_t check_links(Channel<Memory>& channel)
+{
+    const GroupRef& g = channel.group();
+    const uint32_t me = channel.rank();
+    if (!channel.begin(Call{})) return poisoned;
+    if (Team::rank() == 0) {
+        store<Scope::system>(&g.control(me)->own, pattern_of(me, me));
+        for (uint32_t r = 0; r < channel.ranks(); ++r) {
+            store<Scope::system>(&g.control(r)->pattern[me], pattern_of(me, r));
+        }
+    }
+    if (!channel.meet()) return poisoned;
+    uint32_t bad = 0;
+    for (uint32_t r = 0; r < channel.ranks(); ++r) {
+        if (load<Scope::system>(&g.control(me)->pattern[r]) != pattern_of(r, me) ||
+            load<Scope::system>(&g.control(r)->own) != pattern_of(r, r)) {
+            bad |= 1u << r;
+        }
+    }
+    return bad;
+}
+
+} // namespace denizen::group

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective from inside a kernel, a resident program or a thread: every team makes a Channel of
+// its number, and calls. `n` teams take part, the same number on every rank, each on channel 0 to
+// n - 1 of it; only one kernel (or set of threads) uses a group at a time.
+//
+//   denizen::group::Channel channel(group, blockIdx.x);
+//   denizen::group::all_reduce(channel, gridDim.x, in, out, count, Op::sum); // all threads
+//   ...                                                                      // as often as wanted
+//   channel.close();
+//
+// Each team reads and writes a slice of the data, so what other teams wrote to `in` must have been
+// made visible to it before (a kernel before this one, a barrier of the grid). False: the group is
+// poisoned, `out` holds anything, and so will every later call.
+#pragma once
+
+#include <denizen/group/detail/packets.hpp>
+#include <denizen/group/detail/pull.hpp>
+#include <denizen/group/detail/push.hpp>
+
+namespace denizen::group {
+
+template <class T, class Memory>
+DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
+{
+    switch (only_for(call.kind, call.algorithm)) {
+    case Algorithm::pull: return channel.go_on(pull<T>(channel, call));
+    case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
+    case Algorithm::push: return channel.go_on(push<T>(channel, call));
+    case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
+    case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
+    default: return channel.go_on(one_shot<T>(channel, call));
+    }
+}
+
+// `call` is complete and the same on all ranks but for addresses. Every thread of the team. All
+// types and algorithms are in it: compiled once for all kernels that call it.
+template <class Memory>
+DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Call& call)
+{
+    if (channel.index() >= call.channels) return true;
+    if (!channel.begin(call)) return false;
+    if (call.kind == Kind::barrier) return channel.meet();
+    switch (call.type) {
+    case Type::f32: return perform_on<float>(channel, call);
+    case Type::i32: return perform_on<int32_t>(channel, call);
+    case Type::f16: return perform_on<Half>(channel, call);
+    case Type::bf16: return perform_on<BFloat>(channel, call);
+    }
+    return false;
+}
+
+// Offset + 1 in this rank's symmetric memory; 0 for what is not there.
+DENIZEN_HD inline uint64_t place_of(const GroupRef& group, const void* at, uint64_t bytes)
+{
+    const auto* const p = static_cast<const unsigned char*>(at);
+    const unsigned char* const heap = group.heap(group.rank);
+    return p >= heap && p + bytes <= heap + group.layout.heap_bytes
+               ? static_cast<uint64_t>(p - heap) + 1
+               : 0;
+}
+
+// For pulls: a peer's data are read where they are, if they lie in symmetric memory (then they must
+// on all ranks, at the same place) and are not overwritten meanwhile. For push_twice: results are
+// written to where the peers want them, on the same condition.
+DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
+{
+    if (call.kind == Kind::all_reduce && call.algorithm == Algorithm::push_twice) {
+        call.out_place = place_of(group, call.out, call.count * size_of(call.type));
+    }
+    if (call.algorithm != Algorithm::pull && call.algorithm != Algorithm::pull_twice) return;
+    const uint64_t bytes = call.count * size_of(call.type);
+    const auto* const in = static_cast<const unsigned char*>(call.in);
+    const auto* const out = static_cast<const unsigned char*>(call.out);
+    const uint64_t from = place_of(group, in, bytes * (scatters(call.kind) ? group.ranks() : 1));
+    const bool destroys =
+        in == out && (call.kind == Kind::all_reduce || call.kind == Kind::all_to_all);
+    if (call.kind == Kind::all_reduce && (destroys || call.algorithm == Algorithm::pull_twice)) {
+        const uint64_t to = place_of(group, out, bytes);
+        if (from == 0 || to == 0) return;
+        call.algorithm = Algorithm::pull_twice; // each rank overwrites what it alone reads
+        call.in_place = from;
+        call.out_place = to;
+    } else if (!destroys && !(call.kind == Kind::all_gather && in == out + bytes * group.rank)) {
+        call.in_place = from; // all_gather in place: another place on each rank
+    }
+}
+
+template <class T>
+struct TypeOf;
+template <>
+struct TypeOf<float> {
+    static constexpr Type value = Type::f32;
+};
+template <>
+struct TypeOf<int32_t> {
+    static constexpr Type value = Type::i32;
+};
+template <>
+struct TypeOf<Half> {
+    static constexpr Type value = Type::f16;
+};
+template <>
+struct TypeOf<BFloat> {
+    static constexpr Type value = Type::bf16;
+};
+
+template <class T, class Memory>
+DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32_t channels,
+                               const T* in, T* out, uint64_t count, Op op, Algorithm algorithm,
+                               uint32_t root)
+{
+    Call call;
+    call.kind = kind;
+    call.type = TypeOf<T>::value;
+    call.op = op;
+    call.algorithm = algorithm != Algorithm::automatic
+                         ? algorithm
+                         : channel.group().choice(count * sizeof(T)).algorithm;
+    call.root = root;
+    call.channels = channels;
+    call.count = count;
+    call.in = in;
+    call.out = out;
+    find_places(channel.group(), call);
+    return call;
+}
+
+// One call with the type known when it is compiled: nothing else is in the kernel.
+template <class T, class Memory>
+DENIZEN_HD inline bool perform_as(Channel<Memory>& channel, const Call& call)
+{
+    if (channel.index() >= call.channels) return true;
+    return channel.begin(call) && perform_on<T>(channel, call);
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline bool collective(Channel<Memory>& channel, Kind kind, uint32_t channels,
+                                  const T* in, T* out, uint64_t count, Op op = Op::sum,
+                                  Algorithm algorithm = Algorithm::automatic, uint32_t root = 0)
+{
+    return perform_as<T>(channel,
+                         call_of(channel, kind, channels, in, out, count, op, algorithm, root));
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline bool all_reduce(Channel<Memory>& channel, uint32_t channels, const T* in, T* out,
+                                  uint64_t count, Op op = Op::sum,
+                                  Algorithm algorithm = Algorithm::automatic)
+{
+    return collective(channel, Kind::all_reduce, channels, in, out, count, op, algorithm);
+}
+
+template <class Memory>
+DENIZEN_HD inline bool barrier(Channel<Memory>& channel, uint32_t channels = 1)
+{
+    Call call;
+    call.channels = channels;
+    return perform(channel, call);
+}
+
+} // namespace denizen::group

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a worker's tasks come from: its own deques, its mailbox, the shelves, continuations that
+// found no room, and other workers' deques. Each source fills the batch that is run next, or
+// returns false. All lanes make these calls.
+#pragma once
+
+#include <denizen/base/out_of_sight.hpp>
+#include <denizen/task/detail/settle.hpp>
+
+namespace denizen::task {
+
+// What is run next: thread tasks on those lanes that say so, or lane 0's task of a warp or block.
+template <class P>
+struct Batch {
+    typename P::Words words{};
+    bool mine = false;
+    Grain grain = Grain::thread;
+    uint32_t tokens = 0; // that came with it
+    uint32_t size = 1;   // tasks in it, at most
+};
+
+namespace sources {
+
+inline constexpr uint32_t polls = 16; // of the mailbox, in a look at nothing else
+
+// ---- the worker's own deques
+
+// The newest, the highest priority first.
+template <uint32_t C = 0, class P>
+DENIZEN_HD inline bool own(const Station<P>& at, Batch<P>& batch)
+{
+    if constexpr (C < P::classes) {
+        constexpr Grain grain = P::grain_of_class(C);
+        constexpr uint32_t most = grain == Grain::thread ? denizen::lanes::size : 1;
+        const uint64_t seen = at.local.seen[C];
+        const uint32_t there = deque::size(seen) < most ? deque::size(seen) : most;
+        if (there != 0) {
+            // They are the owner's own, so they can be read before they are taken: both are on
+            // their way at once. Lane i has the one after i newer ones: if a thief leaves
+            // fewer, the first lanes have those.
+            const uint32_t lane = denizen::lanes::id();
+            if (lane < there) {
+                task::detail::load_slot<P::slot>(
+                    task::detail::slot_of(at.s, at.id, C, deque::bottom(seen) - 1 - lane, P::slot),
+                    batch.words);
+            }
+            denizen::lanes::sync(); // all have read the word that lane 0 writes
+            uint32_t n = 0;
+            if (lane == 0) {
+                uint64_t now = seen;
+                n = deque::take(&at.s.deques[at.id].word[C], now, there);
+                at.local.seen[C] = now;
+            }
+            n = denizen::lanes::shuffle(n, 0);
+            denizen::lanes::sync();
+            if (n != 0) {
+                batch.mine = lane < n;
+                batch.grain = grain;
+                batch.size = n;
+                return true;
+            }
+        }
+        return own<C + 1>(at, batch);
+    } else {
+        return false;
+    }
+}
+
+namespace detail {
+
+// ---- what of a batch is run next
+
+template <class P>
+DENIZEN_HD inline Grain grain_of(uint32_t c)
+{
+    Grain grain = Grain::thread;
+    for (uint32_t k = 0; k < P::classes; ++k) {
+        grain = k == c ? P::grain_of_class(k) : grain;
+    }
+    return grain;
+}
+
+template <class P>
+DENIZEN_HD inline void put_aside(Station<P>& at, bool other, const Batch<P>& batch)
+{
+    if (denizen::lanes::ballot(other) == 0) {
+        return;
+    }
+    const uint32_t group = other ? group_of(batch.words.word[0]) : 0;
+    Context<P> ctx(at.s, at.local, at.id, group, Grain::thread, other ? batch.tokens : 0);
+    if (other) {
+        keep(ctx, batch.words);
+    }
+    denizen::lanes::rejoin();
+    settle(at, ctx, other, 0);
+}
+
+// The batch is of one class: of tasks of a warp or a block only the first stays in it; the others
+// go to the own deque, where they can be stolen.
+template <class P>
+DENIZEN_HD inline void take_apart(Station<P>& at, [[maybe_unused]] uint32_t c, Batch<P>& batch)
+{
+    if constexpr (P::has_warps || P::has_blocks) {
+        batch.grain = grain_of<P>(c);
+        if (batch.grain != Grain::thread) {
+            put_aside(at, batch.mine && denizen::lanes::id() != 0, batch);
+            batch.mine = denizen::lanes::id() == 0;
+        }
+    }
+}
+
+// The batch may be of many classes: only the thread tasks stay in it.
+template <class P>
+DENIZEN_HD inline void sort_out(Station<P>& at, Batch<P>& batch)
+{
+    if constexpr (P::has_warps || P::has_blocks) {
+        const bool other =
+            batch.mine && grain_of<P>(class_of(batch.words.word[0])) != Grain::thread;
+        put_aside(at, other, batch);
+        batch.mine = batch.mine && !other;
+    }
+}
+
+// ---- what there is elsewhere, seen in one access to L2: all the loads are under way together
+
+struct Sight {
+    Packet first;        // of this lane's slot of the mailbox
+    uint32_t letter = 0; // that slot
+    bool mail = false;
+    uint32_t shelves = 0; // bit c: there are crates of class c
+    bool strand = false;
+    bool some = false; // this lane has seen tasks of another worker:
+    uint32_t victim = 0;
+    uint32_t c = 0;
+    uint64_t seen = 0;
+};
+
+template <class P>
+DENIZEN_HD inline void see_mail(const Station<P>& at, Sight& sight)
+{
+    const Mailbox& box = at.s.mailboxes[at.id];
+#if DENIZEN_ON_DEVICE
+    sight.letter = denizen::lanes::id() % mail_slots;
+    sight.mail =
+        mailbox::arrived(box, sight.letter, sight.first) && denizen::lanes::id() < mail_slots;
+#else
+    while (sight.letter < mail_slots && !sight.mail) { // ends at the last slot
+        sight.mail = mailbox::arrived(box, sight.letter++, sight.first);
+    }
+    sight.letter -= 1;
+#endif
+}
+
+template <class P>
+DENIZEN_HD inline void see_shelves(const Station<P>& at, Sight& sight, uint32_t classes)
+{
+    const Shared& s = at.s;
+#if DENIZEN_ON_DEVICE
+    const uint32_t c = denizen::lanes::id();
+    const bool shelf = c < classes && index_queue::something(s.shelf[c < classes ? c : 0]);
+    const bool strand = c == 0 && index_queue::something(s.stranded);
+    sight.shelves = denizen::lanes::ballot(shelf);
+    sight.strand = strand;
+#else
+    for (uint32_t c = 0; c < classes; ++c) {
+        sight.shelves |= index_queue::something(s.shelf[c]) ? 1u << c : 0;
+    }
+    sight.strand = index_queue::something(s.stranded);
+#endif
+}
+
+// As many other workers at once as there are lanes, from a place drawn at random.
+template <class P>
+DENIZEN_HD inline void see_victims(Station<P>& at, Sight& sight)
+{
+    const Shared& s = at.s;
+    at.done.add(Count::looks, 1);
+    at.random = at.random * 1664525u + 1013904223u;
+    const uint32_t base = (at.random >> 8) % s.workers;
+#if DENIZEN_ON_DEVICE
+    constexpr uint32_t each = denizen::lanes::size / P::classes;
+    sight.c = denizen::lanes::id() % P::classes;
+    sight.victim = base + denizen::lanes::id() / P::classes % each;
+    sight.victim -= sight.victim >= s.workers ? s.workers : 0;
+    sight.victim %= s.workers; // fewer workers than lanes
+    sight.seen = load<Scope::gpu>(&s.deques[sight.victim].word[sight.c]);
+    sight.some = denizen::lanes::id() < each * P::classes;
+#else
+    for (uint32_t i = 0; i < s.workers * P::classes && deque::size(sight.seen) == 0; ++i) {
+        sight.c = P::steal_order(i / s.workers);
+        sight.victim = (base + i) % s.workers;
+        sight.seen =
+            sight.victim == at.id ? 0 : load<Scope::gpu>(&s.deques[sight.victim].word[sight.c]);
+    }
+    sight.some = true;
+#endif
+    sight.some = sight.some && sight.victim != at.id && deque::size(sight.seen) != 0 &&
+                 (sight.seen & deque::busy) == 0;
+}
+
+// ---- and taken
+
+// Tasks for which this worker was named; `here`: lanes that have seen one.
+template <class P>
+DENIZEN_HD inline bool mail(Station<P>& at, const Sight& sight, uint32_t here, Batch<P>& batch)
+{
+    if (here == 0) {
+        return false;
+    }
+    if (sight.mail) {
+        mailbox::take(at.s.mailboxes[at.id], sight.letter, sight.first, batch.words.word);
+        batch.tokens = mailbox::tokens(sight.first) - 1; // beyond its own: for what it spawns
+#if DENIZEN_ON_DEVICE
+        if (!P::self_contained(type_of(batch.words.word[0]))) {
+            __threadfence(); // partner: the sender's fence in mailbox::send()
+        }
+#endif
+    }
+    batch.size = denizen::lanes::popcount(here);
+    at.done.add(Count::letters, batch.size);
+    batch.mine = sight.mail;
+    sort_out(at, batch);
+    return true;
+}
+
+// Thread tasks of a crate run at once if they are no more than there are lanes; else all of
+// them go to the own deque, which has room for them.
+template <class P>
+DENIZEN_HD inline void unpack(Station<P>& at, uint32_t c, uint32_t number, uint32_t n,
+                              Batch<P>& batch)
+{
+    using task::detail::load_slot;
+    unsigned char* from = crate::at(at.s, number);
+    denizen::lanes::sync(); // one lane has acquired for all
+    const uint32_t lane = denizen::lanes::id();
+    at.done.add(Count::crates, 1);
+    const bool at_once = n <= denizen::lanes::size;
+    if (at_once && lane < n) {
+        load_slot<P::slot>(crate::slot_in(from, lane, P::slot), batch.words);
+    }
+    batch.mine = at_once && lane < n;
+    batch.size = n;
+    if constexpr (denizen::lanes::size < crate_tasks) {
+        if (!at_once) {
+            Context<P> ctx(at.s, at.local, at.id, 0, Grain::thread);
+            for (uint32_t i = lane; i < n; i += denizen::lanes::size) {
+                typename P::Words words;
+                load_slot<P::slot>(crate::slot_in(from, i, P::slot), words);
+                keep(ctx, words);
+            }
+            denizen::lanes::rejoin();
+            settle(at, ctx, false, 0);
+        }
+    }
+    denizen::lanes::sync(); // all have copied
+    if (lane == 0) {
+        auto* const give = out_of_sight(&crate::give);
+        give(at.s, number);
+    }
+    denizen::lanes::rejoin();
+    if (at_once) {
+        take_apart(at, c, batch);
+    }
+}
+
+// A crate of spilled tasks, or of the host's.
+template <class P>
+DENIZEN_HD inline bool shelves(Station<P>& at, const Sight& sight, Batch<P>& batch)
+{
+    for (uint32_t full = sight.shelves; full != 0; full &= full - 1) {
+        const uint32_t c = denizen::lanes::first(full);
+        if (deque::room(at.local.seen[c], at.s.deque_mask) < crate_tasks) {
+            continue;
+        }
+        uint32_t tasks = 0; // that it has
+        uint32_t number = 0;
+        if (denizen::lanes::id() == 0) {
+            crate::unshelve(at.s, c, number, tasks);
+        }
+        tasks = denizen::lanes::shuffle(tasks, 0);
+        if (tasks != 0) {
+            unpack(at, c, denizen::lanes::shuffle(number, 0), tasks, batch);
+            return true;
+        }
+    }
+    return false;
+}
+
+// A continuation that found no room.
+template <class P>
+DENIZEN_HD inline bool stranded(Station<P>& at, const Sight& sight, Batch<P>& batch)
+{
+    uint32_t index = 0;
+    const bool found = sight.strand && index_queue::pop(at.s.stranded, index);
+    if (denizen::lanes::ballot(found) == 0) {
+        return false;
+    }
+    if (found) {
+        task::detail::load_slot<P::slot>(
+            reinterpret_cast<const unsigned char*>(at.s.join[index].word), batch.words);
+        index_queue::push(at.s.free_joins, index);
+    }
+    denizen::lanes::sync();
+    batch.mine = found;
+    batch.size = denizen::lanes::size;
+    sort_out(at, batch);
+    return true;
+}
+
+// Half of another worker's oldest tasks, at most as many as there are lanes.
+template <class P>
+DENIZEN_HD inline bool steal(Station<P>& at, const Sight& sight, Batch<P>& batch)
+{
+    uint32_t candidates = denizen::lanes::ballot(sight.some);
+    for (uint32_t k = 0; k + 1 < P::classes; ++k) { // those that come first
+        const uint32_t of_class =
+            denizen::lanes::ballot(sight.some && sight.c == P::steal_order(k));
+        if (of_class != 0) {
+            candidates = of_class;
+            break;
+        }
+    }
+    if (candidates == 0) {
+        return false;
+    }
+    const uint32_t chosen = denizen::lanes::first(candidates);
+    const uint32_t lane = denizen::lanes::id();
+    const uint32_t c = denizen::lanes::shuffle(sight.c, chosen);
+    const uint32_t victim = denizen::lanes::shuffle(sight.victim, chosen);
+    const uint32_t top = denizen::lanes::shuffle(deque::top(sight.seen), chosen);
+    uint64_t* word = &at.s.deques[victim].word[c];
+    uint32_t n = 0;
+    if (lane == chosen) {
+        n = deque::steal(word, sight.seen,
+                         denizen::lanes::size < steal_most ? denizen::lanes::size : steal_most);
+    }
+    n = denizen::lanes::shuffle(n, chosen);
+    if (n == 0) {
+        return false;
+    }
+    denizen::lanes::sync(); // one lane has acquired for all
+    if (lane < n) {
+        task::detail::load_slot<P::slot>(
+            task::detail::slot_of(at.s, victim, c, top + lane, P::slot), batch.words);
+    }
+    denizen::lanes::sync(); // all have copied
+    if (lane == 0) {
+        deque::finish(word);
+    }
+    at.done.add(Count::steals, 1);
+    at.done.add(Count::stolen, n);
+    batch.mine = lane < n;
+    batch.size = n;
+    take_apart(at, c, batch);
+    return true;
+}
+
+} // namespace detail
+
+// While there is own work: the mailbox, and shelves of a higher priority than that; now and then
+// all shelves, since own work may never end.
+template <class P>
+DENIZEN_HD inline bool urgent(Station<P>& at, Batch<P>& batch, bool all)
+{
+    detail::Sight sight;
+    detail::see_mail(at, sight);
+    uint32_t best = 0;
+    while (best < P::classes && deque::size(at.local.seen[best]) == 0) {
+        ++best; // ends at the last class
+    }
+    if (all) {
+        detail::see_shelves(at, sight, P::classes);
+    } else if (best != 0 && best < P::classes) {
+        detail::see_shelves(at, sight, best);
+    }
+    return detail::mail(at, sight, denizen::lanes::ballot(sight.mail), batch) ||
+           detail::shelves(at, sight, batch);
+}
+
+// Without own work: everything, or the mailbox alone for a while.
+template <class P>
+DENIZEN_HD inline bool elsewhere(Station<P>& at, Batch<P>& batch, bool all)
+{
+    detail::Sight sight;
+    if (!all) {
+        uint32_t here = 0;
+        DENIZEN_ROLLED
+        for (uint32_t i = 0; i < polls && here == 0; ++i) {
+            detail::see_mail(at, sight);
+            here = denizen::lanes::ballot(sight.mail);
+        }
+        return detail::mail(at, sight, here, batch);
+    }
+    detail::see_victims(at, sight);
+    detail::see_mail(at, sight);
+    detail::see_shelves(at, sight, P::classes);
+    return detail::mail(at, sight, denizen::lanes::ballot(sight.mail), batch) ||
+           detail::shelves(at, sight, batch) || detail::stranded(at, sight, batch) ||
+           detail::steal(at, sight, batch);
+}
+
+// Whether any source has something: for a CPU's worker that is about to sleep.
+#if DENIZEN_HOSTED
+template <class P>
+bool something(const Station<P>& at)
+{
+    Packet first;
+    bool some = index_queue::something(at.s.stranded);
+    for (uint32_t slot = 0; slot < mail_slots; ++slot) {
+        some = some || mailbox::arrived(at.s.mailboxes[at.id], slot, first);
+    }
+    for (uint32_t c = 0; c < P::classes; ++c) {
+        some = some || index_queue::something(at.s.shelf[c]);
+        for (uint32_t w = 0; w < at.s.workers; ++w) {
+            some = some || deque::size(load<Scope::gpu>(&at.s.deques[w].word[c])) != 0;
+        }
+    }
+    return some;
+}
+#endif
+
+} // namespace sources
+
+} // namespace denizen::task

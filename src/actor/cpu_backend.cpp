@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node on CPU threads: one thread per worker, ordinary memory, and the monitor's scan run by
+// whoever wants to know. Idle workers sleep on their bells.
+#include "backend.hpp"
+
+#include <denizen/actor/detail/monitor.hpp>
+#include <denizen/wire/wait.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <sched.h>
+#include <sys/mman.h>
+#include <thread>
+#include <vector>
+
+namespace denizen {
+namespace {
+
+// What the threads share with the backend, and keep if it has to leave one of them behind.
+struct Crew {
+    std::mutex mutex;
+    std::condition_variable changed;
+    Command wanted = Command::run;
+    bool held = false; // the workers are to stay off
+    uint32_t off = 0;  // those that do
+    std::atomic<uint32_t> left{0};
+};
+
+// A worker's thread: on and off until the program stops.
+void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id, Crew& crew)
+{
+    const auto stopped = [&] {
+        return load<Scope::system>(&s.board->command) == static_cast<uint32_t>(Command::stop);
+    };
+    for (;;) { // ends by the stop command
+        run(s, id);
+        std::unique_lock lock(crew.mutex);
+        ++crew.off;
+        crew.changed.wait(lock, [&] { return !crew.held || stopped(); });
+        --crew.off;
+        if (stopped()) {
+            break;
+        }
+    }
+    crew.left.fetch_add(1, std::memory_order_release); // partner: join()
+}
+
+class CpuBackend final : public Backend {
+public:
+    CpuBackend(const Image& image, const Geometry& geometry)
+        : run_(image.run_worker), library_(image.library), geometry_(geometry),
+          workers_(geometry.workers)
+    {
+    }
+
+    ~CpuBackend() override
+    {
+        if (abandoned_) {
+            // A thread is still inside a handler: its memory and its code must outlive us.
+            for (std::thread& t : threads_) {
+                if (t.joinable()) {
+                    t.detach();
+                }
+            }
+            new std::shared_ptr<void>(library_);
+            crew_.release();
+            shared_.release();
+            return;
+        }
+        command(Command::stop); // only if the start failed: otherwise join() has been here
+        for (std::thread& t : threads_) {
+            t.join();
+        }
+        if (memory_ != nullptr) {
+            munmap(memory_, bytes_);
+        }
+    }
+
+    const Geometry& geometry() const override { return geometry_; }
+    void reach(const Backend&) override {} // all of it is ordinary memory
+
+    Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    {
+        const size_t total = host_bytes + device_bytes + lane_bytes;
+        // Anonymous pages are zero, and cost nothing before they are used.
+        void* pages =
+            mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pages == MAP_FAILED) {
+            throw Error(Errc::exhausted,
+                        "cannot allocate " + std::to_string(total >> 20) +
+                            " MB for the program; lower max_actors, state_bytes or "
+                            "the ring sizes");
+        }
+        memory_ = static_cast<std::byte*>(pages);
+        bytes_ = total;
+        Regions r;
+        r.host = memory_;
+        r.device = r.host + host_bytes;
+        r.lanes_host = r.lanes_device = r.device + device_bytes;
+        return r;
+    }
+
+    void wire(const Shared& shared) override { shared_ = std::make_unique<Shared>(shared); }
+
+    void launch() override
+    {
+        crew_ = std::make_unique<Crew>();
+        store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(Command::run));
+        for (uint32_t w = 0; w < workers_; ++w) {
+            threads_.emplace_back([run = run_, s = shared_.get(), crew = crew_.get(), w] {
+                work(run, *s, w, *crew);
+            });
+        }
+        store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
+    }
+
+    void command(Command c) override
+    {
+        if (!crew_) {
+            return;
+        }
+        const std::lock_guard guard(crew_->mutex);
+        crew_->wanted = c;
+        if (!crew_->held || c == Command::stop) {
+            tell(c);
+        }
+    }
+
+    void tell(Command c) // with the mutex held
+    {
+        if (load<Scope::system>(&shared_->board->fatal.set) != 0) {
+            c = Command::stop; // a worker has stopped the program: that holds
+        }
+        store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(c));
+        futex_wake_all(&shared_->board->command);
+        crew_->changed.notify_all();
+        for (uint32_t w = 0; w < workers_; ++w) {
+            wake(w);
+        }
+    }
+
+    Command commanded() const override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        return crew_->wanted;
+    }
+
+    bool refresh(uint64_t) override
+    {
+        const std::lock_guard lock(scan_mutex_);
+        scan(*shared_, ++scans_);
+        return true;
+    }
+
+    Errc failure(std::string&) override { return Errc::ok; }
+
+    void wake(uint32_t worker) override
+    {
+        ring_bell(&shared_->bells[worker].bell, &shared_->bells[worker].sleeping);
+    }
+
+    bool parked() const override { return false; }
+    uint64_t launches() const override { return 1; }
+
+    bool read(void* to, const void* device_memory, size_t bytes) override
+    {
+        copy_words(to, device_memory, bytes, [](auto* into, auto* from) {
+            *into = load<Scope::system, Order::acquire>(from);
+        });
+        return true;
+    }
+
+    bool write(void* device_memory, const void* from, size_t bytes) override
+    {
+        copy_words(device_memory, from, bytes, [](auto* into, auto* word) {
+            store<Scope::system, Order::release>(into, *word);
+        });
+        return true;
+    }
+
+    void hold() override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        crew_->held = true;
+        tell(Command::leave);
+    }
+
+    bool held() override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        return crew_->held && crew_->off == workers_;
+    }
+
+    void let_go() override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        crew_->held = false;
+        tell(crew_->wanted);
+    }
+
+    bool join(uint64_t patience_ns) override
+    {
+        if (!crew_) {
+            return true; // never launched
+        }
+        const uint64_t begin = now_ns();
+        // Ends when the last thread has left or by the deadline. Acquire: partner of the release in
+        // work(); what the workers wrote is seen.
+        while (crew_->left.load(std::memory_order_acquire) != workers_) {
+            if (now_ns() - begin > patience_ns) {
+                return false;
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+        for (std::thread& t : threads_) {
+            t.join();
+        }
+        threads_.clear();
+        store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::left));
+        return true;
+    }
+
+    void abandon() override { abandoned_ = true; }
+    bool write_combined() const override { return false; }
+
+    void describe(Description& d) const override
+    {
+        d.device = "CPU";
+        d.on_gpu = false;
+        d.lane_memory = "host";
+        d.host_bytes += bytes_;
+    }
+
+private:
+    // Copies with `word(to, from)`: words of 8 bytes where both sides are aligned, then bytes.
+    template <class Word>
+    static void copy_words(void* to, const void* from, size_t bytes, Word&& word)
+    {
+        auto* out = static_cast<unsigned char*>(to);
+        auto* in = static_cast<const unsigned char*>(from);
+        const bool aligned =
+            (reinterpret_cast<uintptr_t>(out) | reinterpret_cast<uintptr_t>(in)) % 8 == 0;
+        size_t i = 0;
+        for (; aligned && i + 8 <= bytes; i += 8) {
+            word(reinterpret_cast<uint64_t*>(out + i), reinterpret_cast<const uint64_t*>(in + i));
+        }
+        for (; i < bytes; ++i) {
+            word(out + i, in + i);
+        }
+    }
+
+    void (*run_)(const Shared&, uint32_t);
+    std::shared_ptr<void> library_;
+    Geometry geometry_;
+    uint32_t workers_;
+    std::byte* memory_ = nullptr;
+    size_t bytes_ = 0;
+    std::unique_ptr<Shared> shared_;
+    std::unique_ptr<Crew> crew_;
+    std::vector<std::thread> threads_;
+    std::mutex scan_mutex_;
+    uint32_t scans_ = 0;
+    bool abandoned_ = false;
+};
+
+uint32_t usable_cores()
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return static_cast<uint32_t>(CPU_COUNT(&set));
+    }
+    return std::max(1u, std::thread::hardware_concurrency());
+}
+
+} // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& options)
+{
+    if (image.run_worker == nullptr) {
+        throw Error(Errc::no_device,
+                    "this program was compiled for the GPU only; compile it for the "
+                    "CPU too or choose a GPU");
+    }
+    Geometry g;
+    g.workers = options.workers != 0 ? options.workers
+                                     : std::max(1u, usable_cores() / std::max(1u, options.nodes));
+    g.cluster = std::min(g.workers, options.cluster != 0 ? options.cluster : 4u);
+    // Few workers, hence many messages on each ring; and one that is off its core for a time slice
+    // stops the others when its rings are full. The memory costs nothing before it is used.
+    g.local_slots = options.local_slots != 0 ? options.local_slots : 1024;
+    g.near_slots = options.near_slots != 0 ? options.near_slots : 256;
+    return std::make_unique<CpuBackend>(image, with_boxes(g, least_slots(image.table), SIZE_MAX));
+}
+
+} // namespace denizen

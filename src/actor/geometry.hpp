@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a node's workers lie together: on an SM, in a cluster, and with boxes of what size. The
+// backends choose it, the core lays memory out by it.
+#pragma once
+
+#include <denizen/actor/any_runtime.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace denizen {
+
+struct Geometry {
+    uint32_t workers = 1;
+    uint32_t per_sm = 1;
+    uint32_t cluster = 1;     // SMs (CPU: workers)
+    uint32_t near = 1;        // workers that share near rings; 1: none do
+    uint32_t near_slots = 1;  // of a near ring; 1: there are none
+    uint32_t local_slots = 1; // of a worker's ring to itself; 1: there is none
+
+    size_t box_bytes() const
+    {
+        const size_t slots = local_slots + static_cast<size_t>(near) * near_slots;
+        const size_t bytes = sizeof(NearBox) + sizeof(Slot) * slots;
+        return (bytes + alignof(NearBox) - 1) / alignof(NearBox) * alignof(NearBox);
+    }
+    size_t shared_bytes() const { return per_sm * box_bytes(); }
+};
+
+// Slots of the longest message, with the stamp that it has while messages are traced.
+inline uint32_t message_slots(const ProgramTable& table)
+{
+    return slots_for(table.max_message + stamp_bytes);
+}
+
+// The fewest slots of any ring of the program: it holds the longest message twice.
+inline uint32_t least_slots(const ProgramTable& table)
+{
+    return std::bit_ceil(2 * message_slots(table));
+}
+
+// Chooses the rings of a box so that those of one SM's workers take at most `limit` bytes: as large
+// as `g` has them, else smaller, else none between workers, else none at all.
+inline Geometry with_boxes(Geometry g, uint32_t least, size_t limit)
+{
+    const uint32_t local = std::max(g.local_slots, least);
+    g.near = std::min({g.per_sm * g.cluster, g.workers, max_near});
+    g.near_slots = g.near > 1 ? std::max(g.near_slots, least) : 1;
+    g.local_slots = local;
+    while (g.near > 1 && g.shared_bytes() > limit) {
+        if (g.near_slots > least) {
+            g.near_slots /= 2;
+        } else if (g.local_slots > least) {
+            g.local_slots /= 2;
+        } else {
+            g.near = g.near_slots = 1;
+            g.local_slots = local;
+        }
+    }
+    while (g.local_slots > 1 && g.shared_bytes() > limit) {
+        g.local_slots = g.local_slots > least ? g.local_slots / 2 : 1;
+    }
+    return g;
+}
+
+} // namespace denizen

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a node's workers are laid out on a GPU: in how many blocks of how many warps, in clusters of
+// how many blocks, with how much shared memory. Chosen once, by the GPU backend; launched again
+// whenever the program comes back.
+#pragma once
+
+#include "geometry.hpp"
+#include <denizen/device/driver.hpp>
+
+#include <string>
+
+namespace denizen::gpu {
+
+struct Grid {
+    // Throws Error(Errc::bad_argument) if the workers find no room. Needs the function's context.
+    static Grid choose(const DeviceInfo& info, Function function, const Options& options,
+                       const ProgramTable& table);
+
+    // Cooperative, so that every block is resident or the launch fails. Points into this grid.
+    LaunchConfig launch_on(Stream stream);
+
+    std::string text() const; // "33 blocks of 2 warps in clusters of 8"
+
+    // Warps of a block: its workers, and one more if the monitor, the last block's last, finds no
+    // other that is no worker.
+    unsigned warps() const
+    {
+        return geometry.per_sm + (blocks * geometry.per_sm > geometry.workers ? 0 : 1);
+    }
+
+    Geometry geometry;
+    unsigned blocks = 0; // a multiple of the cluster; the last may have no worker
+    LaunchAttribute attributes[2] = {};
+};
+
+} // namespace denizen::gpu

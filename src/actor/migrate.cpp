@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving an actor: the host finds it a place and leads it there, one actor at a time. What the
+// workers do is in resident/move.hpp.
+#include "core.hpp"
+
+#include <denizen/actor/detail/move.hpp>
+
+namespace denizen {
+
+// A move that has begun is carried through, beyond the caller's deadline: what it waits for is done
+// by workers, which on a loaded machine may not run for seconds. Ends earlier if the program dies.
+static constexpr uint64_t carry_through_ns = 60'000'000'000;
+
+// A place on this worker for an actor of this type: one that was vacated, or a new one.
+Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
+{
+    const auto bytes = static_cast<uint32_t>(round_up(stride_of(actor_type), 16));
+    for (auto v = vacancies.begin(); v != vacancies.end(); ++v) {
+        if (lane(v->at) == lane(worker) && v->bytes == bytes) {
+            const Guest found = *v;
+            vacancies.erase(v);
+            return found;
+        }
+    }
+    const std::lock_guard guard(spawn_mutex);
+    Node& node = nodes[worker.node()];
+    uint32_t& local = next_local[lane(worker)];
+    const uint64_t offset =
+        round_up(node.heap_used, std::max<uint64_t>(image.table.actor[actor_type].align, 16));
+    if (local >= actors_per_worker) {
+        throw Error(Errc::exhausted, worker_name(worker) +
+                                         " has no place for another actor; "
+                                         "max_actors = " +
+                                         std::to_string(options.max_actors) + ", raise it");
+    }
+    if (offset + bytes > options.state_bytes) {
+        throw Error(
+            Errc::exhausted,
+            "an actor " + actor_name(actor_type) + " needs " + std::to_string(bytes) +
+                " bytes of state on node " + std::to_string(worker.node()) + ", " +
+                std::to_string(options.state_bytes - std::min(offset, options.state_bytes)) +
+                " are left; raise state_bytes");
+    }
+    node.heap_used = offset + bytes;
+    return {Address::actor(worker.worker(), local++, worker.node()), bytes, offset};
+}
+
+// Opens the actor's place there; what its home has held follows it.
+void AnyRuntime::Core::send_move_in(Address actor, const Guest& to, uint64_t deadline_ns)
+{
+    const Address ticket = take_cell(deadline_ns);
+    const MoveRequest r{actor.local(), to.at.value, to.offset, 0, 0, 0};
+    send_system(SystemOp::move_in, actor, ticket, &r, sizeof r, deadline_ns, Priority::urgent);
+    wait_reply(ticket, nullptr, 0, deadline_ns, [&] { return "moving " + describe(actor); });
+}
+
+// Takes what node `node`'s workers have sent the host until now out of their ring: what the actor
+// sends from another node must not overtake it.
+bool AnyRuntime::Core::hear_out(uint32_t node, uint64_t deadline_ns)
+{
+    uint32_t tail = 0;
+    if (!nodes[node].backend->read(&tail, &nodes[node].shared.board->egress_tail, sizeof tail)) {
+        check_alive();
+    }
+    const uint64_t begin = now_ns();
+    Backoff wait;
+    for (;;) { // ends when all of it has been taken, or by the deadline
+        {
+            const std::lock_guard guard(egress_lock);
+            take_into_backlog();
+            if (static_cast<int32_t>(nodes[node].egress.position() - tail) >= 0) {
+                return true;
+            }
+        }
+        check_alive();
+        if (now_ns() - begin > deadline_ns) {
+            return false;
+        }
+        wait.pause();
+    }
+}
+
+// Has the actor leave its place and waits until all that it has sent from there has arrived. False:
+// that took too long, and it stays; `why` says who may be in the way. Throws if it cannot move.
+bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadline_ns,
+                                uint64_t patience_ns, std::string& why)
+{
+    const Address from = place_of(actor);
+    Guest present{from, 0, 0};
+    const Address ticket = take_cell(deadline_ns);
+    const MoveRequest r{actor.local(), next.at.value, next.offset, next.bytes, 0, ++moves & 0xffff};
+    send_system(SystemOp::move_out, actor, ticket, &r, sizeof r, deadline_ns, Priority::urgent);
+    const auto answered = [&](uint64_t limit_ns, LifeReport& report) {
+        const uint64_t begin = now_ns();
+        Backoff wait;
+        Header h;
+        while (!cells.arrived(ticket, h)) { // ends by the answer or patience
+            if (now_ns() - begin > limit_ns) {
+                return false;
+            }
+            drain_egress_if_full();
+            check_alive();
+            wait.pause();
+        }
+        cells.finish(ticket, h, &report, sizeof report);
+        return true;
+    };
+    LifeReport report{};
+    const bool in_time = answered(std::min(deadline_ns, patience_ns), report);
+    const auto error = static_cast<Errc>(report.error);
+    if (in_time && error == Errc::ok &&
+        (from.node() == next.at.node() || hear_out(from.node(), deadline_ns))) {
+        return true;
+    }
+    // Its home holds its messages: a ring with one that found no room to be held is at a stand, and
+    // an echo may be behind it. The actor goes on where it was, and that ends.
+    why = stuck(100'000'000);
+    const uint64_t limit_ns = why.empty() ? carry_through_ns : 5'000'000'000;
+    send_move_in(actor, present, std::max(deadline_ns, limit_ns));
+    if (!in_time) {
+        if (!answered(std::max(deadline_ns, limit_ns), report)) {
+            cells.abandon(ticket);
+        }
+        return false;
+    }
+    if (error == Errc::ok) {
+        return false;
+    }
+    if (error == Errc::no_actor) {
+        set_type(index(actor), 0);
+        throw Error(Errc::no_actor, describe(actor) + " has stopped");
+    }
+    throw Error(Errc::bad_argument, describe(actor) + " is " +
+                                        to_string(static_cast<Life>(report.life)) +
+                                        "; only an actor that runs can move");
+}
+
+void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
+{
+    check_alive();
+    check_actor(actor);
+    const std::lock_guard guard(move_mutex);
+    const std::unique_lock alone(orders);
+    const uint32_t type = type_at(index(actor)) - 1u;
+    const Address from = place_of(actor);
+    if (lane(from) == lane(to)) {
+        return;
+    }
+    const bool home = lane(to) == lane(actor);
+    const auto bytes = static_cast<uint32_t>(round_up(stride_of(type), 16));
+    const Guest next = home ? Guest{actor, bytes, 0} : make_place(to, type);
+    const uint64_t begin = now_ns();
+    const auto left = [&] {
+        const uint64_t used = now_ns() - begin;
+        return deadline_ns > used ? deadline_ns - used : 0;
+    };
+    try {
+        std::string why;
+        // Ends by success or the deadline.
+        for (uint64_t patience = 50'000'000; !try_move(actor, next, left(), patience, why);
+             patience *= 2) {
+            if (left() == 0) {
+                throw Error(Errc::timeout,
+                            describe(actor) + " could not be moved within " + seconds(deadline_ns) +
+                                ": " +
+                                (why.empty() ? "its messages found no room to be held (" +
+                                                   std::to_string(options.held_slots) +
+                                                   " slots); raise held_slots"
+                                             : why));
+            }
+        }
+    } catch (...) {
+        if (!home) {
+            vacancies.push_back(next);
+        }
+        throw;
+    }
+    send_move_in(actor, next, std::max(left(), carry_through_ns));
+    if (from != actor) {
+        const Address ticket = take_cell(carry_through_ns);
+        const MoveRequest r{from.local(), 0, 0, 0, 0, 0};
+        send_system(SystemOp::vacate, from, ticket, &r, sizeof r, carry_through_ns,
+                    Priority::urgent);
+        wait_reply(ticket, nullptr, 0, carry_through_ns,
+                   [] { return std::string("vacating a place"); });
+        vacancies.push_back(guests[actor.value]);
+    }
+    if (home) {
+        guests.erase(actor.value);
+    } else {
+        guests[actor.value] = next;
+    }
+}
+
+void AnyRuntime::migrate(Address actor, uint32_t worker, uint32_t node, nanoseconds deadline)
+{
+    const Core& c = *core_;
+    if (node >= c.nodes.size() || worker >= c.workers) {
+        throw Error(Errc::bad_argument, "worker " + std::to_string(worker) + " of node " +
+                                            std::to_string(node) + "; there are " +
+                                            std::to_string(c.workers) + " workers on each of " +
+                                            std::to_string(c.nodes.size()) + " nodes");
+    }
+    core_->migrate(actor, Address::actor(worker, 0, node), ns(deadline));
+}
+
+} // namespace denizen

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes' memory in a snapshot: region by region, as start.cpp lays it out, and of each only
+// what is in use. The workers are off.
+#pragma once
+
+#include "core.hpp"
+#include <denizen/actor/detail/snapshot_file.hpp>
+
+namespace denizen {
+
+void read_memory(const Node& node, void* to, const void* from, size_t bytes);
+void write_memory(const Node& node, void* to, const void* from, size_t bytes);
+
+void save_memory(const AnyRuntime::Core& core, std::vector<SnapshotSection>& sections);
+// Into fresh memory, before the program is launched.
+void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core);
+
+} // namespace denizen

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// The start of a program: checks its options, lays out its memory, and puts it on its processor.
+#include "core.hpp"
+
+#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/telemetry.hpp>
+#include <denizen/actor/detail/topics.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace denizen {
+namespace {
+
+constexpr uint32_t max_egress_slots = 1u << 20;
+constexpr uint32_t max_held_slots = 1u << 20;
+
+void require_power_of_two(const char* name, uint32_t n, uint32_t most)
+{
+    if (n < 2 || n > most || !std::has_single_bit(n)) {
+        throw Error(Errc::bad_argument, std::string(name) + " = " + std::to_string(n) +
+                                            "; use a power of two from 2 to " +
+                                            std::to_string(most));
+    }
+}
+
+} // namespace
+
+AnyRuntime::Core::Core(Image program, const Options& wanted)
+    : image(std::move(program)), options(wanted)
+{
+    const uint64_t begin = now_ns();
+    check_options();
+    image.buffers.resize(image.table.messages);
+    make_nodes();
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+        lay_out(nodes[n], n);
+    }
+    make_arenas();
+    wire_peers();
+    make_buffers();
+    const Shared& first = nodes[0].shared;
+    cells.open(first.cells, first.cell_slots, options.asks);
+    host_trace.open(lanes() * options.trace_slots);
+    for (size_t i = 0; i < lanes(); ++i) {
+        everywhere.push_back(address_of_lane(i));
+    }
+    next_local.assign(lanes(), 0);
+    types.assign(lanes() * actors_per_worker, 0);
+    if (!options.restore.empty()) {
+        restore(options.restore);
+    }
+    launch();
+    const Geometry& g = nodes[0].backend->geometry();
+    description.ordinal = options.device.ordinal;
+    description.nodes = options.nodes;
+    description.workers = workers;
+    description.cluster = g.cluster;
+    description.per_sm = g.per_sm;
+    description.shared_bytes = on_gpu ? g.shared_bytes() : 0;
+    for (const Node& node : nodes) {
+        node.backend->describe(description);
+    }
+    description.start_ms = static_cast<double>(now_ns() - begin) * 1e-6;
+}
+
+void AnyRuntime::Core::check_options() const
+{
+    if (image.table.abi != layout_abi) {
+        throw Error(Errc::compile, "the program was compiled for layout " +
+                                       std::to_string(image.table.abi) + ", this runtime has " +
+                                       std::to_string(layout_abi) + "; compile it again");
+    }
+    require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
+    require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
+    if (options.local_slots != 0) { // 0: the backend's choice, as the next
+        require_power_of_two("local_slots", options.local_slots, 1u << 12);
+    }
+    if (options.near_slots != 0) {
+        require_power_of_two("near_slots", options.near_slots, 1u << 12);
+    }
+    require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
+    require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
+    require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
+    require_power_of_two("subscriptions", options.subscriptions, max_egress_slots);
+    if (options.trace_slots != 0) {
+        require_power_of_two("trace_slots", options.trace_slots, max_egress_slots);
+    }
+    if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
+        options.watch_slots > max_held_slots) {
+        throw Error(Errc::bad_argument,
+                    "held_slots = " + std::to_string(options.held_slots) + ", watch_slots = " +
+                        std::to_string(options.watch_slots) + "; use 1 to 1,048,576");
+    }
+    if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
+        throw Error(Errc::bad_argument, "cluster = " + std::to_string(options.cluster) +
+                                            "; use a power of two from 1 to 16, or 0");
+    }
+    if (options.asks < 1 || options.asks > max_cells) {
+        throw Error(Errc::bad_argument,
+                    "asks = " + std::to_string(options.asks) + "; use 1 to 65,536");
+    }
+    if (options.idle.count() < 0 || options.host_timeout.count() < 1) {
+        throw Error(Errc::bad_argument,
+                    "idle = " + std::to_string(options.idle.count()) +
+                        " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
+                        " ms; use 0 or more, and 1 or more");
+    }
+    if (options.buffers < 1 || options.buffers > max_buffers) {
+        throw Error(Errc::bad_argument,
+                    "buffers = " + std::to_string(options.buffers) + "; use 1 to 16,777,216");
+    }
+    if (options.nodes < 1 || options.nodes > max_nodes) {
+        throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
+                                            std::to_string(max_nodes));
+    }
+    if (options.nodes > 1 && options.idle.count() != 0) {
+        throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +
+                                            " ms with " + std::to_string(options.nodes) +
+                                            " nodes: a node that is idle cannot know that no other "
+                                            "has work for it; use idle = 0 and call park()");
+    }
+}
+
+// Chooses the processors. The first node's number of workers is every node's.
+void AnyRuntime::Core::make_nodes()
+{
+    on_gpu =
+        options.device.kind == Device::Kind::gpu ||
+        (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
+    nodes = std::vector<Node>(options.nodes);
+    Options of_node = options;
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+        std::unique_ptr<Backend>& backend = nodes[n].backend;
+        if (on_gpu) {
+            const auto ordinal = options.device.ordinal + static_cast<int>(n);
+            const auto wake_others = [this, n] {
+                for (uint32_t other = 0; other < nodes.size(); ++other) {
+                    if (other != n) {
+                        nodes[other].backend->wake(0);
+                    }
+                }
+            };
+            backend = make_gpu_backend(image, of_node, ordinal,
+                                       {[this] { return return_needed(); }, wake_others});
+        } else {
+            backend = make_cpu_backend(image, of_node);
+        }
+        workers = of_node.workers = backend->geometry().workers;
+        if (workers < 1 || workers > max_workers) {
+            throw Error(Errc::bad_argument,
+                        "workers = " + std::to_string(workers) + "; use 1 to 2048");
+        }
+    }
+    for (const Node& node : nodes) {
+        for (const Node& peer : nodes) {
+            if (&node != &peer) {
+                node.backend->reach(*peer.backend);
+            }
+        }
+    }
+    const uint64_t all = static_cast<uint64_t>(workers) * nodes.size();
+    const uint64_t each = (options.max_actors + all - 1) / all;
+    if (each < 1 || each > max_actors_per_worker) {
+        throw Error(Errc::bad_argument, "max_actors = " + std::to_string(options.max_actors) +
+                                            " on " + std::to_string(all) +
+                                            " workers; use 1 to 262,144 per worker");
+    }
+    actors_per_worker = static_cast<uint32_t>(each);
+}
+
+// Sizes one node's rings and takes its memory.
+void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
+{
+    const Geometry& g = node.backend->geometry();
+    const uint32_t longest = message_slots(image.table);
+    const uint32_t least = least_slots(image.table);
+    Shared& shared = node.shared;
+    shared.workers = workers;
+    shared.node = number;
+    shared.nodes = options.nodes;
+    shared.actors_per_worker = actors_per_worker;
+    shared.near = g.near;
+    shared.per_sm = g.per_sm;
+    shared.near_mask = g.near_slots - 1;
+    shared.local_mask = g.local_slots - 1;
+    shared.box_bytes = static_cast<uint32_t>(g.box_bytes());
+    shared.lane_mask = std::max(options.lane_slots, least) - 1;
+    shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
+    shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
+    shared.egress_mask = std::max(options.egress_slots, least) - 1;
+    shared.held_slots = std::max(options.held_slots, longest);
+    shared.watch_slots = options.watch_slots;
+    shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
+    shared.dead_mask = options.dead_letter_slots - 1;
+    shared.outbox_capacity = std::max(options.outbox_slots, least);
+    shared.cell_count = options.asks;
+    shared.buffer_count = options.buffers;
+    shared.cell_slots = std::bit_ceil(longest);
+    shared.scratch_bytes = longest > 1 ? static_cast<uint32_t>(round_up(longest * 48, 128)) : 0;
+    shared.actor_types = image.table.actors;
+    for (uint32_t a = 0; a < image.table.actors; ++a) {
+        shared.overflow[a / 32] |= uint64_t{image.table.actor[a].overflow} << a % 32 * 2;
+    }
+    shared.trace_slots = options.trace_slots;
+    node.trace = TraceReader(workers, options.trace_slots);
+    shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
+    shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
+
+    // Two passes over one plan: the first counts, the second hands out.
+    Regions base;
+    size_t host_bytes = 0;
+    size_t device_bytes = 0;
+    RingWords*& egress_words = node.egress_words;
+    const auto plan = [&] {
+        host_bytes = device_bytes = 0;
+        const auto place = [](std::byte* region, size_t& used, auto*& p, size_t count) {
+            using T = std::remove_reference_t<decltype(*p)>;
+            used = round_up(used, 256);
+            p = reinterpret_cast<T*>(region + used);
+            used += sizeof(T) * count;
+        };
+        const auto in_host = [&](auto*& p, size_t n) { place(base.host, host_bytes, p, n); };
+        // By name, so that a snapshot has all of it.
+        const auto in_device = [&](std::string name, auto*& p, size_t n) {
+            place(base.device, device_bytes, p, n);
+            if (base.device != nullptr) {
+                auto* memory = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(p));
+                node.regions.push_back({std::move(name), memory, sizeof(*p) * n});
+            }
+        };
+        const size_t of_workers = workers;
+        in_host(shared.control, 1);
+        in_host(shared.reports, of_workers);
+        in_host(shared.lane_credit, of_workers * credit_stride);
+        in_host(shared.urgent_lane_credit, of_workers * credit_stride);
+        in_host(egress_words, 1);
+        in_host(shared.egress, shared.egress_mask + 1u);
+        in_host(shared.dead, shared.dead_mask + 1u);
+        if (number == 0) { // one pool for all nodes
+            in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
+        }
+        in_device("gate", node.gate, 1);
+        in_device("board", shared.board, 1);
+        in_device("status", shared.status, of_workers);
+        in_device("watch", shared.watch, of_workers);
+        in_device("counters", shared.counters, of_workers);
+        in_device("histograms", shared.histograms, of_workers * shared.actor_types);
+        in_device("latencies", shared.latencies, of_workers * shared.actor_types);
+        in_device("inbox", shared.inbox, of_workers);
+        in_device("urgent_inbox", shared.urgent_inbox, of_workers);
+        in_device("bells", shared.bells, of_workers);
+        in_device("boxes", shared.boxes, of_workers * shared.box_bytes);
+        in_device("urgent_inboxes", shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
+        in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
+        in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
+        in_device("wards", shared.wards, of_workers);
+        in_device("held", shared.held, of_workers * shared.held_slots);
+        in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
+        in_device("topics", shared.topics, 1);
+        in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
+        in_device("books", shared.books, of_workers * shared.actors_per_worker);
+        in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
+        in_device("buffers", shared.buffers, options.buffers);
+        in_device("scratch", shared.scratch, 2 * of_workers * shared.scratch_bytes);
+        for (uint32_t other = 0; other < options.nodes; ++other) {
+            if (other != number) {
+                PeerLink& peer = shared.peer[other];
+                const std::string with = "peer " + std::to_string(other);
+                in_device(with + " tails", peer.tails, of_workers * credit_stride);
+                in_device(with + " credits", peer.credits, of_workers * credit_stride);
+                in_device(with + " from", peer.from, of_workers * (shared.inbox_mask + 1));
+            }
+        }
+        if (options.trace_slots != 0) {
+            in_device("trace", shared.trace, of_workers * trace_ring_bytes(options.trace_slots));
+        }
+        in_device("heap", shared.heap, options.state_bytes);
+    };
+    plan();
+    const size_t lane_slots = static_cast<size_t>(workers) * (shared.lane_mask + 1);
+    const size_t urgent_slots = static_cast<size_t>(workers) * (shared.urgent_mask + 1);
+    base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
+                                  (lane_slots + urgent_slots) * sizeof(Slot));
+    plan();
+    shared.egress_credit = &egress_words->credit;
+    shared.lanes = reinterpret_cast<Slot*>(base.lanes_device);
+    shared.urgent_lanes = shared.lanes + lane_slots;
+    node.control = shared.control;
+    node.reports = shared.reports;
+    node.egress = SpscReceiver<Scope::system>({shared.egress, shared.egress_mask, 0, egress_words});
+    write_combined |= node.backend->write_combined();
+    auto* lanes = reinterpret_cast<Slot*>(base.lanes_host);
+    ports[0].add(workers, shared.lane_mask, lanes, shared.lane_credit);
+    ports[urgent].add(workers, shared.urgent_mask, lanes + lane_slots, shared.urgent_lane_credit);
+}
+
+void AnyRuntime::Core::make_arenas()
+{
+    if (image.table.allocates == 0) {
+        return;
+    }
+    for (Node& node : nodes) {
+        const auto ordinal = options.device.ordinal + static_cast<int>(node.shared.node);
+        node.arena = std::make_unique<Arena>(on_gpu ? Device::gpu(ordinal) : Device::cpu(),
+                                             options.arena_bytes);
+        node.shared.arena = node.arena->ref().map();
+    }
+}
+
+// Tells every node where in the other nodes' memory it writes.
+void AnyRuntime::Core::wire_peers()
+{
+    for (Node& node : nodes) {
+        node.shared.cells = nodes[0].shared.cells;
+        for (const Node& other : nodes) {
+            if (&other == &node) {
+                continue;
+            }
+            PeerLink& peer = node.shared.peer[other.shared.node];
+            const PeerLink& there = other.shared.peer[node.shared.node];
+            peer.inboxes = const_cast<Slot*>(there.from);
+            peer.from_credits = const_cast<uint32_t*>(there.credits);
+            peer.bells = other.shared.bells;
+            peer.heap = other.shared.heap;
+            peer.books = other.shared.books;
+            peer.actors = other.shared.actors;
+        }
+    }
+    for (const Node& node : nodes) {
+        node.backend->wire(node.shared);
+    }
+}
+
+void AnyRuntime::Core::make_buffers()
+{
+    std::vector<BufferNode> made;
+    for (const Node& node : nodes) {
+        Backend* backend = node.backend.get(); // the table's until stop() or abandon()
+        made.push_back({backend, node.shared.buffers, node.shared.status, workers});
+    }
+    std::function<std::shared_ptr<Space>()> space = make_host_space;
+    if (on_gpu) {
+        space = [first = options.device.ordinal, count = nodes.size(), bytes = options.pool_bytes] {
+            return make_gpu_space(first, static_cast<int>(count), bytes);
+        };
+    }
+    buffers = std::make_shared<BufferTable>(std::move(made), std::move(space), options.buffers);
+}
+
+// The program is up when every worker has said so.
+void AnyRuntime::Core::launch()
+{
+    try {
+        for (const Node& node : nodes) {
+            const Shared& s = node.shared;
+            const Gate gate{s.inboxes,    s.inbox,   s.bells, s.board,
+                            s.inbox_mask, s.workers, s.node,  0};
+            node.backend->write(node.gate, &gate, sizeof gate);
+            node.backend->launch();
+        }
+        if (!wait_until(10'000'000'000, [&] { return in_mode(Mode::running); })) {
+            throw Error(Errc::timeout, "the program did not start within 10 s on " +
+                                           std::to_string(workers * nodes.size()) +
+                                           " workers; is the processor taken by another program?");
+        }
+    } catch (...) {
+        command(Command::stop);
+        join(2'000'000'000);
+        throw;
+    }
+}
+
+} // namespace denizen

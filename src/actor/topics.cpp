@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's calls about topics: requests to the lead, worker 0 of node 0 (resident/topics.hpp).
+#include "core.hpp"
+
+#include <denizen/actor/detail/topics.hpp>
+
+namespace denizen {
+namespace {
+
+const Address lead = Address::actor(0, 0);
+
+TopicKey key_of(std::string_view text, bool pattern)
+{
+    const auto length = static_cast<uint32_t>(std::min<size_t>(text.size(), 1u << 20));
+    const std::string name = (pattern ? "pattern \"" : "topic \"") + std::string(text) + '"';
+    switch (detail::check_topic(text.data(), length, pattern)) {
+    case detail::BadTopic::none: break;
+    case detail::BadTopic::star:
+        throw Error(Errc::bad_argument,
+                    name + (pattern ? " has a '*' that is not its end"
+                                    : " has a '*'; only subscriptions are to many topics"));
+    case detail::BadTopic::empty: throw Error(Errc::bad_argument, name + " is empty");
+    case detail::BadTopic::too_long:
+        throw Error(Errc::bad_argument, name + " has " + std::to_string(text.size()) +
+                                            " bytes; use at most 15" +
+                                            (pattern ? ", and a '*'" : ""));
+    }
+    return detail::key_of(text.data(), length, pattern);
+}
+
+// Returns once all nodes know.
+Errc change(AnyRuntime::Core& c, SystemOp op, Address subscriber, const TopicKey& key,
+            uint64_t deadline_ns)
+{
+    c.check_alive();
+    if (subscriber != host) { // nor anybody's reply cell
+        c.check_actor(subscriber);
+    }
+    const Address ticket = c.take_cell(deadline_ns);
+    const TopicRequest request{key, subscriber.value};
+    try {
+        c.send_system(op, lead, ticket, &request, sizeof request, deadline_ns, Priority::urgent);
+    } catch (...) {
+        c.cells.give_back(ticket);
+        throw;
+    }
+    uint32_t error = 0; // Errc
+    c.wait_reply(ticket, &error, sizeof error, deadline_ns, [&] {
+        return std::string(op == SystemOp::subscribe ? "subscribing " : "unsubscribing ") +
+               c.describe(subscriber);
+    });
+    return static_cast<Errc>(error);
+}
+
+} // namespace
+
+void AnyRuntime::subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline)
+{
+    const TopicKey key = key_of(pattern, true);
+    if (change(*core_, SystemOp::subscribe, subscriber, key, ns(deadline)) == Errc::exhausted) {
+        throw Error(Errc::exhausted, "table of subscriptions (" +
+                                         std::to_string(core_->options.subscriptions) +
+                                         " entries) is full and " + core_->describe(subscriber) +
+                                         " cannot subscribe; raise subscriptions");
+    }
+}
+
+void AnyRuntime::unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline)
+{
+    change(*core_, SystemOp::unsubscribe, subscriber, key_of(pattern, true), ns(deadline));
+}
+
+uint32_t AnyRuntime::publish(std::string_view topic, uint32_t type, const void* payload,
+                             uint32_t length, nanoseconds deadline)
+{
+    Core& c = *core_;
+    const TopicKey key = key_of(topic, false);
+    c.check_message(type, length);
+    c.check_alive();
+    const Address ticket = c.take_cell(ns(deadline));
+    try {
+        HeldBuffers refs = c.hold(type, payload, length, 1);
+        Port& port = c.port_of(type);
+        const uint32_t priority = c.image.table.message[type].priority;
+        const TopicRequest aim{key, priority};
+        const Header first{lead.value, host.value, static_cast<uint32_t>(SystemOp::aim),
+                           flag_system, sizeof aim};
+        const Header then{Address::actor(0, priority).value, ticket.value, type, flag_publish,
+                          length};
+        const size_t w = c.lane(lead);
+        const uint32_t n = slots_for(sizeof aim) + slots_for(length);
+        std::unique_lock held(port.lock);
+        if (!port.lanes.room(w, n)) {
+            c.wait_for_room(held, port, lead, n, now_ns(), ns(deadline), 0, 1);
+        }
+        // Both with one hold of the lock: nobody else's aim comes between them.
+        port.lanes.write(w, first, &aim);
+        port.lanes.write(w, then, payload);
+        held.unlock();
+        c.flush_stores();
+        c.wake(lead);
+        refs.sent();
+    } catch (...) {
+        c.cells.give_back(ticket);
+        throw;
+    }
+    uint32_t sent = 0;
+    c.wait_reply(ticket, &sent, sizeof sent, ns(deadline),
+                 [&] { return "publishing " + c.message_name(type); });
+    return sent;
+}
+
+} // namespace denizen

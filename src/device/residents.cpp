@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <denizen/device/residents.hpp>
+
+#include <denizen/device/driver.hpp>
+
+#include <denizen/base/clock.hpp>
+#include <denizen/base/error.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <thread>
+
+namespace denizen {
+
+bool gpu_present() { return gpu::driver_present(); }
+
+bool without_residents(const std::function<void()>& use)
+{
+    return gpu::residents().without_any(use);
+}
+
+void off_the_gpu(const std::string& who, const std::function<void()>& use)
+{
+    if (!without_residents(use)) {
+        throw Error(Errc::stuck, who + " has to wait until the programs of this process have left "
+                                       "the GPU, and one of their handlers is stuck");
+    }
+}
+
+} // namespace denizen
+
+namespace denizen::gpu {
+
+Residents& residents()
+{
+    static auto* all = new Residents; // outlives every runtime, static ones too
+    return *all;
+}
+
+namespace {
+
+// False if one of them does not leave within two seconds.
+bool send_away(const std::vector<Resident*>& who)
+{
+    for (Resident* r : who) {
+        r->ask_to_leave();
+    }
+    const uint64_t begin = now_ns();
+    bool all_left = true;
+    for (Resident* r : who) {
+        // Ends when it has left, has died, or after two seconds.
+        while (!r->off() && now_ns() - begin < 2'000'000'000) {
+            std::this_thread::yield();
+        }
+        all_left &= r->off();
+    }
+    return all_left;
+}
+
+} // namespace
+
+bool Residents::without_any(const std::function<void()>& use)
+{
+    const std::lock_guard guard(mutex);
+    const bool all_left = send_away(all_);
+    if (all_left) {
+        use();
+    }
+    for (Resident* r : all_) {
+        r->let_return();
+    }
+    return all_left;
+}
+
+void Residents::add(Resident* resident)
+{
+    const std::lock_guard guard(mutex);
+    all_.push_back(resident);
+}
+
+void Residents::remove(Resident* resident)
+{
+    const std::lock_guard guard(mutex);
+    std::erase(all_, resident);
+}
+
+bool Residents::beside(const Resident& who)
+{
+    const std::lock_guard guard(mutex);
+    return std::any_of(all_.begin(), all_.end(), [&](const Resident* r) {
+        return r != &who && r->ordinal() == who.ordinal();
+    });
+}
+
+uint32_t Residents::taken(int ordinal) const
+{
+    uint32_t blocks = 0;
+    for (const Resident* r : all_) {
+        blocks += r->ordinal() == ordinal ? r->blocks() : 0;
+    }
+    return blocks;
+}
+
+void Residents::seat(const Resident& who, const std::function<void()>& launch,
+                     const std::function<bool()>& seated)
+{
+    std::vector<Resident*> movable;
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(movable), [&](const Resident* r) {
+        return r != &who && r->ordinal() == who.ordinal() && r->anywhere();
+    });
+    const auto let_return = [&] {
+        for (Resident* r : movable) {
+            r->let_return();
+        }
+    };
+    send_away(movable);
+    try {
+        launch();
+    } catch (...) {
+        let_return();
+        throw;
+    }
+    const uint64_t begin = now_ns();
+    // Ends when it is there, or after a second: something else may be in the way.
+    while (!movable.empty() && !seated() && now_ns() - begin < 1'000'000'000) {
+        std::this_thread::yield();
+    }
+    let_return();
+}
+
+} // namespace denizen::gpu

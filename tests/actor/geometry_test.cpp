@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// How large near rings become: as wanted while they fit, then smaller, then none. And where the
+// monitor runs.
+#include "actor/grid.hpp"
+
+#include <gtest/gtest.h>
+
+namespace denizen {
+namespace {
+
+Geometry of(uint32_t per_sm, uint32_t cluster, uint32_t workers = 128)
+{
+    Geometry g;
+    g.workers = workers;
+    g.per_sm = per_sm;
+    g.cluster = cluster;
+    g.local_slots = 64; // as on a GPU
+    g.near_slots = 16;
+    return g;
+}
+
+constexpr size_t h100 = 227 * 1024 / 2; // half of what a block may ask for
+constexpr uint32_t short_messages = 2;  // least slots of a ring
+
+TEST(geometry, the_least_ring_holds_the_longest_message_and_its_stamp_twice)
+{
+    ProgramTable table{};
+    for (const auto& [bytes, slots] :
+         {std::pair{0u, 2u}, std::pair{28u, 2u}, std::pair{29u, 4u}, std::pair{76u, 4u},
+          std::pair{77u, 8u}, std::pair{400u, 32u}}) {
+        table.max_message = bytes;
+        EXPECT_EQ(least_slots(table), slots) << bytes << " bytes";
+        EXPECT_GE(least_slots(table), 2 * slots_for(bytes + stamp_bytes));
+    }
+}
+
+TEST(geometry, rings_are_as_wanted_where_they_fit)
+{
+    const Geometry g = with_boxes(of(1, 8), short_messages, h100);
+    EXPECT_EQ(g.near, 8u);
+    EXPECT_EQ(g.near_slots, 16u);
+    EXPECT_EQ(g.local_slots, 64u);
+    EXPECT_EQ(g.box_bytes(), sizeof(NearBox) + 64 * (64 + 8 * 16));
+    // A cluster of fewer workers than it could have, and a worker on its own.
+    EXPECT_EQ(with_boxes(of(4, 8, 3), short_messages, h100).near, 3u);
+    const Geometry alone = with_boxes(of(1, 1), short_messages, h100);
+    EXPECT_EQ(alone.near_slots, 1u) << "there is no ring to another";
+    EXPECT_EQ(alone.local_slots, 64u);
+    EXPECT_EQ(alone.box_bytes() % alignof(NearBox), 0u) << "boxes lie side by side";
+}
+
+TEST(geometry, rings_shrink_before_they_go)
+{
+    for (const uint32_t least : {2u, 8u, 32u, 128u, 2048u}) {
+        for (uint32_t per_sm = 1; per_sm <= 31; ++per_sm) {
+            for (uint32_t cluster = 1; cluster * per_sm <= max_near; cluster *= 2) {
+                const Geometry g = with_boxes(of(per_sm, cluster), least, h100);
+                EXPECT_LE(g.shared_bytes(), h100);
+                EXPECT_TRUE(g.near_slots == 1 || g.near_slots >= least);
+                EXPECT_TRUE(g.local_slots == 1 || g.local_slots >= least);
+                EXPECT_EQ(g.near == 1, g.near_slots == 1);
+                if (per_sm == 1 && cluster == 8 && least <= 8) {
+                    EXPECT_EQ(g.near, 8u);
+                }
+            }
+        }
+    }
+    // 64 slots of a worker to itself are worth less than near rings at all.
+    const Geometry tight = with_boxes(of(16, 2), short_messages, h100);
+    EXPECT_EQ(tight.near, 32u);
+    EXPECT_EQ(tight.near_slots, 2u);
+    EXPECT_LT(tight.local_slots, 64u);
+    // A message of 64 KB has rings in global memory only.
+    const Geometry none = with_boxes(of(1, 8), 4096, h100);
+    EXPECT_EQ(none.near, 1u);
+    EXPECT_EQ(none.local_slots, 1u);
+    // Ordinary memory has room for all of it.
+    EXPECT_EQ(with_boxes(of(1, 4), 4096, SIZE_MAX).near_slots, 4096u);
+}
+
+TEST(geometry, the_monitor_takes_a_warp_that_is_no_worker)
+{
+    const auto warps = [](unsigned blocks, uint32_t per_sm, uint32_t workers) {
+        gpu::Grid grid;
+        grid.blocks = blocks;
+        grid.geometry = of(per_sm, 1, workers);
+        return grid.warps();
+    };
+    EXPECT_EQ(warps(132, 8, 1056), 9u); // all are workers: one more in each block
+    EXPECT_EQ(warps(132, 8, 1055), 8u);
+    EXPECT_EQ(warps(40, 1, 33), 1u); // a cluster has been filled up
+    EXPECT_EQ(warps(1, 1, 1), 2u);
+}
+
+} // namespace
+} // namespace denizen

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whoever keeps a device's primary context lets it go again, after all that was taken in it, also
+// when any call of the driver's fails half way. On a driver that is not there (fake_driver.cpp).
+#include "fake_driver.hpp"
+
+#include "actor/backend.hpp"
+#include <denizen/device/primary_context.hpp>
+#include "apps/graph/src/engine.hpp"
+#include "group/seat.hpp"
+#include "memory/arena_memory.hpp"
+#include "memory/space.hpp"
+#include "task/backend.hpp"
+#include "apps/wave/src/engine.hpp"
+
+#include <denizen/radio/resident_receiver.hpp>
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+namespace {
+
+using namespace denizen;
+using gpu::device_info;
+using gpu::PrimaryContext;
+
+// Before anybody asks for a driver.
+FakeDriver* const fake = [] {
+    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
+    const auto told = reinterpret_cast<decltype(&fake_driver)>(
+        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
+    return told == nullptr ? nullptr : told();
+}();
+
+const Code code{std::vector<char>(64), nullptr};
+
+// What keeps a context: each takes all that it does, and gives it back.
+struct Keeper {
+    const char* name;
+    void (*use)();
+};
+
+void keep_context() { const PrimaryContext context(device_info(0)); }
+void keep_arena() { make_gpu_arena_memory(0)->allocate(4096, 256); }
+void keep_space()
+{
+    const auto space = make_gpu_space(0, 2, 4096);
+    for (const BufferKind kind : {BufferKind::device, BufferKind::pinned}) {
+        space->allocate(4096, kind);
+    }
+}
+void keep_program()
+{
+    Image image;
+    image.cubin = code.cubin;
+    Options options;
+    options.mapped = false;
+    make_gpu_backend(image, options, 0, {})->allocate(4096, 4096, 4096);
+}
+void keep_tasks()
+{
+    task::Image image;
+    image.kernel = []() -> void* { return nullptr; };
+    task::Options options;
+    options.device = Device::gpu(0);
+    task::make_gpu_backend(image, options)->allocate(4096, 4096);
+}
+void keep_searches()
+{
+    graph::Csr line; // 0 - 1
+    line.offsets = {0, 1, 2};
+    line.neighbours = {1, 0};
+    line.weights = {1, 1};
+    graph::make_gpu_engine(line, 0, code);
+}
+void keep_group()
+{
+    group::Layout layout;
+    layout.ranks = 2;
+    layout.channels = 1;
+    layout.slots = group::run_packets;
+    layout.stage_bytes = 32;
+    layout.heap_bytes = 4096;
+    group::make_gpu_seats(layout, 0, code);
+}
+void keep_wave()
+{
+    wave::State state;
+    state.geometry.n[0] = state.geometry.n[1] = state.geometry.n[2] = 8;
+    state.kinds.assign(512, 0);
+    wave::make_gpu_engine(state, 0, 1, code, code);
+}
+void keep_scan() { radio::scan_on_gpu(0, code)->memory(4096); }
+
+class primary_context : public testing::TestWithParam<Keeper> {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NE(fake, nullptr);
+        *fake = {};
+    }
+};
+
+TEST_P(primary_context, is_let_go_after_all_that_was_taken_in_it)
+{
+    GetParam().use();
+    EXPECT_GT(fake->calls, 0);
+    EXPECT_EQ(fake->contexts, 0);
+    EXPECT_EQ(fake->held, 0);
+    EXPECT_EQ(fake->late, 0);
+    EXPECT_EQ(fake->out_of_context, 0);
+}
+
+TEST_P(primary_context, is_let_go_whichever_call_fails)
+{
+    GetParam().use();
+    const int calls = fake->calls;
+    int thrown = 0;
+    for (int call = 1; call <= calls; ++call) {
+        *fake = {};
+        fake->fail_at = call;
+        try {
+            GetParam().use();
+        } catch (const Error&) {
+            ++thrown;
+        }
+        EXPECT_EQ(fake->contexts, 0) << "call " << call << " of " << calls;
+        EXPECT_EQ(fake->held, 0) << "call " << call << " of " << calls;
+        EXPECT_EQ(fake->late, 0) << "call " << call << " of " << calls;
+    }
+    EXPECT_GT(thrown, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(gpu, primary_context,
+                         testing::Values(Keeper{"context", keep_context},
+                                         Keeper{"arena", keep_arena}, Keeper{"space", keep_space},
+                                         Keeper{"program", keep_program},
+                                         Keeper{"tasks", keep_tasks},
+                                         Keeper{"searches", keep_searches},
+                                         Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
+                                         Keeper{"scan", keep_scan}),
+                         [](const auto& keeper) { return keeper.param.name; });
+
+TEST(primary_context_alone, moves_and_is_abandoned)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    {
+        PrimaryContext first(device_info(0));
+        PrimaryContext second(device_info(1));
+        EXPECT_EQ(fake->contexts, 2);
+        first = std::move(second);
+        EXPECT_EQ(first.device(), 1);
+        PrimaryContext third(std::move(first));
+        EXPECT_EQ(static_cast<gpu::Context>(first), nullptr);
+        third.release();
+        third.release();              // nothing more
+        EXPECT_EQ(fake->contexts, 1); // the other one, which `second` has now
+    }
+    EXPECT_EQ(fake->contexts, 0);
+    PrimaryContext(device_info(0)).abandon();
+    EXPECT_EQ(fake->contexts, 1);
+}
+
+// A dead context says so when it is made current: destructors leave all as it is, and throw
+// nothing.
+TEST(primary_context_alone, stays_when_it_is_dead)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    auto arena = make_gpu_arena_memory(0);
+    const graph::Csr empty;
+    auto searches = graph::make_gpu_engine(empty, 0, code);
+    const int held = fake->held;
+    fake->dead = true;
+    arena.reset();
+    searches.reset();
+    EXPECT_EQ(fake->contexts, 2);
+    EXPECT_EQ(fake->held, held);
+}
+
+} // namespace
