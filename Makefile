@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 SHELL := /bin/bash
 PYTHON ?= python3
-DENIZEN_CUDA ?= ON
 BUILD ?= build/release
 OUT ?= build/results
+# Device code is compiled for the package where there is a GPU to run it.
+DENIZEN_CUDA ?= $(if $(wildcard /dev/nvidiactl),ON,OFF)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
@@ -15,18 +16,23 @@ comma := ,
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
-    $(shell find benchmarks cmake include lens python src tools -path benchmarks/results -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
-PARTS := $(filter-out install model python support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
+    $(shell find apps cmake dsp include lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
+CORE := $(filter-out install model support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
+PARTS := $(CORE) dsp $(patsubst apps/%/,%,$(wildcard apps/*/))
 # ThreadSanitizer needs a predictable address space.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help run test build install system lint format clean gpu-install gpu-test gpu-bench \
-    gpu-sanitize test-cpp test-python test-tsan test-asan test-model test-install $(PARTS:%=test-%)
+.PHONY: help run test test-deep build bench install system lint format clean gpu-install gpu-test \
+    gpu-bench gpu-sanitize test-cpp test-python test-device test-tsan test-asan test-tsan-all \
+    test-asan-all test-model test-install test-headers test-code $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
-	@echo 'make test       every check; one alone: lint $(PARTS:%=test-%)'
-	@echo '                test-python test-tsan test-asan test-model test-install'
+	@echo 'make test       what CI runs; one part alone: $(PARTS:%=test-%)'
+	@echo '                one kind alone: lint test-cpp test-python test-device test-tsan test-asan'
+	@echo '                test-model test-install'
+	@echo 'make test-deep  everything: also whole sanitizer runs, every header, the machine code'
+	@echo 'make bench      the programs of denizen bench'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
 	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
@@ -35,22 +41,36 @@ run: install
 	denizen run flights
 
 test:
-	@tools/run-parts system lint build test-cpp test-python test-tsan test-asan test-model test-install
+	@tools/run-parts system lint build test-cpp test-python test-device test-tsan test-asan test-model test-install
+
+test-deep:
+	@tools/run-parts system lint build test-cpp test-headers bench test-code test-python test-device \
+	    test-tsan-all test-asan-all test-model test-install
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
-$(VENV)/.tools: pyproject.toml tools/nvcc.py
+$(VENV)/.tools: pyproject.toml
+	@echo 'denizen: build tools into $(VENV) (some 20 s)'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	tools/system-packages --python-headers $(VENV)/bin/python
 	python -m pip install -q --upgrade 'pip>=25.1'
 	python -m pip install -q --group build
-	[ $(DENIZEN_CUDA) = OFF ] || python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q --group cuda
+	touch $@
+
+# An nvcc of PyPI (640 MB) where none is installed.
+$(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
+	python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q --group cuda
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
 	python -m pip install -q --group dev
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.tools $(SOURCES)
+COMPILER := $(VENV)/.tools $(if $(filter ON,$(DENIZEN_CUDA)),$(VENV)/.cuda)
+$(VENV)/.installed: $(COMPILER) $(SOURCES)
+	@echo 'denizen: the package, compiled in $(BUILD)'
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON >/dev/null
+	NINJA_STATUS='[%f of %t, %e s] ' cmake --build $(BUILD) -t denizen_wheel
+	@echo 'denizen: the package and what the flights need into $(VENV)'
 	python -m pip install $(WHEEL) '.[$(EXTRAS)]'
 	touch $@
 
@@ -60,23 +80,39 @@ system:
 	@tools/system-packages
 
 # --- build and tests ---
-build: $(VENV)/.tools
+build: $(COMPILER)
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON
 	cmake --build $(BUILD) -- -k 0
 
-CTEST := ctest --output-on-failure --no-tests=error
+bench: install
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DDENIZEN_BENCHMARKS=ON
+	cmake --build $(BUILD) -t denizen_benchmarks -- -k 0
+
+CTEST := ctest --output-on-failure --no-tests=error -j $(shell nproc)
 test-cpp: build
 	$(CTEST) --test-dir $(BUILD)
 
 # One part: its C++ tests and its Python tests.
 $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 	ctest --output-on-failure --test-dir $(BUILD) -L '^$*$$'
-	@files=$$(find tests/$* -name 'test_*.py'); [ -z "$$files" ] || python -m pytest $$files
+	@files=$$(find tests/$* apps/$*/tests $*/tests -name 'test_*.py' 2>/dev/null); \
+	    [ -z "$$files" ] || python -m pytest $$files
 
 test-python: install $(VENV)/.dev
-	python -m pytest
+	python -m pytest -n $(shell nproc) --dist loadfile
 
+# Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked.
+test-device: $(VENV)/.cuda
+	cmake --preset device
+	cmake --build build/device -t denizen_device -- -k 0
+
+# The core's concurrency under a sanitizer; -all: every test that can run there.
 test-tsan test-asan: test-%: $(VENV)/.tools
+	cmake --preset $*
+	cmake --build build/$* -t denizen_concurrency -- -k 0
+	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$* -L concurrency
+
+test-tsan-all test-asan-all: test-%-all: $(VENV)/.tools
 	cmake --preset $*
 	cmake --build build/$* -- -k 0
 	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$*
@@ -84,21 +120,32 @@ test-tsan test-asan: test-%: $(VENV)/.tools
 test-model:
 	tests/model/check.sh
 
-# A stranger's project finds the installed tree, and the tree inside the Python package.
+test-headers: $(VENV)/.cuda
+	cmake --preset device
+	cmake --build build/device -t denizen_headers -- -k 0
+
+# What ptxas makes of the programs: compiled for a GPU, also where there is none.
+test-code: $(VENV)/.cuda install $(VENV)/.dev
+	cmake --preset release -B build/cuda -DDENIZEN_CUDA=ON -DDENIZEN_BENCHMARKS=ON
+	cmake --build build/cuda -- -k 0
+	DENIZEN_BENCH_DIR=$(CURDIR)/build/cuda/benchmarks python -m pytest tests/device/test_convergence.py tests/ab
+
+# A stranger's project finds the installed tree, and the tree inside the Python package; the core alone
+# is enough for who uses no other part.
 test-install: build install
-	rm -rf build/prefix
+	rm -rf build/prefix build/core-prefix
+	cmake --install $(BUILD) --prefix build/prefix --component denizen-core
+	cp -r build/prefix build/core-prefix
 	cmake --install $(BUILD) --prefix build/prefix --component denizen
-	package=$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)') && \
-	for root in $(CURDIR)/build/prefix "$$package"; do \
-	    rm -rf build/consumer && \
-	    cmake -S tests/install -B build/consumer -G Ninja -DCMAKE_PREFIX_PATH="$$root" && \
-	    grep "^denizen_DIR:PATH=$$root/" build/consumer/CMakeCache.txt && \
-	    cmake --build build/consumer && build/consumer/consumer || exit 1; done
+	tests/install/check.sh core $(CURDIR)/build/core-prefix
+	tests/install/check.sh all $(CURDIR)/build/prefix
+	tests/install/check.sh all "$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)')"
 
 lint: $(VENV)/.dev
 	clang-format --dry-run --Werror $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')
 	ruff check .
 	ruff format --check .
+	tools/layers
 	mypy
 
 format: $(VENV)/.dev
@@ -113,7 +160,7 @@ gpu-install:
 gpu-test: gpu-install
 	cmake --preset release -B $(BUILD) $(FLAGS)
 	cmake --build $(BUILD) -- -k 0
-	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^(device|gpu)$$' || status=1; \
+	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
 	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
 
 # Memory errors: the arena, by tests of a second or less without the tool. A resident program does not
@@ -138,7 +185,10 @@ endif
 	        $(BUILD)/tests/wave/test_wave_methods --gtest_filter='$(SANITIZED_WAVE)' || exit 1; done
 
 gpu-bench: gpu-install
-	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m denizen bench all --out $(OUT) $(QUICK)
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_BENCHMARKS=ON
+	cmake --build $(BUILD) -t denizen_benchmarks -- -k 0
+	DENIZEN_BENCH_DIR=$(CURDIR)/$(BUILD)/benchmarks PYTHONPATH=$(CURDIR)/$(BUILD)/site \
+	    python3 -m denizen bench all --out $(OUT) $(QUICK)
 
 clean:
 	rm -rf build

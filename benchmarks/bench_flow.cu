@@ -8,8 +8,8 @@
 #include "flow_radio.hpp"
 #include "program.hpp"
 
+#include <denizen/dsp/resident/program.hpp>
 #include <denizen/flow/resident.hpp>
-#include <denizen/flow/resident/program.hpp>
 
 #include <condition_variable>
 #include <cstring>

@@ -12,8 +12,8 @@
 
 #include "../apps/wave/src/planes.hpp"
 #include "../apps/wave/src/sweep.hpp"
-#include "../tests/support/threads.hpp"
 #include "../apps/wave/tests/reference.hpp"
+#include "../tests/support/threads.hpp"
 
 #include <functional>
 #include <memory>

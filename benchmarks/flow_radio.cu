@@ -3,8 +3,8 @@
 
 #include <denizen/base/clock.hpp>
 #include <denizen/dsp/fir.hpp>
+#include <denizen/dsp/resident/kinds.hpp>
 #include <denizen/dsp/sample.hpp>
-#include <denizen/dsp/resident_kinds.hpp>
 
 #include <cmath>
 #include <cstring>

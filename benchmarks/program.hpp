@@ -6,8 +6,8 @@
 
 #include <denizen/actor/any_runtime.hpp>
 
-#include <denizen/device/driver.hpp>
 #include "common.hpp"
+#include <denizen/device/driver.hpp>
 
 #if defined(__CUDACC__)
 #include <cuda_runtime_api.h>

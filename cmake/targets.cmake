@@ -51,8 +51,13 @@ function(denizen_part name)
 endfunction()
 
 # Compiles the .cu files of a target with g++ where there is no CUDA: the CPU half of the same text.
+# With further arguments, which parts it links; else all of them.
 function(denizen_compile target)
-    target_link_libraries(${target} PRIVATE denizen denizen_strict)
+    if(ARGN)
+        target_link_libraries(${target} PRIVATE ${ARGN} denizen_strict)
+    else()
+        target_link_libraries(${target} PRIVATE denizen denizen_strict)
+    endif()
     if(NOT DENIZEN_CUDA)
         get_target_property(files ${target} SOURCES)
         list(FILTER files INCLUDE REGEX "\\.cu$")
@@ -60,12 +65,33 @@ function(denizen_compile target)
     endif()
 endfunction()
 
-# denizen_program(<name> <source>...): a benchmark program, installed into the wheel's bin folder.
+# With DENIZEN_DEVICE_CHECK: the .cu files among <source>... are compiled to PTX for one architecture,
+# unoptimised, and nothing is linked. It finds what the language forbids in device code for a tenth of
+# the time. What ptxas would say of the optimised program is for machines with a GPU (make gpu-test).
+function(denizen_check_device name)
+    list(FILTER ARGN INCLUDE REGEX "\\.cu$")
+    if(ARGN)
+        add_library(${name} OBJECT ${ARGN})
+        target_link_libraries(${name} PRIVATE denizen denizen_strict)
+        target_compile_options(${name} PRIVATE -Xcicc=-O0)
+        set_target_properties(${name} PROPERTIES
+            CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90-virtual EXCLUDE_FROM_ALL ON)
+        target_include_directories(${name} PRIVATE
+            ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+        target_compile_definitions(${name} PRIVATE DENIZEN_INCLUDE_DIR="")
+        add_dependencies(denizen_device ${name})
+    endif()
+endfunction()
+
+# denizen_program(<name> <source>...): a benchmark program. make bench builds them, nothing else does.
 function(denizen_program name)
+    if(DENIZEN_DEVICE_CHECK)
+        denizen_check_device(${name} ${ARGN})
+        return()
+    endif()
     add_executable(${name} ${ARGN})
     denizen_compile(${name})
-    add_dependencies(denizen_wheel ${name})
-    install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+    add_dependencies(denizen_benchmarks ${name})
 endfunction()
 
 # denizen_module(<source>...): the extension module denizen._core.
@@ -80,19 +106,29 @@ function(denizen_module)
     install(TARGETS _core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()
 
-# denizen_test(<part>_<what> SOURCES <file>... [CUDA] [SANITIZERS] [TIMEOUT <seconds>])
-# A GoogleTest program, labelled <part>, and device if it has a .cu file. CUDA: it has nothing to do
-# without a GPU, so it is skipped there and not built without nvcc; any other .cu file is compiled
-# by g++ where there is no nvcc. SANITIZERS: it belongs to the asan and tsan builds too.
+# denizen_test(<part>_<what> SOURCES <file>... [NEEDS <part>...] [CUDA] [SANITIZERS] [CONCURRENCY]
+#              [TIMEOUT <seconds>])
+# A GoogleTest program, labelled <part>, and device if it has a .cu file. NEEDS: parts beside the core
+# that it links. CUDA: it has nothing to do without a GPU, so it is skipped there and not built without
+# nvcc; any other .cu file is compiled by g++ where there is no nvcc. SANITIZERS: it belongs to the asan
+# and tsan builds too; CONCURRENCY: also to the shorter ones of make test.
 function(denizen_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS" "TIMEOUT" "SOURCES")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY" "TIMEOUT" "NEEDS;SOURCES")
+    if(arg_CONCURRENCY)
+        set(arg_SANITIZERS TRUE)
+    endif()
     if((DENIZEN_SANITIZE AND NOT arg_SANITIZERS) OR (arg_CUDA AND NOT DENIZEN_CUDA)
        OR NOT TARGET GTest::gtest)
         return()
     endif()
+    if(DENIZEN_DEVICE_CHECK)
+        denizen_check_device(test_${name} ${arg_SOURCES})
+        return()
+    endif()
     string(REGEX REPLACE "_.*" "" labels ${name})
     add_executable(test_${name} ${arg_SOURCES})
-    denizen_compile(test_${name})
+    list(TRANSFORM arg_NEEDS PREPEND denizen_)
+    denizen_compile(test_${name} denizen_core ${arg_NEEDS})
     if(CMAKE_CUDA_ARCHITECTURES STREQUAL "80-virtual;90-real") # the default: one pass less
         set_target_properties(test_${name} PROPERTIES CUDA_ARCHITECTURES 90-real)
     endif()
@@ -110,7 +146,13 @@ function(denizen_test name)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
     if(arg_SOURCES MATCHES "\\.cu(;|$)")
         list(APPEND labels device)
-        set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+        if(DENIZEN_CUDA)
+            set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+        endif()
+    endif()
+    if(arg_CONCURRENCY)
+        list(APPEND labels concurrency)
+        add_dependencies(denizen_concurrency test_${name})
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${labels}")
 endfunction()
@@ -133,6 +175,6 @@ function(denizen_check_headers)
         list(APPEND files ${CMAKE_CURRENT_BINARY_DIR}/headers/all.cu)
         file(CONFIGURE OUTPUT headers/all.cu CONTENT "${all}")
     endif()
-    add_library(denizen_headers OBJECT ${files})
+    add_library(denizen_headers OBJECT EXCLUDE_FROM_ALL ${files}) # make test-headers
     target_link_libraries(denizen_headers PRIVATE denizen denizen_strict)
 endfunction()

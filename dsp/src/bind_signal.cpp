@@ -3,10 +3,10 @@
 // runtime is given, there. python/denizen/flow/signal.py is their face.
 #include "bind/flow.hpp"
 
-#include <denizen/flow/resident.hpp>
-#include <denizen/flow/resident/program.hpp>
+#include <denizen/dsp/resident/program.hpp>
 #include <denizen/dsp/signal.hpp>
 #include <denizen/dsp/signal_circuits.hpp>
+#include <denizen/flow/resident.hpp>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>

@@ -2,12 +2,12 @@
 // Blocks of signal processing that have no resident twin: in a graph they give what their kernels
 // give for the whole stream at once, to the last bit, however quanta are cut. The kernels are
 // compared with SciPy in tests/dsp, the blocks in test_signal_circuits.py.
-#include <denizen/flow/alone.hpp>
 #include <denizen/dsp/signal.hpp>
 #include <denizen/dsp/signal_circuits.hpp>
+#include <denizen/flow/alone.hpp>
 
-#include <flow/noise.hpp>
 #include <gtest/gtest.h>
+#include <support/noise.hpp>
 
 namespace denizen::flow {
 namespace {

@@ -57,7 +57,7 @@ from denizen.runtime import Received, Runtime
 
 _core._error = from_code
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BUFFER",

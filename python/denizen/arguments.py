@@ -13,8 +13,7 @@ import math
 import sys
 from typing import NoReturn, TypeAlias
 
-from denizen import terminal
-from denizen.lab import machine
+from denizen import machine, terminal
 
 
 class Parser(argparse.ArgumentParser):

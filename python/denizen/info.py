@@ -6,8 +6,8 @@ from __future__ import annotations
 import platform
 
 import denizen
-from denizen import terminal
-from denizen.lab import cases, machine
+from denizen import machine, terminal
+from denizen.lab import cases
 
 _MEMORY = {
     "mapped": "device memory that the CPU writes",

@@ -115,7 +115,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             held_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots, asks,
             max_actors, state_bytes: sizes of the rings and stores (64-byte slots), of what may be
             unanswered, and of the actors' memory; see denizen::Options
-            (include/denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
+            (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
             device.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are

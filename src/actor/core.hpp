@@ -6,9 +6,9 @@
 #pragma once
 
 #include "backend.hpp"
+#include "buffer_table.hpp"
 #include "cells.hpp"
 #include "host_trace.hpp"
-#include "buffer_table.hpp"
 #include "port.hpp"
 
 #include <denizen/wire/spsc.hpp>

@@ -6,8 +6,8 @@
 // While the program is resident nothing here calls what waits for the whole device: no
 // device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
 #include "backend.hpp"
-#include "grid.hpp"
 #include "device/mapped.hpp"
+#include "grid.hpp"
 #include <denizen/device/primary_context.hpp>
 #include <denizen/device/residents.hpp>
 

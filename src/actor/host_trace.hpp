@@ -6,9 +6,9 @@
 #include "port.hpp"
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/detail/trace.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/hlc.hpp>
-#include <denizen/actor/detail/trace.hpp>
 
 #include <atomic>
 #include <cstring>

@@ -3,8 +3,8 @@
 // into a reply cell. And the reading of dead letters.
 #include "core.hpp"
 
-#include <denizen/actor/supervisor.hpp>
 #include <denizen/actor/detail/system.hpp>
+#include <denizen/actor/supervisor.hpp>
 
 #include <algorithm>
 #include <cstring>

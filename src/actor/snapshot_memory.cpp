@@ -3,8 +3,8 @@
 
 #include "sparse.hpp"
 
-#include <denizen/actor/life.hpp>
 #include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/life.hpp>
 
 namespace denizen {
 

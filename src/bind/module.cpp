@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core: the untyped runtime for Python. Types, names and dtypes are the package's business
 // (python/denizen/); this file only crosses the boundary, without the GIL wherever it may wait.
+#include "../../apps/radio/src/bind.hpp"
 #include "actor/program_table.hpp"
-#include <denizen/device/driver.hpp>
-#include "device/nvrtc.hpp"
 #include "bind.hpp"
 #include "buffer.hpp"
-#include "../../apps/radio/src/bind.hpp"
+#include "device/nvrtc.hpp"
+#include <denizen/device/driver.hpp>
 
 #include <denizen/actor/telemetry.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core.TaskRuntime: tasks by number and bytes; python/denizen/tasks is its face.
+#include "bind.hpp"
 #include "task/program_table.hpp"
 #include <denizen/device/driver.hpp>
-#include "bind.hpp"
 
 #include <denizen/task/any.hpp>
 

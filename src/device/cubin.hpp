@@ -11,8 +11,8 @@
 
 namespace denizen::gpu {
 
-// The initial value of the global `name` of `bytes` bytes, or nothing if there is none of that size.
-// Throws Error(Errc::compile) if the file is no cubin or ends early.
+// The initial value of the global `name` of `bytes` bytes, or nothing if there is none of that
+// size. Throws Error(Errc::compile) if the file is no cubin or ends early.
 std::optional<std::vector<char>> initial_value(const std::vector<char>& cubin,
                                                const std::string& name, uint64_t bytes);
 

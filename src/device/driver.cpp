@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <denizen/device/driver.hpp>
 #include "driver_entries.hpp"
+#include <denizen/device/driver.hpp>
 
 #include <dlfcn.h>
 

@@ -12,9 +12,9 @@
 #include <iterator>
 #include <vector>
 
-#include <denizen/device/primary_context.hpp>
 #include "vulkan_abi.hpp"
 #include <denizen/base/error.hpp>
+#include <denizen/device/primary_context.hpp>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>

@@ -6,10 +6,10 @@
 // moment.
 #include "seat.hpp"
 
-#include <denizen/device/residents.hpp>
-#include <denizen/device/functions.hpp>
 #include "device/mapped.hpp"
+#include <denizen/device/functions.hpp>
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/clock.hpp>
 #include <denizen/group/detail/links.hpp>

@@ -5,8 +5,8 @@
 // ours is that has been poisoned.
 #include "nccl.hpp"
 
-#include <denizen/device/residents.hpp>
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/clock.hpp>
 

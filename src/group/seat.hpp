@@ -5,8 +5,8 @@
 // (meeting.cpp).
 #pragma once
 
-#include <denizen/group/group.hpp>
 #include <denizen/group/detail/mailbox.hpp>
+#include <denizen/group/group.hpp>
 
 #include <memory>
 #include <string>

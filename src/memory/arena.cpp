@@ -3,8 +3,8 @@
 // its bookkeeping. The allocator itself is include/denizen/memory/arena/.
 #include <denizen/memory/arena.hpp>
 
-#include <denizen/device/residents.hpp>
 #include "arena_memory.hpp"
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU's memory for an arena. Taken and given back while no program of this process is resident,
 // as both may wait for all that runs; read and written on a stream of its own.
-#include <denizen/device/residents.hpp>
 #include "arena_memory.hpp"
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
 

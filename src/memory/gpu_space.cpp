@@ -3,12 +3,12 @@
 // CPU-mapped device memory from free lists. Beside a resident program only those calls are made
 // that do not wait for it; whatever may wait (making and growing a pool, locking pages, freeing)
 // is done while the programs of the process are off the GPU.
+#include "device/mapped.hpp"
+#include "free_list.hpp"
 #include "space.hpp"
 #include <denizen/base/error.hpp>
-#include <denizen/device/residents.hpp>
-#include "free_list.hpp"
-#include "device/mapped.hpp"
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <algorithm>
 #include <mutex>

@@ -2,8 +2,8 @@
 // task::AnyRuntime: lays out the memory of tasks, hands in what the host spawns, and waits.
 #include "backend.hpp"
 
-#include <denizen/device/residents.hpp>
 #include "actor/port.hpp"
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
 #include <denizen/task/detail/local.hpp>

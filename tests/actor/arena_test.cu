@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers that allocate: lists that grow in an actor's state, blocks that go from actor to actor,
 // an arena that is full, each lane of a warp with a block of its own, and one arena for each node.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <vector>
 

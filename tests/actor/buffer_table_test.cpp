@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's half of the buffer table, with the workers' half played by the test: when a buffer
 // may go, and that it does not go before.
-#include "memory/free_list.hpp"
 #include "actor/buffer_table.hpp"
+#include "memory/free_list.hpp"
 
 #include <denizen/base/error.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spawn, send, ask, broadcast and stop, messages between actors and to the host, and every error
 // that a caller can cause, with its text.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <algorithm>
 #include <cstring>

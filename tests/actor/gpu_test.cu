@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only a GPU can show: leaving it and coming back with no message lost, other kernels beside
 // the resident one, limits of the device, a program that dies, and a host process that does.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 #include <support/child.hpp>
 
 #include <algorithm>

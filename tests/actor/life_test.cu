@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of actors as the host and other actors see it: pause, resume, restart, drain and stop;
 // messages that wait, in order and once each; watches; dead letters.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <algorithm>
 #include <cstring>

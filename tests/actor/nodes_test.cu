@@ -2,7 +2,7 @@
 // One program on several nodes: groups of CPU threads always, two GPUs where there are two. What
 // holds on one node holds across them: every message exactly once and in order, a drain that ends
 // when nothing is under way on any, and actors where they were asked for.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <algorithm>
 #include <cstring>

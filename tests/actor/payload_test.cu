@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Payloads of every size class, host to actor, actor to actor and back, byte by byte, to actors run
 // by one thread and by the whole warp.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <cstring>
 #include <memory>

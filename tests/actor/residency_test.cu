@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a resident program: limits, pause and resume, drain, stuck handlers, close in every
 // state, threads that meet a close, several programs at once, and what an idle one costs.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 #include <support/leaks.hpp>
 
 #include <atomic>

@@ -3,7 +3,7 @@
 // of mixed length that carry their sender, number and checksum, and receivers that check all three.
 // With the smallest rings and with those of ordinary size, while the program is paused, resumed and
 // parked again and again; then what becomes of messages that find no room, and which go first.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <array>
 #include <cstring>

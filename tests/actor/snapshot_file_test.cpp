@@ -2,8 +2,8 @@
 // The file of a snapshot: checksums by the published vectors, and no altered or shortened file that
 // is not refused, by name.
 #include "actor/crc32c.hpp"
-#include <denizen/actor/detail/snapshot_file.hpp>
 #include "actor/sparse.hpp"
+#include <denizen/actor/detail/snapshot_file.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervision: strategies, budgets, escalation, deadlines and invariants; and that under random
 // failures every message is accounted for, in order.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <atomic>
 #include <cstring>

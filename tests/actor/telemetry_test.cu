@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program tells of itself: the histogram against exact quantiles, counts that are exact
 // under load, queues, and what a worker is busy with, all read beside the running program.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/telemetry.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topics: who gets what is published, how often and in which order; while actors come and go, on
 // one node and on two, from handlers and from the host.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <cstring>
 #include <filesystem>

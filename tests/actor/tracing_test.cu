@@ -2,7 +2,7 @@
 // Tracing in the running program: stamps grow along every chain of messages, through all rings and
 // nodes; each traced message leaves one record of its sending and one of its handling; and
 // switching it on and off under load loses nothing and changes no order.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <algorithm>
 #include <atomic>

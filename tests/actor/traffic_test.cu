@@ -2,7 +2,7 @@
 // Traffic between many actors, from many host threads and to the host, accounted for message by
 // message: nothing lost, nothing twice, order kept between each sender and receiver. With rings of
 // ordinary size and with the smallest, where everything is always full.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <algorithm>
 #include <atomic>

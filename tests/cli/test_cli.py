@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import denizen
-from denizen import cli
+from denizen import cli, machine
 from denizen.apps.flights import app, reference
-from denizen.lab import bench, machine, record, table
+from denizen.lab import bench, record, table
 from denizen.lab.record import Measured
 
 HEADER = "year,month,day,sched_dep_time,dep_delay,arr_delay,tailnum,origin,dest,air_time,distance\n"

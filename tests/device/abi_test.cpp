@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hand-written driver and Vulkan declarations against the official headers, where those are
 // installed. Everything is decided at compile time; the tests below report what was compared.
-#include <denizen/device/driver.hpp>
 #include "device/vulkan_abi.hpp"
 #include "group/nccl.hpp"
+#include <denizen/device/driver.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,13 +4,13 @@
 #include "fake_driver.hpp"
 
 #include "actor/backend.hpp"
-#include <denizen/device/primary_context.hpp>
 #include "apps/graph/src/engine.hpp"
+#include "apps/wave/src/engine.hpp"
 #include "group/seat.hpp"
 #include "memory/arena_memory.hpp"
 #include "memory/space.hpp"
 #include "task/backend.hpp"
-#include "apps/wave/src/engine.hpp"
+#include <denizen/device/primary_context.hpp>
 
 #include <denizen/radio/resident_receiver.hpp>
 #include <gtest/gtest.h>

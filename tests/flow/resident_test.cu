@@ -2,14 +2,14 @@
 // Resident blocks in graphs, on CPU threads always and on a GPU where there is one: the results are
 // those of the CPU's blocks, wherever quanta end and whoever of the crew has them.
 #include <denizen/dsp/fir.hpp>
+#include <denizen/dsp/resident/program.hpp>
 #include <denizen/dsp/sample.hpp>
+#include <denizen/dsp/signal.hpp>
 #include <denizen/flow/alone.hpp>
 #include <denizen/flow/resident.hpp>
-#include <denizen/flow/resident/program.hpp>
-#include <denizen/dsp/signal.hpp>
 
-#include <flow/noise.hpp>
-#include <resident/places.hpp>
+#include <actor/places.hpp>
+#include <support/noise.hpp>
 
 namespace denizen::flow::resident {
 

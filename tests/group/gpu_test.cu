@@ -2,9 +2,9 @@
 // Collectives on GPUs, bit by bit: as kernels, in a captured graph, from inside a kernel, by
 // messages to a resident group; and a rank that does not come. Skipped with fewer than two GPUs
 // that reach each other.
-#include <denizen/device/driver.hpp>
 #include "group/calls.hpp"
 #include "support/threads.hpp"
+#include <denizen/device/driver.hpp>
 
 #include <denizen/group/persistent.hpp>
 #include <denizen/group/resident.hpp>

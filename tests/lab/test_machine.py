@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from denizen.lab import machine
+from denizen import machine
 from denizen.lab.sampler import Sampler
 from denizen.nvml import Nvml, Reading
 

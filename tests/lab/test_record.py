@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from denizen.lab import bench, machine, record, schema
+from denizen import machine
+from denizen.lab import bench, record, schema
 from denizen.lab.record import LabError, Measured
 
 HERE = machine.Machine(device="Test GPU 9000", driver="1.2", cuda="13.0", cpu="Test CPU, 2 cores")

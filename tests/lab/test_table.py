@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen.lab import bench, goals, machine, record, table
+from denizen import machine
+from denizen.lab import bench, goals, record, table
 from denizen.lab.record import LabError, Measured
 
 HERE = machine.Machine(device="Test GPU", driver="1.2", cuda="13.0", cpu="Test CPU, 2 cores")

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import stream as s
 
-from denizen.lab import cases, doorbells, goals, machine, programs, record
+from denizen import machine
+from denizen.lab import cases, doorbells, goals, programs, record
 from denizen.lab.record import Measured
 from denizen.lens import log
 

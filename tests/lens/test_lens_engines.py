@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen.lab import cases, engines, machine, programs, record
+from denizen import machine
+from denizen.lab import cases, engines, programs, record
 from denizen.lab.record import Measured
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers that messages refer to, on CPU threads and on the GPU: handlers find the very memory, it
 // lives as long as the last message, and what comes after that is a typed error.
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <cstring>
 #include <random>

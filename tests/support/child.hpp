@@ -3,7 +3,7 @@
 // executable, and shares a page of words with the test that starts it.
 #pragma once
 
-#include <resident/places.hpp>
+#include <actor/places.hpp>
 
 #include <csignal>
 #include <sys/mman.h>

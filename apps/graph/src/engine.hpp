@@ -2,9 +2,9 @@
 // What Search asks of a device, and what the engines for CPU and GPU share.
 #pragma once
 
-#include <denizen/graph/search.hpp>
 #include <denizen/graph/detail/view.hpp>
 #include <denizen/graph/detail/visits.hpp>
+#include <denizen/graph/search.hpp>
 #include <denizen/task/any.hpp>
 
 #include <algorithm>

@@ -7,8 +7,8 @@
 #include <denizen/graph/search.hpp>
 #include <denizen/graph/validate.hpp>
 
-#include <denizen/device/residents.hpp>
 #include "../src/graph/choice.hpp"
+#include <denizen/device/residents.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core's process mining; python/denizen/procmine is its face.
-#include "gpu.hpp"
 #include "bind/bind.hpp"
+#include "gpu.hpp"
 
 #include <denizen/procmine/counts.hpp>
 #include <denizen/procmine/generate.hpp>

@@ -2,8 +2,8 @@
 #include "gpu.hpp"
 
 #if defined(__CUDACC__)
-#include <denizen/device/residents.hpp>
 #include <denizen/device/driver.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/procmine/device.cuh>
 

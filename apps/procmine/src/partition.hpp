@@ -3,8 +3,8 @@
 // what follows never leaves it. Stable: events keep their order.
 #pragma once
 
-#include <denizen/base/on_threads.hpp>
 #include "durations.hpp"
+#include <denizen/base/on_threads.hpp>
 
 #include <denizen/procmine/mine.hpp>
 

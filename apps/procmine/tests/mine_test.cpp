@@ -6,8 +6,8 @@
 
 #include "../src/procmine/quantile.hpp"
 
-#include <denizen/device/driver.hpp>
 #include "../src/procmine/gpu.hpp"
+#include <denizen/device/driver.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 // for what is resident: it happens while the programs of this process are off the GPU.
 #include <denizen/radio/resident_receiver.hpp>
 
-#include <denizen/device/residents.hpp>
 #include <denizen/device/functions.hpp>
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <cstring>
 

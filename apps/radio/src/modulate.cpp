@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <denizen/radio/modulate.hpp>
 
-#include <denizen/radio/message.hpp>
 #include <denizen/radio/detail/preamble.hpp>
+#include <denizen/radio/message.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <radio/signal.hpp>
+#include "signal.hpp"
 
 #include <denizen/radio/receiver.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resident workers on threads of the CPU find what the receiver finds, however the stream is cut,
 // also when blocks hold more than a worker keeps, and after a pause in which they have left.
-#include <radio/signal.hpp>
+#include "signal.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/radio/resident_receiver.hpp>

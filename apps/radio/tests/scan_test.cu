@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scan by teams finds what the receiver finds: with a team of one on the CPU always, and by the
 // resident receiver on a GPU where the file was compiled by nvcc and there is one.
-#include <radio/signal.hpp>
+#include "signal.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/radio/detail/candidates.hpp>

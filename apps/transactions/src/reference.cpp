@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <denizen/transactions/detail/circular.hpp>
 #include <denizen/transactions/country.hpp>
+#include <denizen/transactions/detail/circular.hpp>
 #include <denizen/transactions/reference.hpp>
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stage's alerts are the reference's: for any number of shards and workers, however the stream is
 // cut, when rules change, over a snapshot, and when shards fail in the middle.
+#include <actor/places.hpp>
 #include <denizen/transactions/generate.hpp>
 #include <denizen/transactions/reference.hpp>
 #include <denizen/transactions/stage.hpp>
-#include <resident/places.hpp>
 
 #include <algorithm>
 #include <cstdio>

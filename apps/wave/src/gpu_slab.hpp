@@ -3,8 +3,8 @@
 // or of several in a pass. Of the slabs under and over it a GPU reads in their memory.
 #pragma once
 
-#include <denizen/device/chip.hpp>
 #include "engine.hpp"
+#include <denizen/device/chip.hpp>
 
 namespace denizen::wave {
 

@@ -7,13 +7,13 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/detail/dead_letters.hpp>
+#include <denizen/actor/detail/layout.hpp>
 #include <denizen/actor/life.hpp>
 #include <denizen/base/device.hpp>
 #include <denizen/base/error.hpp>
 #include <denizen/memory/arena.hpp>
 #include <denizen/memory/buffer.hpp>
-#include <denizen/actor/detail/dead_letters.hpp>
-#include <denizen/actor/detail/layout.hpp>
 
 #include <array>
 #include <chrono>

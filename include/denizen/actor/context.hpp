@@ -3,13 +3,13 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/base/clock.hpp>
-#include <denizen/base/lanes.hpp>
 #include <denizen/actor/detail/access.hpp>
-#include <denizen/memory/arena/ref.hpp>
-#include <denizen/actor/program.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/topics.hpp>
+#include <denizen/actor/program.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
+#include <denizen/memory/arena/ref.hpp>
 
 namespace denizen {
 

@@ -27,9 +27,9 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/actor/life.hpp>
 #include <denizen/actor/detail/access.hpp>
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/actor/life.hpp>
 
 #if DENIZEN_HOSTED
 #include <new>

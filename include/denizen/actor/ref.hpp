@@ -19,8 +19,8 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/base/error.hpp>
 #include <denizen/actor/program.hpp>
+#include <denizen/base/error.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {

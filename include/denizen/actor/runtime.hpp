@@ -10,11 +10,11 @@
 // only; Device::automatic() takes the best that is there.
 #pragma once
 
-#include <denizen/actor/ref.hpp>
 #include <denizen/actor/any_runtime.hpp>
-#include <denizen/base/type_name.hpp>
 #include <denizen/actor/kernel.hpp>
+#include <denizen/actor/ref.hpp>
 #include <denizen/actor/telemetry.hpp>
+#include <denizen/base/type_name.hpp>
 
 #include <algorithm>
 

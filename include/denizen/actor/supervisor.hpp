@@ -7,8 +7,8 @@
 // its children are stopped and the failure is an error of the program.
 #pragma once
 
-#include <denizen/actor/life.hpp>
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/actor/life.hpp>
 
 namespace denizen {
 

@@ -5,9 +5,9 @@
 // GPU, the destructor's too.
 #pragma once
 
-#include <denizen/device/residents.hpp>
 #include <denizen/device/functions.hpp>
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
 

@@ -7,7 +7,7 @@
 // quantum that finds all of the crew idle is cut among them, unless it is of two streams. Host
 // only.
 //
-//   #include <denizen/flow/resident/program.hpp>         // in a .cu file for the GPU
+//   #include <denizen/dsp/resident/program.hpp>         // in a .cu file for the GPU
 //   flow::Resident gpu(flow::resident::image());
 //   auto& channel = graph.add<flow::ResidentFir<Complex>>("channel", gpu, taps, 8);
 //   auto& audio = graph.add<flow::ResidentFm>("audio", gpu, 1.0f);
@@ -62,7 +62,7 @@ private:
     uint32_t next_ = 0;
 };
 
-// What all of them are. `kind` names what the worker does (resident/kinds.hpp).
+// What all of them are. `kind` names what the worker does (dsp/resident/kinds.hpp).
 class ResidentBlock : public Block {
 public:
     Resident& resident() const { return resident_; }

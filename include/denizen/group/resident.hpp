@@ -11,8 +11,8 @@
 //   resident.wait(sum);
 #pragma once
 
-#include <denizen/group/group.hpp>
 #include <denizen/group/detail/mailbox.hpp>
+#include <denizen/group/group.hpp>
 
 namespace denizen {
 

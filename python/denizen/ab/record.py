@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from denizen import terminal
+from denizen import machine, terminal
 from denizen.ab import analysis, gates
 from denizen.ab.experiment import Experiment, ExperimentError, load
 from denizen.ab.gates import FAILED, Gate
 from denizen.ab.measure import AGAIN, Measured, from_json
-from denizen.lab import machine, schema
 from denizen.lab import record as lab_record
+from denizen.lab import schema
 from denizen.lab.record import Scalar
 
 

@@ -11,7 +11,7 @@ from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.program import cubin_of
 
-_TEXT = """#include <denizen/flow/resident/crew.hpp>
+_TEXT = """#include <denizen/dsp/resident/crew.hpp>
 using denizen_program = denizen::flow::resident::Program<>;
 DENIZEN_PROGRAM(denizen_program)
 """

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from denizen import terminal
+from denizen import machine, terminal
 from denizen.group import nccl
-from denizen.lab import cases, goals, machine, programs
+from denizen.lab import cases, goals, programs
 from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
 

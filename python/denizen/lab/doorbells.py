@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen import terminal
-from denizen.lab import driver, machine, programs
+from denizen import machine, terminal
+from denizen.lab import driver, programs
 from denizen.lab.record import LabError, Measured, Scalar
 from denizen.lens.log import Capture, LensError
 

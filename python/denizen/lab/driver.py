@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from denizen import terminal
-from denizen.lab import fits, machine, programs
+from denizen import machine, terminal
+from denizen.lab import fits, programs
 from denizen.lab.record import LabError, Measured, Scalar
 from denizen.lens import launch, log, summary
 from denizen.lens.decode import Stream

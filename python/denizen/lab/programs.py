@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import denizen
-from denizen.lab import machine
+from denizen import machine
 from denizen.lab.record import LabError, Measured, Scalar
 
 Environment = dict[str, str | int | float | bool | None]

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.lab import machine, schema, stats
+from denizen import machine
+from denizen.lab import schema, stats
 
 Scalar = str | int | float | bool
 

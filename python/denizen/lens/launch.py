@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import denizen
-from denizen.lab import machine
+from denizen import machine
 from denizen.lens import log
 from denizen.lens.log import LensError
 

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import denizen
-from denizen import _core
+from denizen import _core, machine
 from denizen.errors import ArgumentError, ExhaustedError
-from denizen.lab import machine
 from denizen.procmine.log import Log
 from denizen.procmine.mine import Mined
 

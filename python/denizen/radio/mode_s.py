@@ -19,7 +19,7 @@ Message = dict[str, Any]
 """What a frame says, only the fields that it has: ``df``, ``icao`` (six hexadecimal digits), and
 by the kind of frame ``altitude`` (ft), ``callsign``, ``squawk``, ``latitude``, ``longitude``,
 ``track`` and ``heading`` (degrees), ``groundspeed`` and ``airspeed`` (kt), ``vertical_rate``
-(ft/min), ... Names follow PyPI's pymodes. apps/radio/include/denizen/radio/message.hpp lists them all."""
+(ft/min), ... Names follow PyPI's pymodes. denizen/radio/message.hpp lists them all."""
 
 SAMPLE_RATE: float = _core.radio_sample_rate
 """Samples per second that the receiver expects."""

@@ -3,8 +3,8 @@
 // handled, and resolve one for a handler. Called by Context and by the worker's loop.
 #pragma once
 
-#include <denizen/base/error.hpp>
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/base/error.hpp>
 
 namespace denizen::detail {
 

@@ -3,9 +3,9 @@
 // one access, takes the message of one, or, where messages have queued up, as many as it has lanes.
 #pragma once
 
+#include <denizen/actor/detail/layout.hpp>
 #include <denizen/base/cluster.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/actor/detail/layout.hpp>
 #include <denizen/wire/slot.hpp>
 
 namespace denizen {

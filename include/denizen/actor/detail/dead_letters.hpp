@@ -7,8 +7,8 @@
 // one.
 #pragma once
 
-#include <denizen/base/clock.hpp>
 #include <denizen/actor/detail/report.hpp>
+#include <denizen/base/clock.hpp>
 
 namespace denizen {
 

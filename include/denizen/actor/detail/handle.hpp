@@ -6,8 +6,8 @@
 #include <denizen/actor/context.hpp>
 #include <denizen/actor/detail/arrival.hpp>
 #include <denizen/actor/detail/move.hpp>
-#include <denizen/actor/program.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
+#include <denizen/actor/program.hpp>
 
 namespace denizen {
 

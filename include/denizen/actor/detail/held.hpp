@@ -8,9 +8,9 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/actor/life.hpp>
 #include <denizen/actor/detail/arrival.hpp>
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/actor/life.hpp>
 
 namespace denizen {
 

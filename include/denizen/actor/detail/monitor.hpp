@@ -5,10 +5,10 @@
 // takes the program off the GPU when it is idle, told to, or when the host has died.
 #pragma once
 
-#include <denizen/base/clock.hpp>
-#include <denizen/base/lanes.hpp>
 #include <denizen/actor/detail/held.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
 
 namespace denizen {
 

@@ -10,10 +10,10 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/base/cluster.hpp>
-#include <denizen/base/lanes.hpp>
 #include <denizen/actor/detail/arrival.hpp>
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/base/cluster.hpp>
+#include <denizen/base/lanes.hpp>
 
 namespace denizen {
 

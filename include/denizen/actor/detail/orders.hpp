@@ -4,11 +4,11 @@
 // while a handler of that actor runs (fail() excepted, at its end).
 #pragma once
 
-#include <denizen/actor/supervisor.hpp>
 #include <denizen/actor/detail/held.hpp>
-#include <denizen/actor/program.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/topics.hpp>
+#include <denizen/actor/program.hpp>
+#include <denizen/actor/supervisor.hpp>
 
 namespace denizen {
 

@@ -8,11 +8,11 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/base/clock.hpp>
-#include <denizen/base/lanes.hpp>
 #include <denizen/actor/detail/layout.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/report.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/lanes.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {

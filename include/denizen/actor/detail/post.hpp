@@ -14,13 +14,13 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/actor/life.hpp>
-#include <denizen/base/lanes.hpp>
 #include <denizen/actor/detail/dead_letters.hpp>
 #include <denizen/actor/detail/layout.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/outbox.hpp>
 #include <denizen/actor/detail/traced.hpp>
+#include <denizen/actor/life.hpp>
+#include <denizen/base/lanes.hpp>
 
 namespace denizen {
 

@@ -2,8 +2,8 @@
 // Errors of the running program: counted, and the first of each kind kept for the host.
 #pragma once
 
-#include <denizen/base/error.hpp>
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/base/error.hpp>
 
 namespace denizen {
 

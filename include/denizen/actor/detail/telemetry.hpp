@@ -2,16 +2,16 @@
 // What a worker counts of its own work: handlers run by actor type, how long they took, and the
 // slowest of them. The worker adds to Counters::handled after every handler, calls Observer::look()
 // in its rare look, and, only while the program is observed, observe() after every handler. The
-// host reads the counters while they change (src/actor/telemetry.cpp). No lane waits for another in here,
-// and nothing is read that another worker writes.
+// host reads the counters while they change (src/actor/telemetry.cpp). No lane waits for another in
+// here, and nothing is read that another worker writes.
 //
 // The histograms are log-linear, as HdrHistogram's (Gil Tene, http://hdrhistogram.org): each power
 // of two is cut into four equal buckets, so a bucket's middle is off by at most 12.5 %.
 #pragma once
 
+#include <denizen/actor/detail/layout.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/actor/detail/layout.hpp>
 
 namespace denizen {
 

@@ -18,10 +18,10 @@
 // beginnings whose length some pattern has: 17 chains at the most, however large the table is.
 #pragma once
 
+#include <denizen/actor/detail/system.hpp>
+#include <denizen/actor/program.hpp>
 #include <denizen/actor/topic.hpp>
 #include <denizen/base/packet.hpp>
-#include <denizen/actor/program.hpp>
-#include <denizen/actor/detail/system.hpp>
 
 namespace denizen {
 

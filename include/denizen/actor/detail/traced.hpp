@@ -10,11 +10,11 @@
 #pragma once
 
 #include <denizen/actor/address.hpp>
-#include <denizen/base/clock.hpp>
-#include <denizen/base/hlc.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/detail/trace.hpp>
+#include <denizen/base/clock.hpp>
+#include <denizen/base/hlc.hpp>
 
 namespace denizen::detail {
 

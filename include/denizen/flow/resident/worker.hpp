@@ -11,7 +11,7 @@
 #pragma once
 
 #include <denizen/actor/context.hpp>
-#include <denizen/dsp/resident_kinds.hpp>
+#include <denizen/flow/resident/piece.hpp>
 
 namespace denizen::flow::resident {
 

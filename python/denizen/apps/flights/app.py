@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import denizen
+from denizen import machine
 from denizen.apps.flights import reference
 from denizen.apps.flights.load import Flights
-from denizen.lab import machine
 
 CHUNK = 4096  # flights handed to the runtime at once
 _ASK_TIMEOUT = 5.0

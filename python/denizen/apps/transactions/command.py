@@ -16,7 +16,7 @@ from types import FrameType
 
 import numpy as np
 
-from denizen import terminal
+from denizen import machine, terminal
 from denizen.apps.transactions import alerts as output
 from denizen.apps.transactions import load
 from denizen.apps.transactions.records import (
@@ -31,7 +31,6 @@ from denizen.apps.transactions.records import (
 )
 from denizen.apps.transactions.stage import PASSES, Reference, Stage
 from denizen.errors import ArgumentError, DataError
-from denizen.lab import machine
 
 _PIECE = 1 << 16  # records fed at once
 

@@ -82,7 +82,7 @@ _MESSAGES: tuple[MessageType, ...] = (
 
 
 def program() -> denizen.Program:
-    """The actor Shard and its messages (apps/transactions/include/denizen/transactions/detail/shard.hpp)."""
+    """The actor Shard and its messages (denizen/transactions/detail/shard.hpp)."""
     return denizen.Program(
         "using denizen::transactions::Shard;",
         actors=["Shard"],

@@ -4,8 +4,8 @@
 // a compiler knows.
 #pragma once
 
-#include <denizen/transactions/detail/book.hpp>
 #include <denizen/transactions/country.hpp>
+#include <denizen/transactions/detail/book.hpp>
 
 namespace denizen::transactions {
 

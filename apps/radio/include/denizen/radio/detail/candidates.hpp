@@ -3,8 +3,8 @@
 // that the receiver would give.
 #pragma once
 
-#include <denizen/radio/receiver.hpp>
 #include <denizen/radio/detail/scan_block.hpp>
+#include <denizen/radio/receiver.hpp>
 
 #include <algorithm>
 #include <span>

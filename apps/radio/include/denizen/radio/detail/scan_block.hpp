@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scan of one block of samples by a team: a block of GPU threads, or one thread of the CPU. It
-// gives what the receiver's loops find (apps/radio/src/scan.hpp), in the order of nothing: who calls it
-// sorts by position, and believes or not (airspace.hpp).
+// gives what the receiver's loops find (apps/radio/src/scan.hpp), in the order of nothing: who
+// calls it sorts by position, and believes or not (airspace.hpp).
 //
 // A team has rank(), size(), sync(), count(bool), which counts the members that say true, and
 // take(uint32_t&), which adds one and gives what was there.

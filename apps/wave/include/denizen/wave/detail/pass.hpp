@@ -14,8 +14,8 @@
 // and pass instead of 12 for each cell and step (single precision).
 #pragma once
 
-#include <denizen/wave/request.hpp>
 #include <denizen/wave/detail/sweep.hpp>
+#include <denizen/wave/request.hpp>
 
 namespace denizen::wave {
 

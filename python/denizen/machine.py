@@ -94,7 +94,7 @@ def checkout() -> Path | None:
     """
     for folder in (Path(__file__).resolve().parent, Path.cwd()):
         top = _git(folder, "rev-parse", "--show-toplevel")
-        tracked = "python/denizen/lab/machine.py"
+        tracked = "python/denizen/machine.py"
         if top and _git(Path(top), "ls-files", "--error-unmatch", tracked) is not None:
             return Path(top)
     return None

@@ -1,59 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blocks that run on the resident runtime, as a worker sees them: outputs from inputs, for a
 // warp of the GPU or for one thread of the CPU, from one text: that of dsp/output.hpp.
-//
-// A kind of one's own is a struct with a name and
-//     template <class T> static DENIZEN_HD void make(const Piece<T>& p);
-// which writes p.out[j] for each j of p.each(), reading p.in[base + j * down] and up to `before`
-// samples in front of that. One of two streams reads p.beside[base + j * down] as well, and is the
-// first of its chain. It keeps no state: quanta of one stream are at several workers at once.
 #pragma once
 
 #include <denizen/dsp/output.hpp>
-#include <denizen/flow/resident/stage.hpp>
+#include <denizen/flow/resident/piece.hpp>
 
 namespace denizen::flow::resident {
 
 using dsp::Iq; // laid out as std::complex<float>
-
-// A worker's share of the work on a quantum.
-template <class Context>
-struct Piece {
-    const Context& team;
-    const Stage& stage;
-    const float* values;
-    const void* from; // the quantum's first sample; its predecessors lie in front of it
-    const void* with; // those of the second stream beside them; null: there is none
-    void* to;         // the quantum's first output
-    uint64_t first;   // the number of that output in its stream
-    uint32_t base;    // of output 0, in inputs: below `down`
-    int64_t begin;    // outputs begin ... end - 1; negative ones are of the quantum before
-    int64_t end;
-
-    template <class T>
-    DENIZEN_HD const T* in() const
-    {
-        return static_cast<const T*>(from);
-    }
-    template <class T>
-    DENIZEN_HD const T* beside() const
-    {
-        return static_cast<const T*>(with);
-    }
-    template <class T>
-    DENIZEN_HD T* out() const
-    {
-        return static_cast<T*>(to);
-    }
-    // Calls `use` for the outputs of this lane.
-    template <class Use>
-    DENIZEN_HD void each(Use&& use) const
-    {
-        for (int64_t j = begin + team.lane(); j < end; j += team.lanes()) {
-            use(j);
-        }
-    }
-};
 
 // y = a x + b
 struct Saxpy {

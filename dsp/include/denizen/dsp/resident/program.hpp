@@ -7,8 +7,8 @@
 //   flow::Resident more(flow::resident::image<Square>()); // and one's own
 #pragma once
 
-#include <denizen/flow/resident/crew.hpp>
 #include <denizen/actor/runtime.hpp>
+#include <denizen/dsp/resident/crew.hpp>
 
 namespace denizen::flow::resident {
 

@@ -2,8 +2,9 @@
 // What a crew of flow graphs runs: a worker that knows the blocks of kinds.hpp, and one's own.
 #pragma once
 
-#include <denizen/flow/resident/worker.hpp>
 #include <denizen/actor/kernel.hpp>
+#include <denizen/dsp/resident/kinds.hpp>
+#include <denizen/flow/resident/worker.hpp>
 
 namespace denizen::flow::resident {
 
