@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-import denizen
 from denizen import machine
 from denizen.lab.record import LabError, Measured, Scalar
 
@@ -30,19 +29,23 @@ def find(experiment: str) -> Path:
 
 
 def find_program(name: str) -> Path:
-    """The program ``name`` of this project: installed beside the package, else in the build tree.
+    """The program ``name`` of this project: in DENIZEN_BENCH_DIR, or in the build tree.
 
     Raises LabError that says where it was looked for.
     """
-    places = [Path(folder) / "bin" for folder in denizen.__path__]
+    places = []
     if given := os.environ.get("DENIZEN_BENCH_DIR"):
-        places.insert(0, Path(given))
+        places.append(Path(given))
     if top := machine.checkout():
         places.append(top / "build" / "release" / "benchmarks")
     for place in places:
         if os.access(place / name, os.X_OK):
             return place / name
-    raise LabError(f"benchmark program {name} is in none of: {', '.join(map(str, places))}")
+    looked = ", ".join(map(str, places)) or "(this is no checkout, and DENIZEN_BENCH_DIR is not set)"
+    raise LabError(
+        f"benchmark program {name} is in none of: {looked}; `make bench` in a checkout builds it, "
+        "DENIZEN_BENCH_DIR names another folder"
+    )
 
 
 def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]]:
