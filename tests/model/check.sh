@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every model through spin. Passes if no model has an error, every state was looked at, every
-# statement was reached, and every planted bug was found. One argument: only that model.
+# Runs every model through spin, as many at a time as there are cores. Passes if no model has an error,
+# every state was looked at, every statement was reached, and every planted bug was found. One argument:
+# only that model.
 set -u
 models=$(cd "$(dirname "$0")" && pwd)
 only=${1:-}
@@ -10,44 +11,55 @@ for tool in spin gcc; do
 done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-failures=0
 
-# verify <model> <spin's options...>: leaves spin's verdict in $folder/out. 2 GB, 3 million steps deep.
+# verify <folder> <model> <spin's options...>: leaves spin's verdict in <folder>/out. 2 GB, 3 million
+# steps deep.
 verify() {
-    (cd "$folder" && rm -f pan* && spin -a "${@:2}" "$models/$1.pml" >out 2>&1 &&
+    (mkdir -p "$1" && cd "$1" && spin -a "${@:3}" "$models/$2.pml" >out 2>&1 &&
         gcc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c >>out 2>&1 &&
-        timeout 240 ./pan -m3000000 >out 2>&1)
+        timeout 480 ./pan -m3000000 >out 2>&1)
 }
 
-say() { # <verdict> <model and options>
-    printf '%-6s %-45s %s\n' "$1" "$2" \
-        "$(sed -nE 's/^ *([0-9]+) states, stored.*/\1 states/p; s/.*elapsed time (.*) seconds/\1 s/p' "$folder/out" | paste -sd' ')"
-    if [ "$1" = FAILED ]; then
-        failures=$((failures + 1))
-        cat "$folder/out"
+say() { # <folder> <verdict> <model and options>
+    printf '%-6s %-45s %s\n' "$2" "$3" \
+        "$(sed -nE 's/^ *([0-9]+) states, stored.*/\1 states/p; s/.*elapsed time (.*) seconds/\1 s/p' "$1/out" | paste -sd' ')"
+    if [ "$2" = FAILED ]; then
+        touch "$folder/failed"
+        cat "$1/out"
     fi
 }
 
-holds() {
-    [ -z "$only" ] || [ "$only" = "$1" ] || return 0
-    if verify "$@" && grep -q 'errors: 0$' "$folder/out" &&
-        ! grep -Eq 'max search depth too small|reached -DMEMLIM|not completed' "$folder/out" &&
-        ! grep -E '\.(pml|inc):[0-9]+, state' "$folder/out" | grep -qv -- '"-end-"'; then
-        say ok "$*"
+check_that_it_holds() { # <folder> <model> <options...>
+    if verify "$@" && grep -q 'errors: 0$' "$1/out" &&
+        ! grep -Eq 'max search depth too small|reached -DMEMLIM|not completed' "$1/out" &&
+        ! grep -E '\.(pml|inc):[0-9]+, state' "$1/out" | grep -qv -- '"-end-"'; then
+        say "$1" ok "${*:2}"
     else
-        say FAILED "$*"
+        say "$1" FAILED "${*:2}"
     fi
 }
 
-finds() {
-    [ -z "$only" ] || [ "$only" = "$1" ] || return 0
+check_that_it_is_found() { # <folder> <model> <options...>
     verify "$@"
-    if grep -Eq 'errors: [1-9]' "$folder/out"; then
-        say found "$*"
+    if grep -Eq 'errors: [1-9]' "$1/out"; then
+        say "$1" found "${*:2}"
     else
-        say FAILED "$* (a planted bug that was not found)"
+        say "$1" FAILED "${*:2} (a planted bug that was not found)"
     fi
 }
+
+running=0
+begin() { # <check> <model> <options...>
+    [ -z "$only" ] || [ "$only" = "$2" ] || return 0
+    if [ $running -ge "$(nproc)" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+    running=$((running + 1))
+    "$1" "$(mktemp -d "$folder/XXXXXX")" "${@:2}" &
+}
+holds() { begin check_that_it_holds "$@"; }
+finds() { begin check_that_it_is_found "$@"; }
 
 holds spsc
 holds spsc -DCAP=4 -DPK=1 -DMOD=16
@@ -123,4 +135,5 @@ finds gates -DPLANTED_COUNTS_ITSELF_TWICE
 finds gates -DPLANTED_DOES_NOT_AWAIT_SEARCH
 finds gates -DPLANTED_GIVES_UP_BLINDLY
 
-exit $((failures != 0))
+wait
+[ ! -e "$folder/failed" ]

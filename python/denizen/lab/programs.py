@@ -41,7 +41,7 @@ def find_program(name: str) -> Path:
     for place in places:
         if os.access(place / name, os.X_OK):
             return place / name
-    looked = ", ".join(map(str, places)) or "(this is no checkout, and DENIZEN_BENCH_DIR is not set)"
+    looked = ", ".join(map(str, places)) or "(no checkout, and no DENIZEN_BENCH_DIR)"
     raise LabError(
         f"benchmark program {name} is in none of: {looked}; `make bench` in a checkout builds it, "
         "DENIZEN_BENCH_DIR names another folder"
