@@ -19,7 +19,7 @@
 #include <thread>
 
 #if defined(__CUDACC__)
-#include "device/mapped.hpp"
+#include "../src/device/mapped.hpp"
 #include "rivals/device_graph.hpp"
 #include "rivals/launch.cuh"
 #include "rivals/ping_pong.cuh"

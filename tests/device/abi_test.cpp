@@ -253,7 +253,8 @@ static_assert(nccl::sum == ncclSum && nccl::max == ncclMax && nccl::min == ncclM
 static_assert(nccl::avg == ncclAvg);
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 static_assert(sizeof(nccl::Config) <= sizeof(ncclConfig_t));
-static_assert(nccl::Config{}.magic == NCCL_API_MAGIC);
+constexpr ncclConfig_t nccl_initial = NCCL_CONFIG_INITIALIZER;
+static_assert(nccl::Config{}.magic == nccl_initial.magic);
 static_assert(nccl::Config{}.version <= NCCL_VERSION_CODE);
 static_assert(nccl::Config{}.min_ctas == NCCL_CONFIG_UNDEF_INT);
 static_assert(offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic));

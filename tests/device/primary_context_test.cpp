@@ -4,8 +4,8 @@
 #include "fake_driver.hpp"
 
 #include "actor/backend.hpp"
-#include "apps/graph/src/engine.hpp"
-#include "apps/wave/src/engine.hpp"
+#include "../../apps/graph/src/engine.hpp"
+#include "../../apps/wave/src/engine.hpp"
 #include "group/seat.hpp"
 #include "memory/arena_memory.hpp"
 #include "memory/space.hpp"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Searches of every method on every device that is there: distances are compared with a plain
 // search's, and the whole answer is held against Graph500's rules.
-#include "apps/graph/tests/searches.hpp"
+#include "searches.hpp"
 
 #include <denizen/graph/generate.hpp>
 #include <denizen/graph/search.hpp>
 #include <denizen/graph/validate.hpp>
 
-#include "../src/graph/choice.hpp"
+#include "../src/choice.hpp"
 #include <denizen/device/residents.hpp>
 
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of many shapes mined on every device that is there, compared with plain_mine().
-#include "apps/procmine/tests/plain.hpp"
+#include "plain.hpp"
 
 #include <denizen/procmine/generate.hpp>
 
-#include "../src/procmine/quantile.hpp"
+#include "../src/quantile.hpp"
 
-#include "../src/procmine/gpu.hpp"
+#include "../src/gpu.hpp"
 #include <denizen/device/driver.hpp>
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several steps in one march of the host's threads through a field that does not fit into their
 // caches: caches so small that blocks of rows and borders between threads all occur.
-#include "apps/wave/tests/reference.hpp"
+#include "reference.hpp"
 
-#include "../src/wave/cpu_march.hpp"
+#include "../src/cpu_march.hpp"
 
 #include <gtest/gtest.h>
 

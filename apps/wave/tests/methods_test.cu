@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every method on every device that is there, on rooms with each kind of wall and cell, against a
 // plain loop in double precision.
-#include "apps/wave/tests/reference.hpp"
+#include "reference.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are steered: every command says at which step it was applied, and the plain loop, given
 // the same commands at those steps, comes to the same field.
-#include "apps/wave/tests/reference.hpp"
+#include "reference.hpp"
 #include "support/scaled.hpp"
 
 #include <gtest/gtest.h>

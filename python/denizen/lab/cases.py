@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import denizen
+from denizen import machine
 from denizen.lab import (
     adsb,
     doorbells,
@@ -22,7 +23,6 @@ from denizen.lab import (
     filters,
     gnuradio,
     logs,
-    machine,
     searches,
 )
 from denizen.lab.record import Measured, Scalar
