@@ -181,9 +181,9 @@ def read(
             builder.problem("malformed", 1, f"not readable as XML: {error}")
 
 
-# Expat before 2.6 scans an unfinished tag from its beginning with every piece, and pyexpat hands it at
-# most 1 MiB at a time. So the limit of a token is what keeps the work linear in the file: with 16 MiB
-# each byte is seen at most sixteen times.
+# Expat before 2.6 scans an unfinished tag from its beginning with every piece, and pyexpat hands it
+# at most 1 MiB at a time. So the limit of a token is what keeps the work linear in the file: with
+# 16 MiB each byte is seen at most sixteen times.
 def _feed(parser: expat.XMLParserType, file: BinaryIO, path: Path) -> None:
     longest = limits.most("token")
     fed = 0
