@@ -38,16 +38,16 @@ test:
 	@tools/run-parts system lint build test-cpp test-python test-tsan test-asan test-model test-install
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
-$(VENV)/.tools: pyproject.toml tools/nvcc.py
+$(VENV)/.tools: pyproject.toml constraints.txt tools/nvcc.py
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	tools/system-packages --python-headers $(VENV)/bin/python
 	python -m pip install -q --upgrade 'pip>=25.1'
-	python -m pip install -q --group build
+	python -m pip install -q -c constraints.txt --group build
 	[ $(DENIZEN_CUDA) = OFF ] || python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q --group cuda
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
-	python -m pip install -q --group dev
+	python -m pip install -q -c constraints.txt --group dev
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)

@@ -22,6 +22,20 @@ if(DENIZEN_SANITIZE)
     add_link_options(-fsanitize=${DENIZEN_SANITIZE})
 endif()
 
+# denizen_harden(<target>): what is shipped checks its copies, and its tables of functions are read-only
+# once it is loaded. Not for sanitizers, which watch the same, nor without optimisation.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -Werror")
+check_cxx_source_compiles("#include <cstring>\nint main() { return 0; }" DENIZEN_HAS_FORTIFY)
+unset(CMAKE_REQUIRED_FLAGS)
+function(denizen_harden target)
+    if(DENIZEN_HAS_FORTIFY AND NOT DENIZEN_SANITIZE)
+        target_compile_options(${target} PRIVATE
+            "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>")
+    endif()
+    target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now)
+endfunction()
+
 # Compiles the .cu files of a target with g++ where there is no CUDA: the CPU half of the same text.
 function(denizen_compile target)
     target_link_libraries(${target} PRIVATE denizen denizen_strict)
@@ -36,18 +50,20 @@ endfunction()
 function(denizen_program name)
     add_executable(${name} ${ARGN})
     denizen_compile(${name})
+    target_link_options(${name} PRIVATE LINKER:-z,relro,-z,now)
     add_dependencies(denizen_wheel ${name})
     install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()
 
 # denizen_module(<source>...): the extension module denizen._core.
 function(denizen_module)
-    find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+    find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
     execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
         OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     find_package(nanobind CONFIG REQUIRED)
     nanobind_add_module(_core NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
     denizen_compile(_core)
+    denizen_harden(_core)
     add_dependencies(denizen_wheel _core)
     install(TARGETS _core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()

@@ -67,8 +67,9 @@ class CompileError(DenizenError):
 class MissingPackageError(DenizenError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
-    def __init__(self, package: str, group: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
+    def __init__(self, package: str, group: str | None) -> None:
+        what = package if group is None else f"'denizen[{group}]'"
+        super().__init__(f"{package} is not installed: pip install {what}")
 
 
 class FailedError(DenizenError):

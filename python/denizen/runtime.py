@@ -322,7 +322,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             reply, data = await asyncio.wait_for(
                 self._async.wait(ticket), max(deadline - loop.time(), 0.0)
             )
-        except (asyncio.TimeoutError, asyncio.CancelledError) as error:
+        except (TimeoutError, asyncio.CancelledError) as error:
             self._async.forget(ticket)
             if isinstance(error, asyncio.CancelledError):
                 raise
