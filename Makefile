@@ -48,21 +48,21 @@ test-deep:
 	    test-tsan-all test-asan-all test-model test-install
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
-$(VENV)/.tools: pyproject.toml
+$(VENV)/.tools: pyproject.toml constraints.txt
 	@echo 'denizen: build tools into $(VENV) (some 20 s)'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	tools/system-packages --python-headers $(VENV)/bin/python
 	python -m pip install -q --upgrade 'pip>=25.1'
-	python -m pip install -q --group build
+	python -m pip install -q -c constraints.txt --group build
 	touch $@
 
 # An nvcc of PyPI (640 MB) where none is installed.
 $(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
-	python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q --group cuda
+	python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q -c constraints.txt --group cuda
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
-	python -m pip install -q --group dev
+	python -m pip install -q -c constraints.txt --group dev
 	touch $@
 
 COMPILER := $(VENV)/.tools $(if $(filter ON,$(DENIZEN_CUDA)),$(VENV)/.cuda)

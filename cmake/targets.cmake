@@ -22,6 +22,20 @@ if(DENIZEN_SANITIZE)
     add_link_options(-fsanitize=${DENIZEN_SANITIZE})
 endif()
 
+# denizen_harden(<target>): what is shipped checks its copies, and its tables of functions are read-only
+# once it is loaded. Not for sanitizers, which watch the same, nor without optimisation.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -Werror")
+check_cxx_source_compiles("#include <cstring>\nint main() { return 0; }" DENIZEN_HAS_FORTIFY)
+unset(CMAKE_REQUIRED_FLAGS)
+function(denizen_harden target)
+    if(DENIZEN_HAS_FORTIFY AND NOT DENIZEN_SANITIZE)
+        target_compile_options(${target} PRIVATE
+            "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>")
+    endif()
+    target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now)
+endfunction()
+
 # denizen_part(<name> [NEEDS <part>...] SOURCES <file>... [BIND <file>...])
 # The library denizen::<name> of this folder, whose include/ is public; a file of another part is
 # reached by its public header, or, of the core's, by its path in src/. BIND: what the extension module
@@ -42,6 +56,7 @@ function(denizen_part name)
         target_link_libraries(${target} PUBLIC denizen_${need})
     endforeach()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:denizen_strict>)
+    denizen_harden(${target})
     target_link_libraries(denizen INTERFACE ${target})
     set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
     set_property(GLOBAL APPEND PROPERTY denizen_parts ${name})
@@ -91,17 +106,19 @@ function(denizen_program name)
     endif()
     add_executable(${name} ${ARGN})
     denizen_compile(${name})
+    target_link_options(${name} PRIVATE LINKER:-z,relro,-z,now)
     add_dependencies(denizen_benchmarks ${name})
 endfunction()
 
 # denizen_module(<source>...): the extension module denizen._core.
 function(denizen_module)
-    find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+    find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
     execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
         OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     find_package(nanobind CONFIG REQUIRED)
     nanobind_add_module(_core NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
     denizen_compile(_core)
+    denizen_harden(_core)
     add_dependencies(denizen_wheel _core)
     install(TARGETS _core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()

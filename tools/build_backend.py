@@ -4,15 +4,11 @@ where no nvcc is installed and the device half is not switched off."""
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import scikit_build_core.build as backend
 from scikit_build_core.build import *  # noqa: F403
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

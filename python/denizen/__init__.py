@@ -48,6 +48,7 @@ from denizen.errors import (
     SnapshotError,
     StaleBufferError,
     StuckError,
+    TooLargeError,
     from_code,
 )
 from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
@@ -91,6 +92,7 @@ __all__ = [
     "SnapshotError",
     "StaleBufferError",
     "StuckError",
+    "TooLargeError",
     "get_include",
     "gpu_problem",
     "message",

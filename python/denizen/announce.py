@@ -83,7 +83,7 @@ def find() -> list[Announcement]:
         try:
             one = Announcement(**json.loads(path.read_text("utf-8")))
             pid = int(one.pid)
-        except (OSError, TypeError, ValueError):
+        except (OSError, TypeError, ValueError, RecursionError):
             continue  # not ours, or gone since
         if _alive(pid):
             found.append(one)

@@ -23,7 +23,7 @@ from denizen.apps.procmine import options as procmine
 from denizen.apps.transactions import options as transactions
 from denizen.apps.wave import options as wave
 from denizen.arguments import Parser, add_device
-from denizen.errors import DataError
+from denizen.errors import DataError, parsing
 from denizen.graph import options as graph
 from denizen.group import options as group
 from denizen.lab import options as lab
@@ -65,13 +65,19 @@ def _leave(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
+def _subject(words: Sequence[str]) -> str:
+    """The files that a command was given, for errors of readers that name none."""
+    return ", ".join(word for word in words if os.path.isfile(word)) or "this command"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with ``argv`` (default: the process's) and give its exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     if argv is None:  # what runs on the GPU, or in a process of its own, is ended with this one
         signal.signal(signal.SIGTERM, _leave)
     try:
-        return _dispatch(words)
+        with parsing(_subject(words)):
+            return _dispatch(words)
     except (ArgumentError, DataError) as error:
         terminal.error(str(error))
         return 2

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -48,6 +48,10 @@ class ArgumentError(DenizenError, ValueError):
     """A value outside its range."""
 
 
+class TooLargeError(ArgumentError):
+    """A file says or holds more than a limit; the message says which, and how to allow more."""
+
+
 class DeviceError(DenizenError):
     """No GPU, no driver, or an error that the CUDA driver reported."""
 
@@ -63,8 +67,9 @@ class CompileError(DenizenError):
 class MissingPackageError(DenizenError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
-    def __init__(self, package: str, group: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
+    def __init__(self, package: str, group: str | None) -> None:
+        what = package if group is None else f"'denizen[{group}]'"
+        super().__init__(f"{package} is not installed: pip install {what}")
 
 
 class FailedError(DenizenError):
@@ -86,10 +91,30 @@ def unreadable(name: object, error: OSError, expected: str) -> DataError:
 
 
 @contextmanager
-def reading(name: object, expected: str) -> Iterator[None]:
-    """For what a command reads: a file that cannot be opened is unreadable()."""
+def parsing(name: object, kind: Callable[[str], Exception] = DataError) -> Iterator[None]:
+    """What Python raises of its own while it reads file ``name``, as one line that names it.
+
+    Too little memory is a TooLargeError, all else a ``kind``.
+    """
     try:
         yield
+    except MemoryError as error:
+        raise TooLargeError(
+            f"{name}: there is not enough memory for what it holds or says; give this process more"
+        ) from error
+    except RecursionError as error:
+        raise kind(f"{name}: nested too deep to be read") from error
+    except UnicodeError as error:
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else error
+        raise kind(f"{name}: not UTF-8 text: {reason}") from error
+
+
+@contextmanager
+def reading(name: object, expected: str) -> Iterator[None]:
+    """For what a command reads: parsing(), and a file that cannot be opened is unreadable()."""
+    try:
+        with parsing(name):
+            yield
     except OSError as error:
         raise unreadable(name, error, expected) from error
 

@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from denizen.nvml import Nvml
@@ -119,4 +119,4 @@ def commit() -> str:
 
 def utc_now() -> str:
     """The time now as ``2026-11-21T20:04:29Z``."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,20 +8,17 @@ your own. Each scrape reads the running program once and does not stop it.
 from __future__ import annotations
 
 import json
-import socket
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from denizen import announce
+from denizen import announce, serving
 from denizen.errors import DenizenError, MissingPackageError
 from denizen.nvml import Nvml, Sensors
+from denizen.serving import Answer, Request
 from denizen.telemetry import ROUTES, Durations, Telemetry
 
 try:
@@ -199,89 +196,53 @@ def _of_gpus(sensors: Mapping[int, Sensors]) -> Iterator[Metric]:
 
 
 class Server:
-    """Serves ``/metrics`` and ``/telemetry.json`` from a thread of its own until closed."""
+    """Serves ``/metrics`` and ``/telemetry.json`` from threads of its own until closed.
+
+    ``hosts``: names that a request may use for this machine, see :mod:`denizen.serving`.
+    """
 
     def __init__(
-        self, rt: Runtime, port: int, address: str, also: Sequence[_Collector] = ()
+        self,
+        rt: Runtime,
+        port: int,
+        address: str,
+        also: Sequence[_Collector] = (),
+        hosts: Sequence[str] = (),
     ) -> None:
-        collector = Collector(rt)
-        registry = CollectorRegistry(auto_describe=False)
-        for one in (collector, *also):
-            registry.register(one)
-
-        class Handler(_Handler):
-            answers = _Answers(collector, registry)
-
-        class Http(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            daemon_threads = True  # a scrape under way does not hold up the process
-
+        self._collector = Collector(rt)
+        self._registry = CollectorRegistry(auto_describe=False)
+        for one in (self._collector, *also):
+            self._registry.register(one)
         try:
-            self._http = Http((address, port), Handler)
+            self._http = serving.Server(
+                self._answer, port, address, hosts=hosts, name="denizen metrics"
+            )
         except (OSError, OverflowError) as error:
             raise DenizenError(
                 f"cannot serve metrics at {address} port {port}: {error}; port 0 takes any free one"
             ) from error
-        # A wildcard is no address to go to.
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
-        host = f"[{host}]" if ":" in host else host
-        self.url = f"http://{host}:{self._http.server_address[1]}"
+        self.url = self._http.url
         self._file: Path | None = None
         try:
             self._file = announce.announce(rt.program.name, self.url)
         except (OSError, DenizenError) as error:  # served all the same, by its URL
             warnings.warn(f"`denizen top` needs --url {self.url}: {error}", stacklevel=3)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(0.1,), name="denizen metrics", daemon=True
-        )
-        self._thread.start()
 
     def close(self) -> None:
         """Stop serving; harmless when called again."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.unlink()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+        self._http.close()
 
-
-class _Answers:
-    def __init__(self, collector: Collector, registry: CollectorRegistry) -> None:
-        self._collector, self._registry = collector, registry
-
-    def to(self, path: str, accept: str) -> tuple[str, bytes] | None:
-        """Content type and content; None for a path that is not served."""
-        if path in ("/", "/metrics"):
-            encode, kind = choose_encoder(accept)
-            return kind, encode(self._registry)
-        if path == "/telemetry.json":
-            return "application/json", json.dumps(self._collector.snapshot()).encode()
-        return None
-
-
-class _Handler(BaseHTTPRequestHandler):
-    answers: _Answers
-    timeout = 10.0  # for a client that says nothing
-
-    def do_GET(self) -> None:
+    def _answer(self, request: Request) -> Answer:
+        if request.method != "GET" or request.path not in ("/", "/metrics", "/telemetry.json"):
+            return Answer(404, b"/metrics or /telemetry.json\n")
         try:
-            found = self.answers.to(urlsplit(self.path).path, self.headers.get("Accept", ""))
+            if request.path == "/telemetry.json":
+                content = json.dumps(self._collector.snapshot()).encode()
+                return Answer(200, content, "application/json")
+            encode, kind = choose_encoder(request.headers.get("accept", ""))
+            return Answer(200, encode(self._registry), kind)
         except DenizenError as error:  # closed, or dead
-            self._send(503, "text/plain; charset=utf-8", f"{error}\n".encode())
-            return
-        if found is None:
-            self._send(404, "text/plain; charset=utf-8", b"/metrics or /telemetry.json\n")
-            return
-        self._send(200, *found)
-
-    def _send(self, status: int, kind: str, content: bytes) -> None:
-        with suppress(ConnectionError):  # the client has gone
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Not on the program's stderr."""
+            return Answer(503, f"{error}\n".encode())

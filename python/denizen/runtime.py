@@ -322,7 +322,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             reply, data = await asyncio.wait_for(
                 self._async.wait(ticket), max(deadline - loop.time(), 0.0)
             )
-        except (asyncio.TimeoutError, asyncio.CancelledError) as error:
+        except (TimeoutError, asyncio.CancelledError) as error:
             self._async.forget(ticket)
             if isinstance(error, asyncio.CancelledError):
                 raise
@@ -445,7 +445,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         return Telemetry.from_dict(self._core.telemetry())
 
     def serve_metrics(
-        self, port: int = 0, address: str = "127.0.0.1", also: Sequence[Collector] = ()
+        self,
+        port: int = 0,
+        address: str = "127.0.0.1",
+        also: Sequence[Collector] = (),
+        hosts: Sequence[str] = (),
     ) -> str:
         """Serves Prometheus metrics and what `denizen top` shows; returns the URL.
 
@@ -456,6 +460,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             address: where to listen. The default can only be reached from this machine; what is
                 served names the program, its actors and its messages, to whoever asks.
             also: Prometheus collectors to serve with it, which are called from another thread.
+            hosts: names by which others ask for this machine, if they are neither its host name
+                nor "localhost"; a request's Host that is no address must be one of these.
 
         Raises MissingPackageError without prometheus-client (`pip install denizen[observe]`), and
         DenizenError if it is being served or the port is taken.
@@ -465,7 +471,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if self._server is not None:
             raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
         self.observe(True)
-        self._server = Server(self, port, address, also)
+        self._server = Server(self, port, address, also, hosts)
         return self._server.url
 
     def stuck(self, at_least: float = 1.0) -> str:

@@ -7,6 +7,7 @@ A GPU machine without a network has NumPy and not always Rich; the commands must
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, TextIO
@@ -28,9 +29,24 @@ else:
     HAVE_RICH = True
 
 
+# What moves a cursor, changes a title, turns a line's direction or is no character at all.
+_UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+
+
+def plain(text: str) -> str:
+    """The text on one line, without what a terminal would obey: that stands as ``\\x1b``."""
+    text = " ".join(text.split())
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        one.encode("unicode_escape").decode() if unicodedata.category(one) in _UNSHOWN else one
+        for one in text
+    )
+
+
 def error(text: str) -> None:
     """One line on stderr, led by the command's name."""
-    print(f"denizen: {' '.join(text.split())}", file=sys.stderr)
+    print(f"denizen: {plain(text)}", file=sys.stderr)
 
 
 def line(text: str) -> None:

@@ -304,7 +304,10 @@ NB_MODULE(_core, m)
                 std::rethrow_exception(p);
             } catch (const Error& e) {
                 nb::object make = nb::handle(static_cast<PyObject*>(module)).attr("_error");
-                nb::object error = make(static_cast<uint32_t>(e.code()), e.what());
+                // It may quote a file's bytes, which need not be UTF-8.
+                nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+                    e.what(), static_cast<Py_ssize_t>(std::strlen(e.what())), "backslashreplace"));
+                nb::object error = make(static_cast<uint32_t>(e.code()), text);
                 PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
             }
         },

@@ -7,7 +7,9 @@
 
 #include <denizen/base/clock.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
@@ -69,17 +71,23 @@ sockaddr_un address_of(const std::string& path)
     return address;
 }
 
-// False at the deadline.
-bool ready(int fd, short events, uint64_t deadline)
+// Waits for one of them; false at the deadline.
+bool ready(std::vector<pollfd>& entries, uint64_t deadline)
 {
     for (;;) { // ends with the event or at the deadline
         const uint64_t now = now_ns();
         if (now >= deadline) return false;
-        pollfd entry{fd, events, 0};
-        const int found = poll(&entry, 1, static_cast<int>((deadline - now) / 1'000'000 + 1));
+        const uint64_t ms = std::min<uint64_t>((deadline - now) / 1'000'000 + 1, 1'000'000);
+        const int found = poll(entries.data(), entries.size(), static_cast<int>(ms));
         if (found > 0) return true;
         if (found < 0 && errno != EINTR) throw Error(Errc::failed, why("poll", "group"));
     }
+}
+
+bool ready(int fd, short events, uint64_t deadline)
+{
+    std::vector<pollfd> one{{fd, events, 0}};
+    return ready(one, deadline);
 }
 
 bool same_user(int fd)
@@ -209,9 +217,12 @@ private:
         return {Errc::peer_dead, "rank " + std::to_string(r) + " left during the group's start"};
     }
 
+    // Hears who has come and says something; who says nothing holds up nobody.
     bool take_one()
     {
-        if (!ready(listener_.get(), POLLIN, deadline_)) {
+        std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
+        for (const Descriptor& guest : guests_) entries.push_back({guest.get(), POLLIN, 0});
+        if (!ready(entries, deadline_)) {
             std::string who;
             for (uint32_t r = 1; r < mine_.layout.ranks; ++r) {
                 if (lines_[r].get() < 0) who += (who.empty() ? "" : ", ") + std::to_string(r);
@@ -220,12 +231,27 @@ private:
                                            " did not come to " + path_ + " within " +
                                            seconds_of(timeout_));
         }
+        for (size_t i = 0; i < guests_.size(); ++i) {
+            if (entries[i + 1].revents == 0) continue;
+            const auto at = guests_.begin() + static_cast<std::ptrdiff_t>(i);
+            Descriptor line = std::move(*at);
+            guests_.erase(at);
+            return hear(std::move(line));
+        }
         Descriptor line(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (line.get() < 0 || !same_user(line.get())) return false;
+        if (guests_.size() >= mine_.layout.ranks + 64) guests_.erase(guests_.begin());
+        guests_.push_back(std::move(line));
+        return false;
+    }
+
+    // Whether it is a rank that was missing; its message is there.
+    bool hear(Descriptor line)
+    {
         Hello hello;
         std::vector<Descriptor> memory;
-        if (!ready(line.get(), POLLIN, deadline_) || !receive_all(line.get(), hello, memory) ||
-            hello.magic != mine_.magic || memory.size() != 1) {
+        if (!receive_all(line.get(), hello, memory) || hello.magic != mine_.magic ||
+            memory.size() != 1) {
             return false; // who is no rank is not waited for again
         }
         const Layout& l = mine_.layout;
@@ -269,7 +295,8 @@ private:
     std::chrono::nanoseconds timeout_;
     uint64_t deadline_;
     Descriptor listener_;
-    std::vector<Descriptor> lines_; // by rank
+    std::vector<Descriptor> guests_; // who has come, and not yet said who it is
+    std::vector<Descriptor> lines_;  // by rank
     std::vector<Descriptor> strangers_;
     std::vector<Hello> hello_;
     std::vector<Descriptor> memory_;

@@ -352,10 +352,10 @@ std::unique_ptr<Seat> join_over_network(const std::string& address, uint32_t ran
                                         const Code& code)
 {
     Visit mine;
-    if (options.token.size() < 8 || options.token.size() >= sizeof mine.token) {
+    if (options.token.size() < 8 || options.token.size() > most_token) {
         throw Error(Errc::bad_argument,
                     "a group that meets at " + address + " needs a token of 8 to " +
-                        std::to_string(sizeof mine.token - 1) +
+                        std::to_string(most_token) +
                         " bytes, the same on all ranks: others can reach that address too");
     }
     if (ranks > most_ranks || options.timeout.count() <= 0) {
@@ -378,10 +378,9 @@ std::unique_ptr<Seat> join_over_network(const std::string& address, uint32_t ran
     std::strncpy(mine.host, host_name().c_str(), sizeof mine.host - 1);
     const std::string name = on_gpu ? gpu::device_info(device.ordinal).name : "CPU";
     std::strncpy(mine.device, name.c_str(), sizeof mine.device - 1);
-    std::memcpy(mine.token, options.token.data(), options.token.size());
     Folder folder;
     const Meeting meeting =
-        meet_over_network(address, mine, options.timeout,
+        meet_over_network(address, mine, options.token, options.timeout,
                           [&](const std::vector<Visit>& visits) { return decide(visits, folder); });
     if (meeting.decision.engine == Engine::memory) {
         return join_on_host(meeting.decision.start, rank, ranks, device, options, code);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -20,11 +21,17 @@
 namespace denizen::group {
 namespace {
 
+struct Challenge {
+    uint32_t magic = Visit{}.magic;
+    Digest nonce = {};
+};
+
 struct Reply {
     uint32_t magic = Visit{}.magic;
     uint32_t code = 0; // Errc
     char text[512] = {};
     Decision decision;
+    Digest proof = {}; // over what stands before it, and the names that follow
 };
 using Name = char[64];
 
@@ -143,13 +150,27 @@ Addresses resolve(const std::string& address)
     return Addresses(list);
 }
 
-bool same_token(const Visit& a, const Visit& b)
+template <class Message>
+std::string_view said(const Message& m)
 {
-    unsigned differs = 0; // all bytes, however early the first one differs
-    for (size_t i = 0; i < sizeof a.token; ++i) {
-        differs |= static_cast<unsigned char>(a.token[i] ^ b.token[i]);
-    }
-    return differs == 0;
+    return {reinterpret_cast<const char*>(&m), offsetof(Message, proof)};
+}
+
+Digest proof_of(const std::string& token, const Digest& challenge, const Visit& v)
+{
+    return hmac(token, {"denizen visit", view_of(challenge), said(v)});
+}
+
+// `names`: the hash of what follows the reply. `nonces`: the challenge's and the visit's.
+Digest proof_of(const std::string& token, const std::string& nonces, const Reply& r,
+                const Digest& names)
+{
+    return hmac(token, {"denizen reply", nonces, said(r), view_of(names)});
+}
+
+std::string both(const Digest& challenge, const Digest& visit)
+{
+    return std::string(view_of(challenge)) + std::string(view_of(visit));
 }
 
 std::string seconds_of(std::chrono::nanoseconds time)
@@ -160,9 +181,10 @@ std::string seconds_of(std::chrono::nanoseconds time)
 // Rank 0's end.
 class Listener {
 public:
-    Listener(const std::string& address, const Visit& mine, std::chrono::nanoseconds timeout)
-        : address_(address), mine_(mine), timeout_(timeout), deadline_(timeout), lines_(mine.ranks),
-          visits_(mine.ranks)
+    Listener(const std::string& address, const Visit& mine, const std::string& token,
+             std::chrono::nanoseconds timeout)
+        : address_(address), mine_(mine), token_(token), timeout_(timeout), deadline_(timeout),
+          lines_(mine.ranks), visits_(mine.ranks)
     {
         const Addresses list = resolve(address);
         std::string why;
@@ -195,18 +217,19 @@ public:
             std::strncpy(reply.text, error.what(), sizeof reply.text - 1);
             const Deadline short_one(std::chrono::seconds(1));
             for (const auto* lines : {&lines_, &refused_}) {
-                for (const Socket& line : *lines) {
-                    if (line) send_bytes(line.get(), &reply, sizeof reply, short_one);
+                for (const Line& line : *lines) {
+                    if (line.socket) answer(line, reply, sha256({}), short_one);
                 }
             }
             throw;
         }
         std::vector<char> names;
         for (const Visit& v : visits_) names.insert(names.end(), v.device, std::end(v.device));
-        const Deadline answer(timeout_);
+        const Deadline deadline(timeout_);
+        const Digest hash = sha256({{names.data(), names.size()}});
         for (uint32_t r = 1; r < mine_.ranks; ++r) {
-            if (!send_bytes(lines_[r].get(), &reply, sizeof reply, answer) ||
-                !send_bytes(lines_[r].get(), names.data(), names.size(), answer)) {
+            if (!answer(lines_[r], reply, hash, deadline) ||
+                !send_bytes(lines_[r].socket.get(), names.data(), names.size(), deadline)) {
                 throw Error(Errc::peer_dead,
                             "rank " + std::to_string(r) + " left during the group's start");
             }
@@ -220,14 +243,26 @@ private:
     // Somebody who has come, and not yet said everything.
     struct Guest {
         Socket line;
-        Visit visit;
+        Digest challenge = {};
+        Visit visit = {};
         size_t got = 0;
     };
+    // Somebody who has proved to be one of us.
+    struct Line {
+        Socket socket;
+        std::string nonces;
+    };
+
+    bool answer(const Line& line, Reply reply, const Digest& names, const Deadline& deadline) const
+    {
+        reply.proof = proof_of(token_, line.nonces, reply, names);
+        return send_bytes(line.socket.get(), &reply, sizeof reply, deadline);
+    }
 
     uint32_t missing() const
     {
         uint32_t n = 0;
-        for (uint32_t r = 1; r < mine_.ranks; ++r) n += lines_[r] ? 0 : 1;
+        for (uint32_t r = 1; r < mine_.ranks; ++r) n += lines_[r].socket ? 0 : 1;
         return n;
     }
 
@@ -248,7 +283,10 @@ private:
         Socket line(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!line) return;
         if (guests_.size() >= mine_.ranks + 64) guests_.erase(guests_.begin()); // who says nothing
-        guests_.push_back({std::move(line), {}, 0});
+        const Challenge challenge{Visit{}.magic, nonce()};
+        // What has just come has room for so little.
+        if (!send_bytes(line.get(), &challenge, sizeof challenge, Deadline({}))) return;
+        guests_.push_back({std::move(line), challenge.nonce, {}, 0});
     }
 
     // False if there is no more to hear.
@@ -268,8 +306,8 @@ private:
     void receive(Guest& guest)
     {
         Visit& v = guest.visit;
-        v.host[sizeof v.host - 1] = v.device[sizeof v.device - 1] = '\0';
-        if (!same_token(v, mine_)) { // not one of us: it hears so, the others need not
+        if (!same(v.proof, proof_of(token_, guest.challenge, v))) {
+            // Not one of us: it hears so, the others need not. It cannot check who says it.
             ++strangers_;
             Reply reply;
             reply.code = static_cast<uint32_t>(Errc::bad_argument);
@@ -279,11 +317,13 @@ private:
                        Deadline(std::chrono::milliseconds(100)));
             return;
         }
+        v.host[sizeof v.host - 1] = v.device[sizeof v.device - 1] = '\0';
+        Line line{std::move(guest.line), both(guest.challenge, v.nonce)};
         const std::string name = "rank " + std::to_string(v.rank);
         const bool fits = v.ranks == mine_.ranks && v.rank > 0 && v.rank < v.ranks;
-        const bool again = fits && lines_[v.rank];
+        const bool again = fits && lines_[v.rank].socket;
         if (!fits || again || v.engine != mine_.engine || v.on_gpu != mine_.on_gpu) {
-            refused_.push_back(std::move(guest.line));
+            refused_.push_back(std::move(line));
             throw Error(Errc::bad_argument,
                         !fits   ? name + " of " + std::to_string(v.ranks) + " came to a group of " +
                                       std::to_string(mine_.ranks)
@@ -292,7 +332,7 @@ private:
                                          "0: give all ranks the same");
         }
         visits_[v.rank] = v;
-        lines_[v.rank] = std::move(guest.line);
+        lines_[v.rank] = std::move(line);
     }
 
     Error late() const
@@ -300,7 +340,7 @@ private:
         std::string who;
         uint32_t told = 0;
         for (uint32_t r = 1; r < mine_.ranks; ++r) {
-            if (lines_[r]) continue;
+            if (lines_[r].socket) continue;
             if (++told <= 16) who += (who.empty() ? "" : ", ") + std::to_string(r);
         }
         if (told > 16) who += " and " + std::to_string(told - 16) + " more";
@@ -314,12 +354,13 @@ private:
 
     std::string address_;
     Visit mine_;
+    std::string token_;
     std::chrono::nanoseconds timeout_;
     Deadline deadline_;
     Socket listener_;
     std::vector<Guest> guests_;
-    std::vector<Socket> lines_; // by rank
-    std::vector<Socket> refused_;
+    std::vector<Line> lines_; // by rank
+    std::vector<Line> refused_;
     std::vector<Visit> visits_;
     uint32_t strangers_ = 0;
 };
@@ -345,7 +386,8 @@ Socket connect_to(const std::string& address, const Deadline& deadline)
     }
 }
 
-Meeting visit(const std::string& address, const Visit& mine, std::chrono::nanoseconds timeout)
+Meeting visit(const std::string& address, Visit mine, const std::string& token,
+              std::chrono::nanoseconds timeout)
 {
     const Deadline deadline(timeout);
     const Socket line = connect_to(address, deadline);
@@ -354,21 +396,37 @@ Meeting visit(const std::string& address, const Visit& mine, std::chrono::nanose
                     "rank 0 did not listen at " + address + " within " + seconds_of(timeout));
     }
     const Error left(Errc::peer_dead, "rank 0 left during the group's start (" + address + ")");
+    const Error silent(Errc::timeout,
+                       "rank 0 did not answer at " + address + " within " + seconds_of(timeout));
+    Challenge challenge;
+    if (!receive_bytes(line.get(), &challenge, sizeof challenge, deadline)) {
+        throw deadline.passed() ? silent : left;
+    }
+    if (challenge.magic != mine.magic) {
+        throw Error(Errc::bad_argument, "who listens at " + address +
+                                            " is no rank 0 of this version; choose a free port");
+    }
+    mine.nonce = nonce();
+    mine.proof = proof_of(token, challenge.nonce, mine);
     if (!send_bytes(line.get(), &mine, sizeof mine, deadline)) throw left;
     // Rank 0 gives up at its own deadline and says so: that is the better error.
     const Deadline answer(timeout + std::chrono::seconds(1));
     Reply reply;
     if (!receive_bytes(line.get(), &reply, sizeof reply, answer) || reply.magic != mine.magic) {
-        if (!answer.passed()) throw left;
-        throw Error(Errc::timeout,
-                    "rank 0 did not answer at " + address + " within " + seconds_of(timeout));
+        throw answer.passed() ? silent : left;
+    }
+    std::vector<char> names(reply.code == 0 ? mine.ranks * sizeof(Name) : 0);
+    if (!receive_bytes(line.get(), names.data(), names.size(), answer)) throw left;
+    const Digest hash = sha256({{names.data(), names.size()}});
+    if (!same(reply.proof, proof_of(token, both(challenge.nonce, mine.nonce), reply, hash))) {
+        throw Error(Errc::bad_argument,
+                    "who answers at " + address + " has another token: give all ranks the same");
     }
     reply.text[sizeof reply.text - 1] = '\0';
     if (reply.code != 0) throw Error(static_cast<Errc>(reply.code), reply.text);
-    std::vector<char> names(mine.ranks * sizeof(Name));
-    if (!receive_bytes(line.get(), names.data(), names.size(), answer)) throw left;
     Meeting meeting{reply.decision, {}};
     for (uint32_t r = 0; r < mine.ranks; ++r) {
+        names[(r + 1) * sizeof(Name) - 1] = '\0';
         meeting.devices.emplace_back(names.data() + r * sizeof(Name));
     }
     return meeting;
@@ -388,12 +446,12 @@ std::string host_name()
     return boot + " " + std::string(space, n > 0 ? static_cast<size_t>(n) : 0);
 }
 
-Meeting meet_over_network(const std::string& address, const Visit& mine,
+Meeting meet_over_network(const std::string& address, const Visit& mine, const std::string& token,
                           std::chrono::nanoseconds timeout,
                           const std::function<Decision(const std::vector<Visit>&)>& decide)
 {
-    if (mine.rank != 0) return visit(address, mine, timeout);
-    return Listener(address, mine, timeout).serve(decide);
+    if (mine.rank != 0) return visit(address, mine, token, timeout);
+    return Listener(address, mine, token, timeout).serve(decide);
 }
 
 } // namespace denizen::group

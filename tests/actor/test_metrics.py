@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """rt.serve_metrics(): scraped over loopback and read with Prometheus's own parser."""
 
+import contextlib
+import http.client
 import json
 import os
 import socket
@@ -219,6 +221,30 @@ def test_at_every_address():
         port = url.rpartition(":")[2]
         for host in ("127.0.0.1", "127.0.0.2"):
             assert scrape(f"http://{host}:{port}")["denizen_errors_total", ()] == 0
+
+
+def test_names_of_other_machines_are_refused(rt):
+    url = rt.serve_metrics(hosts=["box.example"])
+    port = int(url.rpartition(":")[2])
+
+    def status(host, target="/metrics"):
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        with contextlib.closing(line):
+            line.putrequest("GET", target, skip_host=True)
+            line.putheader("Host", host)
+            line.endheaders()
+            return line.getresponse().status
+
+    assert status("example.org") == status(f"127.0.0.1.example.org:{port}") == 403
+    assert status(f"localhost:{port}") == status("box.example") == 200
+
+
+def test_a_bad_target_is_answered_and_not_printed(rt, capfd):
+    port = int(rt.serve_metrics().rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        line.sendall(b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert line.recv(100).startswith(b"HTTP/1.0 400 ")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_at_an_address_of_no_machine(rt):

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """``denizen top``: one screen from fixed figures, and the command against a running program."""
 
+import contextlib
 import io
 import json
 import os
 import pty
 import re
 import select
+import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -357,26 +360,174 @@ def test_it_ends_with_the_program(serve, terminal):
     assert shown.process.wait(timeout=30) == 0
 
 
-def test_answers_that_are_not_ours(monkeypatch):
-    class Answer:
-        status = 200
+@contextlib.contextmanager
+def saying(answer):
+    """The URL of a server that answers so to everybody: bytes, or what a socket is given to."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.05)
+    ended = threading.Event()
 
-        @staticmethod
-        def read():
-            return b'{"program": 1}'
+    def one(line):
+        with line, contextlib.suppress(OSError):
+            line.recv(65536)
+            answer(line) if callable(answer) else line.sendall(answer)
 
-    class Connection:
-        def __init__(self, *_, **__): ...
-        def request(self, *_): ...
-        def close(self): ...
+    def serve():
+        while not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                line, _ = listener.accept()
+                threading.Thread(target=one, args=(line,), daemon=True).start()
 
-        @staticmethod
-        def getresponse():
-            return Answer
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        ended.set()
+        thread.join()
+        listener.close()
 
-    monkeypatch.setattr(command, "HTTPConnection", Connection)
-    with pytest.raises(denizen.DenizenError, match="serves no denizen telemetry"):
-        command.read("http://127.0.0.1:80")
+
+def page(content, status=200):
+    head = f"HTTP/1.0 {status} OK\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+def served(change=None):
+    now = snapshot(telemetry(workers=3), GPU)
+    given = json.loads(json.dumps(asdict(now)))
+    if change:
+        change(given)
+    return page(json.dumps(given).encode())
+
+
+def test_what_a_good_server_says_is_shown():
+    with saying(served()) as url:
+        assert command.read(url) == snapshot(telemetry(workers=3), GPU)
+
+
+def changed(*path, to):
+    def change(given):
+        for key in path[:-1]:
+            given = given[key]
+        given[path[-1]] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed("program", to=1),
+        changed("telemetry", to=[]),
+        changed("telemetry", "time", to="1"),
+        changed("telemetry", "time", to=float("nan")),
+        changed("telemetry", "handled", to=None),
+        changed("telemetry", "handled", to=10**400),
+        changed("telemetry", "handled", to=True),
+        changed("telemetry", "handled", to=1.5),
+        changed("telemetry", "sent", to=[1]),
+        changed("telemetry", "sent", to="123456"),
+        changed("telemetry", "more", to=1),
+        changed("telemetry", "workers", to={}),
+        changed("telemetry", "workers", to=[1]),
+        changed("telemetry", "workers", 0, "sent", to=[]),
+        changed("telemetry", "workers", 0, "busy", to=[]),
+        changed("telemetry", "workers", 0, "number", to="x"),
+        changed("telemetry", "actor_types", 0, "durations", to=None),
+        changed("telemetry", "actor_types", 0, "durations", "p50", to={}),
+        changed("telemetry", "slowest", 0, "actor", to=-(2**70)),
+        changed("telemetry", "slowest", to=[[]]),
+        changed("gpus", to={"x": None}),
+        changed("gpus", "0", "power_w", to="hot"),
+        changed("gpus", to=[1]),
+    ],
+)
+def test_values_that_are_none_are_one_named_error(change):
+    with (
+        saying(served(change)) as url,
+        pytest.raises(denizen.DenizenError, match="serves no denizen telemetry"),
+    ):
+        command.read(url)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"program": 1}', b"", b"[" * 100_000, b"\xff\xfe", b"9" * 5000,
+        b'{"program": "a", "device": "b", "telemetry": {}, "gpus": {}}',
+    ],
+)  # fmt: skip
+def test_answers_that_are_not_ours(content):
+    with (
+        saying(page(content)) as url,
+        pytest.raises(denizen.DenizenError, match="serves no denizen telemetry"),
+    ):
+        command.read(url)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.0 200 OK\r\n" + b"A: b\r\n" * 1000,
+        b"HTTP/1.0 200 OK\r\n\r\n" + b" " * (1 << 21),
+        page(b"\x1b]0;owned\x07 no", 503),
+    ],
+)
+def test_servers_that_are_none(answer, monkeypatch):
+    monkeypatch.setattr(command, "_MOST", 1 << 20)
+    with (
+        saying(answer) as url,
+        pytest.raises(denizen.DenizenError, match=re.escape(url)) as refused,
+    ):
+        command.read(url)
+    assert "\x1b" not in str(refused.value) and "\x07" not in str(refused.value)
+
+
+def test_a_server_that_drips_is_left(monkeypatch):
+    def drip(line):
+        line.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+        for _ in range(1000):
+            line.sendall(b" ")
+            time.sleep(0.05)
+
+    monkeypatch.setattr(command, "_PATIENCE", 0.5)
+    with saying(drip) as url, pytest.raises(denizen.DenizenError, match=r"within 0\.5 s"):
+        command.read(url)
+
+
+def test_what_a_server_says_does_not_reach_the_terminal(environment):
+    evil = "\x1b]0;owned\x07\x9b2J\u202e[/red]"
+
+    def change(given):
+        given["program"] = given["device"] = evil
+        t = given["telemetry"]
+        t["mode"] = t["workers"][0]["mode"] = t["actor_types"][0]["name"] = evil
+        t["workers"][0].update(busy=2.0, busy_message=evil)
+        t["slowest"][0].update(type=evil, message=evil)
+        given["gpus"]["0"]["name"] = evil
+
+    with saying(served(change)) as url:
+        done = top("--url", url, "--once", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert not set("\x1b\x07\x9b\u202e") & set(done.stdout)
+    assert r"\x1b]0;owned\x07" in done.stdout
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:99999", "http://a..b/", "http://"])
+def test_urls_that_are_none(url, environment):
+    done = top("--url", url, "--once", env=environment)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_another_program_at_the_same_place_has_no_rates():
+    now, before = snapshot(telemetry(workers=5, types=4)), snapshot(telemetry(workers=2, types=1))
+    assert lines(now, before, 100, 30)
 
 
 def test_without_rich_it_says_what_to_install(tmp_path, environment):
@@ -385,4 +536,4 @@ def test_without_rich_it_says_what_to_install(tmp_path, environment):
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     done = top("--once", env={**environment, "PYTHONPATH": path})
     assert done.returncode == 1
-    assert done.stderr == "denizen: rich is not installed: pip install 'denizen[observe]'\n"
+    assert done.stderr == "denizen: rich is not installed: pip install rich\n"

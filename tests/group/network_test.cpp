@@ -3,6 +3,7 @@
 // (fake_nccl.cpp): the bootstrap, what it refuses, every collective, what NCCL cannot do, and ranks
 // that do not come. Ranks are threads here; in the last tests processes.
 #include "../src/group/nccl.hpp"
+#include "../src/group/proof.hpp"
 #include "group/calls.hpp"
 #include "group/seen.hpp"
 #include "support/threads.hpp"
@@ -112,6 +113,35 @@ TEST(Network, RanksOfOneHostShareMemory)
         });
     });
     all_good(all);
+}
+
+// FIPS 180-4's examples and RFC 4231, cases 1, 2, 3 and 6.
+TEST(Network, ProofsAreThoseOfTheStandards)
+{
+    const auto hex = [](const Digest& d) {
+        std::string text;
+        for (const unsigned char c : d) {
+            for (const int digit : {c >> 4, c & 15}) text += "0123456789abcdef"[digit];
+        }
+        return text;
+    };
+    EXPECT_EQ(hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    EXPECT_EQ(hex(sha256({"a", "bc"})),
+              "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    EXPECT_EQ(hex(sha256({"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"})),
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    EXPECT_EQ(hex(sha256({std::string(1'000'000, 'a')})),
+              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    EXPECT_EQ(hex(hmac(std::string(20, '\x0b'), {"Hi There"})),
+              "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    EXPECT_EQ(hex(hmac("Jefe", {"what do ya want ", "for nothing?"})),
+              "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    EXPECT_EQ(hex(hmac(std::string(20, '\xaa'), {std::string(50, '\xdd')})),
+              "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+    EXPECT_EQ(hex(hmac(std::string(131, '\xaa'),
+                       {"Test Using Larger Than Block-Size Key - Hash Key First"})),
+              "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+    EXPECT_FALSE(same(nonce(), nonce()));
 }
 
 TEST(Network, NamesWhoIsMissing)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups from Python: every call on CPU ranks, processes, errors, resident groups, tuning."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -315,6 +317,136 @@ def test_processes_that_meet_over_the_network():
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         assert out.decode().split() == ["memory", "6", "6"]
+
+
+TOKEN = "for this test"
+
+
+def both_ranks(address_of):
+    """Rank 0 and rank 1 on threads, and what became of them; they join at ``address_of[rank]``."""
+    results = [None, None]
+
+    def one(rank):
+        try:
+            g = group.join(address_of[rank], rank, 2, timeout=20, token=TOKEN)
+            g.barrier()
+            results[rank] = g
+        except DenizenError as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
+
+
+class Recorder:
+    """A machine on the way to ``address``: passes on, and keeps, what either side says."""
+
+    def __init__(self, address):
+        self._host, port = address.removeprefix("tcp://").split(":")
+        self._port = int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.said = {"rank 0": b"", "rank 1": b""}
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        line, _ = self._listener.accept()
+        while True:  # ends when rank 0 listens
+            try:
+                on = socket.create_connection((self._host, self._port))
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        back = threading.Thread(target=self._pass, args=(on, line, "rank 0"), daemon=True)
+        back.start()
+        self._pass(line, on, "rank 1")
+        back.join()
+
+    def _pass(self, one, other, who):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                self.said[who] += data
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self._listener.close()
+        self._thread.join(20)
+
+
+def test_the_token_never_crosses_the_network():
+    address = free_address()
+    with contextlib.closing(Recorder(address)) as between:
+        results = both_ranks([address, between.address])
+    assert [g.engine for g in results] == ["memory", "memory"]
+    assert between.said["rank 1"] and between.said["rank 0"]
+    for said in between.said.values():
+        assert TOKEN.encode() not in said
+
+
+def test_who_listens_first_is_not_believed():
+    """What rank 0 once said is of no use to who says it again."""
+    address = free_address()
+    with contextlib.closing(Recorder(address)) as between:
+        assert not isinstance(both_ranks([address, between.address])[1], Exception)
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard = []
+
+    def impostor():
+        line, _ = listener.accept()
+        with line:
+            line.sendall(between.said["rank 0"])
+            line.settimeout(20)
+            heard.append(line.recv(65536))
+
+    thread = threading.Thread(target=impostor)
+    thread.start()
+    with contextlib.closing(listener), pytest.raises(ArgumentError, match="has another token"):
+        group.join(f"tcp://127.0.0.1:{listener.getsockname()[1]}", 1, 2, timeout=20, token=TOKEN)
+    thread.join(30)
+    assert heard and TOKEN.encode() not in heard[0]
+
+
+def test_who_says_nothing_holds_up_nobody(tmp_path):
+    path = str(tmp_path / "socket")
+    ended = threading.Event()
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def come_first():
+        while not ended.is_set():  # ends when rank 0 is there
+            with contextlib.suppress(OSError):
+                silent.connect(path)
+                return
+            time.sleep(0.001)
+
+    results = [None, None]
+
+    def one(rank):
+        if rank == 1:
+            thread.join(20)  # after the silent one
+        try:
+            g = group.join(path, rank, 2, timeout=10)
+            g.barrier()
+            results[rank] = g.engine
+        except DenizenError as error:
+            results[rank] = error
+
+    thread = threading.Thread(target=come_first)
+    thread.start()
+    ranks = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join(60)
+    ended.set()
+    thread.join()
+    with silent:
+        assert results == ["memory", "memory"]
 
 
 def test_the_network_is_refused(tmp_path):

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every experiment has its program, and the programs do the work that they report."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from denizen import procmine
 from denizen.lab import bench, goals, logs, record
 from denizen.lab import cases as of_python
-from denizen.lab.record import EXPERIMENTS, Measured
+from denizen.lab.record import EXPERIMENTS, LabError, Measured
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -317,3 +320,49 @@ def test_searches_in_python_are_rivals_of_the_programs(monkeypatch):
         {"shortest paths, SciPy": 0.25},
         {},
     ]
+
+
+PM4PY = """
+import os
+open(os.environ["SEEN"], "w").write(str(os.getpid()))
+def edges(table):
+    found = {}
+    table = table.sort_values(["case:concept:name", "time:timestamp"], kind="stable")
+    last = None
+    for row in table.itertuples(index=False):
+        if last is not None and last[0] == row[0]:
+            spent = (row[2] - last[2]).total_seconds()
+            found.setdefault((last[1], row[1]), []).append(spent)
+        last = row
+    return found
+def discover_dfg(table):
+    return {edge: len(spent) for edge, spent in edges(table).items()}, None, None
+def discover_performance_dfg(table):
+    import statistics
+    spent = {edge: {"median": statistics.median(all)} for edge, all in edges(table).items()}
+    return spent, None, None
+"""
+
+
+def test_pm4py_runs_in_a_process_of_its_own(tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    (tmp_path / "pm4py.py").write_text(PM4PY)
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", path)
+    log = procmine.generate(2000)
+    seconds, (counts,) = logs._timed_pm4py(log, 2)
+    mined = procmine.mine(log, variants=False)
+    assert len(seconds) == 2 and min(seconds) > 0
+    assert {edge: n for edge, (n, _) in counts.items()} == {
+        (e.source, e.to): e.count for e in mined.edges
+    }
+    assert (tmp_path / "seen").read_text() != str(os.getpid())
+    assert "pm4py" not in sys.modules
+
+
+def test_pm4py_that_fails_is_named(tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise ImportError('no numpy of this test')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(LabError, match="pm4py failed: ImportError: no numpy of this test"):
+        logs._timed_pm4py(procmine.generate(2000), 1)

@@ -99,13 +99,13 @@ void graphs(nb::module_& m)
                      })
         .def_ro("undirected", &Csr::undirected);
 
-    m.def("graph_parse",
-          [](nb::bytes text, const std::string& name, const std::string& format, bool undirected) {
-              const std::string_view view(text.c_str(), text.size());
-              const Format chosen = format_of(format);
-              const Unlocked unlocked;
-              return parse(view, name, chosen, undirected);
-          });
+    m.def("graph_parse", [](nb::bytes text, const std::string& name, const std::string& format,
+                            bool undirected, uint64_t most) {
+        const std::string_view view(text.c_str(), text.size());
+        const Format chosen = format_of(format);
+        const Unlocked unlocked;
+        return parse(view, name, chosen, undirected, most);
+    });
     m.def("graph_kronecker", [](uint32_t scale, uint32_t edge_factor, uint64_t seed) {
         const Unlocked unlocked;
         return kronecker(scale, edge_factor, seed);

@@ -71,6 +71,16 @@ public:
         return static_cast<uint32_t>(value);
     }
 
+    void check_vertices(uint64_t vertices, uint64_t limit) const
+    {
+        if (vertices > most_vertices) fail("more than 2^31 - 1 vertices");
+        if (vertices > limit) {
+            fail(std::to_string(vertices) + " vertices are over the limit of " +
+                 std::to_string(limit) +
+                 "; if that is meant, allow more by DENIZEN_MAX_VERTICES (Python) or parse()");
+        }
+    }
+
     void end_of_line()
     {
         if (more()) fail("\"" + std::string(line_.substr(0, 40)) + "\" is one field too many");
@@ -102,8 +112,6 @@ private:
     uint64_t number_ = 0;
 };
 
-constexpr uint64_t most_vertices = (uint64_t{1} << 31) - 1;
-
 struct Parsed {
     Edges edges;
     bool undirected = false;
@@ -117,7 +125,7 @@ void reserve(Edges& edges, uint64_t count, uint64_t text_bytes)
     edges.to.reserve(likely);
 }
 
-Parsed parse_dimacs(Lines& lines, uint64_t text_bytes)
+Parsed parse_dimacs(Lines& lines, uint64_t text_bytes, uint64_t limit)
 {
     Parsed parsed;
     Edges& edges = parsed.edges;
@@ -137,7 +145,7 @@ Parsed parse_dimacs(Lines& lines, uint64_t text_bytes)
             weighted = problem == "sp";
             parsed.undirected = !weighted;
             edges.vertices = lines.number("the number of vertices");
-            if (edges.vertices > most_vertices) lines.fail("more than 2^31 - 1 vertices");
+            lines.check_vertices(edges.vertices, limit);
             promised = lines.number("the number of edges");
             lines.end_of_line();
             reserve(edges, promised, text_bytes);
@@ -159,7 +167,7 @@ Parsed parse_dimacs(Lines& lines, uint64_t text_bytes)
     return parsed;
 }
 
-Parsed parse_matrix_market(Lines& lines, uint64_t text_bytes)
+Parsed parse_matrix_market(Lines& lines, uint64_t text_bytes, uint64_t limit)
 {
     Parsed parsed;
     Edges& edges = parsed.edges;
@@ -190,7 +198,7 @@ Parsed parse_matrix_market(Lines& lines, uint64_t text_bytes)
                 lines.fail("a matrix of " + std::to_string(edges.vertices) + " x " +
                            std::to_string(columns) + " is no graph: it must be square");
             }
-            if (edges.vertices > most_vertices) lines.fail("more than 2^31 - 1 vertices");
+            lines.check_vertices(edges.vertices, limit);
             promised = lines.number("the number of entries");
             lines.end_of_line();
             reserve(edges, promised, text_bytes);
@@ -215,7 +223,7 @@ Parsed parse_matrix_market(Lines& lines, uint64_t text_bytes)
     return parsed;
 }
 
-Parsed parse_edges(Lines& lines)
+Parsed parse_edges(Lines& lines, uint64_t limit)
 {
     Parsed parsed;
     Edges& edges = parsed.edges;
@@ -233,6 +241,7 @@ Parsed parse_edges(Lines& lines)
         if (weighted) edges.weights.push_back(lines.weight());
         lines.end_of_line();
         edges.vertices = std::max<uint64_t>(edges.vertices, uint64_t{std::max(from, to)} + 1);
+        lines.check_vertices(edges.vertices, limit);
     }
     return parsed;
 }
@@ -261,7 +270,8 @@ bool ends_with(const std::string& name, const std::string& end)
 
 } // namespace
 
-Csr parse(std::string_view text, const std::string& name, Format format, bool undirected)
+Csr parse(std::string_view text, const std::string& name, Format format, bool undirected,
+          uint64_t limit)
 {
     if (format == Format::automatic) {
         format = ends_with(name, ".gr")    ? Format::dimacs
@@ -269,10 +279,10 @@ Csr parse(std::string_view text, const std::string& name, Format format, bool un
                                            : Format::edges;
     }
     Lines lines(text, name);
-    const Parsed parsed = format == Format::dimacs ? parse_dimacs(lines, text.size())
+    const Parsed parsed = format == Format::dimacs ? parse_dimacs(lines, text.size(), limit)
                           : format == Format::matrix_market
-                              ? parse_matrix_market(lines, text.size())
-                              : parse_edges(lines);
+                              ? parse_matrix_market(lines, text.size(), limit)
+                              : parse_edges(lines, limit);
     Csr graph = csr_of(parsed.edges, parsed.undirected || undirected);
     graph.undirected = graph.undirected || has_twins(graph);
     return graph;

@@ -3,7 +3,7 @@
 
 import builtins
 import gzip
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def written(tmp_path, text, name="small.xes"):
 
 
 def microseconds(*args):
-    return int((datetime(*args, tzinfo=timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc))
+    return int((datetime(*args, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC))
                .total_seconds()) * 1_000_000  # fmt: skip
 
 

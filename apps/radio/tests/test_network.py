@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """I/Q over loopback, by datagrams and by ZeroMQ, and from a receiver that is not there."""
 
+import contextlib
 import socket
 import struct
 import sys
@@ -50,11 +51,24 @@ def send(name, x):
             sink.write(x[at : at + 7001])
 
 
-def datagrams(source, *payloads):
-    """Sends these to the source's port, one after the other."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+def datagrams(source, *payloads, sender=None):
+    """Sends these to the source's port, one after the other; from ``sender`` or a new socket."""
+    with contextlib.ExitStack() as stack:
+        sock = sender or stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         for payload in payloads:
             sock.sendto(payload, ("127.0.0.1", source.port))
+
+
+@pytest.fixture
+def senders():
+    """Sockets that send from ports of their own."""
+    with contextlib.ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(2)
+        ]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        yield sockets
 
 
 def numbered(number, *samples):
@@ -76,7 +90,7 @@ def test_udp_ends_by_its_timeout():
     with iq.open("udp://127.0.0.1:0?format=f32&timeout=0.2") as source:
         datagrams(source, numbered(0, 1))
         np.testing.assert_array_equal(everything(source), [1])
-    says = r"no datagram came in 0\.1 s; expected raw unsigned"
+    says = r"no datagram with samples came in 0\.1 s; expected raw unsigned"
     with (
         iq.open("udp://127.0.0.1:0?timeout=0.1") as source,
         pytest.raises(iq.DataError, match=says),
@@ -85,10 +99,102 @@ def test_udp_ends_by_its_timeout():
 
 
 def test_udp_refuses_what_holds_no_samples():
-    with iq.open("udp://127.0.0.1:0?format=f32&timeout=10") as source:
+    with iq.open("udp://127.0.0.1:0?format=f32&timeout=0.2") as source:
         datagrams(source, b"hello there")
-        with pytest.raises(iq.DataError, match="11 bytes is no sequence number of 8 bytes and who"):
+        with pytest.raises(iq.DataError, match="11 bytes, which is not a sequence number of 8 byt"):
             everything(source)
+
+
+@pytest.mark.parametrize("header", ["seq", "none"])
+@pytest.mark.parametrize("bad", [b"", b"abc", b"123456789"])
+def test_udp_is_not_ended_by_what_is_no_samples(header, bad, senders):
+    good = numbered if header == "seq" else lambda _, *x: np.array(x, "<c8").tobytes()
+    with iq.open(f"udp://127.0.0.1:0?format=f32&timeout=10&header={header}") as source:
+        datagrams(source, bad, sender=senders[1])
+        datagrams(source, good(0, 1), sender=senders[0])
+        datagrams(source, bad, sender=senders[1])
+        ours = [bad] if bad else []  # the sender's own empty one is the end
+        datagrams(source, *ours, good(1, 2), b"", sender=senders[0])
+        np.testing.assert_array_equal(everything(source), [1, 2])
+        assert (source.bad, source.strangers) == (1 + len(ours), 1)
+        assert "1 of other senders" in source.losses
+        assert f"{source.bad} without whole samples" in source.losses
+
+
+def test_udp_hears_one_sender(senders):
+    with iq.open("udp://127.0.0.1:0?format=f32&timeout=10") as source:
+        datagrams(source, numbered(0, 1), sender=senders[0])
+        datagrams(source, numbered(1, 66), numbered(500, 67), b"", sender=senders[1])
+        datagrams(source, numbered(1, 2), b"", sender=senders[0])
+        np.testing.assert_array_equal(everything(source), [1, 2])
+        assert (source.received, source.lost, source.strangers) == (2, 0, 3)
+
+
+def test_udp_hears_the_sender_that_is_named(senders):
+    port = senders[1].getsockname()[1]
+    with iq.open(f"udp://127.0.0.1:0?format=f32&timeout=10&source=127.0.0.1:{port}") as source:
+        datagrams(source, numbered(0, 66), b"", sender=senders[0])
+        datagrams(source, numbered(0, 1), b"", sender=senders[1])
+        np.testing.assert_array_equal(everything(source), [1])
+        assert source.strangers == 2
+    with (
+        iq.open("udp://127.0.0.1:0?timeout=0.2&source=127.0.0.9") as source,
+        pytest.raises(iq.DataError, match="1 came of other senders than source says"),
+    ):
+        datagrams(source, numbered(0), sender=senders[0])
+        everything(source)
+
+
+@pytest.mark.parametrize("name", ["x:y", "[::1]:5", "nowhere.invalid", "127.0.0.1:70000"])
+def test_udp_sources_that_are_none(name):
+    with pytest.raises(ArgumentError, match="source"):
+        iq.open(f"udp://127.0.0.1:0?source={name}")
+
+
+def test_udp_hears_a_new_sender_when_the_first_is_silent(senders, monkeypatch):
+    monkeypatch.setattr("denizen.iq.udp._SILENCE", 0.1)
+    with iq.open("udp://127.0.0.1:0?format=f32&timeout=10") as source:
+        datagrams(source, numbered(0, 1), sender=senders[0])
+        time.sleep(0.3)
+        datagrams(source, numbered(1, 2), b"", sender=senders[1])
+        np.testing.assert_array_equal(everything(source), [1, 2])
+
+
+@pytest.mark.parametrize("far", [2**64 - 1, 2**63, 5000 + 2**32])
+def test_udp_one_far_number_makes_no_others_late(far):
+    with iq.open("udp://127.0.0.1:0?format=f32&timeout=10") as source:
+        datagrams(
+            source, numbered(5000, 1), numbered(far, 66), numbered(5001, 2), numbered(5002, 3), b""
+        )
+        np.testing.assert_array_equal(everything(source), [1, 2, 3])
+        assert (source.received, source.lost, source.late + source.bad) == (3, 0, 1)
+
+
+def test_udp_a_sender_may_begin_again_and_numbers_may_wrap():
+    with iq.open("udp://127.0.0.1:0?format=f32&timeout=10") as source:
+        datagrams(
+            source, numbered(2**64 - 1, 1), numbered(0, 2), numbered(2**40, 66),
+            numbered(2**40 + 1, 3), numbered(2**40 + 2, 4), b"",
+        )  # fmt: skip
+        np.testing.assert_array_equal(everything(source), [1, 2, 3, 4])
+        assert (source.lost, source.late, source.bad) == (0, 0, 1)
+
+
+def test_udp_without_a_host_is_for_this_machine():
+    def sent_to(host, source):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(numbered(0, 1), (host, source.port))
+
+    # 127.0.0.2 is this machine too, but not the address that it listens at.
+    with (
+        iq.open("udp://:0?format=f32&timeout=0.3") as source,
+        pytest.raises(iq.DataError, match="no datagram with samples came"),
+    ):
+        sent_to("127.0.0.2", source)
+        everything(source)
+    with iq.open("udp://0.0.0.0:0?format=f32&timeout=0.3") as source:
+        sent_to("127.0.0.2", source)
+        np.testing.assert_array_equal(everything(source), [1])
 
 
 def test_udp_port_that_is_taken():
@@ -99,16 +205,16 @@ def test_udp_port_that_is_taken():
         iq.open(f"udp://127.0.0.1:{source.port}")
 
 
-def test_udp_drops_and_counts_what_nobody_takes(monkeypatch):
+def test_udp_drops_and_counts_what_nobody_takes(monkeypatch, senders):
     monkeypatch.setattr("denizen.iq.udp._QUEUE", 3000)
     with iq.open("udp://127.0.0.1:0?format=f32&timeout=10") as source:
         for k in range(10):
-            datagrams(source, numbered(k, *[k] * 124))  # 1000 bytes
+            datagrams(source, numbered(k, *[k] * 124), sender=senders[0])  # 1000 bytes
         deadline = time.monotonic() + 10
         while source.overrun < 7 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert source.overrun == 7
-        datagrams(source, b"")
+        datagrams(source, b"", sender=senders[0])
         assert len(everything(source)) == 3 * 124
         assert source.losses == "3 datagrams, 7 dropped here"
 

@@ -184,7 +184,7 @@ def test_fm_from_wav_and_sigmf_is_the_same(tmp_path):
     [
         (("adsb", "soapy://driver=x"), "SoapySDR|say where to listen"),
         (("adsb", "ftp://x"), '"ftp" is no place for signals'),
-        (("adsb", "udp://127.0.0.1:0?timeout=0.1"), "no datagram came in 0.1 s; expected raw unsi"),
+        (("adsb", "udp://127.0.0.1:0?timeout=0.1"), "no datagram with samples came in 0.1 s; exp"),
         (("fm", "udp://127.0.0.1:0?timeout=0.1", "-o", "x.wav"), "does not say its rate: give --r"),
         (("adsb", "a.wav", "--rate", "2e6"), "WAV says rate and format"),
     ],

@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -218,6 +219,29 @@ def test_the_page_is_for_this_machine_alone(page):
             send(url, sent, **headers)
         assert refused.value.code == status
         refused.value.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        (["Content-Length: -1"], b"x", 411),
+        (["Content-Length: abc"], b"{}", 411),
+        (["Content-Length: 6000000"], b"{}", 413),
+        (["Content-Length: 60000"], b"[" * 60000, 400),
+        (["Content-Length: 43"], b'{"do": "source", "row": 1e400, "column": 1}', 400),
+        (["Content-Length: 34"], b'{"do": "damping", "value": 1e400} ', 400),
+        (["Content-Length: 15", "Origin: http://example.org"], b'{"do": "pause"}', 403),
+    ],
+)
+def test_what_a_stranger_posts(page, capfd, headers, body, status):
+    host, port = page.url.removeprefix("http://").rstrip("/").split(":")
+    head = ["POST /command HTTP/1.0", "Host: localhost", "Content-Type: application/json"]
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        line.sendall("\r\n".join([*head, *headers, "", ""]).encode() + body)
+        assert line.recv(100).startswith(f"HTTP/1.0 {status} ".encode())
+    assert capfd.readouterr() == ("", "")
+    with send(page.url + "slice") as answer:
+        assert answer.status == 200
 
 
 def test_the_command_serves_a_page_until_it_is_ended(capsys):

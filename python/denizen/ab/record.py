@@ -271,7 +271,7 @@ def read(path: Path) -> RunRecord:
     except OSError as error:
         why = f"{error.strerror or error}; expected a record, as denizen ab run --json writes it"
         raise ExperimentError(f"{path}: {why}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExperimentError(f"{path}: {error}") from error
     cells = [
         CellRecord(

@@ -11,8 +11,8 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from denizen import _core
-from denizen.errors import ArgumentError
+from denizen import _core, limits
+from denizen.errors import ArgumentError, parsing
 from denizen.graph.graph import Graph
 
 _PIECE = 1 << 20
@@ -33,26 +33,21 @@ def read(path: str | os.PathLike[str], *, format: str = "auto", undirected: bool
 
     Raises ArgumentError that begins with file and line for anything that is not as the format says:
     a malformed line, an index out of range, an archive that is damaged or ends too early, fewer or
-    more edges than the header promises. Raises OSError for a file that cannot be opened.
+    more edges than the header promises, more vertices or bytes than :mod:`denizen.limits` allows.
+    Raises OSError for a file that cannot be opened.
     """
     path = Path(path)
     name = path.with_suffix("") if path.suffix in {".gz", ".xz"} else path
     if format == "auto":
         format = {".gr": "gr", ".mtx": "mtx"}.get(name.suffix, "edges")
-    with _opened(path) as file:
-        text = _all_of(file, path)
-    return Graph._of(_core.graph_parse(text, str(path), format, undirected))
+    with parsing(path, ArgumentError):
+        with limits.opened(path) as file:
+            text = _all_of(file, path)
+        most = limits.most("vertices")
+        return Graph._of(_core.graph_parse(text, str(path), format, undirected, most))
 
 
-def _opened(path: Path) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:
-    if path.suffix == ".gz":
-        return gzip.GzipFile(path)
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(path)
-    return path.open("rb")
-
-
-def _all_of(file: BinaryIO | gzip.GzipFile | lzma.LZMAFile, path: Path) -> bytes:
+def _all_of(file: BinaryIO, path: Path) -> bytes:
     whole = io.BytesIO()
     try:
         while piece := file.read(_PIECE):  # ends with the file

@@ -24,9 +24,20 @@ def load(ranks: int, on_gpu: bool, first: int) -> list[Row]:
     """What is kept; empty (the built-in table) if nothing is, or it cannot be read."""
     try:
         rows = json.loads(path_of(ranks, on_gpu, first).read_text(encoding="utf-8"))["table"]
-        return [(int(up_to), str(algorithm), int(channels)) for up_to, algorithm, channels in rows]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [_row(*row) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
+
+
+def _row(up_to: int, algorithm: str, channels: int) -> Row:
+    # The extension module takes these types and ranges, and no others.
+    if type(up_to) is not int or not 0 <= up_to < 1 << 64:
+        raise ValueError("no size")
+    if type(channels) is not int or not 0 <= channels < 1 << 32:
+        raise ValueError("no number of channels")
+    if not isinstance(algorithm, str):
+        raise TypeError("no algorithm's name")
+    return up_to, algorithm, channels
 
 
 def save(path: Path, text: str) -> None:

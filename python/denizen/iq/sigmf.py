@@ -83,7 +83,7 @@ def _described(meta: Path) -> _Described:
         raise unreadable(meta, error, "SigMF's description of a recording") from error
     except KeyError as error:
         raise DataError(f"{meta}: SigMF's field {error} is missing") from error
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(f"{meta}: this is no description by SigMF: {error}") from error
 
 

@@ -3,10 +3,14 @@
 
 Format of a datagram, that of GNU Radio's UDP blocks: samples alone (``header=none``), or before
 them a sequence number of 64 bits, little-endian, one more in each (``header=seq``, which is what is
-written and expected unless something else is said); an empty datagram ends the stream. Reading,
-HOST is the interface to listen on (empty: all; a multicast group is joined) and ``timeout`` the
-seconds without a datagram after which reading ends; writing, ``size`` is the most bytes of one,
-1472 being what fits into a frame of Ethernet.
+written and expected unless something else is said); an empty datagram of the sender ends the
+stream. Writing, ``size`` is the most bytes of one, 1472 being what fits into a frame of Ethernet.
+
+Reading, HOST is the interface to listen on: empty is this machine alone (127.0.0.1), ``0.0.0.0``
+all interfaces; a multicast group is joined. ``timeout``: seconds without samples after which
+reading ends. One sender is heard, the first whose datagram holds samples, and another one only
+after two seconds without that one; ``source=HOST`` or ``source=HOST:PORT`` hears no other sender at
+all. Whoever can send here can do so under any address: datagrams are for networks that are trusted.
 """
 
 from __future__ import annotations
@@ -34,12 +38,16 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "header": one_of("seq", "none"),
     "timeout": number,
     "size": int,
+    "source": str,
 }
 _BUFFER = 1 << 24  # bytes of the kernel's buffer, as far as it allows
 _QUEUE = 1 << 24  # bytes that wait for who reads
 _LOOK = 0.2  # seconds between two looks whether to end
+_SILENCE = 2.0  # seconds without the sender after which another one is heard
+_JUMP = 1 << 20  # in numbers: datagrams are not lost in such rows, nor late by so many
 _END = b""
 _SEQUENCE = struct.Struct("<Q")
+_NUMBERS = 1 << 64
 
 
 class Udp(Source):
@@ -48,14 +56,19 @@ class Udp(Source):
     ``received`` counts datagrams with samples; ``lost`` those that never came, by the gaps in their
     numbers; ``late`` those that came after a later one, and are left out; ``overrun`` those that
     came while the queue of 16 MiB was full, and are among the lost once a later one is read.
-    Without sequence numbers only the last is known.
+    Without sequence numbers only the last is known. Left out as well are, in ``bad``, what is no
+    number and whole samples, or has a number far from the others' (a sender that begins again is
+    heard from its second datagram on); in ``strangers``, what another sender sent.
     """
 
     live = True
 
     def __init__(self, address: Address, form: Format, rate: int | None, expected: str) -> None:
         super().__init__(address.text, form, rate, expected)
-        self.received = self.lost = self.late = self.overrun = 0
+        self.received = self.lost = self.late = self.overrun = self.strangers = 0
+        self._broken = 0  # of the thread
+        self._far = 0  # of who reads
+        self._first_broken = ""
         self._numbered = address.options.get("header", "seq") == "seq"
         self._timeout: float | None = address.options.get("timeout")
         # Without a lock of ours: Ctrl-C may come when a thread has just acquired one.
@@ -64,24 +77,41 @@ class Udp(Source):
         self._taken = 0  # and of who reads
         self._closed = threading.Event()
         self._next: int | None = None
+        self._again: int | None = None  # the number that would make a far one a new beginning
         self._socket = _listening(address)
+        self._only = _source(address, self._socket.family)
+        self._sender: tuple[str, int] | None = None
+        self._heard = 0.0  # when the sender was, of time.monotonic()
         self.port: int = self._socket.getsockname()[1]
         """Where it listens, also if the address had port 0."""
         self._thread = threading.Thread(target=self._take, name="denizen-udp", daemon=True)
         self._thread.start()
 
     @property
+    def bad(self) -> int:
+        """How many were left out for what they are."""
+        return self._broken + self._far
+
+    @property
     def losses(self) -> str:
-        counts = [("lost", self.lost), ("late", self.late), ("dropped here", self.overrun)]
+        counts = [
+            ("lost", self.lost),
+            ("late", self.late),
+            ("dropped here", self.overrun),
+            ("without whole samples or far from the others' numbers", self.bad),
+            ("of other senders", self.strangers),
+        ]
         told = ", ".join(f"{count:,} {what}" for what, count in counts if count)
         return f"{self.received:,} datagrams, {told}" if told else ""
 
     def _take(self) -> None:
-        """Ends with an empty datagram, or within a fifth of a second after close()."""
+        """Ends with the sender's empty datagram, or within a fifth of a second after close()."""
         while not self._closed.is_set():
             try:
-                data = self._socket.recv(65536)
+                data, sender = self._socket.recvfrom(65536)
             except TimeoutError:
+                continue
+            if not self._is_of_sender(data, (str(sender[0]), int(sender[1]))):
                 continue
             if data == _END or self._put - self._taken < _QUEUE:
                 self._put += len(data)
@@ -91,22 +121,55 @@ class Udp(Source):
             if data == _END:
                 return
 
+    def _is_of_sender(self, data: bytes, sender: tuple[str, int]) -> bool:
+        if self._only is not None and self._only not in (sender, (sender[0], 0)):
+            self.strangers += 1
+            return False
+        now = time.monotonic()
+        if sender == self._sender:
+            if data != _END and not self._is_whole(data):
+                return False
+            self._heard = now
+            return True
+        if self._sender is not None and now - self._heard < _SILENCE:
+            self.strangers += 1
+            return False
+        if not self._is_whole(data):  # also an end before a beginning
+            return False
+        self._sender, self._heard = sender, now
+        return True
+
+    def _is_whole(self, data: bytes) -> bool:
+        """Whether it holds samples, and no part of one."""
+        size = len(data) - (_SEQUENCE.size if self._numbered else 0)
+        if size >= 0 and size % self.form.size == 0 and data != _END:
+            return True
+        self._broken += 1
+        number = "a sequence number of 8 bytes and " if self._numbered else ""
+        what = f"{len(data)} bytes, which is not {number}whole samples"
+        self._first_broken = self._first_broken or what
+        return False
+
     def _samples(self, data: bytes) -> bytes:
         """What a datagram holds, after a look at its number; empty if it is to be left out."""
         if not self._numbered:
             self.received += 1
             return data
-        if len(data) < _SEQUENCE.size or (len(data) - _SEQUENCE.size) % self.form.size:
-            raise DataError(
-                f"{self.name}: a datagram of {len(data)} bytes is no sequence number of 8 bytes "
-                f"and whole samples; expected {self.expected} (header=none if there are no numbers)"
-            )
         (now,) = _SEQUENCE.unpack_from(data)
-        if self._next is not None and now < self._next:
-            self.late += 1
-            return b""
-        self.lost += 0 if self._next is None else now - self._next
-        self._next = now + 1
+        if self._next is not None:
+            ahead = (now - self._next) % _NUMBERS
+            behind = _NUMBERS - ahead
+            if min(ahead, behind) > _JUMP and now != self._again:
+                # RFC 3550, A.1: one far number is a fault, two in a row are a new beginning.
+                self._again = (now + 1) % _NUMBERS
+                self._far += 1
+                return b""
+            if behind <= _JUMP:
+                self.late += 1
+                return b""
+            self.lost += ahead if ahead <= _JUMP else 0
+        self._again = None
+        self._next = (now + 1) % _NUMBERS
         self.received += 1
         return data[_SEQUENCE.size :]
 
@@ -116,10 +179,7 @@ class Udp(Source):
             data = self._next_datagram()
             if data is None:
                 if self.received == 0:
-                    raise DataError(
-                        f"{self.name}: no datagram came in {self._timeout:g} s; expected "
-                        f"{self.expected}"
-                    )
+                    raise DataError(f"{self.name}: {self._nothing()}; expected {self.expected}")
                 return
             taken: list[bytes] = []
             total = 0
@@ -135,6 +195,15 @@ class Udp(Source):
             piece = b"".join(map(self._samples, taken))
             if piece:
                 yield piece
+
+    def _nothing(self) -> str:
+        why = f"no datagram with samples came in {self._timeout:g} s"
+        if self._broken:
+            why += f"; {self._broken:,} without came, the first of {self._first_broken}"
+            why += " (header=none if there are no numbers)" if self._numbered else ""
+        if self.strangers:
+            why += f"; {self.strangers:,} came of other senders than source says"
+        return why
 
     def _next_datagram(self) -> bytes | None:
         """None if none came in time."""
@@ -163,7 +232,7 @@ def _resolved(address: Address, host: str, port: int) -> tuple[int, tuple[str, i
 
 def _listening(address: Address) -> socket.socket:
     host, port = address.host_and_port()
-    family, where = _resolved(address, host or "0.0.0.0", port)
+    family, where = _resolved(address, host or "127.0.0.1", port)
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
@@ -179,6 +248,20 @@ def _listening(address: Address) -> socket.socket:
         raise DataError(f"{address.text}: {error.strerror}") from error
     sock.settimeout(_LOOK)
     return sock
+
+
+def _source(address: Address, family: int) -> tuple[str, int] | None:
+    """Whom alone to hear; port 0 for any of that host's."""
+    given: str | None = address.options.get("source")
+    if given is None:
+        return None
+    alone = given.count(":") != 1 and not given.startswith("[")  # a host, or an IPv6 address
+    one = Address(f"{address.text}: source", f"{given}:0" if alone else given, {})
+    host, port = one.host_and_port()
+    found = _resolved(one, host, port)
+    if found[0] != family:
+        raise ArgumentError(f"{address.text}: source is no address of the kind that is listened at")
+    return found[1]
 
 
 def create(address: Address, form: Format, rate: int | None) -> Sink:

@@ -20,6 +20,7 @@ __all__ = ["SUFFIXES", "Wav", "create"]
 SUFFIXES = (".wav", ".rf64", ".bw64")
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _FORMATS = {(_PCM, 8): "u8", (_PCM, 16): "i16", (_FLOAT, 32): "f32"}
+_HEAD = 64  # bytes of a chunk that are read: the longest has 40 that matter
 _UNKNOWN = 0xFFFFFFFF  # a length that stands elsewhere, or that nobody filled in
 
 
@@ -73,11 +74,13 @@ def _header(path: str, file: BinaryIO) -> tuple[str, int, int]:
         chunk, length = struct.unpack("<4sI", file.read(8))
         if chunk == b"data":
             break
-        body = file.read(length + length % 2)
+        end = file.tell() + length + length % 2
+        body = file.read(min(length, _HEAD)) if chunk in (b"ds64", b"fmt ") else b""
         if chunk == b"ds64":
             (large,) = struct.unpack_from("<Q", body, 8)
         elif chunk == b"fmt ":
             found = _format(path, body)
+        file.seek(end)
     if found is None:
         raise DataError(f'{path}: this WAV file has no chunk "fmt " before its data')
     at = file.tell()

@@ -313,7 +313,7 @@ def read(path: Path) -> Record:
     """The record in file ``path``; LabError naming the file if there is none in it."""
     try:
         record = from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LabError(f"{path}: {error}") from error
     if record.experiment not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)

@@ -64,7 +64,7 @@ class Reference:
                 for edge in value["edges"]
             ]
             return cls.of(edges, value["starts"], value["ends"])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise ArgumentError(
                 f'{path}: no reference graph: an object of "edges", "starts" and "ends" is expected'
             ) from error

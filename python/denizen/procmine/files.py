@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from denizen.errors import parsing
 from denizen.procmine import parquet, tables, times, xes
 from denizen.procmine.log import Builder, Log, LogError, OnError
 
@@ -37,21 +38,24 @@ def read(
         zone: of times without an offset, by its IANA name.
         keep: keys of attributes of events and cases to keep, for filters.
 
-    Raises LogError with file and line, ArgumentError, MissingPackageError (Parquet needs
-    denizen[tables]), OSError.
+    Raises LogError with file and line, TooLargeError (denizen.limits says for what), ArgumentError,
+    MissingPackageError (Parquet needs denizen[tables]), OSError.
     """
     path = Path(path)
-    parse = times.parser(times.zone_of(zone))
-    builder = Builder(str(path), on_error, keep)
-    name = path.name.lower().removesuffix(".gz")
-    keys = {"case": case, "time": time}
-    if name.endswith(".xes"):
-        given = {key: value for key, value in keys.items() if value is not None}
-        xes.read(path, builder, parse, activity=activity or ("concept:name",), start=start, **given)
-    elif name.endswith((".csv", ".tsv", ".txt")):
-        tables.read_csv(path, builder, parse, activity=activity, start=start, **keys)
-    elif name.endswith(".parquet"):
-        parquet.read(path, builder, parse, zone=zone, activity=activity, start=start, **keys)
-    else:
-        raise LogError(f"{path}: neither .xes, .csv (both also .gz) nor .parquet")
-    return builder.log()
+    with parsing(path, LogError):
+        parse = times.parser(times.zone_of(zone))
+        builder = Builder(str(path), on_error, keep)
+        name = path.name.lower().removesuffix(".gz")
+        keys = {"case": case, "time": time}
+        if name.endswith(".xes"):
+            given = {key: value for key, value in keys.items() if value is not None}
+            xes.read(
+                path, builder, parse, activity=activity or ("concept:name",), start=start, **given
+            )
+        elif name.endswith((".csv", ".tsv", ".txt")):
+            tables.read_csv(path, builder, parse, activity=activity, start=start, **keys)
+        elif name.endswith(".parquet"):
+            parquet.read(path, builder, parse, zone=zone, activity=activity, start=start, **keys)
+        else:
+            raise LogError(f"{path}: neither .xes, .csv (both also .gz) nor .parquet")
+        return builder.log()

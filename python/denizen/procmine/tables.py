@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from denizen import limits
 from denizen.procmine.log import Builder, LogError
 from denizen.procmine.times import Parse
 
@@ -145,18 +146,16 @@ def read_csv(
     that are not named are looked for by their usual names.
     """
     file: TextIO
-    if path.suffix == ".gz":
-        file = io.TextIOWrapper(gzip.GzipFile(path), encoding="utf-8-sig", newline="")
-    else:
-        file = path.open(encoding="utf-8-sig", newline="")
+    file = io.TextIOWrapper(limits.opened(path), encoding="utf-8-sig", newline="")
     with file:
         line = 1
+        text = limits.lines(file, path)
         try:
-            head = file.readline()
+            head = next(text, "")
             delimiter = max(",;\t|", key=head.count)
             names = next(csv.reader([head], delimiter=delimiter), [])
             columns = Columns(names, builder, case=case, activity=activity, time=time, start=start)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
 
             def line_of() -> int:
                 return reader.line_num + 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from denizen.errors import ArgumentError
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_EPOCH_TIME = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000
 _TEXT = re.compile(
     r"\s*(\d{4}-\d\d-\d\d)"
@@ -26,7 +26,7 @@ Parse = Callable[[str], int]
 def zone_of(name: str) -> tzinfo:
     """The time zone ``name`` of the IANA database, such as Europe/Berlin; ArgumentError if none."""
     if name.upper() in {"UTC", "Z"}:
-        return timezone.utc
+        return UTC
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -49,14 +49,14 @@ def _offset(text: str) -> int:
     return (minutes if text[0] == "+" else -minutes) * 60_000_000
 
 
-def parser(zone: tzinfo = timezone.utc) -> Parse:
+def parser(zone: tzinfo = UTC) -> Parse:
     """Gives ``parse(text)``: microseconds since 1970-01-01 UTC of an ISO 8601 time.
 
     ``2010-01-31T12:00:00.123+01:00``, with a space for the T, without seconds, fraction or clock
     time too. Digits beyond the microsecond are cut off. A text without an offset is local time of
     ``zone``. ``parse`` raises ValueError for anything else.
     """
-    utc = zone == timezone.utc
+    utc = zone == UTC
 
     def parse(text: str) -> int:
         found = _TEXT.fullmatch(text)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
 
+from denizen import limits
+from denizen.errors import DenizenError
 from denizen.procmine.log import Builder
 from denizen.procmine.times import Parse
 
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 _VALUES = frozenset({"string", "date", "int", "float", "boolean", "id"})
 
 # An event as it was read: its line and its attributes.
@@ -39,11 +41,17 @@ class _Reader:
         self._events: list[_Event] = []
         self._trace_line = self._event_line = 0
         self._depth = 0  # of attributes within attributes: only the outermost count
+        self._open = 0  # elements
+        self._deepest = limits.most("depth")
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._begin
         self.parser.EndElementHandler = self._end
 
     def _begin(self, tag: str, given: dict[str, str]) -> None:
+        self._open += 1
+        if self._open > self._deepest:
+            where = f"{self._builder.source}:{self.parser.CurrentLineNumber}"
+            raise limits.too_large("depth", self._deepest, f"{where}: XML elements are nested")
         if tag in _VALUES:
             self._depth += 1
             if self._depth == 1:
@@ -61,6 +69,7 @@ class _Reader:
             self._depth += 1
 
     def _end(self, tag: str) -> None:
+        self._open -= 1
         if tag in _VALUES or tag in ("list", "container"):
             self._depth -= 1
         elif tag == "event" and self._event is not None:
@@ -155,13 +164,9 @@ def read(
     an archive that ends too early are problems "malformed": what lies behind them is not read.
     """
     reader = _Reader(builder, parse, activity=activity, case=case, time=time, start=start)
-    file: BinaryIO | gzip.GzipFile
-    file = gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
-    with file:
+    with limits.opened(path) as file:
         try:
-            while piece := file.read(_PIECE):  # ends with the file
-                reader.parser.Parse(piece, False)
-            reader.parser.Parse(b"", True)
+            _feed(reader.parser, file, path)
         except expat.ExpatError as error:
             what = expat.errors.messages[error.code]
             builder.problem("malformed", error.lineno, f"not well-formed XML: {what}")
@@ -170,3 +175,23 @@ def read(
             builder.problem(
                 "malformed", reader.parser.CurrentLineNumber, f"the archive {what}; fetch it again"
             )
+        except DenizenError:
+            raise
+        except (LookupError, ValueError) as error:  # of the encoding that its first line names
+            builder.problem("malformed", 1, f"not readable as XML: {error}")
+
+
+# Expat before 2.6 scans an unfinished tag from its beginning with every piece, and pyexpat hands it
+# at most 1 MiB at a time. So the limit of a token is what keeps the work linear in the file: with
+# 16 MiB each byte is seen at most sixteen times.
+def _feed(parser: expat.XMLParserType, file: BinaryIO, path: Path) -> None:
+    longest = limits.most("token")
+    fed = 0
+    while piece := file.read(_PIECE):  # ends with the file
+        parser.Parse(piece, False)
+        fed += len(piece)
+        unfinished = fed - max(0, parser.CurrentByteIndex)
+        if unfinished > longest:
+            where = f"{path}:{parser.CurrentLineNumber}"
+            raise limits.too_large("token", longest, f"{where}: one XML tag or text has bytes")
+    parser.Parse(b"", True)

@@ -12,11 +12,12 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
-from denizen import announce
-from denizen.errors import DenizenError, MissingPackageError
+from denizen import announce, serving
+from denizen.errors import ArgumentError, DenizenError, MissingPackageError
+from denizen.terminal import plain
 from denizen.top.screen import Snapshot, render
 
 try:
@@ -24,10 +25,12 @@ try:
     from rich.live import Live
     from rich.text import Text
 except ImportError as error:
-    raise MissingPackageError("rich", "observe") from error
+    raise MissingPackageError("rich", None) from error
 
 _PERIOD = 0.5  # seconds between two readings
 _PATIENCE = 5.0  # seconds for one
+_MOST = 1 << 25  # bytes of one; 10,000 workers take four million
+_SHOWN = 200  # characters of what a stranger says
 _PLAIN_WIDTH = 120
 
 
@@ -36,25 +39,29 @@ class _EndedError(DenizenError):
 
 
 def read(url: str) -> Snapshot:
-    """One reading. Straight to the address, whatever proxy the environment names."""
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise DenizenError(f'url "{url}"; use the one that serve_metrics() returned, http://...')
-    connection = HTTPConnection(parts.hostname, parts.port or 80, timeout=_PATIENCE)
+    """One reading. Straight to the address, whatever proxy the environment names.
+
+    What comes from there is not believed: see :mod:`denizen.top.checked`.
+    """
     try:
-        connection.request("GET", "/telemetry.json")
-        answer = connection.getresponse()
-        body = answer.read()
-    except (OSError, HTTPException) as error:
-        raise _EndedError(f"nothing answers at {url} ({error})") from error
-    finally:
-        connection.close()
-    if answer.status == 503:
-        raise _EndedError(f"{url}: {body.decode(errors='replace').strip()}")
+        parts = urlsplit(url)
+        host, port = parts.hostname if parts.scheme == "http" else None, parts.port or 80
+    except ValueError:  # a port that is none, half a bracket
+        host = None
+    if not host:
+        raise DenizenError(f'url "{url}"; use the one that serve_metrics() returned, http://...')
+    try:
+        status, body = serving.get(host, port, "/telemetry.json", most=_MOST, seconds=_PATIENCE)
+    except (OSError, HTTPException, UnicodeError) as error:
+        raise _EndedError(f"nothing answers at {url} ({plain(str(error))})") from error
+    if status == 503:
+        said = plain(body[:_SHOWN].decode(errors="replace").strip())
+        raise _EndedError(f"{url}: {said}")
     try:
         return Snapshot.from_json(json.loads(body))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DenizenError(f"{url} serves no denizen telemetry (HTTP {answer.status})") from error
+    except (ArgumentError, RecursionError, ValueError) as error:
+        why = plain(str(error))[:_SHOWN]
+        raise DenizenError(f"{url} serves no denizen telemetry (HTTP {status}): {why}") from error
 
 
 def find(pid: int | None) -> str:
@@ -63,7 +70,7 @@ def find(pid: int | None) -> str:
     if len(found) == 1:
         return found[0].url
     if found:
-        each = "; ".join(f"pid {a.pid}, {a.program}: {a.url}" for a in found)
+        each = "; ".join(f"pid {a.pid}, {plain(a.program)}: {plain(a.url)}" for a in found)
         way = "--pid or --url" if len({a.pid for a in found}) > 1 else "--url"
         raise DenizenError(f"{len(found)} programs are served, choose one with {way}: {each}")
     whose = "" if pid is None else f" by process {pid}"

@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from denizen.errors import MissingPackageError
+from denizen.errors import ArgumentError, MissingPackageError
 from denizen.nvml import Sensors
 from denizen.telemetry import ROUTES, ActorType, Telemetry, Worker
+from denizen.top.checked import checked
 
 try:
     from rich.console import Group, RenderableType
     from rich.table import Table
     from rich.text import Text
 except ImportError as error:
-    raise MissingPackageError("rich", "observe") from error
+    raise MissingPackageError("rich", None) from error
 
 _WIDE = 110  # columns from which there is room for more figures
 _MOST_TYPES = 8
@@ -37,13 +38,13 @@ class Snapshot:
     gpus: Mapping[int, Sensors]  # by node
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Snapshot:
-        return cls(
-            given["program"],
-            given["device"],
-            Telemetry.from_dict(given["telemetry"]),
-            {int(node): Sensors(**sensors) for node, sensors in given["gpus"].items()},
-        )
+    def from_json(cls, given: Any) -> Snapshot:
+        """What a server said. Raises ArgumentError for what is no snapshot."""
+        found: Snapshot = checked(cls, given, "it")
+        routes = [found.telemetry.sent, *(w.sent for w in found.telemetry.workers)]
+        if any(len(sent) != len(ROUTES) for sent in routes):
+            raise ArgumentError(f"its messages went by other ways than {', '.join(ROUTES)}")
+        return found
 
 
 def _three(value: float) -> str:
@@ -76,10 +77,16 @@ def _where(actor: int, name: str) -> str:
     return f"{name or 'actor'} #{local} of worker {worker}{on}"
 
 
+def _shape(t: Telemetry) -> tuple[int, int]:
+    return len(t.workers), len(t.actor_types)
+
+
 class _Rates:
     """Figures per second between two readings of the same program; 0 before there are two."""
 
     def __init__(self, now: Telemetry, before: Telemetry | None) -> None:
+        if before is not None and _shape(now) != _shape(before):  # another program by now
+            before = None
         self.seconds = now.time - before.time if before is not None else 0.0
         self._now, self._before = now, before
 
@@ -189,7 +196,7 @@ def _types(now: Telemetry, rates: _Rates, wide: bool, most: int) -> list[Rendera
             time(a.latencies.p50),
             *([time(a.latencies.p99), number(d.count)] if wide else []),
         ]  # fmt: skip
-        table.add_row(a.name, *cells)
+        table.add_row(Text(a.name), *cells)
     return [table]
 
 
@@ -251,7 +258,7 @@ def _workers(
                 running += f", {_where(w.busy_actor, _only(now.actor_types))}"
         cells += [number(w.lane), number(w.inbox), number(w.near), number(w.outbox)]
         cells.append(running)
-        table.add_row(*cells, style="bold red" if w.busy > 1 else "")
+        table.add_row(*map(Text, cells), style="bold red" if w.busy > 1 else "")
     if more == 0 or most == 1:
         return [table]
     return [table, _line((f"and {more:,} more, less busy", "dim"))]

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import struct
 import wave
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tokenize import TokenError
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +26,23 @@ def read_mask(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """
     path = Path(path)
     try:
-        array = np.load(path, allow_pickle=False)
-    except ValueError as error:
+        # Mapped, so that a shape that the file does not hold costs nothing.
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (
+        ArithmeticError,
+        EOFError,
+        LookupError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        TokenError,
+        BadZipFile,
+    ) as error:  # fmt: skip  (what its header is read by)
         raise ArgumentError(f"{path}: no .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray) or array.ndim != 3:
         raise ArgumentError(f"{path}: a mask has three dimensions (nz, ny, nx)")
+    if array.size == 0:
+        raise ArgumentError(f"{path}: a mask of shape {array.shape} has no cells")
     if array.dtype.kind == "b":
         return np.where(array, 2, 0).astype(np.uint8)
     if array.dtype.kind not in "iu":
@@ -49,8 +64,8 @@ def read_wav(path: str | os.PathLike[str], amplitude: float = 1.0) -> Samples:
     try:
         with wave.open(str(path), "rb") as file:
             channels, width, rate, frames = file.getparams()[:4]
-            data = file.readframes(frames)
-    except (wave.Error, EOFError) as error:
+            data = b"".join(_frames(file, frames))
+    except (wave.Error, EOFError, RuntimeError, struct.error) as error:
         raise ArgumentError(f"{path}: no WAV file of PCM samples ({error})") from error
     raw = np.frombuffer(data, np.uint8)
     raw = raw[: len(raw) // (width * channels) * width * channels].reshape(-1, width)
@@ -64,6 +79,13 @@ def read_wav(path: str | os.PathLike[str], amplitude: float = 1.0) -> Samples:
         values = shifted.view("<i4")[:, 0] / 2.0**31
     mixed = values.reshape(-1, channels).mean(axis=1)
     return Samples(mixed.astype(np.float32), float(rate), amplitude)
+
+
+def _frames(file: wave.Wave_read, count: int) -> Iterator[bytes]:
+    """Those that are there: the header may say more than the file holds."""
+    while count > 0 and (piece := file.readframes(min(count, 1 << 16))):  # ends with the file
+        yield piece
+        count -= 1 << 16
 
 
 def write_wav(

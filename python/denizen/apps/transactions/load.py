@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from denizen import limits
 from denizen.apps.transactions.records import (
     ENHANCED,
     EXPOSED,
@@ -26,7 +27,7 @@ from denizen.apps.transactions.records import (
     Records,
     Rules,
 )
-from denizen.errors import ArgumentError, DataError, MissingPackageError, unreadable
+from denizen.errors import ArgumentError, DataError, MissingPackageError, parsing, unreadable
 
 if TYPE_CHECKING:
     import io
@@ -133,7 +134,7 @@ def rules(path: Path, base: Rules | None = None) -> Rules:
         given = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise unreadable(path, error, "a JSON object with fields of Rules") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON: {error}") from error
     if not isinstance(given, dict):
         raise DataError(f"{path}: not an object of names and numbers")
@@ -206,7 +207,7 @@ def _tables(
     form = _form(path, form)
     if form == "parquet" and path == "-":
         raise DataError("stdin: Parquet is read from its end; write it to a file first")
-    with ExitStack() as stack:
+    with ExitStack() as stack, parsing(name):
         try:
             file: IO[bytes] = (
                 sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
@@ -251,6 +252,7 @@ class _Lines:
         self._ready: deque[bytes] = deque()
         self._rest = b""
         self._number = 0
+        self._longest = limits.most("token")
 
     @property
     def waiting(self) -> bool:
@@ -269,6 +271,9 @@ class _Lines:
                 self._rest = b""
                 break
             *lines, self._rest = (self._rest + data).split(b"\n")
+            if len(self._rest) > self._longest:
+                where = f"{self._name}, line {self._number + len(self._ready) + len(lines) + 1}"
+                raise limits.too_large("token", self._longest, f"{where}: has bytes")
             self._ready.extend(line + b"\n" for line in lines)
         self._number += 1
         try:
@@ -378,7 +383,8 @@ def _kinds(values: Any) -> Any:
 def _number(text: str) -> int:
     """A whole number in decimal digits; -1 for anything else."""
     digits = text.strip(" ")
-    return int(digits) if digits.isascii() and digits.isdecimal() else -1
+    whole = digits.isascii() and digits.isdecimal() and len(digits) < 100  # 2^64 has 20
+    return int(digits) if whole else -1
 
 
 def _mask(text: str) -> int:

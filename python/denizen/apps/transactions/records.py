@@ -116,8 +116,8 @@ def country_bit(code: int) -> int:
 
     Raises ArgumentError for what is no such code.
     """
-    if not 0 <= code < 1000:
-        raise ArgumentError(f"{code} is no country: ISO 3166-1 numeric codes are below 1000")
+    if not isinstance(code, (int, np.integer)) or not 0 <= code < 1000:
+        raise ArgumentError(f"{code!r} is no country: ISO 3166-1 numeric codes are below 1000")
     return _core.transaction_country_bit(code)
 
 
@@ -177,7 +177,7 @@ class Rules:
                 raise ArgumentError(f'rules have no "{name}"; they have {", ".join(known)}')
             known[name] = value
         if isinstance(known["enabled"], list):
-            known["enabled"] = sum(1 << (1 + _rule(name)) for name in set(known["enabled"]))
+            known["enabled"] = sum({1 << (1 + _rule(name)) for name in known["enabled"]})
         if isinstance(known["high_risk"], list):
             known["high_risk"] = sum({1 << country_bit(code) for code in known["high_risk"]})
         return cls(**known)

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """A slice of a running simulation as a local web page, which also sends it commands.
 
-Served on 127.0.0.1 alone. A request must name that address as its host, and a command must come as
-JSON, so that pages from elsewhere can neither read nor steer.
+Served on 127.0.0.1 alone, by :mod:`denizen.serving`: to requests that name this machine as their
+host, and not to pages of another origin. A command must come as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from denizen.errors import ArgumentError, DenizenError
+from denizen.serving import Answer, Request, Server
 from denizen.wave import Ricker, Simulation, Steered
 from denizen.wave.simulation import Index, Place
 
 _PAGE = Path(__file__).with_name("live.html")
-_MOST = 1 << 16  # bytes of a command
+_JSON = "application/json"
 
 
 def index_of(axis: int, at: int) -> Index:
@@ -57,22 +58,12 @@ class Live:
         self.ended = threading.Event()  # the page has asked for the end
         self._block: tuple[slice, slice, slice] | None = None
         self._lock = threading.Lock()
-        live = self
-
-        class Handler(_Handler):
-            of = live
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._server = Server(self._answer, port)
+        self.url = f"{self._server.url}/"
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
     def slice(self) -> tuple[int, bytes, tuple[int, int]]:
         """The step, float32 values row by row, and (rows, columns)."""
@@ -87,7 +78,10 @@ class Live:
             case "resume":
                 return self.run.resume()
             case "damping":
-                return self.run.set_damping(float(words["value"]))
+                damping = float(words["value"])
+                if not math.isfinite(damping):
+                    raise ArgumentError(f"a damping of {damping}; give a finite number")
+                return self.run.set_damping(damping)
             case "source":
                 return self.run.add_source(Ricker(self.frequency), self._place(words))
             case "obstacle":
@@ -117,70 +111,48 @@ class Live:
             self._block = block
         return step
 
+    def _answer(self, request: Request) -> Answer:
+        match request.method, request.path:
+            case "GET", "/":
+                return Answer(200, _PAGE.read_bytes(), "text/html; charset=utf-8")
+            case "GET", "/slice":
+                return self._shown()
+            case "POST", "/command":
+                return self._ordered(request)
+        return _refusal(404, "there is / and /slice, and /command to post to")
 
-class _Handler(BaseHTTPRequestHandler):
-    of: Live
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """The terminal is the program's."""
-
-    def _from_here(self) -> bool:
-        host = self.headers.get("Host", "").rpartition(":")[0]
-        return host in ("127.0.0.1", "localhost")
-
-    def _answer(
-        self, status: int, body: bytes, kind: str, headers: dict[str, str] | None = None
-    ) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _refuse(self, status: int, why: str) -> None:
-        self._answer(status, json.dumps({"error": why}).encode(), "application/json")
-
-    def do_GET(self) -> None:
-        if not self._from_here():
-            self._refuse(403, "this page is served to 127.0.0.1 alone")
-            return
-        if self.path == "/":
-            self._answer(200, _PAGE.read_bytes(), "text/html; charset=utf-8")
-            return
-        if self.path != "/slice":
-            self._refuse(404, "there is / and /slice")
-            return
+    def _shown(self) -> Answer:
         try:
-            step, values, (rows, columns) = self.of.slice()
+            step, values, (rows, columns) = self.slice()
         except DenizenError as error:
-            self._refuse(409, str(error))
-            return
+            return _refusal(409, str(error))
         told = {
             "X-Step": str(step),
             "X-Rows": str(rows),
             "X-Columns": str(columns),
-            "X-Seconds": f"{step * self.of.simulation.dt:.9g}",
+            "X-Seconds": f"{step * self.simulation.dt:.9g}",
         }
-        self._answer(200, values, "application/octet-stream", told)
+        return Answer(200, values, "application/octet-stream", told)
 
-    def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        json_alone = self.headers.get("Content-Type", "").startswith("application/json")
-        if not self._from_here() or not json_alone or self.path != "/command" or length > _MOST:
-            self._refuse(403, "commands are JSON from the page on 127.0.0.1")
-            return
+    def _ordered(self, request: Request) -> Answer:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
+            return _refusal(403, "commands are JSON from the page on 127.0.0.1")
         try:
-            words = json.loads(self.rfile.read(length))
+            words = json.loads(request.body)
             if not isinstance(words, dict):
                 raise ValueError("a command is an object")
-            step = self.of.command(words)
-        except (DenizenError, KeyError, TypeError, ValueError) as error:
-            self._refuse(400, str(error))
-            return
-        self._answer(200, json.dumps({"step": step}).encode(), "application/json")
+            step = self.command(words)
+        except KeyError as error:
+            return _refusal(400, f"the command lacks {error}")
+        except RecursionError:
+            return _refusal(400, "the command is nested too deep")
+        except (DenizenError, OverflowError, TypeError, ValueError) as error:
+            return _refusal(400, str(error))
+        return Answer(200, json.dumps({"step": step}).encode(), _JSON)
+
+
+def _refusal(status: int, why: str) -> Answer:
+    return Answer(status, json.dumps({"error": why}).encode(), _JSON)
 
 
 def solid_of(cells: np.ndarray[Any, np.dtype[np.uint8]] | None, index: Index) -> Any:

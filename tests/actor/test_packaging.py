@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is shipped: extras, notices, and how the module is linked."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from denizen import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_all_is_every_extra():
+    extras = dict(PROJECT["optional-dependencies"])
+    (everything,) = extras.pop("all")
+    assert everything == f"denizen[{','.join(sorted(extras))}]"
+
+
+def test_a_dependency_is_named_once():
+    every = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    every = list(chain.from_iterable(every))
+    names = [re.split(r"[<>=\[]", one)[0] for one in every if not one.startswith("denizen[")]
+    assert len(names) == len(set(names))
+
+
+def test_errors_name_extras_that_there_are():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "python").rglob("*.py")]
+    named = {
+        extra
+        for text in texts
+        for extra in re.findall(r'MissingPackageError\("[^"]+", "(\w+)"\)', text)
+        + re.findall(r"denizen\[(\w+)\]", text)
+    }
+    assert named and named <= PROJECT["optional-dependencies"].keys()
+
+
+def test_notices_are_shipped():
+    notices = (ROOT / "THIRD_PARTY_NOTICES").read_text(encoding="utf-8")
+    assert "THIRD_PARTY_NOTICES" in PROJECT["license-files"]
+    for work in ("nanobind", "robin-map", "CUB", "libcu++", "CUDA runtime", "open-gpu-doc"):
+        assert work in notices
+
+
+def test_development_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for one in groups["dependency-groups"]["dev"]:
+        assert re.split(r"[<>=\[]", one)[0].lower() in pinned
+
+
+def test_the_module_is_bound_when_it_is_loaded():
+    readelf = shutil.which("readelf") or pytest.skip("no readelf")
+    shown = subprocess.run(
+        [readelf, "-W", "-d", "-l", _core.__file__], capture_output=True, text=True, check=True
+    ).stdout
+    assert "GNU_RELRO" in shown
+    assert "BIND_NOW" in shown or re.search(r"FLAGS_1.*NOW", shown)
+
+
+def test_the_module_checks_its_copies():
+    readelf = shutil.which("readelf") or pytest.skip("no readelf")
+    shown = subprocess.run(
+        [readelf, "-W", "--dyn-syms", _core.__file__], capture_output=True, text=True, check=True
+    ).stdout
+    if "__tsan_" in shown or "__asan_" in shown:
+        pytest.skip("a sanitizer watches copies")
+    assert re.search(r"__\w+_chk@", shown)
