@@ -42,6 +42,8 @@ public:
     virtual void wake(uint32_t worker) = 0;
     virtual bool parked() const = 0;
     virtual uint64_t launches() const = 0;
+    // With a breath: incarnations that have begun or are queued; else as launches().
+    virtual uint64_t incarnations() const = 0;
     // Copies device memory while the program runs, word by word: aligned words of 8 bytes are not
     // torn. On the CPU reads are acquires and writes releases (partners: what handlers do to the
     // buffer table, and the end of their turns); on a GPU one call is done before the next. False
@@ -75,8 +77,8 @@ std::unique_ptr<Backend> make_gpu_backend(const Image& image, const Options& opt
                                           Return back);
 bool gpu_present();
 
-// Runs `use`, which may wait for everything on a GPU, while no program of this process is on one.
-// False, without running it, if one does not leave within two seconds.
+// Runs `use`, which may wait for everything on a GPU, while no program of this process stays on
+// one. False, without running it, if one does not leave within two seconds.
 bool without_residents(const std::function<void()>& use);
 // The same; Errc::stuck, which says that `who` has to wait for them, if one does not leave.
 void off_the_gpu(const std::string& who, const std::function<void()>& use);
