@@ -247,6 +247,21 @@ TEST_P(breath, ends_also_where_all_handlers_are_long)
     }
 }
 
+TEST_P(breath, does_not_begin_the_measuring_anew)
+{
+    Rt rt(device(), options());
+    const auto all = meet(rt, 4);
+    rt.observe(true);
+    rt.send(all[0], Work{20'000});
+    rt.drain(30s);
+    EXPECT_TRUE(goes_on(rt, 5));
+    const Telemetry t = rt.telemetry();
+    ASSERT_FALSE(t.slowest.empty());
+    EXPECT_EQ(t.slowest[0].actor, all[0]);
+    EXPECT_GE(t.slowest[0].ns, 15'000'000u);
+    EXPECT_TRUE(t.observed);
+}
+
 TEST_P(breath, pause_and_resume)
 {
     Rt rt(device(), options());
