@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every benchmark program does first and last: it reads `--device auto|cpu|cpu:N|gpu:N` and
-// `--quick`, chooses the device, tells its environment, and turns an exception into an exit code.
-// Programs of many arms read `--only TEXT` too: those alone whose title contains it.
+// What every benchmark program does first and last: it reads `--device auto|cpu|cpu:N|gpu:N`,
+// `--quick` and `--breath US` (of its resident programs; 0: one kernel for ever), chooses the
+// device, tells its environment, and turns an exception into an exit code. Programs of many arms
+// read `--only TEXT` too: those alone whose title contains it.
 #pragma once
 
 #include <denizen/actor/any_runtime.hpp>
@@ -19,7 +20,8 @@ struct Arguments {
     denizen::Device device = denizen::Device::cpu(); // decided: never automatic
     uint32_t workers = 0;                            // N of cpu:N, else 0
     bool quick = false;
-    std::string only; // of the arms, those whose title contains it
+    std::string only;       // of the arms, those whose title contains it
+    int64_t breath_us = -1; // of the programs; less than 0: as they are
 
     bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }
 
@@ -31,6 +33,7 @@ struct Arguments {
         denizen::Options o;
         o.device = device;
         o.workers = workers;
+        o.breath = std::chrono::microseconds(breath_us);
         return o;
     }
 };
@@ -46,11 +49,13 @@ inline Arguments parse(int argc, char** argv, bool picks)
             arguments.quick = true;
         } else if (word == "--device" && i + 1 < argc) {
             device = argv[++i];
+        } else if (word == "--breath" && i + 1 < argc) {
+            arguments.breath_us = std::atoll(argv[++i]);
         } else if (picks && word == "--only" && i + 1 < argc) {
             arguments.only = argv[++i];
         } else {
             throw std::runtime_error("usage: " + std::string(argv[0]) +
-                                     " [--device auto|cpu|cpu:N|gpu:N] [--quick]" +
+                                     " [--device auto|cpu|cpu:N|gpu:N] [--quick] [--breath US]" +
                                      (picks ? " [--only TEXT]" : "") + "; not " + word);
         }
     }

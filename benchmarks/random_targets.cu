@@ -145,7 +145,9 @@ void random_targets(const Arguments& arguments, uint32_t workers, uint32_t token
     Samples device(repetitions);
     Samples host_seen(repetitions);
     const auto named = [&](const char* name) {
-        return Case(name, Json().add("workers", workers).add("tokens", tokens * workers), "M/s");
+        Json params = Json().add("workers", workers).add("tokens", tokens * workers);
+        if (arguments.breath_us >= 0) params.add("breath_us", arguments.breath_us);
+        return Case(name, params, "M/s");
     };
     Case by_device = named("random targets");
     Case by_host = named("random targets, seen by the host");

@@ -7,7 +7,7 @@ import asyncio
 import math
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -76,14 +76,14 @@ _SIZES = (
 )
 
 
-def _options(given: dict[str, int | None], sizes: dict[str, int]) -> dict[str, int | str]:
+def _options(given: Mapping[str, int | str | None], sizes: dict[str, int]) -> dict[str, int | str]:
     """Checks what only this side knows: names, and that nothing is cut off on its way to C++."""
     for name in sizes:
         if name not in _SIZES:
             raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
     options = {k: v for k, v in {**given, **sizes}.items() if v is not None}
     for name, value in options.items():
-        least = 1 if name in given else 0
+        least = 1 if name in given and name != "breath_us" else 0
         most = 2**48 if name in ("state_bytes", "arena_bytes", "pool_bytes") else 2**32 - 1
         if not isinstance(value, int | np.integer) or not least <= value <= most:
             raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
@@ -104,6 +104,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             Kernels whose blocks need a whole SM (large matrix products) run only on the others.
         idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
             None: stay until closed. For one node only.
+        breath_us: GPU: no kernel of the program lasts longer than that and a handler; the next one
+            is queued behind it, so that whoever waits for the whole device (torch.cuda.synchronize,
+            cudaMalloc, the first launch of a kernel) waits for two of them at most. "auto": 2000;
+            None or 0: one kernel for ever, beside which such calls do not return. See
+            docs/gpu-sharing.md. On the CPU "auto" is 0, and the option is for tests.
         cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
@@ -131,6 +136,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         sms: int | None = None,
         cluster: int | None = None,
         idle_ms: int | None = None,
+        breath_us: int | str | None = "auto",
         mapped: bool = True,
         prefer_l1: bool = False,
         restore: Path | None = None,
@@ -148,6 +154,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 "sms": sms,
                 "cluster": cluster,
                 "idle_ms": idle_ms,
+                **({} if breath_us == "auto" else {"breath_us": breath_us or 0}),
             },
             slots(trace, sizes),
         )
@@ -424,6 +431,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def stats(self) -> dict[str, Any]:
         """Messages handled, held and dead, errors with the first one's text, launches.
+
+        "incarnations": kernels that have been queued, where no kernel lasts (`breath_us`).
+        "handover_ns": how long nobody was there between two of them, "count", "min", "mean" and
+        "max". Both of the first node.
 
         "sent_by_route": messages that actors sent, by the way they took: "worker" (to the same),
         "sm", "cluster", "gpu", "peer" (to another node), "host". A worker tells when it has nothing

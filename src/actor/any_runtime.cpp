@@ -337,6 +337,8 @@ Stats AnyRuntime::stats()
     Stats s;
     s.mode = static_cast<Mode>(load<Scope::system>(&c.nodes[0].control->mode));
     s.launches = c.nodes[0].backend->launches();
+    s.incarnations = c.nodes[0].backend->incarnations();
+    s.handovers = c.handovers();
     std::vector<Status> told(c.workers);
     for (const Node& node : c.nodes) {
         s.errors += load<Scope::system>(&node.control->errors);

@@ -44,6 +44,8 @@ public:
     virtual void wake(uint32_t worker) = 0;
     virtual bool parked() const = 0;
     virtual uint64_t launches() const = 0;
+    // With a breath: incarnations that have begun or are queued; else as launches().
+    virtual uint64_t incarnations() const = 0;
     // Copies device memory while the program runs, word by word: aligned words of 8 bytes are not
     // torn. On the CPU reads are acquires and writes releases (partners: what handlers do to the
     // buffer table, and the end of their turns); on a GPU one call is done before the next. False

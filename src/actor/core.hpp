@@ -546,6 +546,7 @@ struct AnyRuntime::Core {
     };
 
     Totals totals() const;
+    Handovers handovers() const; // of the first node
     // Whether nothing is under way, after a refresh().
     bool settled(uint64_t patience_ns);
     bool drained(uint64_t deadline_ns);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node on CPU threads: one thread per worker, ordinary memory, and the monitor's scan run by
-// whoever wants to know. Idle workers sleep on their bells.
+// whoever wants to know. Idle workers sleep on their bells. With a breath (breath.hpp) one more
+// thread makes them all end and begin again: nothing waits for that here, but the protocol is the
+// GPU's, and runs under ThreadSanitizer.
 #include "backend.hpp"
 
+#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -24,6 +27,8 @@ struct Crew {
     Command wanted = Command::run;
     bool held = false; // the workers are to stay off
     uint32_t off = 0;  // those that do
+    uint32_t incarnation = 1;
+    bool ending = false; // of the breather
     std::atomic<uint32_t> left{0};
 };
 
@@ -33,9 +38,17 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id, Cr
     const auto stopped = [&] {
         return load<Scope::system>(&s.board->command) == static_cast<uint32_t>(Command::stop);
     };
+    uint32_t incarnation = 1;
     for (;;) { // ends by the stop command
         run(s, id);
         std::unique_lock lock(crew.mutex);
+        if (s.breath_ns != 0 &&
+            load<Scope::gpu>(&s.status[id].mode) != static_cast<uint32_t>(Mode::left)) {
+            // All come here, or none: the breather counts on.
+            crew.changed.wait(lock, [&] { return crew.incarnation != incarnation; });
+            ++incarnation;
+            continue;
+        }
         ++crew.off;
         crew.changed.wait(lock, [&] { return !crew.held || stopped(); });
         --crew.off;
@@ -56,6 +69,7 @@ public:
 
     ~CpuBackend() override
     {
+        stop_breather();
         if (abandoned_) {
             // A thread is still inside a handler: its memory and its code must outlive us.
             for (std::thread& t : threads_) {
@@ -113,6 +127,9 @@ public:
             });
         }
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
+        if (shared_->breath_ns != 0) {
+            breather_ = std::thread([this] { breathe(); });
+        }
     }
 
     void command(Command c) override
@@ -133,8 +150,14 @@ public:
             c = Command::stop; // a worker has stopped the program: that holds
         }
         store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(c));
-        futex_wake_all(&shared_->board->command);
         crew_->changed.notify_all();
+        show_command();
+    }
+
+    // To workers that wait for another command, or sleep.
+    void show_command()
+    {
+        futex_wake_all(&shared_->board->command);
         for (uint32_t w = 0; w < workers_; ++w) {
             wake(w);
         }
@@ -162,6 +185,12 @@ public:
 
     bool parked() const override { return false; }
     uint64_t launches() const override { return 1; }
+
+    uint64_t incarnations() const override
+    {
+        const std::lock_guard guard(crew_->mutex);
+        return crew_->incarnation;
+    }
 
     bool read(void* to, const void* device_memory, size_t bytes) override
     {
@@ -213,6 +242,7 @@ public:
             }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
+        stop_breather();
         for (std::thread& t : threads_) {
             t.join();
         }
@@ -250,6 +280,73 @@ private:
         }
     }
 
+    // The breather's thread: what the monitor does on a GPU.
+    void breathe()
+    {
+        const auto breath = std::chrono::nanoseconds(shared_->breath_ns);
+        std::unique_lock lock(crew_->mutex);
+        for (;;) { // ends by stop_breather()
+            if (crew_->changed.wait_for(lock, breath, [&] { return crew_->ending; })) {
+                return;
+            }
+            // Ends with the incarnation, or by a command to leave.
+            for (uint32_t failed = 0; !crew_->ending && begin_attempt(failed); ++failed) {
+                lock.unlock();
+                const bool over = try_hand_over();
+                lock.lock();
+                if (over) {
+                    ++crew_->incarnation;
+                    crew_->changed.notify_all();
+                    break;
+                }
+            }
+        }
+    }
+
+    // Step 1, with the mutex held; false if the workers are about to leave anyway.
+    bool begin_attempt(uint32_t failed)
+    {
+        uint32_t* command = &shared_->board->command;
+        uint32_t before = load<Scope::gpu>(command);
+        if (leaves(command_of(before))) {
+            return false;
+        }
+        Breath& breath = shared_->board->breath;
+        if (breath.went_ns != 0 && load<Scope::gpu>(&breath.looked_ns) != 0) {
+            detail::tell_handover(shared_->control->handovers, breath);
+            breath.went_ns = 0;
+        }
+        soon_ = (before & command_bits) | detail::next_attempt(breath, failed);
+        // Fails if a worker has stopped the program.
+        const bool asked = compare_exchange<Scope::gpu, Order::release>(command, before, soon_);
+        show_command();
+        return asked;
+    }
+
+    // Steps 2 to 6; false if another attempt is needed.
+    bool try_hand_over()
+    {
+        while (!detail::all_acknowledged(*shared_, soon_)) { // ends by the last, or another command
+            if (load<Scope::gpu>(&shared_->board->command) != soon_) {
+                return false;
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(5));
+        }
+        return detail::hand_over(*shared_, soon_);
+    }
+
+    void stop_breather()
+    {
+        if (breather_.joinable()) {
+            {
+                const std::lock_guard guard(crew_->mutex);
+                crew_->ending = true;
+            }
+            crew_->changed.notify_all();
+            breather_.join();
+        }
+    }
+
     void (*run_)(const Shared&, uint32_t);
     std::shared_ptr<void> library_;
     Geometry geometry_;
@@ -259,6 +356,8 @@ private:
     std::unique_ptr<Shared> shared_;
     std::unique_ptr<Crew> crew_;
     std::vector<std::thread> threads_;
+    std::thread breather_;
+    uint32_t soon_ = 0; // the breather's
     std::mutex scan_mutex_;
     uint32_t scans_ = 0;
     bool abandoned_ = false;

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node on a GPU: a cooperative launch, in clusters where the GPU has them, on a stream of its own
 // in the device's primary context, so that the user's kernels on other streams run beside it, and a
-// keeper thread that beats the heart and brings a parked program back.
+// keeper thread that queues each incarnation's successor and brings a parked program back.
 //
-// While the program is resident nothing here calls what waits for the whole device: no
-// device-wide synchronisation, no free, no module loading. Memory is freed after it has left.
+// With a breath (actor/detail/breath.hpp) there is always one more launch in the stream than the
+// one that runs, until the program leaves; the keeper sleeps between two. It learns of an
+// incarnation's end from host memory: a thread that captures a graph may forbid everybody to ask a
+// stream.
+//
+// Without one, the kernel does not end: while it is resident nothing here calls what waits for the
+// whole device, and the keeper beats the heart. Memory is freed after the program has left.
 #include "backend.hpp"
 #include "device/mapped.hpp"
 #include "grid.hpp"
@@ -205,6 +210,7 @@ public:
 
     bool parked() const override { return parked_.load(std::memory_order_acquire); }
     uint64_t launches() const override { return launches_.load(std::memory_order_relaxed); }
+    uint64_t incarnations() const override { return queued_.load(std::memory_order_relaxed); }
 
     bool read(void* to, const void* device_memory, size_t bytes) override
     {
@@ -303,10 +309,13 @@ public:
 private:
     static constexpr size_t staging_bytes = 256 << 10;
     static constexpr uint64_t no_room_ns = 5000 * ms;
+    static constexpr uint64_t overdue_ns = 20 * ms;
+    static constexpr uint64_t least_nap_ns = 50'000;
 
     void ask_to_leave() override { command(Command::leave); }
     bool off() override { return parked() || failed_.load(std::memory_order_acquire); }
     void let_return() override { command(commanded()); }
+    bool breathes() const override { return shared_.breath_ns != 0; }
     int ordinal() const override { return info_.ordinal; }
     uint32_t blocks() const override { return grid_.blocks; }
     bool anywhere() const override { return grid_.geometry.cluster == 1; }
@@ -382,6 +391,17 @@ private:
         // and enlarge the context's local memory, and both wait for all that runs.
         launch_kernel(Shared{});
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
+    // The next incarnation. A successor goes on with what it finds in the board.
+    void queue(bool successor)
+    {
+        const uint32_t number = queued_.load(std::memory_order_relaxed) + 1;
+        Shared shared = shared_;
+        shared.incarnation = number;
+        shared.successor = successor ? 1 : 0;
+        queued_.store(number, std::memory_order_relaxed);
+        launch_kernel(shared);
     }
 
     void launch_kernel(Shared shared)
@@ -463,7 +483,7 @@ private:
                       board_command_,
                       static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1, stream_),
                   "cuMemsetD32Async");
-            launch_kernel(shared_);
+            queue(false);
         };
         // Nobody makes way for a program that leaves too few SMs to come back to.
         const bool room = residents().taken(info_.ordinal) <= static_cast<uint32_t>(info_.sm_count);
@@ -475,39 +495,94 @@ private:
         back_.made();
     }
 
-    // The keeper thread: heartbeat, failures, and the way back from being parked.
+    // The keeper thread: successors or the heart, failures, and the way back from being parked.
     void keep()
     {
         const ContextScope scope(context_);
         try_start();
         while (!stopping_.load(std::memory_order_acquire)) { // ends by stop_keeper()
-            fetch_add<Scope::system>(&shared_.control->heartbeat, 1u);
-            const Result state = driver_.stream_query(stream_);
-            if (state != success && state != error_not_ready) {
-                notice_failure(state);
+            const uint64_t nap = breathes() ? see_to_successor() : beat();
+            if (failed_.load(std::memory_order_relaxed)) {
                 return;
             }
-            if (state == error_not_ready && mode() == Mode::starting &&
-                now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
-                fail("the program has found no room on " + info_.name + " (" + grid_.text() +
-                     ") beside other programs of this process: give those fewer sms or workers");
-                return;
-            }
-            const auto why = static_cast<Leave>(load<Scope::system>(&shared_.control->leave));
-            if (state == success && mode() == Mode::left &&
-                (why == Leave::idle || why == Leave::host_lost)) {
+            if (nap == 0) {
                 rest();
                 continue;
             }
-            // Between two beats a sender or close() may ring.
+            // Meanwhile a sender or close() may ring.
             const uint32_t seen = load<Scope::system, Order::acquire>(&asleep_.bell);
             if (!stopping_.load(std::memory_order_acquire)) {
-                const bool leaving =
-                    mode() == Mode::left || load<Scope::system>(&shared_.control->command) >=
-                                                static_cast<uint32_t>(Command::leave);
-                futex_wait(&asleep_.bell, seen, leaving ? 20'000 : tick_ns_);
+                futex_wait(&asleep_.bell, seen, nap);
             }
         }
+    }
+
+    bool leaving() const
+    {
+        return mode() == Mode::left || load<Scope::system>(&shared_.control->command) >=
+                                           static_cast<uint32_t>(Command::leave);
+    }
+
+    // How long the keeper may sleep; 0: the program is off.
+    uint64_t beat()
+    {
+        fetch_add<Scope::system>(&shared_.control->heartbeat, 1u);
+        const Result state = look_at_stream();
+        return state == success && may_rest() ? 0 : leaving() ? 20'000 : tick_ns_;
+    }
+
+    bool may_rest() const
+    {
+        const auto why = static_cast<Leave>(load<Scope::system>(&shared_.control->leave));
+        return mode() == Mode::left && (why == Leave::idle || why == Leave::host_lost);
+    }
+
+    Result look_at_stream()
+    {
+        const Result state = driver_.stream_query(stream_);
+        if (state != success && state != error_not_ready) {
+            notice_failure(state);
+        } else if (state == error_not_ready && mode() == Mode::starting &&
+                   now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
+            fail("the program has found no room on " + info_.name + " (" + grid_.text() +
+                 ") beside other programs of this process: give those fewer sms or workers");
+        }
+        return state;
+    }
+
+    // The same for a program that breathes. The end of a breath is foreseen: the keeper wakes about
+    // twice in each.
+    uint64_t see_to_successor()
+    {
+        const uint64_t breath = shared_.breath_ns;
+        const uint64_t now = now_ns();
+        const bool left = mode() == Mode::left; // before the next: nothing is queued behind it then
+        const uint32_t ended = load<Scope::system, Order::acquire>(&shared_.control->ended);
+        const uint32_t flying = queued_.load(std::memory_order_relaxed) - ended;
+        if (ended != ended_ || flying == 0) {
+            ended_ = ended;
+            moved_ns_ = now;
+        } else if (now - moved_ns_ > breath + overdue_ns) {
+            // A long handler, no room, or its end: here the stream is asked.
+            moved_ns_ = now;
+            look_at_stream();
+        }
+        if (left) {
+            return flying != 0 ? least_nap_ns : may_rest() ? 0 : tick_ns_;
+        }
+        const bool on_its_way = leaving();
+        if (flying < (on_its_way ? 1u : 2u)) {
+            try {
+                queue(true);
+            } catch (const Error& e) {
+                look_at_stream();
+                if (!failed_.load(std::memory_order_relaxed)) {
+                    fail(std::string("the program could not be launched: ") + e.what());
+                }
+            }
+            return flying == 0 ? least_nap_ns : std::max(breath / 4 * 3, least_nap_ns);
+        }
+        return on_its_way ? least_nap_ns : std::max(breath / 8, least_nap_ns);
     }
 
     // The program has left the GPU. Sleeps until there is something for it to do.
@@ -610,7 +685,10 @@ private:
     std::atomic<Command> wanted_{Command::run};
     std::mutex command_mutex_; // wanted_ and Control::command change together
     std::atomic<uint64_t> launches_{0};
-    uint64_t launched_ns_ = 0; // the keeper's
+    std::atomic<uint32_t> queued_{0};
+    uint64_t launched_ns_ = 0; // the keeper's, as the next
+    uint32_t ended_ = 0;       // Control::ended, as last seen,
+    uint64_t moved_ns_ = 0;    // and since when
     std::string failure_;
     std::atomic<bool> abandoned_{false};
     bool resident_ = false; // between launch() and join()

@@ -54,6 +54,13 @@ AnyRuntime::Core::Totals AnyRuntime::Core::totals() const
     return t;
 }
 
+Handovers AnyRuntime::Core::handovers() const
+{
+    const Handovers& told = nodes[0].control->handovers;
+    return {load<Scope::system>(&told.count), load<Scope::system>(&told.sum_ns),
+            load<Scope::system>(&told.min_ns), load<Scope::system>(&told.max_ns)};
+}
+
 // Nothing is under way. All lanes have been handled; a scan that began after that is looked at,
 // because the one that told so may still say quiet from before.
 //

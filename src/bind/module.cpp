@@ -201,6 +201,15 @@ nb::dict stats(AnyRuntime& rt)
     out["first_error"] = s.first_error;
     out["mode"] = to_string(s.mode);
     out["launches"] = s.launches;
+    out["incarnations"] = s.incarnations;
+    nb::dict handover;
+    handover["count"] = s.handovers.count;
+    handover["min"] = s.handovers.min_ns;
+    handover["mean"] = s.handovers.count == 0 ? 0.0
+                                              : static_cast<double>(s.handovers.sum_ns) /
+                                                    static_cast<double>(s.handovers.count);
+    handover["max"] = s.handovers.max_ns;
+    out["handover_ns"] = handover;
     out["handled_by_worker"] = s.handled_by_worker;
     static constexpr const char* names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};
     nb::dict by_route;
@@ -281,6 +290,8 @@ Options options_from(const nb::dict& given)
             o.pool_bytes = number;
         } else if (name == "idle_ms") {
             o.idle = std::chrono::milliseconds(number);
+        } else if (name == "breath_us") {
+            o.breath = std::chrono::microseconds(number);
         } else if (name == "mapped") {
             o.mapped = number != 0;
         } else if (name == "prefer_l1") {

@@ -168,10 +168,14 @@ DeviceInfo device_info(int ordinal)
 ContextScope::ContextScope(Context context)
 {
     check(driver().ctx_push_current(context), "cuCtxPushCurrent");
+    // Another thread may be capturing a graph in its default mode, which forbids to everybody what
+    // might wait for the captured work. Ours never does.
+    driver().thread_exchange_capture_mode(&mode_);
 }
 
 ContextScope::~ContextScope()
 {
+    driver().thread_exchange_capture_mode(&mode_);
     Context popped = nullptr;
     driver().ctx_pop_current(&popped); // may fail if the context was torn down meanwhile: no harm
 }

@@ -63,6 +63,7 @@
     X(stream_destroy, cuStreamDestroy_v2) \
     X(stream_query, cuStreamQuery) \
     X(stream_synchronize, cuStreamSynchronize) \
+    X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode) \
     X(stream_begin_capture, cuStreamBeginCapture_v2) \
     X(stream_end_capture, cuStreamEndCapture) \
     X(graph_instantiate, cuGraphInstantiateWithFlags) \

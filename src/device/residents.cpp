@@ -62,11 +62,14 @@ bool send_away(const std::vector<Resident*>& who)
 bool Residents::without_any(const std::function<void()>& use)
 {
     const std::lock_guard guard(mutex);
-    const bool all_left = send_away(all_);
+    std::vector<Resident*> staying;
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(staying),
+                 [](const Resident* r) { return !r->breathes(); });
+    const bool all_left = send_away(staying);
     if (all_left) {
         use();
     }
-    for (Resident* r : all_) {
+    for (Resident* r : staying) {
         r->let_return();
     }
     return all_left;

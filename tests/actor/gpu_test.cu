@@ -395,20 +395,38 @@ TEST(limits, workers_and_sms)
 
 // ---- processes that die
 
+void throw_a_ball(uint32_t* page, const Options& o)
+{
+    Rt rt(Device::gpu(), o);
+    const auto actors = rt.spawn<Counter>(2);
+    rt.send(actors[0], Ball{reinterpret_cast<uint64_t>(&page[beats]), actors[1].value});
+    store<Scope::system, Order::release>(&page[phase], 1u);
+    ASSERT_TRUE(eventually([&] { return peek(page, go_on) != 0; }, 60s));
+    const Stats s = rt.stats();
+    store<Scope::system>(&page[launched], static_cast<uint32_t>(
+                                              o.breath.count() == 0 ? s.launches : s.incarnations));
+    EXPECT_EQ(s.errors, 0u);
+    rt.close(100ms);
+}
+
 TEST(child, throws_a_ball)
 {
     uint32_t* page = Child::page_of_parent();
     if (page == nullptr) {
         GTEST_SKIP() << "runs in a process that another test starts";
     }
-    Rt rt(Device::gpu());
-    const auto actors = rt.spawn<Counter>(2);
-    rt.send(actors[0], Ball{reinterpret_cast<uint64_t>(&page[beats]), actors[1].value});
-    store<Scope::system, Order::release>(&page[phase], 1u);
-    ASSERT_TRUE(eventually([&] { return peek(page, go_on) != 0; }, 60s));
-    store<Scope::system>(&page[launched], static_cast<uint32_t>(rt.stats().launches));
-    EXPECT_EQ(rt.stats().errors, 0u);
-    rt.close(100ms);
+    Options o;
+    o.breath = std::chrono::microseconds(0);
+    throw_a_ball(page, o);
+}
+
+TEST(child, throws_a_ball_and_breathes)
+{
+    uint32_t* page = Child::page_of_parent();
+    if (page == nullptr) {
+        GTEST_SKIP() << "runs in a process that another test starts";
+    }
+    throw_a_ball(page, {});
 }
 
 TEST(child, dies_of_a_handler)
@@ -447,10 +465,18 @@ TEST(host_lost, the_kernel_leaves_by_itself_and_is_there_again_for_a_host_that_r
     leaves_while_its_host_is_stopped(child); // with the ball in the air, which is caught
 }
 
+TEST(host_lost, a_program_that_breathes_waits_for_a_host_that_returns)
+{
+    Child child("child.throws_a_ball_and_breathes");
+    leaves_while_its_host_is_stopped(child);
+}
+
 TEST(host_lost, a_killed_process_takes_its_kernel_with_it)
 {
     Child child("child.throws_a_ball");
     leaves_when_its_host_is_killed(child);
+    Child another("child.throws_a_ball_and_breathes");
+    leaves_when_its_host_is_killed(another);
     // The GPU is free for the next.
     Rt rt(Device::gpu());
     EXPECT_EQ(rt.ask<Sum>(rt.spawn<Counter>(), Read{}, 10s).value, 0u);

@@ -2,8 +2,12 @@
 """Sharing the GPU: other libraries' kernels run beside a resident program, and a program that has
 nothing to do leaves and comes back without losing a message."""
 
+import subprocess
+import sys
+import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +128,110 @@ def test_cupy_on_its_own_stream():
 
         count_beside(rt, beside)
         assert np.array_equal(host, 3 * np.arange(1 << 20, dtype="u8") + 1)
+
+
+# ---- programs that know nothing of it
+
+# What each of these does first waits for the whole device: it runs in a process of its own, where
+# CUDA has done nothing yet, after the runtime has started.
+PYTORCH = {
+    "first call": """
+        x = torch.randn(1000, 1000, device="cuda")
+        assert torch.isfinite(x).all().item() and x.std().item() > 0.9
+    """,
+    "synchronize": """
+        x = torch.arange(1000, device="cuda")
+        for _ in range(100):
+            x = x + 1
+            torch.cuda.synchronize()
+        assert x.cpu().tolist() == list(range(100, 1100))
+    """,
+    "empty_cache": """
+        for n in range(1, 21):
+            x = torch.full((n << 20,), n, device="cuda", dtype=torch.int64)
+            assert x.sum().item() == n * (n << 20)
+            del x
+            torch.cuda.empty_cache()
+            assert torch.cuda.memory_reserved() == 0
+    """,
+    "pinned copies": """
+        for n in range(20):
+            host = torch.arange(1 << 20).pin_memory()
+            x = host.to("cuda", non_blocking=True)
+            assert torch.equal((x + n).cpu(), torch.arange(n, n + (1 << 20)))
+    """,
+    "graph": """
+        x = torch.zeros(1000, device="cuda")
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                x += 1
+        torch.cuda.current_stream().wait_stream(side)
+        x.zero_()
+        graphs = []
+        for _ in range(5):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):  # in the mode that forbids others to ask the driver
+                for _ in range(500):
+                    x += 1
+            graphs.append(graph)
+        for graph in graphs:
+            graph.replay()
+        torch.cuda.synchronize()
+        assert x.cpu().tolist() == [2500.0] * 1000
+    """,
+    "training": """
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)
+        ).cuda()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        x = torch.randn(4096, 64, device="cuda")
+        y = x.sum(1, keepdim=True)
+        losses = []
+        for _ in range(200):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.05 * losses[0], losses[::20]
+    """,
+}
+
+BESIDE = """
+import sys
+sys.path.insert(0, {here!r})
+import numpy as np
+import torch
+import denizen, sample
+from test_beside import count_beside
+
+def work():
+{work}
+
+with denizen.Runtime(sample.program(), "gpu", breath_us={breath_us}) as rt:
+    count_beside(rt, work)
+    assert rt.stats()["errors"] == 0
+    assert rt.stats()["handover_ns"]["count"] > 0
+print("done")
+"""
+
+
+@pytest.mark.parametrize("breath_us", ["auto", 500])
+@pytest.mark.parametrize("name", PYTORCH)
+def test_pytorch_that_knows_nothing_of_it(name, breath_us):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    work = textwrap.indent(textwrap.dedent(PYTORCH[name]), "    ")
+    text = BESIDE.format(here=str(Path(__file__).parent), work=work, breath_us=repr(breath_us))
+    ran = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "done"
 
 
 # ---- leaving the GPU and coming back

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices and options: what is out of range is refused with the range."""
 
+import time
+
 import numpy as np
 import pytest
 import sample
@@ -52,6 +54,9 @@ def test_auto_takes_the_gpu_if_there_is_one():
         ({"workers": 2049}, "workers = 2049; use 1 to 2048"),
         ({"idle_ms": 0}, "idle_ms = 0; use a whole number from 1"),
         ({"sms": 0}, "sms = 0; use a whole number from 1"),
+        ({"breath_us": -1}, "breath_us = -1; use a whole number from 0"),
+        ({"breath_us": "long"}, "breath_us = 'long'; use a whole number from 0"),
+        ({"breath_us": 1_000_001}, "breath = 1000001 us; use 1 to 1,000,000, or 0 for one kernel"),
         ({"lane_slots": 100}, "lane_slots = 100; use a power of two from 2 to 65536"),
         ({"lane_slots": 1 << 17}, "lane_slots = 131072; use a power of two from 2 to 65536"),
         ({"lane_slots": 2**32 + 256}, "lane_slots = 4294967552; use a whole number from 0"),
@@ -174,3 +179,24 @@ def test_pool_bytes_is_room_for_buffers_without_leaving_the_device(device):
         assert rt.ask(counter, "Ask", timeout=20)["count"] == 1
         for buffer in buffers:
             buffer.close()
+
+
+def test_a_breath():
+    with denizen.Runtime(sample.program(), "cpu:2") as rt:
+        assert rt.stats()["incarnations"] == 1
+        assert rt.stats()["handover_ns"] == {"count": 0, "min": 0, "mean": 0.0, "max": 0}
+    for none in (None, 0):
+        with denizen.Runtime(sample.program(), "cpu:2", breath_us=none) as rt:
+            assert rt.stats()["incarnations"] == 1
+    with denizen.Runtime(sample.program(), "cpu:2", breath_us=100) as rt:
+        (counter,) = rt.spawn("Counter")
+        sent = 0
+        until = time.monotonic() + 60
+        while rt.stats()["handover_ns"]["count"] < 5 and time.monotonic() < until:
+            rt.send(counter, "Add", n=1)
+            sent += 1
+        assert rt.ask(counter, "Ask").tolist() == (sent, sent)
+        stats = rt.stats()
+        times = stats["handover_ns"]
+        assert stats["incarnations"] > times["count"] >= 5
+        assert times["min"] <= times["mean"] <= times["max"]

@@ -223,6 +223,7 @@ DENIZEN_AGREE(stream_create_with_priority, cuStreamCreateWithPriority);
 DENIZEN_AGREE(stream_destroy, cuStreamDestroy);
 DENIZEN_AGREE(stream_query, cuStreamQuery);
 DENIZEN_AGREE(stream_synchronize, cuStreamSynchronize);
+DENIZEN_AGREE(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode);
 DENIZEN_AGREE(stream_begin_capture, cuStreamBeginCapture);
 DENIZEN_AGREE(stream_end_capture, cuStreamEndCapture);
 DENIZEN_AGREE(graph_instantiate, cuGraphInstantiateWithFlags);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #define FAKE extern "C" __attribute__((visibility("default")))
 
@@ -145,6 +146,12 @@ FAKE int cuOccupancyMaxActiveClusters(int* clusters, Function, const LaunchConfi
     return tell(clusters, 1);
 }
 FAKE int cuLaunchKernelEx(const LaunchConfig*, Function, void**, void**) { return done(); }
+
+FAKE int cuThreadExchangeStreamCaptureMode(int* mode)
+{
+    std::swap(*mode, seen.capture_mode);
+    return success;
+}
 
 FAKE int cuStreamCreateWithPriority(Stream* stream, unsigned, int) { return take(stream); }
 FAKE int cuStreamDestroy_v2(Stream stream) { return give_back(stream); }

@@ -6,6 +6,8 @@ struct FakeDriver {
     int fail_at = 0;   // the call of this number fails, counted from 1; 0: none
     bool dead = false; // no context can be made current
 
+    int capture_mode = 0; // of the one thread: see cuThreadExchangeStreamCaptureMode
+
     int calls = 0;          // that could fail
     int contexts = 0;       // references to primary contexts
     int held = 0;           // streams, modules, pools, pieces of memory

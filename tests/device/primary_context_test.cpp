@@ -3,9 +3,9 @@
 // when any call of the driver's fails half way. On a driver that is not there (fake_driver.cpp).
 #include "fake_driver.hpp"
 
-#include "actor/backend.hpp"
 #include "../../apps/graph/src/engine.hpp"
 #include "../../apps/wave/src/engine.hpp"
+#include "actor/backend.hpp"
 #include "group/seat.hpp"
 #include "memory/arena_memory.hpp"
 #include "memory/space.hpp"
@@ -139,6 +139,25 @@ INSTANTIATE_TEST_SUITE_P(gpu, primary_context,
                                          Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
                                          Keeper{"scan", keep_scan}),
                          [](const auto& keeper) { return keeper.param.name; });
+
+// Else a thread that captures a graph in the default mode would make our calls fail.
+TEST(context_scope, is_not_about_others_captures)
+{
+    *fake = {};
+    PrimaryContext context(device_info(0));
+    {
+        const gpu::ContextScope outer(context);
+        EXPECT_EQ(fake->capture_mode, gpu::capture_relaxed);
+        {
+            const gpu::ContextScope inner(context);
+            EXPECT_EQ(fake->capture_mode, gpu::capture_relaxed);
+        }
+        EXPECT_EQ(fake->capture_mode, gpu::capture_relaxed);
+    }
+    EXPECT_EQ(fake->capture_mode, 0) << "the thread's own";
+    context.release();
+    EXPECT_EQ(fake->contexts, 0);
+}
 
 TEST(primary_context_alone, moves_and_is_abandoned)
 {

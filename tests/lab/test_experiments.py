@@ -112,6 +112,7 @@ def test_experiments_and_programs_are_the_same():
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),
         ("pools", {"buffer", "aligned_alloc"}),
+        ("beside", {"ask", "ask, one kernel for ever", "hand-over"}),
         (
             "bfs",
             {

@@ -90,6 +90,12 @@ finds park -DPLANTED_LOOK_ONCE
 finds park -DPLANTED_ONLY_LANES
 finds park -DPLANTED_STAY
 
+holds breath
+finds breath -DPLANTED_ANSWERS_THE_HOST
+finds breath -DPLANTED_LEAVES_GO
+finds breath -DPLANTED_SAME_ATTEMPT
+finds breath -DPLANTED_SHUTS_ANYWAY
+
 holds parking
 finds parking -DPLANTED_EVERY_NOTIFIER
 finds parking -DPLANTED_LATE_PUBLISH

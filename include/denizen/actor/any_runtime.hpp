@@ -77,6 +77,10 @@ struct Options {
     // Of each node's arena, if handlers allocate (`allocates` in an actor): 512 KiB to 512 GiB.
     uint64_t arena_bytes = 64u << 20;
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
+    // No incarnation of the kernel lives longer than that and the time of a handler; the next one
+    // is queued behind it, so what waits for the whole device gets its turn. 0: one kernel for
+    // ever. Less than 0: 2 ms on a GPU, 0 on the CPU (where threads only do the same, for tests).
+    std::chrono::microseconds breath{-1};
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216
     uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
@@ -100,7 +104,9 @@ struct Stats {
     uint64_t errors = 0;
     std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
-    uint64_t launches = 0;                   // 1, and one more for each return from being parked
+    uint64_t launches = 0;     // 1, and one more for each return from being parked
+    uint64_t incarnations = 0; // of the first node: kernels that have been queued, if it breathes
+    Handovers handovers;       // of the first node
     std::vector<uint64_t> handled_by_worker; // node by node
     // By Route. A worker tells when it has nothing to do: behind while it works.
     uint64_t sent_by_route[routes] = {};

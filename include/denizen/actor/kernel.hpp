@@ -3,6 +3,7 @@
 // the monitor, or as one function per CPU thread.
 #pragma once
 
+#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/actor/detail/worker.hpp>
 
@@ -53,12 +54,16 @@ DENIZEN_HD inline void meet_workers(const Shared&) {}
 DENIZEN_HD inline void enter_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
-    auto* here = reinterpret_cast<uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
-    const auto* kept =
-        reinterpret_cast<const uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);
-    for (uint32_t i = lanes::id(); i < s.box_bytes / 16; i += lanes::size) {
-        here[i] = kept[i];
+    // All of it is asked for before any has come: a breath begins with this.
+    const uint32_t here = cluster::address(near_memory) + threadIdx.x / 32 * s.box_bytes;
+    const unsigned char* kept = s.boxes + static_cast<uint64_t>(id) * s.box_bytes;
+    DENIZEN_ROLLED
+    for (uint32_t i = 16 * lanes::id(); i < s.box_bytes; i += 16 * lanes::size) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(here + i),
+                     "l"(__cvta_generic_to_global(kept + i))
+                     : "memory");
     }
+    asm volatile("cp.async.wait_all;" ::: "memory");
     lanes::sync();
 #endif
 }
@@ -78,8 +83,9 @@ DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unus
 
 } // namespace detail
 
-// Ends when the command says stop or leave. Each of the worker's members is called at one place,
-// where it is expanded: what is called seldom would be most of this function otherwise.
+// Ends when the command says stop or leave, or with the breath: see breath.hpp. Each of the
+// worker's members is called at one place, where it is expanded: what is called seldom would be
+// most of this function otherwise.
 template <class P>
 DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
@@ -88,11 +94,16 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     detail::meet_workers(s);
     Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
     uint32_t idle = 0;          // rounds without work, in a row
+    if (s.breath_ns != 0 && lanes::id() == 0) {
+        fetch_max<Scope::gpu>(&s.board->breath.looked_ns, now_ns());
+    }
     for (;;) {
-        const Command command = worker.look();
+        const uint32_t told = worker.look();
+        const Command command = command_of(told);
         const bool runs = command == Command::run;
-        if (runs ? idle >= detail::rounds_per_look : mode != Mode::paused) {
-            worker.tell(!runs);
+        const bool goes = (told & breath_go) != 0;
+        if (goes || (runs ? idle >= detail::rounds_per_look : mode != Mode::paused)) {
+            worker.tell(goes || !runs);
         }
         if (command == Command::stop || command == Command::leave) {
             // Whatever waits or is parked stays, with its tickets: the host sees that there is work
@@ -106,12 +117,24 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             mode = next;
             worker.set_mode(mode);
         }
+        if (goes) {
+            if (detail::pass_gate(s, told)) {
+                detail::leave_near(s, id); // it goes on in the next incarnation
+                return;
+            }
+        } else if ((told & breath_soon) != 0) {
+            detail::acknowledge(s, id, told);
+        }
         if (!runs) {
             // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
 #if DENIZEN_ON_DEVICE
             __nanosleep(1000);
 #elif DENIZEN_HOSTED
-            futex_wait(&s.board->command, static_cast<uint32_t>(Command::pause), 10'000'000);
+            if (told == static_cast<uint32_t>(Command::pause)) {
+                futex_wait(&s.board->command, told, 10'000'000);
+            } else {
+                sched_yield(); // a breath ends, and nobody rings for its steps
+            }
 #endif
             continue;
         }
@@ -121,17 +144,18 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             __nanosleep(nap < 1000 ? nap : 1000);
         }
 #elif DENIZEN_HOSTED
-        if (idle > detail::eager_rounds && !worker.blocked()) {
+        if (idle > detail::eager_rounds && !worker.blocked() &&
+            told == static_cast<uint32_t>(Command::run)) {
             // Ends by a sender's bell; the time-out only bounds a wait for a command.
             sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, 100'000'000, [&] {
-                return worker.something_arrived() ||
-                       load<Scope::gpu>(&s.board->command) != static_cast<uint32_t>(Command::run);
+                return worker.something_arrived() || load<Scope::gpu>(&s.board->command) != told;
             });
         } else if (idle > (worker.waits_for_room() ? 16 : 256)) {
             sched_yield(); // room is made by another worker, which may need this core
         }
 #endif
-        uint32_t n = detail::rounds_per_look;
+        // A breath that ends is not to last longer than it must: then a look after each round.
+        uint32_t n = told == static_cast<uint32_t>(Command::run) ? detail::rounds_per_look : 1;
         do { // ends: n counts down; a worker that has slowed down looks after each round
             idle = worker.round() ? 0 : idle + 1;
         } while (--n != 0 && idle <= detail::eager_rounds && !worker.row_ended());

@@ -268,6 +268,7 @@ struct Driver {
     Result (*stream_destroy)(Stream);
     Result (*stream_query)(Stream);
     Result (*stream_synchronize)(Stream);
+    Result (*thread_exchange_capture_mode)(int* mode); // this thread's; gives the one before
     Result (*stream_begin_capture)(Stream, int mode);
     Result (*stream_end_capture)(Stream, Graph*);
     Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
@@ -338,6 +339,9 @@ public:
     ~ContextScope();
     ContextScope(const ContextScope&) = delete;
     ContextScope& operator=(const ContextScope&) = delete;
+
+private:
+    int mode_ = capture_relaxed; // the thread's own meanwhile, to be given back
 };
 
 } // namespace denizen::gpu

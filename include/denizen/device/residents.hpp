@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs of this process that live on a GPU. Loading code and taking or freeing memory may
-// wait for everything that runs on the device, and a resident program never ends: for such a moment
-// all of them leave. They come back by themselves when there is something for them to do.
+// wait for everything that runs on the device, and a program without a breath never ends: for such
+// a moment all of those leave. They come back by themselves when there is something for them to do.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ public:
     // It may come back, or stay if it has not left.
     virtual void let_return() = 0;
 
+    // No kernel of it lasts: whoever waits for the device need not wait for it to leave.
+    virtual bool breathes() const { return false; }
     virtual int ordinal() const = 0;     // its device's
     virtual uint32_t blocks() const = 0; // each on an SM
     // Whether any SMs do for its blocks: they are in no clusters.
@@ -31,8 +33,8 @@ protected:
 
 class Residents {
 public:
-    // Runs `use` while no program of this process is on a GPU. False, without running it, if one
-    // does not leave within two seconds.
+    // Runs `use` while no program of this process is on a GPU that would stay there. False, without
+    // running it, if one does not leave within two seconds.
     bool without_any(const std::function<void()>& use);
 
     void add(Resident* resident);

@@ -35,6 +35,7 @@ EXPERIMENTS = {
     "throughput": "Throughput: dependent pairs and independent tasks",
     "sustained": "Sustained: echoes through resident actors",
     "start": "Start, park and wake; memory; power",
+    "beside": "Beside: calls that wait for the whole device, and what a breath costs",
     "routes": "Routes: messages from actor to actor, by the device's clock",
     "sync": "Sync: one barrier among blocks, by the device's clock",
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",

@@ -23,7 +23,7 @@ namespace arena {
 struct Map; // memory/arena/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 7;
+inline constexpr uint32_t layout_abi = 8;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -244,6 +244,8 @@ struct alignas(line) Status {
     uint64_t sent[8] = {}; // messages by Route
     uint64_t dead_by_reason[8] = {};
     uint32_t held = 0; // messages that wait for actors that do not run
+    uint32_t acked =
+        0; // the last attempt to hand over that the worker has acknowledged: breath.hpp
 };
 
 // What the monitor tells the host of one worker. Host memory.
@@ -273,9 +275,31 @@ struct FirstError {
     ErrorRecord record;
 };
 
+// Silences between two incarnations: from the monitor's "go" to the last worker's beginning.
+struct Handovers {
+    uint64_t count = 0;
+    uint64_t sum_ns = 0;
+    uint64_t min_ns = 0;
+    uint64_t max_ns = 0;
+};
+
+// How one incarnation of the kernel hands over to the next: see breath.hpp. Device memory; the
+// monitor writes all but the gate, where workers add themselves.
+struct Breath {
+    alignas(line) uint32_t gate = 0;    // workers that have come to leave | gate_shut
+    alignas(line) uint64_t soon_ns = 0; // when the workers were asked for an acknowledgement
+    uint32_t attempt = 0;               // number of the last attempt to hand over
+    uint32_t urge = 0;                  // that the next breath begins with: breath.hpp
+    uint64_t went_ns = 0;               // when the last incarnation said go; 0: it did not
+    uint64_t handled = 0;               // messages, as its monitor saw last
+    uint64_t worked_at = 0;             // when that changed
+    Handovers handovers;
+    alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began
+};
+
 // Device memory: what the workers share.
 struct Board {
-    alignas(line) uint32_t command = 0;
+    alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of breath.hpp
     uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
     uint32_t observe = 0; // see telemetry.hpp
     uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
@@ -285,6 +309,7 @@ struct Board {
     alignas(line) FirstError first;
     FirstError fatal; // why a worker stopped the program
     uint64_t errors = 0;
+    Breath breath;
 };
 
 // Host memory that both sides reach. Three lines: what the host writes, what changes with every
@@ -302,6 +327,8 @@ struct Control {
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
+    Handovers handovers;             // monitor -> host, as the next: numbers of a whole breath ago
+    uint32_t ended = 0;              // Shared::incarnation of the last one that has ended
     alignas(line) uint32_t mode = 0; // of the whole program
     uint32_t leave = 0;              // why it left
 };
@@ -418,6 +445,9 @@ struct Shared {
     uint64_t overflow[2] = {};    // Overflow by actor type, two bits each
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
+    uint64_t breath_ns = 0;       // hand over to the next incarnation after this long; 0: never
+    uint32_t incarnation = 0;     // the launch's number, from 1 on, if it breathes
+    uint32_t successor = 0;       // 1: it goes on where the one before it in the stream has ended
 
     Slot* lanes = nullptr;                  // [workers][lane_mask + 1], written by the host
     uint32_t* lane_credit = nullptr;        // [workers], 64 bytes apart, host memory

@@ -5,6 +5,7 @@
 // takes the program off the GPU when it is idle, told to, or when the host has died.
 #pragma once
 
+#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/held.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
@@ -203,23 +204,36 @@ __device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observ
 
 } // namespace detail
 
-// Runs on its own warp until the program leaves the GPU. Out of line: the workers have the
-// registers to themselves.
+// Runs on its own warp until the program leaves the GPU or its breath ends. Out of line: the
+// workers have the registers to themselves.
 __device__ __noinline__ inline void run_monitor(const Shared& s)
 {
     Control& c = *s.control;
     Board& board = *s.board;
+    Breath& breath = board.breath;
     const bool leader = lanes::id() == 0;
+    const uint64_t began = now_ns();
+    if (s.successor != 0 && leaves(command_of(load<Scope::gpu>(&board.command)))) {
+        // The program has left while this incarnation was queued: the workers see it, too. The
+        // command stays, whatever the host wants by now: it launches anew.
+        if (leader) {
+            store<Scope::system>(&c.ended, s.incarnation);
+        }
+        return;
+    }
     uint32_t number = load<Scope::system>(&c.scan);
     uint32_t heartbeat = load<Scope::system>(&c.heartbeat);
-    uint64_t beat_at = now_ns();
-    uint64_t handled = ~uint64_t{0};
-    uint64_t worked_at = beat_at;
+    uint64_t beat_at = began;
+    uint64_t handled = s.successor != 0 ? breath.handled : ~uint64_t{0};
+    uint64_t worked_at = s.successor != 0 ? breath.worked_at : began;
     Leave reason = Leave::none;
-    if (leader) {
+    uint32_t attempt = 0; // to hand over: bits beside the command, 0: it is too early
+    uint32_t attempts = 0;
+    if (leader && s.successor == 0) {
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::running));
     }
-    for (;;) { // ends when all workers have left, which a command, silence or a dead host asks for
+    for (;;) { // ends when all workers have left, which a command, silence, the end of the breath
+               // or a dead host asks for
         const uint64_t now = now_ns();
         const uint32_t beat = load<Scope::system>(&c.heartbeat);
         const auto command =
@@ -249,7 +263,9 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
             __trap(); // the only way out of a handler that never returns; it ends the context too
         }
         if (reason == Leave::none) {
-            if (lanes::shuffle(now - beat_at > s.host_timeout_ns ? 1u : 0u, 0) != 0) {
+            // A program that breathes needs no heart: when the host is dead, nobody comes after it.
+            if (s.breath_ns == 0 &&
+                lanes::shuffle(now - beat_at > s.host_timeout_ns ? 1u : 0u, 0) != 0) {
                 reason = Leave::host_lost;
             } else if (command == Command::stop) {
                 reason = Leave::stopped;
@@ -259,27 +275,61 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
                 reason = Leave::idle;
             }
         }
+        const bool breathes_out = s.breath_ns != 0 && reason == Leave::none &&
+                                  lanes::shuffle(now - began > s.breath_ns ? 1u : 0u, 0) != 0;
+        if (leader && breathes_out && attempt == 0) {
+            if (attempts == 0 && s.successor != 0 && breath.went_ns != 0) {
+                detail::tell_handover(c.handovers, breath);
+            }
+            attempt = detail::next_attempt(breath, attempts);
+        }
+        attempt = breathes_out ? lanes::shuffle(attempt, 0) : 0;
+        uint32_t wanted = static_cast<uint32_t>(
+            reason == Leave::none   ? (command == Command::pause ? Command::pause : Command::run)
+            : reason == Leave::idle ? Command::leave
+                                    : Command::stop);
+        wanted |= attempt;
         if (leader) {
-            const uint32_t wanted = static_cast<uint32_t>(
-                reason == Leave::none ? (command == Command::pause ? Command::pause : Command::run)
-                : reason == Leave::idle ? Command::leave
-                                        : Command::stop);
             // A worker that gave up on a full outbox has set stop itself: leave that standing.
             uint32_t before = load<Scope::gpu>(&board.command);
             if (before != wanted && before != static_cast<uint32_t>(Command::stop)) {
-                compare_exchange<Scope::gpu>(&board.command, before, wanted);
+                compare_exchange<Scope::gpu, Order::release>(&board.command, before, wanted);
             }
             if (before == static_cast<uint32_t>(Command::stop) && reason == Leave::none) {
                 reason = Leave::failed;
             }
         }
         reason = static_cast<Leave>(lanes::shuffle(static_cast<uint32_t>(reason), 0));
+        if (attempt != 0 && reason == Leave::none) {
+            // Not longer than a look at the host's command can wait; then the next turn.
+            bool all = false;
+            for (uint32_t i = 0; i < 16 && !all; ++i) {
+                all = detail::all_acknowledged(s, wanted);
+                detail::doze();
+            }
+            if (all) {
+                const bool over = leader && detail::hand_over(s, wanted);
+                if (over) {
+                    breath.handled = handled;
+                    breath.worked_at = worked_at;
+                    store<Scope::system>(&c.ended, s.incarnation); // the keeper counts by it
+                }
+                if (lanes::shuffle(over ? 1u : 0u, 0) != 0) {
+                    return;
+                }
+                attempt = 0;
+                ++attempts;
+            }
+            continue;
+        }
         // A worker idle for long is looked at less often; the host's patience is milliseconds.
         __nanosleep(now - worked_at > 10'000'000 ? 50'000 : 5'000);
     }
     scan(s, ++number); // the workers' last words
     if (leader) {
+        breath.went_ns = 0;
         store<Scope::system>(&c.leave, static_cast<uint32_t>(reason));
+        store<Scope::system>(&c.ended, s.incarnation);
         // Release: partner of the keeper's acquire; all reports are out before the mode is.
         store<Scope::system, Order::release>(&c.mode, static_cast<uint32_t>(Mode::left));
     }

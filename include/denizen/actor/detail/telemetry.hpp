@@ -155,6 +155,19 @@ public:
     DENIZEN_HD bool on() const { return on_; }
     DENIZEN_HD bool tracing() const { return (seen_ & observe_messages) != 0; }
 
+    // All lanes, when a worker begins: it measures what it measured when it left. Ticks are of the
+    // SM that it was on.
+    DENIZEN_HD void go_on(const Shared& s, uint32_t id)
+    {
+        Counters& c = s.counters[id];
+        seen_ = lanes::shuffle(load<Scope::gpu>(&c.seen), 0);
+        on_ = (seen_ & observe_durations) != 0;
+        if (on_ && lanes::id() == 0) {
+            store<Scope::gpu>(&c.looked_ns, now_ns());
+            store<Scope::gpu>(&c.looked_ticks, ticks());
+        }
+    }
+
     // All lanes, in the worker's rare look: the rounds since the last one, and how many of them
     // handled something.
     DENIZEN_HD void look(const Shared& s, uint32_t id, uint32_t rounds, uint32_t batches)

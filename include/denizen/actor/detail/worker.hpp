@@ -26,7 +26,12 @@ public:
         keep_in_register(marks_.running);
         keep_in_register(marks_.handled);
         handled_ = load<Scope::gpu>(&status_.handled);
+        turn_ = load<Scope::gpu>(&status_.turn);
         look_for_chores();
+        observer_.go_on(s_, id_);
+        if (observer_.tracing()) {
+            near_.stamp_sends(detail::Stamps::all);
+        }
     }
 
     // One round; true if a message was handled or a parked one written. Messages that come one at a
@@ -81,8 +86,8 @@ public:
         return worked || chores_;
     }
 
-    // A look, every few rounds, at what changes rarely.
-    DENIZEN_HD Command look()
+    // A look, every few rounds, at what changes rarely: Board::command.
+    DENIZEN_HD uint32_t look()
     {
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
@@ -103,7 +108,7 @@ public:
                               : sample            ? detail::Stamps::next
                                                   : detail::Stamps::none);
         }
-        return static_cast<Command>(lanes::shuffle(command, 0));
+        return lanes::shuffle(command, 0);
     }
 
     // The last round found a message that has to wait where it is: no bell will ring for it, and
