@@ -6,6 +6,7 @@
 #include "seat.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include <cerrno>
 #include <cstring>
@@ -69,6 +70,8 @@ sockaddr_un address_of(const std::string& path)
     return address;
 }
 
+constexpr uint64_t slice_ms = 100; // between two looks at an interrupt
+
 // False at the deadline.
 bool ready(int fd, short events, uint64_t deadline)
 {
@@ -76,7 +79,9 @@ bool ready(int fd, short events, uint64_t deadline)
         const uint64_t now = now_ns();
         if (now >= deadline) return false;
         pollfd entry{fd, events, 0};
-        const int found = poll(&entry, 1, static_cast<int>((deadline - now) / 1'000'000 + 1));
+        const uint64_t ms = (deadline - now) / 1'000'000 + 1;
+        const int found = poll(&entry, 1, static_cast<int>(std::min<uint64_t>(ms, slice_ms)));
+        check_interrupt();
         if (found > 0) return true;
         if (found < 0 && errno != EINTR) throw Error(Errc::failed, why("poll", "group"));
     }
@@ -299,6 +304,7 @@ Peers visit(const std::string& path, const Hello& mine, int memory,
             throw Error(Errc::timeout, "rank 0 did not make the group's socket " + path +
                                            " within " + seconds_of(timeout));
         }
+        check_interrupt();
         const timespec nap{0, 1'000'000};
         nanosleep(&nap, nullptr);
     }
