@@ -8,8 +8,8 @@ your own. Each scrape reads the running program once and does not stop it.
 from __future__ import annotations
 
 import json
+import os
 import socket
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from denizen import announce
-from denizen.errors import DenizenError, MissingPackageError
+from denizen import announce, threads
+from denizen.errors import DenizenError, ExhaustedError, MissingPackageError
 from denizen.nvml import Nvml, Sensors
 from denizen.telemetry import ROUTES, Durations, Telemetry
 
@@ -226,18 +226,22 @@ class Server:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
         host = f"[{host}]" if ":" in host else host
         self.url = f"http://{host}:{self._http.server_address[1]}"
+        try:
+            self._thread = threads.start(self._http.serve_forever, "denizen metrics", (0.1,))
+        except ExhaustedError:
+            self._http.server_close()
+            raise
         self._file: Path | None = None
+        self._process = os.getpid()
         try:
             self._file = announce.announce(rt.program.name, self.url)
         except (OSError, DenizenError) as error:  # served all the same, by its URL
             warnings.warn(f"`denizen top` needs --url {self.url}: {error}", stacklevel=3)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(0.1,), name="denizen metrics", daemon=True
-        )
-        self._thread.start()
 
     def close(self) -> None:
-        """Stop serving; harmless when called again."""
+        """Stop serving; harmless when called again, and in a forked child."""
+        if os.getpid() != self._process:
+            return
         if self._file is not None:
             with suppress(OSError):
                 self._file.unlink()

@@ -22,7 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from denizen.errors import ArgumentError
+from denizen import threads
+from denizen.errors import ArgumentError, ExhaustedError
 from denizen.iq.address import Address, number, one_of
 from denizen.iq.format import DataError, Format
 from denizen.iq.raw import PIECE
@@ -67,8 +68,11 @@ class Udp(Source):
         self._socket = _listening(address)
         self.port: int = self._socket.getsockname()[1]
         """Where it listens, also if the address had port 0."""
-        self._thread = threading.Thread(target=self._take, name="denizen-udp", daemon=True)
-        self._thread.start()
+        try:
+            self._thread = threads.start(self._take, "denizen-udp")
+        except ExhaustedError:
+            self._socket.close()
+            raise
 
     @property
     def losses(self) -> str:

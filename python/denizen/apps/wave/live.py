@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from denizen.errors import ArgumentError, DenizenError
+from denizen import threads
+from denizen.errors import ArgumentError, DenizenError, ExhaustedError
 from denizen.wave import Ricker, Simulation, Steered
 from denizen.wave.simulation import Index, Place
 
@@ -65,8 +66,11 @@ class Live:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        try:
+            self._thread = threads.start(self._server.serve_forever, "wave live")
+        except ExhaustedError:
+            self._server.server_close()
+            raise
 
     def close(self) -> None:
         """Stop serving."""
