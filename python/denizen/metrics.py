@@ -8,6 +8,7 @@ your own. Each scrape reads the running program once and does not stop it.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -223,13 +224,16 @@ class Server:
             ) from error
         self.url = self._http.url
         self._file: Path | None = None
+        self._process = os.getpid()
         try:
             self._file = announce.announce(rt.program.name, self.url)
         except (OSError, DenizenError) as error:  # served all the same, by its URL
             warnings.warn(f"`denizen top` needs --url {self.url}: {error}", stacklevel=3)
 
     def close(self) -> None:
-        """Stop serving; harmless when called again."""
+        """Stop serving; harmless when called again, and in a forked child."""
+        if os.getpid() != self._process:
+            return
         if self._file is not None:
             with suppress(OSError):
                 self._file.unlink()

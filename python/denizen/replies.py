@@ -7,7 +7,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from denizen import _core
+from denizen import _core, threads
 from denizen.errors import ClosedError
 
 Reply = tuple[int, bytes]
@@ -30,8 +30,7 @@ class AsyncReplies:
             if self._closed:
                 raise ClosedError("the runtime is closed")
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="denizen asks", daemon=True)
-                self._thread.start()
+                self._thread = threads.start(self._run, "denizen asks")
             self._open[ticket] = (loop, future)
             self._lock.notify()
         return await future

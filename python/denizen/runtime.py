@@ -124,7 +124,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             device.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
-    subclasses of denizen.DenizenError.
+    subclasses of denizen.DenizenError. Ctrl-C ends any wait with KeyboardInterrupt, as a passed
+    deadline would, and the runtime can be used on; what had been sent by then is sent, what had
+    arrived waits for the next call.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         self._ids = {m.name: i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
         self._core = _core.Runtime(image, gpu, where.first, options)
+        self._process = os.getpid()
         self._async = AsyncReplies(self._core)
 
     def __enter__(self) -> Runtime:
@@ -245,7 +248,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         self._core.send(_address(address), kind, record, _seconds(timeout))
 
     def send_many(self, addresses: ArrayLike, messages: Messages, timeout: float = 60.0) -> None:
-        """Sends an array of messages of one type, shape (n,), to one address or to n of them."""
+        """Sends an array of messages of one type, shape (n,), to one address or to n of them.
+
+        An error says how many were accepted before it. Ctrl-C cannot: those before the full ring
+        that it waited for are sent, in order.
+        """
         kind, array = self._array(messages)
         self._core.send_many(
             _addresses(addresses),
@@ -492,9 +499,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     def close(self, timeout: float = 5.0) -> None:
         """Drains and stops. Raises StuckError if a handler does not return in time.
 
+        In a forked child, whose every other call raises ClosedError, it does nothing.
+
         Coroutines that still wait in ask_async get ClosedError. A trace ends, and is written.
         """
         timeout = _seconds(timeout)
+        if os.getpid() != self._process:  # threads, server and files are the parent's
+            return
         try:
             if self._tracer is not None:
                 self._tracer.end()

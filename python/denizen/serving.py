@@ -22,6 +22,9 @@ from io import BufferedReader, RawIOBase
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
+from denizen import threads
+from denizen.errors import ExhaustedError
+
 MOST_BYTES = 1 << 17  # of a request, headers and body
 MOST_BODY = 1 << 16
 MOST_CONNECTIONS = 32  # at the same time
@@ -101,10 +104,11 @@ class Server:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
         host = f"[{host}]" if ":" in host else host
         self.url = f"http://{host}:{self._http.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(0.1,), name=name, daemon=True
-        )
-        self._thread.start()
+        try:
+            self._thread = threads.start(self._http.serve_forever, name, (0.1,))
+        except ExhaustedError:
+            self._http.server_close()
+            raise
 
     def close(self) -> None:
         """Stop serving; harmless when called again."""

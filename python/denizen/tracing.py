@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen.errors import ArgumentError, ClosedError
+from denizen import threads
+from denizen.errors import ArgumentError, ClosedError, ExhaustedError
 from denizen.trace import TRACE_RECORD, require_perfetto, write_perfetto
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Tracer:
         self._path = path
         self._parts: list[NDArray[np.void]] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="denizen trace", daemon=True)
+        self._thread: threading.Thread | None = None
         self.overwritten = 0
         self.records = 0
 
@@ -50,8 +51,12 @@ class Tracer:
         core = self._runtime._core
         core.take_trace()  # what an earlier trace has left
         core.trace(True)
+        try:
+            self._thread = threads.start(self._run, "denizen trace")
+        except ExhaustedError:
+            core.trace(False)
+            raise
         self._runtime._tracer = self
-        self._thread.start()
 
     def end(self) -> None:
         """Ends the trace and writes the file.
@@ -62,7 +67,8 @@ class Tracer:
             return
         self._ended.set()
         self._runtime._tracer = None
-        self._thread.join()  # ends: a reading takes milliseconds
+        if self._thread is not None:
+            self._thread.join()  # ends: a reading takes milliseconds
         self._runtime._core.trace(False)
         self._take()
         records = np.concatenate(self._parts)

@@ -14,6 +14,11 @@ AnyRuntime::AnyRuntime(Image image, const Options& options)
 
 AnyRuntime::~AnyRuntime()
 {
+    if (!core_->process.here()) {
+        (void)core_.release(); // what its threads hold is not this process's
+        return;
+    }
+    const Interruptible never(nullptr);
     try {
         close(std::chrono::seconds(1));
     } catch (const Error& e) {
@@ -27,13 +32,13 @@ const Description& AnyRuntime::description() const { return core_->description; 
 void AnyRuntime::send(Address to, uint32_t type, const void* payload, uint32_t length,
                       nanoseconds deadline)
 {
-    core_->send_checked(to, type, host.value, payload, length, ns(deadline));
+    core().send_checked(to, type, host.value, payload, length, ns(deadline));
 }
 
 void AnyRuntime::send_many(const Address* to, bool to_one, uint32_t type, const void* payloads,
                            uint32_t length, size_t stride, size_t count, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_message(type, length);
     c.check_alive();
     const auto* bytes = static_cast<const unsigned char*>(payloads);
@@ -59,7 +64,7 @@ void AnyRuntime::send_many(const Address* to, bool to_one, uint32_t type, const 
 void AnyRuntime::broadcast(uint32_t actor_type, uint32_t type, const void* payload, uint32_t length,
                            nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_message(type, length);
     c.check_alive();
     if (actor_type >= c.image.table.actors || !c.image.table.can_handle(actor_type, type)) {
@@ -82,11 +87,11 @@ void AnyRuntime::broadcast(uint32_t actor_type, uint32_t type, const void* paylo
 Address AnyRuntime::ask_begin(Address to, uint32_t type, const void* payload, uint32_t length,
                               nanoseconds deadline)
 {
-    const Address ticket = core_->take_cell(ns(deadline));
+    const Address ticket = core().take_cell(ns(deadline));
     try {
-        core_->send_checked(to, type, ticket.value, payload, length, ns(deadline));
+        core().send_checked(to, type, ticket.value, payload, length, ns(deadline));
     } catch (...) {
-        core_->cells.give_back(ticket);
+        core().cells.give_back(ticket);
         throw;
     }
     return ticket;
@@ -95,21 +100,26 @@ Address AnyRuntime::ask_begin(Address to, uint32_t type, const void* payload, ui
 bool AnyRuntime::ask_ready(Address ticket) const
 {
     Header h;
-    return core_->cells.arrived(ticket, h);
+    return core().cells.arrived(ticket, h);
 }
 
 Header AnyRuntime::ask_end(Address ticket, void* reply, uint32_t room, nanoseconds deadline)
 {
-    return core_->wait_reply(ticket, reply, room, ns(deadline),
+    return core().wait_reply(ticket, reply, room, ns(deadline),
                              [] { return std::string("an ask"); });
 }
 
-void AnyRuntime::ask_abandon(Address ticket) { core_->cells.abandon(ticket); }
+void AnyRuntime::ask_abandon(Address ticket)
+{
+    if (core_->process.here()) {
+        core_->cells.abandon(ticket);
+    }
+}
 
 Header AnyRuntime::ask(Address to, uint32_t type, const void* payload, uint32_t length, void* reply,
                        uint32_t room, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     const Address ticket = ask_begin(to, type, payload, length, deadline);
     return c.wait_reply(ticket, reply, room, ns(deadline),
                         [&] { return "ask " + c.message_name(type) + " to " + c.describe(to); });
@@ -120,7 +130,7 @@ void AnyRuntime::ask_many(const Address* to, bool to_one, uint32_t type, const v
                           void* replies, uint32_t reply_length, size_t reply_stride,
                           nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_message(reply_type, reply_length);
     const auto* bytes = static_cast<const unsigned char*>(payloads);
     auto* out = static_cast<unsigned char*>(replies);
@@ -159,7 +169,7 @@ void AnyRuntime::ask_many(const Address* to, bool to_one, uint32_t type, const v
 
 Message AnyRuntime::receive(nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     Message m;
     const uint64_t begin = now_ns();
     Backoff wait;
@@ -169,6 +179,7 @@ Message AnyRuntime::receive(nanoseconds deadline)
             throw Error(Errc::timeout,
                         "no actor sent a message to the host within " + seconds(ns(deadline)));
         }
+        check_interrupt();
         wait.pause();
     }
     return m;
@@ -177,7 +188,7 @@ Message AnyRuntime::receive(nanoseconds deadline)
 size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, size_t stride,
                                 size_t count, Address* senders)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_message(type, length);
     auto* out = static_cast<unsigned char*>(payloads);
     std::vector<unsigned char> bytes;
@@ -235,44 +246,44 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
 
 Buffer AnyRuntime::buffer(uint64_t bytes, BufferKind kind)
 {
-    core_->check_alive();
-    return core_->buffers->allocate(bytes, kind);
+    core().check_alive();
+    return core().buffers->allocate(bytes, kind);
 }
 
 Buffer AnyRuntime::wrap(void* pointer, uint64_t bytes, std::shared_ptr<void> owner)
 {
-    core_->check_alive();
-    return core_->buffers->wrap(pointer, bytes, std::move(owner));
+    core().check_alive();
+    return core().buffers->wrap(pointer, bytes, std::move(owner));
 }
 
-BufferStats AnyRuntime::buffers() { return core_->buffers->stats(); }
+BufferStats AnyRuntime::buffers() { return core().buffers->stats(); }
 
 const Gate* AnyRuntime::gate(uint32_t node) const
 {
-    if (core_->options.idle.count() != 0) {
+    if (core().options.idle.count() != 0) {
         throw Error(Errc::bad_argument,
-                    "idle = " + std::to_string(core_->options.idle.count()) +
+                    "idle = " + std::to_string(core().options.idle.count()) +
                         " ms: who sends from outside does not bring a program back that has left; "
                         "use idle = 0");
     }
-    core_->check_node(node);
-    return core_->nodes[node].gate;
+    core().check_node(node);
+    return core().nodes[node].gate;
 }
 
 const Arena& AnyRuntime::arena(uint32_t node) const
 {
-    if (core_->image.table.allocates == 0) {
+    if (core().image.table.allocates == 0) {
         throw Error(Errc::bad_argument,
                     "no actor of the program allocates, so it has no arena: one whose handlers "
                     "call ctx.arena() declares `static constexpr bool allocates = true`");
     }
-    core_->check_node(node);
-    return *core_->nodes[node].arena;
+    core().check_node(node);
+    return *core().nodes[node].arena;
 }
 
 void AnyRuntime::drain(nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     if (!c.drained(ns(deadline))) {
         const std::string who = c.stuck(ns(deadline) / 2);
         throw Error(Errc::timeout, "messages are still being handled after " +
@@ -283,7 +294,7 @@ void AnyRuntime::drain(nanoseconds deadline)
 
 void AnyRuntime::pause(nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     c.command(Command::pause);
     if (!c.parked() && !c.wait_until(ns(deadline), [&] { return c.in_mode(Mode::paused, true); })) {
@@ -295,13 +306,13 @@ void AnyRuntime::pause(nanoseconds deadline)
 
 void AnyRuntime::resume()
 {
-    core_->check_alive();
-    core_->command(Command::run);
+    core().check_alive();
+    core().command(Command::run);
 }
 
 void AnyRuntime::park(nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     if (!c.on_gpu) {
         return;
@@ -322,15 +333,21 @@ void AnyRuntime::park(nanoseconds deadline)
             c.command(Command::leave);
             told = now_ns();
         }
+        try {
+            check_interrupt();
+        } catch (...) {
+            c.command(c.nodes[0].backend->commanded());
+            throw;
+        }
         relax();
     }
 }
 
-bool AnyRuntime::parked() const { return !core_->closed && core_->parked(); }
+bool AnyRuntime::parked() const { return !core().closed && core().parked(); }
 
 Stats AnyRuntime::stats()
 {
-    Core& c = *core_;
+    Core& c = core();
     if (!c.closed) {
         c.refresh(100'000'000);
     }
@@ -366,23 +383,28 @@ Stats AnyRuntime::stats()
     return s;
 }
 
-std::string AnyRuntime::stuck(nanoseconds at_least) { return core_->stuck(ns(at_least)); }
+std::string AnyRuntime::stuck(nanoseconds at_least) { return core().stuck(ns(at_least)); }
 
 void AnyRuntime::save(const std::string& path, nanoseconds deadline)
 {
-    core_->save(path, ns(deadline));
+    core().save(path, ns(deadline));
 }
 
 void AnyRuntime::save_actor(Address actor, const std::string& path, nanoseconds deadline)
 {
-    core_->save_actor(actor, path, ns(deadline));
+    core().save_actor(actor, path, ns(deadline));
 }
 
 void AnyRuntime::load_actor(Address actor, const std::string& path, nanoseconds deadline)
 {
-    core_->load_actor(actor, path, ns(deadline));
+    core().load_actor(actor, path, ns(deadline));
 }
 
-void AnyRuntime::close(nanoseconds timeout) { core_->close(ns(timeout)); }
+void AnyRuntime::close(nanoseconds timeout)
+{
+    if (core_->process.here()) { // a forked child has nothing to close
+        core_->close(ns(timeout));
+    }
+}
 
 } // namespace denizen

@@ -228,6 +228,9 @@ void BufferTable::received(const std::vector<uint32_t>& offsets, const void* pay
 
 void BufferTable::close(BufferRef ref) noexcept
 {
+    if (!process_.here()) {
+        return; // the workers that may use it are not this process's
+    }
     std::shared_ptr<Storage> gone; // its owner may call back: never with the mutex held
     try {
         {

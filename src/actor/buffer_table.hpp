@@ -6,6 +6,8 @@
 #include "backend.hpp"
 #include "memory/space.hpp"
 
+#include <denizen/base/process.hpp>
+
 #include <functional>
 #include <mutex>
 #include <string>
@@ -74,6 +76,7 @@ private:
     std::shared_ptr<const std::vector<uint32_t>> read_turns() const;
 
     std::vector<BufferNode> nodes_;
+    Process process_;
     std::mutex mutex_;
     std::function<std::shared_ptr<Space>()> make_space_;
     std::shared_ptr<Space> space_;

@@ -11,6 +11,8 @@
 #include "host_trace.hpp"
 #include "port.hpp"
 
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/process.hpp>
 #include <denizen/wire/spsc.hpp>
 
 #include <algorithm>
@@ -247,6 +249,7 @@ struct AnyRuntime::Core {
             wake(to);
             drain_egress_if_full(); // a worker may be waiting for us to take its messages
             check_alive();
+            check_interrupt();
             if (now_ns() - begin > deadline_ns) {
                 const std::string who = stuck(500'000'000);
                 throw Error(Errc::full,
@@ -392,6 +395,7 @@ struct AnyRuntime::Core {
                                                  " reply cells are taken by unanswered asks; raise "
                                                  "asks or answer them");
             }
+            check_interrupt();
             wait.pause();
         }
         return ticket;
@@ -429,6 +433,7 @@ struct AnyRuntime::Core {
                 drain_egress_if_full();
                 try {
                     check_alive();
+                    check_interrupt();
                 } catch (...) {
                     cells.abandon(ticket);
                     throw;
@@ -527,6 +532,7 @@ struct AnyRuntime::Core {
                 return false;
             }
             drain_egress_if_full();
+            check_interrupt();
             if (tries > 16) {
                 const timespec nap{0, tries < 200 ? 20'000 : 500'000};
                 nanosleep(&nap, nullptr);
@@ -579,6 +585,7 @@ struct AnyRuntime::Core {
 
     static constexpr size_t urgent = static_cast<size_t>(Priority::urgent);
 
+    Process process; // that the workers are of
     Image image;
     Options options;
     std::vector<Node> nodes;
@@ -613,5 +620,11 @@ struct AnyRuntime::Core {
     std::mutex dead_mutex;
     std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
 };
+
+inline AnyRuntime::Core& AnyRuntime::core() const
+{
+    core_->process.check("the runtime");
+    return *core_;
+}
 
 } // namespace denizen

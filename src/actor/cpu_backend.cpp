@@ -7,6 +7,8 @@
 
 #include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/monitor.hpp>
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <atomic>
@@ -72,20 +74,14 @@ public:
         stop_breather();
         if (abandoned_) {
             // A thread is still inside a handler: its memory and its code must outlive us.
-            for (std::thread& t : threads_) {
-                if (t.joinable()) {
-                    t.detach();
-                }
-            }
+            threads_.detach();
             new std::shared_ptr<void>(library_);
             crew_.release();
             shared_.release();
             return;
         }
         command(Command::stop); // only if the start failed: otherwise join() has been here
-        for (std::thread& t : threads_) {
-            t.join();
-        }
+        threads_.join();
         if (memory_ != nullptr) {
             munmap(memory_, bytes_);
         }
@@ -121,11 +117,10 @@ public:
     {
         crew_ = std::make_unique<Crew>();
         store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(Command::run));
-        for (uint32_t w = 0; w < workers_; ++w) {
-            threads_.emplace_back([run = run_, s = shared_.get(), crew = crew_.get(), w] {
-                work(run, *s, w, *crew);
-            });
-        }
+        threads_.start(workers_, "worker",
+                       [run = run_, s = shared_.get(), crew = crew_.get()](uint32_t w) {
+                           work(run, *s, w, *crew);
+                       });
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
         if (shared_->breath_ns != 0) {
             breather_ = std::thread([this] { breathe(); });
@@ -230,7 +225,7 @@ public:
 
     bool join(uint64_t patience_ns) override
     {
-        if (!crew_) {
+        if (threads_.empty()) {
             return true; // never launched
         }
         const uint64_t begin = now_ns();
@@ -240,13 +235,11 @@ public:
             if (now_ns() - begin > patience_ns) {
                 return false;
             }
+            check_interrupt();
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
         stop_breather();
-        for (std::thread& t : threads_) {
-            t.join();
-        }
-        threads_.clear();
+        threads_.join();
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::left));
         return true;
     }
@@ -355,7 +348,7 @@ private:
     size_t bytes_ = 0;
     std::unique_ptr<Shared> shared_;
     std::unique_ptr<Crew> crew_;
-    std::vector<std::thread> threads_;
+    Threads threads_;
     std::thread breather_;
     uint32_t soon_ = 0; // the breather's
     std::mutex scan_mutex_;

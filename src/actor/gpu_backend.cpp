@@ -17,6 +17,8 @@
 #include <denizen/device/residents.hpp>
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <algorithm>
@@ -147,7 +149,13 @@ public:
         resident_ = true;
         // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
         // call lasts as long as the program stays.
-        keeper_ = std::thread([this] { keep(); });
+        try {
+            keeper_.start(1, "keeper", [this](uint32_t) { keep(); });
+        } catch (...) {
+            residents().remove(this);
+            resident_ = false;
+            throw;
+        }
     }
 
     void command(Command c) override
@@ -185,6 +193,7 @@ public:
             if (now_ns() - begin > patience_ns || failed_.load(std::memory_order_relaxed)) {
                 return false;
             }
+            check_interrupt();
             wait.pause();
         }
         return true;
@@ -648,9 +657,7 @@ private:
     {
         stopping_.store(true, std::memory_order_release);
         ring_keeper();
-        if (keeper_.joinable()) {
-            keeper_.join();
-        }
+        keeper_.join();
     }
 
     const Driver& driver_;
@@ -674,7 +681,7 @@ private:
     size_t device_bytes_ = 0;
     Shared shared_;
     DevicePtr board_command_ = 0;
-    std::thread keeper_;
+    Threads keeper_;
     Bell asleep_;
     std::atomic<bool> stopping_{false};
     std::atomic<bool> parked_{true}; // not on the GPU

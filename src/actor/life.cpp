@@ -104,7 +104,7 @@ std::string why(Reason reason)
 LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_t rank,
                              nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     if (!c.inside(actor)) {
         c.refuse(actor, 0);
@@ -132,20 +132,20 @@ void AnyRuntime::demand(SystemOp op, Address actor, uint32_t value, nanoseconds 
     if (error == Errc::ok) {
         return;
     }
-    const std::string who = core_->describe(actor);
+    const std::string who = core().describe(actor);
     switch (error) {
     case Errc::no_actor:
-        if (core_->type_at(core_->index(actor)) == 0) {
-            core_->refuse(actor, 0);
+        if (core().type_at(core().index(actor)) == 0) {
+            core().refuse(actor, 0);
         }
-        core_->set_type(core_->index(actor), 0); // by an actor or a supervisor: news to the host
+        core().set_type(core().index(actor), 0); // by an actor or a supervisor: news to the host
         throw Error(Errc::no_actor, who + " has stopped");
     case Errc::failed:
         throw Error(Errc::failed, who + " has failed with code " + std::to_string(r.failure) +
                                       "; restart or resume it");
     case Errc::exhausted:
-        throw Error(Errc::exhausted, "table of watches of " + core_->worker_name(actor) + " (" +
-                                         std::to_string(core_->options.watch_slots) +
+        throw Error(Errc::exhausted, "table of watches of " + core().worker_name(actor) + " (" +
+                                         std::to_string(core().options.watch_slots) +
                                          " entries) is full; raise watch_slots");
     default:
         throw Error(Errc::bad_argument,
@@ -164,7 +164,7 @@ ActorStatus AnyRuntime::inspect(Address actor, nanoseconds deadline)
 {
     const LifeReport r = order(SystemOp::look, actor, 0, 0, deadline);
     if (r.incarnation == 0) {
-        core_->refuse(actor, 0);
+        core().refuse(actor, 0);
     }
     return {static_cast<Life>(r.life), r.incarnation, r.failure, r.held, Address{r.supervisor}};
 }
@@ -172,7 +172,7 @@ ActorStatus AnyRuntime::inspect(Address actor, nanoseconds deadline)
 void AnyRuntime::stop(Address actor, nanoseconds deadline)
 {
     demand(SystemOp::stop, actor, 0, deadline);
-    core_->set_type(core_->index(actor), 0);
+    core().set_type(core().index(actor), 0);
 }
 
 void AnyRuntime::pause(Address actor, nanoseconds deadline)
@@ -193,7 +193,7 @@ void AnyRuntime::restart(Address actor, nanoseconds deadline)
 void AnyRuntime::drain(Address actor, nanoseconds deadline)
 {
     demand(SystemOp::drain, actor, 0, deadline);
-    core_->set_type(core_->index(actor), 0);
+    core().set_type(core().index(actor), 0);
 }
 
 void AnyRuntime::checkpoint(Address actor, nanoseconds deadline)
@@ -203,7 +203,7 @@ void AnyRuntime::checkpoint(Address actor, nanoseconds deadline)
 
 void AnyRuntime::watch(Address watcher, Address watched, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     const uint32_t down = c.image.table.down;
     if (down == no_type) {
         throw Error(Errc::wrong_type, "the program has no message denizen::Down; a program that "
@@ -226,7 +226,7 @@ void AnyRuntime::unwatch(Address watcher, Address watched, nanoseconds deadline)
 Address AnyRuntime::supervise(const Address* children, size_t count, Strategy strategy,
                               const RestartBudget& budget, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     if (count == 0 || count >= 1u << 28) {
         throw Error(Errc::bad_argument, std::to_string(count) + " children; give 1 to 268,435,455");
@@ -317,7 +317,7 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
 
 DeadLetters AnyRuntime::dead_letters()
 {
-    Core& c = *core_;
+    Core& c = core();
     const std::lock_guard guard(c.dead_mutex);
     DeadLetters out;
     for (Node& node : c.nodes) {

@@ -141,6 +141,8 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
     check_actor(actor);
     const std::lock_guard guard(move_mutex);
     const std::unique_lock alone(orders);
+    const auto interrupt = detail::interrupt_watch.check;
+    const Interruptible never(nullptr); // but between two tries
     const uint32_t type = type_at(index(actor)) - 1u;
     const Address from = place_of(actor);
     if (lane(from) == lane(to)) {
@@ -168,6 +170,8 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
                                                    " slots); raise held_slots"
                                              : why));
             }
+            const Interruptible here(interrupt);
+            check_interrupt();
         }
     } catch (...) {
         if (!home) {
@@ -194,14 +198,14 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
 
 void AnyRuntime::migrate(Address actor, uint32_t worker, uint32_t node, nanoseconds deadline)
 {
-    const Core& c = *core_;
+    const Core& c = core();
     if (node >= c.nodes.size() || worker >= c.workers) {
         throw Error(Errc::bad_argument, "worker " + std::to_string(worker) + " of node " +
                                             std::to_string(node) + "; there are " +
                                             std::to_string(c.workers) + " workers on each of " +
                                             std::to_string(c.nodes.size()) + " nodes");
     }
-    core_->migrate(actor, Address::actor(worker, 0, node), ns(deadline));
+    core().migrate(actor, Address::actor(worker, 0, node), ns(deadline));
 }
 
 } // namespace denizen

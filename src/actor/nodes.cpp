@@ -130,18 +130,29 @@ bool AnyRuntime::Core::join(uint64_t patience_ns, std::string* who_stays)
 {
     const uint64_t begin = now_ns();
     bool all = true;
+    std::exception_ptr interrupt;
     for (const Node& node : nodes) {
         const uint64_t used = now_ns() - begin;
-        all &= node.backend->join(patience_ns > used ? patience_ns - used : 0);
+        try {
+            all &= node.backend->join(patience_ns > used ? patience_ns - used : 0);
+        } catch (...) { // interrupted: no more patience
+            interrupt = std::current_exception();
+            all = false;
+            patience_ns = 0;
+        }
     }
     if (!all) {
-        if (who_stays != nullptr) {
+        if (!interrupt && who_stays != nullptr) {
             *who_stays = who_is_not(Mode::left);
         }
         for (Node& node : nodes) {
             node.backend->abandon();
             (void)node.arena.release(); // a handler that does not return may still use it
         }
+    }
+    if (interrupt) {
+        buffers->abandon();
+        std::rethrow_exception(interrupt);
     }
     return all;
 }

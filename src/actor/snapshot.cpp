@@ -55,6 +55,7 @@ private:
             }
             core_.drain_egress_if_full();
             core_.check_alive();
+            check_interrupt();
             wait.pause();
         }
         let_go();

@@ -54,20 +54,20 @@ std::vector<Address> addresses_of(const Stretch& s, uint32_t node)
 
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     return c.spawn(actor_type, count, c.everywhere, c.next_worker, ns(deadline));
 }
 
 std::vector<Address> AnyRuntime::create(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     return c.spawn(actor_type, count, c.everywhere, c.next_worker, ns(deadline), Life::created);
 }
 
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Placement where,
                                        nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     const Address beside = where.beside;
     if (beside.is_host() || beside.node() >= c.nodes.size() || beside.worker() >= c.workers) {
         throw Error(Errc::bad_argument,

@@ -144,7 +144,7 @@ double Durations::quantile(double q) const
 
 void AnyRuntime::observe(bool on)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     const std::lock_guard guard(c.observe_mutex);
     const uint32_t number = (c.observing >> observe_bits) + 1;
@@ -155,7 +155,7 @@ void AnyRuntime::observe(bool on)
 
 Telemetry AnyRuntime::telemetry()
 {
-    Core& c = *core_;
+    Core& c = core();
     if (c.closed) {
         throw Error(Errc::closed, "the runtime is closed");
     }

@@ -57,23 +57,23 @@ Errc change(AnyRuntime::Core& c, SystemOp op, Address subscriber, const TopicKey
 void AnyRuntime::subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline)
 {
     const TopicKey key = key_of(pattern, true);
-    if (change(*core_, SystemOp::subscribe, subscriber, key, ns(deadline)) == Errc::exhausted) {
+    if (change(core(), SystemOp::subscribe, subscriber, key, ns(deadline)) == Errc::exhausted) {
         throw Error(Errc::exhausted, "table of subscriptions (" +
-                                         std::to_string(core_->options.subscriptions) +
-                                         " entries) is full and " + core_->describe(subscriber) +
+                                         std::to_string(core().options.subscriptions) +
+                                         " entries) is full and " + core().describe(subscriber) +
                                          " cannot subscribe; raise subscriptions");
     }
 }
 
 void AnyRuntime::unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline)
 {
-    change(*core_, SystemOp::unsubscribe, subscriber, key_of(pattern, true), ns(deadline));
+    change(core(), SystemOp::unsubscribe, subscriber, key_of(pattern, true), ns(deadline));
 }
 
 uint32_t AnyRuntime::publish(std::string_view topic, uint32_t type, const void* payload,
                              uint32_t length, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     const TopicKey key = key_of(topic, false);
     c.check_message(type, length);
     c.check_alive();

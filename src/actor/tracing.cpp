@@ -159,8 +159,8 @@ Trace AnyRuntime::Core::take_trace()
     return t;
 }
 
-void AnyRuntime::trace(bool on) { core_->trace(on); }
+void AnyRuntime::trace(bool on) { core().trace(on); }
 
-Trace AnyRuntime::take_trace() { return core_->take_trace(); }
+Trace AnyRuntime::take_trace() { return core().take_trace(); }
 
 } // namespace denizen

@@ -3,12 +3,65 @@
 #pragma once
 
 #include <denizen/actor/any_runtime.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include <nanobind/nanobind.h>
 
+#include <unistd.h>
+
 namespace denizen::bind {
 
-using Unlocked = nanobind::gil_scoped_release;
+// Takes the GIL by `take()`. While the interpreter ends, CPython (to 3.13) ends every other thread
+// that wants it by a forced unwinding, which may not go through C++ that must not throw: such a
+// thread stays here until the process is gone, as with later versions.
+template <class Take>
+auto take_gil(Take&& take) noexcept
+{
+    try {
+        return take();
+    } catch (...) {
+        for (;;) { // ends with the process
+            pause();
+        }
+    }
+}
+
+// With the GIL, from any thread.
+class Locked {
+public:
+    Locked() : state_(take_gil([] { return PyGILState_Ensure(); })) {}
+    ~Locked() { PyGILState_Release(state_); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+private:
+    PyGILState_STATE state_;
+};
+
+// Runs Python's signal handlers, in its main thread; throws what they raise, as KeyboardInterrupt.
+inline void check_signals()
+{
+    const Locked locked;
+    if (PyErr_CheckSignals() != 0) {
+        throw nanobind::python_error();
+    }
+}
+
+// Without the GIL. Waits look at Python's signals.
+class Unlocked {
+public:
+    Unlocked() : state_(PyEval_SaveThread()) {}
+    ~Unlocked()
+    {
+        take_gil([this] { PyEval_RestoreThread(state_); });
+    }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+
+private:
+    Interruptible interruptible_{&check_signals};
+    PyThreadState* state_;
+};
 
 inline nanoseconds seconds(double s)
 {

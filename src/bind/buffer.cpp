@@ -3,6 +3,8 @@
 // through DLPack. Shapes and dtypes are python/denizen/buffer.py's business.
 #include "buffer.hpp"
 
+#include "bind.hpp"
+
 #include <denizen/actor/any_runtime.hpp>
 
 #include <nanobind/ndarray.h>
@@ -15,7 +17,7 @@ using namespace denizen;
 
 namespace {
 
-using Unlocked = nb::gil_scoped_release;
+using bind::Unlocked;
 
 BufferKind kind_of(const std::string& name)
 {
@@ -34,7 +36,7 @@ std::shared_ptr<void> keep(Object object)
 {
     return {new Object(std::move(object)), [](void* p) {
                 if (nb::is_alive()) { // else the interpreter is gone, and the object with it
-                    const nb::gil_scoped_acquire locked;
+                    const bind::Locked locked;
                     delete static_cast<Object*>(p);
                 }
             }};

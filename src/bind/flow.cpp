@@ -48,7 +48,7 @@ public:
     explicit PyCallable(nb::object object) : object_(std::move(object)) {}
     ~PyCallable()
     {
-        const nb::gil_scoped_acquire gil;
+        const Locked gil;
         object_.reset();
     }
     PyCallable(const PyCallable&) = delete;
@@ -57,7 +57,7 @@ public:
     template <class... Arguments>
     void operator()(Arguments&&... arguments) const
     {
-        const nb::gil_scoped_acquire gil;
+        const Locked gil;
         try {
             object_(std::forward<Arguments>(arguments)...);
         } catch (nb::python_error& error) {
@@ -238,7 +238,7 @@ struct PyBlockHandle : BlockHandle {
 class PyGraph {
 public:
     PyGraph() : graph_(std::make_unique<Flowgraph>()) {}
-    ~PyGraph() { close(); }
+    ~PyGraph() { close(nullptr); }
 
     void add(BlockHandle& handle)
     {
@@ -252,19 +252,22 @@ public:
     }
     // Blocks end after the work() they are in, which needs the GIL; they go while it is held, so
     // that no other thread is at one of them.
-    void close()
+    // `check`: what may end the wait, and leave the graph as it is.
+    void close(InterruptCheck check)
     {
         if (graph_ == nullptr) {
             return;
         }
-        if (std::exchange(started_, false)) {
+        if (started_) {
             const Unlocked unlocked;
+            const Interruptible interruptible(check);
             graph_->abort();
             try {
                 graph_->wait(std::chrono::hours(24)); // ends: with the work() that are under way
             } catch (const Error&) { // why it failed is told by wait(), for who asks
             }
         }
+        started_ = false;
         for (const auto& block : blocks_) {
             *block = nullptr;
         }
@@ -416,7 +419,7 @@ void flows(nb::module_& m)
                  auto call = std::make_shared<PyCallable>(std::move(handler));
                  auto& all = b.python().messages_;
                  all.emplace_back(b.python(), name, [call](const Held& held) {
-                     const nb::gil_scoped_acquire gil;
+                     const Locked gil;
                      (*call)(held->object_);
                  });
                  return all.size() - 1;
@@ -431,7 +434,7 @@ void flows(nb::module_& m)
     nb::class_<PyGraph>(m, "FlowGraph")
         .def(nb::init<>())
         .def("add", &PyGraph::add)
-        .def("close", &PyGraph::close)
+        .def("close", [](PyGraph& g) { g.close(&check_signals); })
         .def("circuit",
              [](PyGraph& g, const std::string& name, PyPort& source, uint32_t quanta,
                 size_t samples) {

@@ -307,6 +307,11 @@ Options options_from(const nb::dict& given)
 
 NB_MODULE(_core, m)
 {
+#ifdef NDEBUG
+    // A daemon thread that is in a call when the interpreter ends holds its runtime for good; that
+    // is no news to the user of a finished package.
+    nb::set_leak_warnings(false);
+#endif
     // errors.py registers its classes by code; here only (code, text) crosses.
     m.attr("_error") = nb::none();
     nb::register_exception_translator(
@@ -314,12 +319,17 @@ NB_MODULE(_core, m)
             try {
                 std::rethrow_exception(p);
             } catch (const Error& e) {
-                nb::object make = nb::handle(static_cast<PyObject*>(module)).attr("_error");
-                // It may quote a file's bytes, which need not be UTF-8.
-                nb::object text = nb::steal(PyUnicode_DecodeUTF8(
-                    e.what(), static_cast<Py_ssize_t>(std::strlen(e.what())), "backslashreplace"));
-                nb::object error = make(static_cast<uint32_t>(e.code()), text);
-                PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+                try {
+                    nb::object make = nb::handle(static_cast<PyObject*>(module)).attr("_error");
+                    // It may quote a file's bytes, which need not be UTF-8.
+                    nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+                        e.what(), static_cast<Py_ssize_t>(std::strlen(e.what())),
+                        "backslashreplace"));
+                    nb::object error = make(static_cast<uint32_t>(e.code()), text);
+                    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+                } catch (nb::python_error& other) { // as Ctrl-C, whose handler runs in Python code
+                    other.restore();
+                }
             }
         },
         m.ptr());
@@ -497,6 +507,7 @@ NB_MODULE(_core, m)
                      if (!ready.empty() || std::chrono::steady_clock::now() >= until) {
                          return ready;
                      }
+                     check_interrupt();
                      if (tries > 2000) {
                          std::this_thread::sleep_for(std::chrono::microseconds(50));
                      }

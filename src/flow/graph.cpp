@@ -2,6 +2,7 @@
 #include <denizen/flow/graph.hpp>
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include "chain.hpp"
 #include "cores.hpp"
@@ -19,10 +20,22 @@ Flowgraph::Flowgraph() = default;
 
 Flowgraph::~Flowgraph()
 {
-    abort();
-    for (const auto& seat : seats_) {
-        seat->join();
+    if (!process_.here()) {
+        // Blocks and pools wait for threads that a forked child does not have.
+        for (auto& pool : pools_) {
+            (void)pool.release();
+        }
+        for (auto& block : blocks_) {
+            (void)block.release();
+        }
+        for (auto& seat : seats_) {
+            (void)seat.release();
+        }
+        return;
     }
+    const Interruptible never(nullptr);
+    abort();
+    threads_.join();
     pools_.clear(); // waits for their coroutines
     blocks_.clear();
 }
@@ -185,6 +198,7 @@ void Flowgraph::hang_bells()
 void Flowgraph::run(const Executors& executors)
 {
     const Plan plan(circuits_, blocks_);
+    started_ = true; // also if it fails from here on: its lanes are made
     chains_ = ResidentChain::build(blocks_, plan);
     make_lanes(plan);
 
@@ -238,15 +252,23 @@ void Flowgraph::run(const Executors& executors)
         }
     }
     hang_bells();
-    started_ = true;
     running_ = seats_.size();
-    for (const auto& [one, pool] : pooled) {
-        one->start(*pool);
-    }
+    std::vector<Seat*> alone;
     for (const auto& one : seats_) {
         if (!one->pooled()) {
-            one->start();
+            alone.push_back(one.get());
         }
+    }
+    try {
+        threads_.start(static_cast<uint32_t>(alone.size()), "block",
+                       [alone](uint32_t i) { alone[i]->run(); });
+    } catch (...) {
+        running_ = 0; // no block has run, and none will
+        failure_ = "the graph has not started";
+        throw;
+    }
+    for (const auto& [one, pool] : pooled) {
+        one->start(*pool);
     }
 }
 
@@ -279,15 +301,28 @@ void Flowgraph::wait(std::chrono::nanoseconds deadline)
     if (!started_) {
         refuse("the graph has not been started");
     }
+    process_.check("the graph");
+    const uint64_t begin = now_ns();
+    const auto limit = static_cast<uint64_t>(std::max<int64_t>(deadline.count(), 0));
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, deadline, [&] { return running_ == 0; })) {
+    bool over = running_ == 0;
+    while (!over) { // ends with the last block, or by the deadline
+        const uint64_t waited = now_ns() - begin;
+        if (waited > limit) break;
+        const std::chrono::nanoseconds slice(std::min<uint64_t>(limit - waited, 50'000'000));
+        over = changed_.wait_for(lock, slice, [&] { return running_ == 0; });
+        if (!over) {
+            lock.unlock();
+            check_interrupt();
+            lock.lock();
+        }
+    }
+    if (!over) {
         lock.unlock();
         throw Error(Errc::timeout, "the graph has not ended: " + starved());
     }
     lock.unlock();
-    for (const auto& seat : seats_) {
-        seat->join();
-    }
+    threads_.join();
     if (!failure_.empty()) {
         throw Error(Errc::failed, failure_);
     }

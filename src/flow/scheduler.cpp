@@ -40,9 +40,8 @@ Scheduler::Scheduler(const std::vector<int>& cores, uint32_t most) : most_(most)
         refuse_core(core);
         queues_.push_back(std::make_unique<RunQueue>(most));
     }
-    for (uint32_t i = 0; i < cores.size(); ++i) {
-        threads_.emplace_back([this, i, core = cores[i]] { work(i, core); });
-    }
+    threads_.start(static_cast<uint32_t>(cores.size()), "scheduler",
+                   [this, cores](uint32_t i) { work(i, cores[i]); });
 }
 
 Scheduler::~Scheduler()
@@ -53,9 +52,7 @@ Scheduler::~Scheduler()
     }
     leaving_.store(true, std::memory_order_release); // partner: work()
     bell_.ring();
-    for (std::thread& thread : threads_) {
-        thread.join();
-    }
+    threads_.join();
 }
 
 void Scheduler::spawn(Coroutine coroutine)

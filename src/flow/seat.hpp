@@ -16,22 +16,12 @@ public:
 
     Doorbell& bell() { return bell_; }
     const std::vector<Block*>& blocks() const { return blocks_; }
-    void start()
-    {
-        thread_ = std::thread([this] { run(); });
-    }
     void start(Scheduler& pool) { pool.spawn(drive()); }
     void will_be_pooled() { bell_.pooled = true; } // before anybody rings
     bool pooled() const { return bell_.pooled; }
-    void join()
-    {
-        if (thread_.joinable()) {
-            thread_.join();
-        }
-    }
+    void run(); // on a thread of its own
 
 private:
-    void run();
     Coroutine drive();
     bool step();
     bool can_step() const;
@@ -45,7 +35,6 @@ private:
     std::vector<Block*> blocks_;
     int core_;
     Doorbell bell_;
-    std::thread thread_;
     const Block* at_ = nullptr; // whose step() runs
 };
 

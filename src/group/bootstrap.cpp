@@ -6,6 +6,7 @@
 #include "seat.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -71,14 +72,17 @@ sockaddr_un address_of(const std::string& path)
     return address;
 }
 
+constexpr uint64_t slice_ms = 100; // between two looks at an interrupt
+
 // Waits for one of them; false at the deadline.
 bool ready(std::vector<pollfd>& entries, uint64_t deadline)
 {
     for (;;) { // ends with the event or at the deadline
         const uint64_t now = now_ns();
         if (now >= deadline) return false;
-        const uint64_t ms = std::min<uint64_t>((deadline - now) / 1'000'000 + 1, 1'000'000);
+        const uint64_t ms = std::min<uint64_t>((deadline - now) / 1'000'000 + 1, slice_ms);
         const int found = poll(entries.data(), entries.size(), static_cast<int>(ms));
+        check_interrupt();
         if (found > 0) return true;
         if (found < 0 && errno != EINTR) throw Error(Errc::failed, why("poll", "group"));
     }
@@ -326,6 +330,7 @@ Peers visit(const std::string& path, const Hello& mine, int memory,
             throw Error(Errc::timeout, "rank 0 did not make the group's socket " + path +
                                            " within " + seconds_of(timeout));
         }
+        check_interrupt();
         const timespec nap{0, 1'000'000};
         nanosleep(&nap, nullptr);
     }

@@ -3,9 +3,13 @@
 // bootstrap has handed around. The protocol and its text are those of the GPU.
 #include "seat.hpp"
 
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/group/detail/links.hpp>
 #include <denizen/group/detail/perform.hpp>
+#include <denizen/wire/wait.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
@@ -50,10 +54,7 @@ public:
         for (uint32_t r = 0; r < layout.ranks; ++r) ref.memory[r] = pages_[r]->at();
         device = "CPU";
     }
-    ~CpuSeat() override
-    {
-        if (checker_.joinable()) checker_.join();
-    }
+    ~CpuSeat() override { checker_.join(); }
 
     void run(const Call& call, void*) override
     {
@@ -77,15 +78,28 @@ public:
 
     void begin_check() override
     {
-        checker_ = std::thread([this] {
+        checker_.start(1, "checker", [this](uint32_t) {
             Channel channel(ref, 0);
             broken_ = check_links(channel);
             channel.close();
+            checked_.store(true, std::memory_order_release); // partner: end_check()
         });
     }
 
     void end_check() override
     {
+        Backoff idle;
+        // Ends with the check, which ends at the group's deadline.
+        while (!checked_.load(std::memory_order_acquire)) {
+            try {
+                check_interrupt();
+            } catch (...) {
+                give_up();
+                checker_.join();
+                throw;
+            }
+            idle.pause();
+        }
         checker_.join();
         if (broken_ == poisoned) wait(nullptr);
         if (broken_ != 0) {
@@ -103,19 +117,30 @@ public:
     }
     void launch(const Mailbox& box, uint32_t) override
     {
-        if (server_.joinable()) server_.join(); // it has left
-        server_ = std::thread([this, box] {
+        server_.join(); // it has left
+        server_.start(1, "server", [this, box](uint32_t) {
             Packet messages[2 * post_packets];
             serve(box, 0, 1, messages, [this](const Call& call) { return perform_all(call); });
         });
     }
     void close_mailbox(const Mailbox&) override
     {
-        if (server_.joinable()) server_.join();
+        server_.join();
         post_.reset();
     }
 
 private:
+    // Tells all ranks that this one has been interrupted: what any of them waits for ends.
+    void give_up()
+    {
+        uint32_t word = 0;
+        const uint32_t mine = Verdict{Errc::closed, ref.rank, ref.rank}.word();
+        if (compare_exchange<Scope::system>(&ref.control(0)->verdict, word, mine)) word = mine;
+        for (uint32_t r = 0; r < ref.ranks(); ++r) {
+            store<Scope::system>(&ref.control(r)->poison, word);
+        }
+    }
+
     struct Post { // one team: nothing to relay
         Packet post[posts * post_packets] = {};
         Packet left = {};
@@ -139,8 +164,9 @@ private:
     }
 
     std::vector<std::shared_ptr<Pages>> pages_;
-    std::thread checker_;
-    std::thread server_;
+    Threads checker_;
+    std::atomic<bool> checked_{false};
+    Threads server_;
     std::unique_ptr<Post> post_;
     uint32_t broken_ = 0;
 };

@@ -233,6 +233,9 @@ void throw_verdict(const Seat& seat, Verdict verdict)
         throw Error(verdict.code, culprit + " called " + called(verdict.culprit) + ", but " +
                                       accuser + " called " + called(verdict.accuser) + end);
     }
+    if (verdict.code == Errc::closed) {
+        throw Error(verdict.code, culprit + " was interrupted in " + called(verdict.culprit) + end);
+    }
     throw Error(verdict.code, accuser + " waited " + denizen::detail::seconds(seat.ref.timeout_ns) +
                                   " for " + culprit + " in " + called(verdict.accuser) + end);
 }
@@ -452,6 +455,7 @@ void* Group::allocate(uint64_t bytes)
 
 void Group::run(Call call, void* stream)
 {
+    seat_->process.check("the group");
     seat_->plan(call);
     seat_->run(call, stream);
 }
@@ -503,7 +507,11 @@ void Group::barrier(void* stream)
     run(call_of(Kind::barrier, nullptr, nullptr, 0, Type::f32), stream);
 }
 
-void Group::wait(void* stream) { seat_->wait(stream); }
+void Group::wait(void* stream)
+{
+    seat_->process.check("the group");
+    seat_->wait(stream);
+}
 
 void Group::check() const { seat_->look(); }
 

@@ -2,6 +2,7 @@
 #include "meeting.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -55,6 +56,8 @@ private:
     int fd_;
 };
 
+constexpr uint64_t slice_ms = 100; // between two looks at an interrupt
+
 class Deadline {
 public:
     explicit Deadline(std::chrono::nanoseconds time)
@@ -62,12 +65,13 @@ public:
     {
     }
     bool passed() const { return now_ns() >= at_; }
+    // Until then or until the next look at an interrupt.
     int ms_left() const
     {
         const uint64_t now = now_ns();
         return now >= at_
                    ? 0
-                   : static_cast<int>(std::min<uint64_t>((at_ - now) / 1'000'000 + 1, 1'000'000));
+                   : static_cast<int>(std::min<uint64_t>((at_ - now) / 1'000'000 + 1, slice_ms));
     }
     // False if it has passed before the event.
     bool ready(int fd, short events) const
@@ -78,6 +82,7 @@ public:
             if (found > 0) return true;
             if (found == 0 && passed()) return false;
             if (found < 0 && errno != EINTR) return false;
+            check_interrupt();
         }
     }
 
@@ -273,6 +278,7 @@ private:
         const int found = poll(entries.data(), entries.size(), deadline_.ms_left());
         if (found <= 0) {
             if (deadline_.passed()) throw late();
+            check_interrupt();
             return;
         }
         for (size_t i = guests_.size(); i-- > 0;) { // from the end: they may go
@@ -381,6 +387,7 @@ Socket connect_to(const std::string& address, const Deadline& deadline)
             return line;
         }
         if (deadline.passed()) return Socket();
+        check_interrupt();
         const timespec nap{0, 5'000'000};
         nanosleep(&nap, nullptr);
     }

@@ -387,15 +387,20 @@ private:
             std::chrono::nanoseconds(ref.timeout_ns), std::chrono::seconds(5));
         const auto ended = std::make_shared<std::promise<void>>();
         const std::future<void> end = ended->get_future();
-        std::thread([how, ended, comm = std::exchange(comm_, nullptr), place = place_]() mutable {
-            try {
-                const gpu::ContextScope scope(place->context);
-                how(comm);
-            } catch (const Error&) { // a dead context
-            }
-            place.reset();
-            ended->set_value();
-        }).detach();
+        try {
+            std::thread([how, ended, comm = std::exchange(comm_, nullptr),
+                         place = place_]() mutable {
+                try {
+                    const gpu::ContextScope scope(place->context);
+                    how(comm);
+                } catch (const Error&) { // a dead context
+                }
+                place.reset();
+                ended->set_value();
+            }).detach();
+        } catch (const std::system_error&) { // no thread to be had: NCCL's own time out
+            return;
+        }
         end.wait_for(patience);
     }
 

@@ -2,6 +2,7 @@
 #include "seat.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 #include <denizen/group/resident.hpp>
 
 #include <cstring>
@@ -53,6 +54,8 @@ ResidentGroup::~ResidentGroup()
 {
     // They leave by themselves at the end of the lease; this is quicker. If one waits for a peer it
     // is done at the group's deadline.
+    if (!seat_.process.here()) return;
+    const Interruptible never(nullptr);
     try {
         if (posted_ >= posts) wait(posted_ + 1 - posts); // the place of the message is free
     } catch (const Error&) { // a poisoned group: every call ends at once
@@ -85,7 +88,12 @@ void ResidentGroup::come_back_if_left()
     const Packet left = Direct::load(box_.left);
     if (left.sequence == 0 || !reached(posted_, left.sequence)) return;
     Direct::store(box_.left, Packet{});
-    seat_.launch(box_, channels_);
+    try {
+        seat_.launch(box_, channels_);
+    } catch (...) { // no thread to be had: the next look tries again
+        Direct::store(box_.left, left);
+        throw;
+    }
     ++launches_;
 }
 
@@ -125,6 +133,7 @@ bool ResidentGroup::follows(const Call& call)
 
 uint32_t ResidentGroup::post(Call call)
 {
+    seat_.process.check("the group");
     seat_.plan(call);
     call.channels = std::min(call.channels, channels_);
     if (posted_ >= posts) wait(posted_ + 1 - posts);
@@ -154,6 +163,7 @@ uint32_t ResidentGroup::all_reduce(const void* in, void* out, uint64_t count, Ty
 
 void ResidentGroup::wait(uint32_t number)
 {
+    seat_.process.check("the group");
     // Each call may wait for its peers, and launching may take a while.
     const uint64_t patience = 2 * seat_.ref.timeout_ns + 5'000'000'000;
     uint64_t begin = 0;
@@ -169,6 +179,7 @@ void ResidentGroup::wait(uint32_t number)
         // The CPU's teams need the core. A GPU's answer is a matter of microseconds: who naps, or
         // yields, finds it late.
         if (!seat_.on_gpu || now - begin > spin_ns) Direct::idle(looks);
+        check_interrupt();
         if (now > deadline) {
             throw Error(Errc::timeout, "call " + std::to_string(number) +
                                            " of a resident group is not done after " +

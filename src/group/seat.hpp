@@ -5,6 +5,7 @@
 // (meeting.cpp).
 #pragma once
 
+#include <denizen/base/process.hpp>
 #include <denizen/group/detail/mailbox.hpp>
 #include <denizen/group/group.hpp>
 
@@ -42,6 +43,7 @@ public:
     // Where allocate() takes from.
     virtual unsigned char* heap() const { return ref.heap(ref.rank); }
 
+    Process process; // that may call
     GroupRef ref;
     bool shares_memory = true; // else only number and rank, time limit and heap of `ref` are set
     bool on_gpu = false;

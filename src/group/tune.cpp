@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <denizen/base/on_threads.hpp>
+
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 #include <denizen/group/tune.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <thread>
 
 namespace denizen::group {
 namespace {
@@ -39,17 +41,13 @@ double time_batch(std::vector<Group>& groups, const Data& data, Call call, uint3
         groups[r].run(mine);
         if (wait) groups[r].wait();
     };
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < groups.size(); ++r) {
-        threads.emplace_back([&, r] {
-            groups[r].barrier(); // none begins much before the others
-            groups[r].wait();
-            const uint64_t begin = now_ns();
-            batch(r, true);
-            seconds[r] = static_cast<double>(now_ns() - begin) * 1e-9 / calls;
-        });
-    }
-    for (std::thread& t : threads) t.join();
+    on_threads(static_cast<uint32_t>(groups.size()), [&](uint32_t r) {
+        groups[r].barrier(); // none begins much before the others
+        groups[r].wait();
+        const uint64_t begin = now_ns();
+        batch(r, true);
+        seconds[r] = static_cast<double>(now_ns() - begin) * 1e-9 / calls;
+    });
     return *std::max_element(seconds.begin(), seconds.end());
 }
 
@@ -69,6 +67,7 @@ std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quic
              {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
               Algorithm::push, Algorithm::push_twice}) {
             for (const uint32_t c : channels) {
+                check_interrupt();
                 // Not fewer than 4 KB, and not more than 4 MB, for a channel.
                 if (c > all || (c > 1 && bytes / c < 4096) || bytes / c > 4u << 20) continue;
                 Call call;

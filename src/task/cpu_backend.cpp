@@ -3,6 +3,8 @@
 #include "backend.hpp"
 
 #include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <atomic>
@@ -20,9 +22,7 @@ public:
     {
         if (!threads_.empty()) {
             // A task does not return: its thread, and all memory, must outlive us.
-            for (std::thread& t : threads_) {
-                t.detach();
-            }
+            threads_.detach();
             left_.release();
             shared_.release();
         } else if (memory_ != nullptr) {
@@ -57,12 +57,11 @@ public:
     void launch(const Shared& shared) override
     {
         shared_ = std::make_unique<Shared>(shared);
-        for (uint32_t id = 0; id <= workers_; ++id) {
-            threads_.emplace_back([run = run_, s = shared_.get(), left = left_.get(), id] {
-                run(*s, id);
-                left->fetch_add(1, std::memory_order_release); // partner: stop()
-            });
-        }
+        threads_.start(workers_ + 1, "worker",
+                       [run = run_, s = shared_.get(), left = left_.get()](uint32_t id) {
+                           run(*s, id);
+                           left->fetch_add(1, std::memory_order_release); // partner: stop()
+                       });
     }
 
     bool read(void* to, const void* device_memory, size_t bytes) override
@@ -96,13 +95,11 @@ public:
             if (now_ns() - begin > patience_ns) {
                 return false;
             }
+            check_interrupt();
             wake_monitor();
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
-        for (std::thread& t : threads_) {
-            t.join();
-        }
-        threads_.clear();
+        threads_.join();
         return true;
     }
 
@@ -114,7 +111,7 @@ private:
     size_t bytes_ = 0;
     std::unique_ptr<Shared> shared_;
     std::unique_ptr<std::atomic<size_t>> left_ = std::make_unique<std::atomic<size_t>>(0);
-    std::vector<std::thread> threads_;
+    Threads threads_;
 };
 
 } // namespace

@@ -11,6 +11,7 @@
 #include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/task/kernel.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -89,7 +90,13 @@ public:
         resident_ = true;
         // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
         // call lasts as long as the kernel stays.
-        keeper_ = std::thread([this] { keep(); });
+        try {
+            keeper_.start(1, "keeper", [this](uint32_t) { keep(); });
+        } catch (...) {
+            residents().remove(this);
+            resident_ = false;
+            throw;
+        }
     }
 
     bool read(void* to, const void* device_memory, size_t bytes) override
@@ -361,7 +368,7 @@ private:
     std::mutex copy_mutex_;
     std::byte* staging_ = nullptr;
     Shared shared_;
-    std::thread keeper_;
+    Threads keeper_;
     std::atomic<bool> off_{true}; // not on the GPU
     std::atomic<bool> held_{false};
     std::atomic<bool> stopping_{false};

@@ -6,6 +6,8 @@
 #include <denizen/device/residents.hpp>
 
 #include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/process.hpp>
 #include <denizen/task/detail/local.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -193,6 +195,7 @@ struct AnyRuntime::Core {
             if (now_ns() - begin > deadline) {
                 throw Error(late, text());
             }
+            check_interrupt();
             wait.pause();
         }
     }
@@ -207,6 +210,7 @@ struct AnyRuntime::Core {
     // Tells the monitor about a group and waits until it has heard. With the lock.
     void order()
     {
+        const Interruptible never(nullptr); // the lock is held
         Control& c = *shared.control;
         const uint32_t number = ++orders;
         // Release: partner of the monitor's acquire.
@@ -221,6 +225,7 @@ struct AnyRuntime::Core {
             });
     }
 
+    Process process; // that the workers are of
     Image image;
     Options options;
     std::unique_ptr<Arena> arena; // outlives the workers
@@ -255,11 +260,22 @@ AnyRuntime::AnyRuntime(Image image, const Options& options)
 
 AnyRuntime::~AnyRuntime()
 {
+    if (!core_->process.here()) {
+        (void)core_.release(); // what its threads hold is not this process's
+        return;
+    }
+    const Interruptible never(nullptr);
     try {
         close(std::chrono::seconds(1));
     } catch (const Error& e) {
         std::fprintf(stderr, "denizen: %s\n", e.what());
     }
+}
+
+AnyRuntime::Core& AnyRuntime::core() const
+{
+    core_->process.check("the runtime of tasks");
+    return *core_;
 }
 
 uint32_t AnyRuntime::workers() const { return core_->shared.workers; }
@@ -269,7 +285,7 @@ const std::string& AnyRuntime::device() const { return core_->backend->device();
 void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline,
                        uint64_t before, uint64_t after)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     const Shared& s = c.shared;
     const uint32_t capacity = s.port_mask + 1;
@@ -320,13 +336,13 @@ void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, na
 
 Ingress* AnyRuntime::ingress() const
 {
-    core_->actors_spawn.store(true, std::memory_order_relaxed);
-    return core_->shared.ingress;
+    core().actors_spawn.store(true, std::memory_order_relaxed);
+    return core().shared.ingress;
 }
 
 uint32_t AnyRuntime::open_group(nanoseconds lifetime)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     const std::lock_guard guard(c.groups_lock);
     if (c.free_groups.empty()) {
@@ -345,7 +361,7 @@ uint32_t AnyRuntime::open_group(nanoseconds lifetime)
 
 void AnyRuntime::cancel(uint32_t group)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     c.check_group(group);
     const std::lock_guard guard(c.groups_lock);
@@ -355,7 +371,7 @@ void AnyRuntime::cancel(uint32_t group)
 
 Ended AnyRuntime::wait(uint32_t group, nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     c.check_group(group);
     const GroupReport& report = c.shared.control->report[group];
@@ -387,13 +403,16 @@ Ended AnyRuntime::wait(uint32_t group, nanoseconds deadline)
 
 void AnyRuntime::close_group(uint32_t group)
 {
-    const std::lock_guard guard(core_->groups_lock);
-    core_->free_groups.push_back(group);
+    if (!core_->process.here()) {
+        return;
+    }
+    const std::lock_guard guard(core().groups_lock);
+    core().free_groups.push_back(group);
 }
 
 std::pair<uint32_t, uint32_t> AnyRuntime::open_answer()
 {
-    Core& c = *core_;
+    Core& c = core();
     c.check_alive();
     const std::lock_guard guard(c.answers_lock);
     if (c.free_answers.empty()) {
@@ -418,7 +437,7 @@ std::pair<uint32_t, uint32_t> AnyRuntime::open_answer()
 
 bool AnyRuntime::answered(uint32_t answer, uint32_t sequence, uint32_t bytes) const
 {
-    const Answer& a = core_->shared.answer[answer];
+    const Answer& a = core().shared.answer[answer];
     for (uint32_t k = 0; k == 0 || 12 * k < bytes; ++k) {
         if (load_packet<Scope::system>(&a.packet[k]).sequence != sequence) {
             return false;
@@ -430,7 +449,7 @@ bool AnyRuntime::answered(uint32_t answer, uint32_t sequence, uint32_t bytes) co
 void AnyRuntime::read_answer(uint32_t answer, uint32_t sequence, void* to, uint32_t bytes,
                              nanoseconds deadline)
 {
-    Core& c = *core_;
+    Core& c = core();
     c.wait_until(
         ns(deadline), [&] { return answered(answer, sequence, bytes); },
         [&] {
@@ -446,7 +465,10 @@ void AnyRuntime::read_answer(uint32_t answer, uint32_t sequence, void* to, uint3
 
 void AnyRuntime::close_answer(uint32_t answer, uint32_t sequence)
 {
-    Core& c = *core_;
+    if (!core_->process.here()) {
+        return;
+    }
+    Core& c = core();
     const std::lock_guard guard(c.answers_lock);
     const Packet p = load_packet<Scope::system>(&c.shared.answer[answer].packet[0]);
     if (p.sequence == sequence) {
@@ -456,11 +478,11 @@ void AnyRuntime::close_answer(uint32_t answer, uint32_t sequence)
     }
 }
 
-const Arena& AnyRuntime::arena() const { return *core_->arena; }
+const Arena& AnyRuntime::arena() const { return *core().arena; }
 
 Stats AnyRuntime::stats()
 {
-    Core& c = *core_;
+    Core& c = core();
     Stats stats;
     stats.launches = c.backend->launches();
     std::vector<Tally> tallies(c.shared.workers);
@@ -488,7 +510,10 @@ Stats AnyRuntime::stats()
 
 void AnyRuntime::close(nanoseconds timeout)
 {
-    Core& c = *core_;
+    if (!core_->process.here()) {
+        return; // a forked child has nothing to close
+    }
+    Core& c = core();
     if (c.closed) {
         return;
     }

@@ -3,6 +3,7 @@
 // by either.
 #include "engine.hpp"
 #include "serial.hpp"
+#include <denizen/base/on_threads.hpp>
 
 #include <denizen/graph/detail/narrow.hpp>
 #include <denizen/graph/detail/near_far.hpp>
@@ -156,10 +157,7 @@ private:
             Grid grid{&meeting, id, threads_, deadline};
             member(grid);
         };
-        std::vector<std::thread> others;
-        for (uint32_t id = 1; id < threads_; ++id) others.emplace_back(run, id);
-        run(0);
-        for (std::thread& other : others) other.join();
+        on_threads(threads_, run);
     }
 
     Paths empty() const
@@ -173,6 +171,7 @@ private:
     static Paths finish(Paths paths, const Progress& progress, Method method)
     {
         paths.seconds = static_cast<double>(now_ns() - progress.began) * 1e-9;
+        denizen::detail::throw_interrupt();
         check_progress(progress);
         paths.reached = static_cast<uint32_t>(std::count_if(
             paths.distances.begin(), paths.distances.end(), [](int32_t d) { return d >= 0; }));

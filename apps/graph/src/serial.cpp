@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serial.hpp"
 
+#include <denizen/base/interrupt.hpp>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -85,6 +87,7 @@ uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_
     size_t level_end = 1;
     uint32_t level = 0;
     for (size_t head = 0; head < tail; ++head) {
+        if (head % 65536 == 0) check_interrupt();
         if (head == level_end) {
             level_end = tail;
             ++level;
@@ -121,7 +124,8 @@ bool serial_shortest_paths(const Csr& graph, uint32_t source, int32_t* distance,
     bool fits = true;
     RadixHeap heap;
     heap.push({0, source});
-    for (;;) { // ends: every arc is looked at once
+    for (uint32_t turns = 1;; ++turns) { // ends: every arc is looked at once
+        if (turns % 4096 == 0) check_interrupt();
         const auto& items = heap.pop();
         if (items.empty()) break;
         for (const auto [far, v] : items) {

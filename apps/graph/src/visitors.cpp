@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.hpp"
 
+#include <denizen/base/interrupt.hpp>
 #include <denizen/task/kernel.hpp>
 
 #include <cstring>
@@ -50,7 +51,16 @@ double Visitors::run(Visits* search, uint32_t source)
         Visit<task::Priority::high, task::Grain::thread>{detail::VisitsAt(search), source}, group);
     const uint64_t begin = now_ns();
     runtime_.spawn(task.word, sizeof task.word / sizeof task.word[0], 1, std::chrono::seconds(1));
-    const task::Ended ended = runtime_.wait(group, 2 * nanoseconds(limit_ns));
+    task::Ended ended;
+    try {
+        ended = runtime_.wait(group, 2 * nanoseconds(limit_ns));
+    } catch (...) { // interrupted: the tasks write into the caller's arrays
+        const Interruptible never(nullptr);
+        runtime_.cancel(group);
+        runtime_.wait(group, 2 * nanoseconds(limit_ns));
+        runtime_.close_group(group);
+        throw;
+    }
     const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     runtime_.close_group(group);
     if (ended.cancelled != task::Cancelled::no) {

@@ -7,6 +7,7 @@
 #include "tables.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include <atomic>
 #include <numeric>
@@ -269,6 +270,14 @@ Mined mine(const Events& events, const MineOptions& options)
         while (true) { // ends: each turn takes a partition
             const uint32_t p = next.fetch_add(1, std::memory_order_relaxed);
             if (p >= all.count()) return;
+            if (t == 0) {
+                try {
+                    check_interrupt();
+                } catch (...) {
+                    next.store(all.count(), std::memory_order_relaxed); // the others end, too
+                    throw;
+                }
+            }
             walked_by[p] = t;
             walkers[t].walk(all, p);
         }

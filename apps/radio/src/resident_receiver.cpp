@@ -4,6 +4,8 @@
 #include "scan.hpp"
 
 #include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/radio/detail/candidates.hpp>
 
 #include <algorithm>
@@ -50,17 +52,16 @@ public:
         tickets_ = {from, 0};
         ring.tickets = &tickets_;
         ring.limit = ~0ull; // a thread that naps costs nothing
-        for (uint32_t k = 0; k < count_; ++k)
-            threads_.emplace_back([ring] {
-                const auto scan = std::make_unique<ScanMemory>();
-                Alone team;
-                ScanTurn turn{};
-                scan_ring(team, ring, *scan, turn);
-            });
+        threads_.start(count_, "scanning", [ring](uint32_t) {
+            const auto scan = std::make_unique<ScanMemory>();
+            Alone team;
+            ScanTurn turn{};
+            scan_ring(team, ring, *scan, turn);
+        });
     }
 
     bool on() override { return true; }
-    void join() override { threads_.clear(); }
+    void join() override { threads_.join(); }
     const std::string& device() const override { return name_; }
 
 private:
@@ -71,7 +72,7 @@ private:
     std::string name_;
     ScanTickets tickets_{};
     std::vector<std::unique_ptr<Line[]>> memory_;
-    std::vector<std::jthread> threads_;
+    denizen::Threads threads_;
 };
 
 } // namespace
@@ -244,6 +245,7 @@ void ResidentReceiver::wait_for(uint32_t slot)
         if (now_ns() - begin > patience_ns)
             throw Error(Errc::timeout, "the workers on " + device() +
                                            " have not scanned a block of 65,536 samples in 30 s");
+        check_interrupt();
         std::this_thread::yield();
     }
 }

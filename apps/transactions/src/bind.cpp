@@ -110,7 +110,10 @@ void transaction_stages(nb::module_& m)
             std::vector<Alert> alerts;
             {
                 const Unlocked unlocked;
-                for (size_t k = 0; k < all.size(); ++k) r.feed(all.data()[k], alerts);
+                for (size_t k = 0; k < all.size(); ++k) {
+                    if (k % 4096 == 0) check_interrupt();
+                    r.feed(all.data()[k], alerts);
+                }
             }
             return give(std::move(alerts));
         });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
 #include <denizen/transactions/country.hpp>
 #include <denizen/transactions/detail/customer.hpp>
 #include <denizen/transactions/generate.hpp>
@@ -63,6 +64,7 @@ public:
             add_case(weighted[random_.below(std::size(weighted))]);
         }
         while (made_.records.size() < count_) {
+            if (made_.records.size() % 4096 == 0) check_interrupt();
             const uint64_t when = random_.below(span_);
             const uint64_t who = awake(when);
             add(Case::ordinary, who, anybody(who), everyday(), when);
@@ -223,11 +225,16 @@ private:
     {
         std::vector<uint32_t> order(made_.records.size());
         for (uint32_t k = 0; k < order.size(); ++k) order[k] = k;
-        std::sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
+        uint32_t looks = 0;
+        std::sort(order.begin(), order.end(), [this, &looks](uint32_t a, uint32_t b) {
+            if (++looks % 65536 == 0) check_interrupt();
             return arrivals_[a] != arrivals_[b] ? arrivals_[a] < arrivals_[b] : a < b;
         });
         std::vector<Transaction> records(order.size());
-        for (size_t k = 0; k < order.size(); ++k) records[k] = made_.records[order[k]];
+        for (size_t k = 0; k < order.size(); ++k) {
+            if (k % 65536 == 0) check_interrupt();
+            records[k] = made_.records[order[k]];
+        }
         made_.records = std::move(records);
         return std::move(made_);
     }

@@ -3,6 +3,7 @@
 #include "in_order.hpp"
 
 #include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
 #include <denizen/base/type_name.hpp>
 #include <denizen/transactions/stage.hpp>
 
@@ -84,6 +85,7 @@ Stage::Stage(AnyRuntime& rt, const StageOptions& o, const Snapshot* restore)
 
 Stage::~Stage()
 {
+    const Interruptible never(nullptr);
     const uint64_t begin = now_ns();
     try { // ends by the clock, or when the rest waits for room that will not be
         while (!flying_.empty() && full_.empty() && now_ns() - begin < 5'000'000'000) {
@@ -174,6 +176,8 @@ void Stage::settle()
 
 void Stage::wait_for(uint64_t& idle_since)
 {
+    check_interrupt();
+    const Interruptible never(nullptr); // what is sent from here on must be
     for (uint32_t k = 0; k < (rt_.description().on_gpu ? spins : few_spins); ++k) {
         if (pump()) {
             idle_since = 0;
@@ -194,6 +198,7 @@ void Stage::wait_for(uint64_t& idle_since)
 
 void Stage::launch(BufferRef records, uint32_t first, uint32_t count)
 {
+    const Interruptible never(nullptr); // what is in flight has been sent
     flying_.push_back({batch_, next_, count, first, records});
     const Feed feed{book_.ref(), records, next_, first, count, batch_};
     rt_.send(shards_[0], id<Feed>(), &feed, sizeof feed, patience);

@@ -13,12 +13,12 @@
 #pragma once
 
 #include "cpu_field.hpp"
+#include <denizen/base/on_threads.hpp>
 
 #include <barrier>
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <unistd.h>
 
 #if defined(__SSE2__)
@@ -90,12 +90,7 @@ public:
                 meet.arrive_and_wait();
             }
         };
-        std::vector<std::thread> others;
-        for (uint32_t i = 1; i < members_ * slabs; ++i) {
-            others.emplace_back(member, i / members_, i % members_);
-        }
-        member(0, 0);
-        for (std::thread& other : others) other.join();
+        on_threads(members_ * slabs, [&](uint32_t i) { member(i / members_, i % members_); });
         if (error_) std::rethrow_exception(error_);
         if (turn_ != 0) field_.swap();
         return step_;

@@ -55,10 +55,7 @@ public:
                 meet.arrive_and_wait();
             }
         };
-        std::vector<std::thread> others;
-        for (uint32_t r = 1; r < field_.slabs(); ++r) others.emplace_back(member, r);
-        member(0);
-        for (std::thread& other : others) other.join();
+        on_threads(field_.slabs(), member);
         if (error_) std::rethrow_exception(error_);
         return static_cast<uint32_t>(clock_ - begun_);
     }

@@ -57,19 +57,18 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     for (uint32_t i = 0; i < tiling.count(); ++i) {
         memories.push_back(std::make_unique<TileMemory<T, S>>());
     }
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < tiling.count(); ++i) {
-        threads.emplace_back([&, i] {
-            const FlushToZero flush;
-            Tile<T, S>(run, *memories[i], i).run();
-        });
-    }
     Porch porch;
-    std::thread porter;
-    if (ahead != 0) porter = std::thread([&] { carry(Orders(leading.in), porch); });
+    Threads threads; // one for each tile, and who carries commands
+    threads.start(tiling.count() + (ahead != 0 ? 1 : 0), "tile", [&](uint32_t i) {
+        if (i == tiling.count()) {
+            carry(Orders(leading.in), porch);
+            return;
+        }
+        const FlushToZero flush;
+        Tile<T, S>(run, *memories[i], i).run();
+    });
     Conductor(leading, ahead != 0 ? &porch : nullptr).lead();
-    if (porter.joinable()) porter.join();
-    for (std::thread& thread : threads) thread.join();
+    threads.join();
     if (control.late != 0) {
         throw Error(Errc::timeout, "the tiles did not get on for 10 s and gave up");
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <denizen/base/interrupt.hpp>
 
 namespace denizen::wave {
 
@@ -79,6 +80,7 @@ uint32_t Mailbox::ask(std::vector<Request>& commands, std::vector<double>* value
                                            denizen::detail::seconds(now_ns() - begin) +
                                            ": a step takes longer; wait longer");
         }
+        check_interrupt();
         idle.pause();
     };
     for (size_t i = 0; i < commands.size(); ++i) {
@@ -145,6 +147,7 @@ bool Served::serve(uint32_t step)
         Header header;
         if (in_.try_receive(header, &order, sizeof order) != Errc::ok) {
             if (joined || (paused_ && !ended)) {
+                check_interrupt();
                 idle.pause();
                 continue;
             }

@@ -3,10 +3,12 @@
 
 #include <denizen/device/residents.hpp>
 
+#include <denizen/base/interrupt.hpp>
+#include <denizen/base/threads.hpp>
 #include <denizen/group/ref.hpp>
+#include <denizen/wire/wait.hpp>
 
 #include <cmath>
-#include <thread>
 
 namespace denizen::wave {
 namespace {
@@ -140,7 +142,7 @@ struct Simulation::Run {
     std::atomic<bool> paused = false;
     Ran ran;
     std::exception_ptr error;
-    std::thread thread;
+    Threads thread;
 };
 
 Simulation::Simulation(const Settings& settings, Device device, const Code& code, uint32_t threads,
@@ -169,6 +171,11 @@ Simulation::Simulation(const Settings& settings, Device device, const Code& code
 Simulation::~Simulation()
 {
     if (!run_) return;
+    if (!process_.here()) {
+        (void)run_.release(); // what its thread holds is not this process's
+        return;
+    }
+    const Interruptible never(nullptr);
     try {
         if (running()) command({Request{}});
     } catch (const Error&) { // it has just ended by itself
@@ -277,14 +284,20 @@ void Simulation::start(uint32_t steps, Method method, uint32_t ahead)
                         most_sources - static_cast<uint32_t>(state_->sources.size()));
     run->first = state_->step;
     run_ = std::move(run);
-    run_->thread = std::thread([this, steps, method, ahead] {
+    const auto body = [this, steps, method, ahead](uint32_t) {
         try {
             run_->ran = engine_->run(steps, method, run_->mailbox.get(), ahead);
         } catch (...) {
             run_->error = std::current_exception();
         }
         run_->over = true;
-    });
+    };
+    try {
+        run_->thread.start(1, "stepping", body);
+    } catch (...) {
+        run_.reset();
+        throw;
+    }
 }
 
 bool Simulation::running() const { return run_ && !run_->over; }
@@ -334,6 +347,7 @@ uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>*
                              nanoseconds patience)
 {
     if (!run_) throw Error(Errc::closed, "no run is under way: start() one");
+    process_.check("the run");
     for (size_t i = 0; i < commands.size(); ++i) {
         check_command(commands[i]);
         if (commands[i].act == Act::read && (i + 1 != commands.size() || values == nullptr)) {
@@ -355,10 +369,17 @@ uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>*
 Ran Simulation::finish()
 {
     if (!run_) throw Error(Errc::closed, "no run is under way: start() one");
+    process_.check("the run");
     if (run_->paused && running()) {
         Request go_on;
         go_on.act = Act::resume;
         command({go_on});
+    }
+    // The run goes on if the wait for its end is interrupted.
+    Backoff wait;
+    while (running()) { // ends with the run
+        check_interrupt();
+        wait.pause();
     }
     run_->thread.join();
     const auto run = std::move(run_);

@@ -360,6 +360,8 @@ private:
                      nanoseconds deadline);
     void demand(SystemOp op, Address actor, uint32_t value, nanoseconds deadline);
 
+    Core& core() const; // throws closed in a forked child
+
     std::unique_ptr<Core> core_;
 };
 

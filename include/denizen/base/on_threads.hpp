@@ -2,14 +2,16 @@
 // The same work on several threads of the host, which end with it.
 #pragma once
 
+#include <denizen/base/threads.hpp>
+
 #include <cstdint>
 #include <exception>
-#include <thread>
 #include <vector>
 
 namespace denizen {
 
-// Runs body(0) to body(n - 1), each on a thread of its own; throws what the first of them threw.
+// Runs body(0) to body(n - 1), the first on the caller's thread and each other on one of its own;
+// throws what the first of them threw. All run or, where a thread cannot be created, none.
 template <class Body>
 void on_threads(uint32_t n, Body&& body)
 {
@@ -21,10 +23,10 @@ void on_threads(uint32_t n, Body&& body)
             errors[i] = std::current_exception();
         }
     };
-    std::vector<std::thread> threads;
-    for (uint32_t i = 1; i < n; ++i) threads.emplace_back(guarded, i);
+    Threads others;
+    others.start(n > 0 ? n - 1 : 0, "worker", [&](uint32_t i) { guarded(i + 1); });
     guarded(0);
-    for (std::thread& thread : threads) thread.join();
+    others.join();
     for (const std::exception_ptr& error : errors) {
         if (error) std::rethrow_exception(error);
     }

@@ -3,12 +3,12 @@
 // and run once.
 #pragma once
 
+#include <denizen/base/threads.hpp>
 #include <denizen/flow/block.hpp>
 
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <thread>
 
 namespace denizen::flow {
 
@@ -105,8 +105,10 @@ private:
     void seat_left();
     friend class Seat;
 
+    Process process_;
     RunState run_;
     std::vector<std::unique_ptr<Seat>> seats_; // before the blocks, which ring the seats' bells
+    Threads threads_;                          // one for each seat outside of a pool
     std::vector<std::unique_ptr<Scheduler>> pools_;
     std::deque<Circuit> circuits_; // before the blocks, which may hold quanta
     std::vector<std::unique_ptr<Block>> blocks_;

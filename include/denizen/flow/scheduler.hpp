@@ -16,6 +16,7 @@
 // schedulers allocate an operation per wake-up; oneTBB suspends tasks by blocking their threads.
 #pragma once
 
+#include <denizen/base/threads.hpp>
 #include <denizen/flow/detail/parking.hpp>
 
 #include <condition_variable>
@@ -106,7 +107,7 @@ private:
     uint32_t alive_ = 0;
     std::exception_ptr error_;
 
-    std::vector<std::thread> threads_;
+    Threads threads_;
 };
 
 struct Coroutine::promise_type {

@@ -96,6 +96,8 @@ public:
 
 private:
     struct Core;
+    Core& core() const; // throws closed in a forked child
+
     std::unique_ptr<Core> core_;
 };
 

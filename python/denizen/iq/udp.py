@@ -26,7 +26,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from denizen.errors import ArgumentError
+from denizen import threads
+from denizen.errors import ArgumentError, ExhaustedError
 from denizen.iq.address import Address, number, one_of
 from denizen.iq.format import DataError, Format
 from denizen.iq.raw import PIECE
@@ -84,8 +85,11 @@ class Udp(Source):
         self._heard = 0.0  # when the sender was, of time.monotonic()
         self.port: int = self._socket.getsockname()[1]
         """Where it listens, also if the address had port 0."""
-        self._thread = threading.Thread(target=self._take, name="denizen-udp", daemon=True)
-        self._thread.start()
+        try:
+            self._thread = threads.start(self._take, "denizen-udp")
+        except ExhaustedError:
+            self._socket.close()
+            raise
 
     @property
     def bad(self) -> int:

@@ -10,11 +10,11 @@ seconds without a message after which reading ends, or writing to nobody fails. 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from denizen import threads
 from denizen.errors import ArgumentError, MissingPackageError
 from denizen.iq.address import Address, number, one_of
 from denizen.iq.format import DataError, Format
@@ -60,9 +60,7 @@ def _end(context: Any, patience: float) -> None:
     libzmq 4.3.5 has been seen to wait for ever here, on a loaded machine and with no connection
     left, though its own linger time was over: then it is left alone with that.
     """
-    ending = threading.Thread(target=context.term, daemon=True)
-    ending.start()
-    ending.join(patience + 1)
+    threads.start(context.term, "zeromq's end").join(patience + 1)
 
 
 class ZeroMq(Source):

@@ -9,6 +9,7 @@ from types import TracebackType
 
 import numpy as np
 
+from denizen import threads
 from denizen.nvml import Nvml, Reading
 
 
@@ -28,8 +29,7 @@ class Sampler:
 
     def __enter__(self) -> Sampler:
         if self._gpu is not None:
-            self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
-            self._thread.start()
+            self._thread = threads.start(self._run, "nvml")
         return self
 
     def __exit__(

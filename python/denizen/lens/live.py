@@ -11,7 +11,8 @@ import termios
 import threading
 from pathlib import Path
 
-from denizen.errors import MissingPackageError
+from denizen import threads
+from denizen.errors import ExhaustedError, MissingPackageError
 from denizen.lens import launch, summary
 from denizen.lens.log import Doorbell
 
@@ -37,7 +38,7 @@ class LiveTable:
         self._console = console or Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._master, self._slave = pty.openpty()
-        self._relay = threading.Thread(target=self._show_output, daemon=True)
+        self._relay: threading.Thread | None = None
         self._tails: dict[Path, launch.Tail] = {}
         self._costs: dict[Path, summary.Costs] = {}
 
@@ -46,13 +47,18 @@ class LiveTable:
             size = fcntl.ioctl(sys.stderr.fileno(), termios.TIOCGWINSZ, bytes(8))
             fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
         self._live.start()
-        self._relay.start()
+        try:
+            self._relay = threads.start(self._show_output, "lens output")
+        except ExhaustedError:
+            self._live.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._slave)
         # Ends with the last process that has the other end open; one left behind is not waited for.
-        self._relay.join(timeout=1.0)
+        if self._relay is not None:
+            self._relay.join(timeout=1.0)
         self._live.stop()
 
     @property

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +28,9 @@ _BOUNDARIES = ("reflecting", "absorbing", "periodic")
 _KINDS = ("normal", "absorber", "reflector", "obstacle")
 _ACTS = {"source": 0, "cells": 1, "damping": 2, "read": 3, "pause": 4, "resume": 5, "end": 6}
 _SEVERAL = 3  # axes
+_PIECE = 0.1  # seconds of steps between two looks at Ctrl-C
+_PASS = 4  # steps that a pass over the memory may have
+_FIRST_ON_CPU, _FIRST_ON_GPU = 10**7, 10**10  # cells times steps before the speed is known
 
 Index = tuple[int | slice, int | slice, int | slice]
 Place = tuple[int, int, int]
@@ -210,8 +213,16 @@ class Simulation:
                 raise ArgumentError(f"a field of shape {field.shape}; {self._shape} is expected")
         self._core.set_fields(fields[0].ravel(), fields[1].ravel())
 
-    def run(self, steps: int, method: str = "auto") -> Ran:
-        """Do ``steps`` steps.
+    def run(
+        self,
+        steps: int,
+        method: str = "auto",
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> Ran:
+        """Do ``steps`` steps, some tenths of a second of them at a time.
+
+        Ctrl-C ends it between two such pieces, and the simulation can go on from there.
 
         Args:
             steps: 1 to 2**30.
@@ -221,10 +232,25 @@ class Simulation:
                 swapped every second step), "pass2" and "pass4" (two or four steps in each pass
                 over the memory), or "auto": the fastest of those that the grid fits, found by
                 trying each for some ms at the first run on a GPU; threads on the CPU.
+            progress: called after each piece, with its steps.
 
         Raises ArgumentError for a method that the device does not have or the grid does not fit.
         """
-        return self._ran(self._core.run(_count(steps), method))
+        left = _count(steps)
+        done, seconds = 0, 0.0
+        # Cells and steps of the first piece: 0.1 s where they are fast.
+        some = _FIRST_ON_GPU if self.on_gpu else _FIRST_ON_CPU
+        piece = max(_PASS, some // int(np.prod(self._shape)))
+        while True:
+            words = self._core.run(min(piece, left), method)
+            left -= words[0]
+            done += words[0]
+            seconds += words[1]
+            if progress is not None:
+                progress(words[0])
+            if left == 0:
+                return self._ran((done, seconds, *words[2:]))
+            piece = max(_PASS, int(_PIECE * done / max(seconds, 1e-9)) // _PASS * _PASS)
 
     def start(self, steps: int, method: str = "auto", *, ahead: int = 2) -> Steered:
         """Begin a run of at most ``steps`` steps that takes commands while it is under way.

@@ -21,6 +21,10 @@
 #include <denizen/group/ref.hpp>
 #include <denizen/group/team.hpp>
 
+#if DENIZEN_HOSTED
+#include <denizen/base/interrupt.hpp>
+#endif
+
 namespace denizen::group {
 
 template <class Memory = Direct>
@@ -232,6 +236,14 @@ private:
                 return true;
             }
         }
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+        try {
+            check_interrupt();
+        } catch (...) { // the call is half done: the others hear so at once
+            condemn(g, Errc::closed, g.rank);
+            throw;
+        }
+#endif
         const uint64_t now = now_ns();
         if (deadline == 0) {
             deadline = now + g.timeout_ns;

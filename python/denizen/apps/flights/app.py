@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import denizen
-from denizen import machine
+from denizen import machine, threads
 from denizen.apps.flights import reference
 from denizen.apps.flights.load import Flights
 
@@ -104,11 +104,10 @@ class _Asker:
         self._rt, self._planes = rt, planes
         self._stop = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="asker", daemon=True)
         self.seconds: list[float] = []
 
     def __enter__(self) -> _Asker:
-        self._thread.start()
+        self._thread = threads.start(self._run, "asker")
         return self
 
     def __exit__(

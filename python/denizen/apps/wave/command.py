@@ -89,7 +89,9 @@ def run(given: Options) -> int:
     elif given.movie is not None:
         ran = _movie(room, given, live.index_of(axis, at_slice), cells)
     else:
-        ran = room.run(given.steps or 500, given.method)
+        steps = given.steps or 500
+        with terminal.progress("steps", steps) as advance:
+            ran = room.run(steps, given.method, progress=advance)
     seconds = time.perf_counter() - begin
     if given.out is not None:
         _write(given.out, room, ears)

@@ -15,6 +15,7 @@
 
 #include <denizen/actor/any_runtime.hpp>
 #include <denizen/base/code.hpp>
+#include <denizen/base/process.hpp>
 #include <denizen/wave/request.hpp>
 
 #include <memory>
@@ -156,6 +157,7 @@ private:
     void check_command(const Request& command) const;
     Method method_of(Method method) const;
 
+    Process process_; // that a run is of
     std::unique_ptr<State> state_;
     std::unique_ptr<Engine> engine_;
     struct Run;

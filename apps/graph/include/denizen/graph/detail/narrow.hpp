@@ -233,7 +233,7 @@ DENIZEN_HD void narrow(Team& team, const View& g, const Record* records, const J
                     ++number;
                     if (lanes::id() == 0) {
                         journal.start[number + 1] = level.begin + level.count;
-                        late = number % 1024 == 0 && now_ns() > deadline;
+                        late = number % 1024 == 0 && past(deadline);
                     }
                     late = lanes::shuffle(late ? 1u : 0u, 0) != 0;
                     lanes::sync();
@@ -268,7 +268,7 @@ DENIZEN_HD void narrow(Team& team, const View& g, const Record* records, const J
         }
         // Was read two barriers ago by the last.
         if (team.rank() == 0) memory.counters[(number + 1) % 3] = 0;
-        if (number % 64 == 0 && team.rank() == 0 && now_ns() > deadline) progress->late = 1;
+        if (number % 64 == 0 && team.rank() == 0 && past(deadline)) progress->late = 1;
         team.sync();
         level.begin += level.count;
         level.count = *level.counter;

@@ -219,7 +219,7 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
             // Was read by the last a barrier ago.
             if (team.rank() == 0) {
                 Counters::set(&counters[(search.next + 1) % 3], 0);
-                if (rounds % 64 == 0 && now_ns() > deadline) store<Scope::gpu>(&progress->late, 1u);
+                if (rounds % 64 == 0 && past(deadline)) store<Scope::gpu>(&progress->late, 1u);
             }
             team.sync();
             count = Counters::get(&counters[search.next]);

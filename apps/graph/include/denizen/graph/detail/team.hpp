@@ -9,6 +9,7 @@
 #include <denizen/base/lanes.hpp>
 
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+#include <denizen/base/interrupt.hpp>
 #include <denizen/wire/wait.hpp>
 #endif
 
@@ -20,6 +21,15 @@
 #endif
 
 namespace denizen::graph {
+
+// On the host also when the search is interrupted, as a deadline that has passed.
+DENIZEN_HD inline bool past(uint64_t deadline)
+{
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+    if (denizen::detail::interrupted()) return true;
+#endif
+    return now_ns() > deadline;
+}
 
 // The word all members of a team meet at. Zero at the start.
 struct alignas(line) Meeting {
@@ -80,6 +90,7 @@ struct Grid {
             // Release: partner of the acquire below, in every other member.
             const uint32_t before = fetch_add<Scope::gpu, Order::acq_rel>(&meeting->arrived, 1u);
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+            if (denizen::detail::interrupted()) store<Scope::gpu>(&meeting->late, 1u);
             if (before + 1 == round * members && members > 1) {
                 ring_bell(&meeting->bell, &meeting->sleeping);
             }
@@ -89,12 +100,13 @@ struct Grid {
             uint32_t looks = 0;
             // Ends with the last member's arrival, or at the deadline.
             while (!complete()) {
-                if (++looks % 1024 == 0 && now_ns() > deadline) {
+                if (++looks % 1024 == 0 && past(deadline)) {
                     store<Scope::gpu>(&meeting->late, 1u);
                     break;
                 }
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
                 if (looks % 256 == 0) { // there may be fewer cores than members
+                    if (late()) break;  // one was interrupted, and will not come
                     sleep_on_bell(&meeting->bell, &meeting->sleeping, 1'000'000,
                                   [this] { return complete(); });
                 }

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C ends every wait of the package with KeyboardInterrupt, and the runtime can be used on."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+import sample
+
+WAIT = 60.0  # of each call
+PATIENCE = 10.0  # for its end; the promise is 0.2 s
+
+RUNTIME = """
+import sample
+rt = denizen.Runtime(sample.program(), "cpu:2")
+(counter,) = rt.spawn("Counter")
+(slow,) = rt.spawn("Slow")
+def after():
+    assert rt.ask(counter, sample.ASK(), timeout=20)["count"] >= 0
+"""
+
+# Its worker handles nothing else until `free()`.
+BUSY = """
+import mmap, sample
+page = mmap.mmap(-1, 4096)
+word = np.frombuffer(page, np.uint32)
+program = denizen.Program('''
+    struct Spinner {
+        uint64_t word;
+        void on(const Spin& m, auto&) {
+            while (__atomic_load_n(reinterpret_cast<uint32_t*>(m.word), __ATOMIC_ACQUIRE) == 0) {}
+        }
+        void on(const Add& m, auto& ctx) { ctx.reply(Add{m.n + 1}); }
+    };
+    ''', actors=["Spinner"], messages=[denizen.message("Spin", [("word", "u8")]),
+                                       denizen.message("Add", [("n", "u4")])])
+rt = denizen.Runtime(program, "cpu:1", lane_slots=16)
+(a,) = rt.spawn("Spinner")
+rt.send(a, "Spin", word=word.ctypes.data)
+adds = np.zeros(1000, program.messages["Add"].dtype)
+def free():
+    word[0] = 1
+def after():
+    free()
+    rt.drain(20)
+    assert rt.ask(a, "Add", n=1, timeout=20)["n"] == 2
+"""
+
+# name: what makes ready, the call that waits, what is done when it has been interrupted.
+WAITS = {
+    "receive": (RUNTIME, "rt.receive(timeout=WAIT)", "after()"),
+    "ask": (RUNTIME, "rt.ask(slow, sample.KEEP(), timeout=WAIT)", "after()"),
+    "ask_many": (
+        RUNTIME,
+        "rt.ask_many(np.repeat(np.uint32(slow), 3), sample.KEEP(), sample.TOTAL, timeout=WAIT)",
+        "after()",
+    ),
+    "drain": (BUSY, "rt.drain(WAIT)", "after()"),
+    "send": (
+        BUSY + "rt.send_many(a, adds[:15], timeout=5)\n",
+        "while True: rt.send(a, adds[:1][0], timeout=WAIT)",
+        "after()",
+    ),
+    "send_many": (BUSY, "rt.send_many(a, adds, timeout=WAIT)", "after()"),
+    "broadcast": (
+        BUSY + "rt.send_many(a, adds[:15], timeout=5)\n",
+        "while True: rt.broadcast('Spinner', adds[:1][0], timeout=WAIT)",
+        "after()",
+    ),
+    "spawn": (BUSY, "rt.spawn('Spinner', 1, WAIT)", "after()"),
+    "stop": (BUSY + "b = a\n", "rt.stop(a, timeout=WAIT)", "free(); rt.drain(20)"),
+    "pause": (BUSY, "rt.pause(WAIT)", "rt.resume(); after()"),
+    "save": (BUSY, "rt.save('here.snapshot', WAIT)", "after()"),
+    "close": (BUSY, "rt.close(WAIT)", "after(); rt.close()"),
+    "transactions": (
+        "",
+        "from denizen.apps.transactions.records import generate; generate(30_000_000)",
+        "assert len(generate(1000)[0]) == 1000",
+    ),
+    "tasks": (
+        """
+from denizen import tasks
+program = tasks.Program("struct Again { void run(auto& ctx) const { ctx.spawn(*this); } };"
+    "struct Idle { void run(auto&) const {} };",
+    tasks=[tasks.task("Again"), tasks.task("Idle")])
+rt = tasks.Runtime(program, "cpu:2")
+group = rt.group()
+group.spawn(tasks.task("Again")())
+""",
+        "group.wait(WAIT)",
+        "group.cancel(); group.wait(20); rt.spawn(tasks.task('Idle')()); rt.wait(20)",
+    ),
+    "a future": (
+        """
+from denizen import tasks
+program = tasks.Program("struct Idle { void run(auto&) const {} };", tasks=[tasks.task("Idle")])
+rt = tasks.Runtime(program, "cpu:2")
+never = rt.future("u8")
+""",
+        "never.get(WAIT)",
+        "rt.spawn(tasks.task('Idle')()); rt.wait(20)",
+    ),
+    "flow": (
+        """
+from denizen import flow
+class Never(flow.Block):
+    def __init__(self, name):
+        super().__init__(name)
+        self.out = self.source("out", "f4")
+    def work(self):
+        time.sleep(0.01)
+class Eats(flow.Block):
+    def __init__(self, name):
+        super().__init__(name)
+        self.port = self.input("in", "f4")
+    def work(self):
+        self.port.consume(len(self.port.array))
+g = flow.Flowgraph()
+never, eats = g.add(Never("never")), g.add(Eats("eats"))
+g.circuit("c", never.out, 2, 16)
+g.connect(never.out, eats.port)
+""",
+        "g.run(WAIT)",
+        "g.close()",
+    ),
+    "group.join": (
+        "from denizen import group\n",
+        "group.join(os.path.join(os.getcwd(), 'socket'), 0, 2, timeout=WAIT)",
+        "group.local(2, 'cpu')",
+    ),
+    "group.join as a later rank": (
+        "from denizen import group\n",
+        "group.join(os.path.join(os.getcwd(), 'socket'), 1, 2, timeout=WAIT)",
+        "group.local(2, 'cpu')",
+    ),
+    "group.join by network": (
+        "from denizen import group\n",
+        "group.join('tcp://127.0.0.1:47113', 1, 2, timeout=WAIT, token='of this test')",
+        "group.local(2, 'cpu')",
+    ),
+    "a collective": (
+        "from denizen import group\nranks = group.local(2, 'cpu', timeout=WAIT)\n",
+        "ranks[0].all_reduce(np.ones(10, np.float32))",
+        """
+try:
+    ranks[1].all_reduce(np.ones(10, np.float32))
+except denizen.ClosedError as error:
+    assert "rank 0 was interrupted in all_reduce" in str(error), error
+else:
+    raise AssertionError("the other rank was not told")
+""",
+    ),
+    "tune": (
+        "from denizen.group import tuning\n",
+        "tuning.tune(2, 'cpu')",
+        "",
+    ),
+    "bfs wide": (
+        "from denizen import graph\ng = graph.chain(20_000_000)\ns = graph.Search(g, 'cpu:2')\n",
+        "while True: s.bfs(0, 'wide')",
+        "",
+    ),
+    "bfs narrow": (
+        "from denizen import graph\ng = graph.chain(20_000_000)\ns = graph.Search(g, 'cpu:2')\n",
+        "while True: s.bfs(0, 'narrow')",
+        "",
+    ),
+    "mine": (
+        "from denizen import procmine\nlog = procmine.generate(30_000_000)\n",
+        "while True: procmine.mine(log, device='cpu:2')",
+        "",
+    ),
+    "wave": (
+        "from denizen import wave\nroom = wave.Simulation((32, 32, 32), device='cpu:2')\n",
+        "room.run(1 << 30)",
+        "n = room.steps; assert n > 0; room.run(5); assert room.steps == n + 5",
+    ),
+    "wave's end": (
+        "from denizen import wave\nroom = wave.Simulation((32, 32, 32), device='cpu:2')\n"
+        "steered = room.start(1 << 30)\n",
+        "room._core.finish()",
+        "assert steered.running; steered.stop(); room.run(5)",
+    ),
+}
+
+SCRIPT = """
+import os, signal, sys, threading, time
+import numpy as np
+import denizen
+WAIT = {wait}
+{ready}
+print("ready", flush=True)
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+else:
+    raise SystemExit("the call has returned")
+{after}
+print("usable", flush=True)
+"""
+
+
+def interrupted(text, tmp_path, *, settle=0.7):
+    """Runs a script, interrupts it after "ready", and gives the seconds until "interrupted"."""
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    process = subprocess.Popen(
+        [sys.executable, "-u", str(script)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                os.path.abspath(p) for p in [os.path.dirname(sample.__file__), *sys.path] if p
+            ),
+        },
+    )
+    try:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        time.sleep(settle)
+        assert process.poll() is None, process.stderr.read()
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        said = process.stdout.readline()
+        took = time.monotonic() - begin
+        out, err = process.stdout.read(), process.stderr.read()
+        process.wait(60)
+        assert said == "interrupted\n", err
+        assert out.splitlines()[-1:] == ["usable"], err
+        assert process.returncode == 0, err
+        return took
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_ctrl_c_ends_a_wait(name, tmp_path):
+    ready, call, after = WAITS[name]
+    text = SCRIPT.format(wait=WAIT, ready=ready, call=call, after=textwrap.dedent(after))
+    assert interrupted(text, tmp_path) < PATIENCE
+
+
+def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):
+    """send_many is interrupted with its lane full: what it sent is handled, once each."""
+    text = SCRIPT.format(
+        wait=WAIT,
+        ready=RUNTIME + "(teller,) = rt.spawn('Teller')\n",
+        call="rt.send(teller, sample.TELL(first=0, count=5)); rt.drain(20); time.sleep(WAIT)",
+        after="items, _ = rt.receive_many(sample.ITEM, 10)\n"
+        "assert list(items['index']) == [0, 1, 2, 3, 4]",
+    )
+    assert interrupted(text, tmp_path) < PATIENCE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["wave", "--steps", "1000000", "--device", "cpu:2"],
+        ["wave", "--size", "96", "--steps", "200000", "--device", "cpu:2"],
+        ["transactions", "--generate", "20000000", "--device", "cpu:2"],
+    ],
+)
+def test_ctrl_c_ends_a_command(words, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import sys; from denizen import cli; print('ready', flush=True);"
+         f"sys.exit(cli.main(['run', *{words!r}]))"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(2)
+        assert process.poll() is None, process.stderr.read()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130, err
+    finally:
+        process.kill()
+        process.communicate()
