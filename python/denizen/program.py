@@ -27,7 +27,6 @@ _GPU_FLAGS = (
     "--std=c++20",
     "--device-as-default-execution-space",
     "--device-int128",
-    "-DNDEBUG",
     # Not --ptxas-options=--Ofast-compile=min, which would take a third of the time: what ptxas 13.0
     # made so of a program with failing actors died of a misaligned address on an H100.
 )
@@ -51,7 +50,7 @@ def cache_folder() -> Path:
 @cache
 def _headers_digest() -> str:
     digest = hashlib.sha256()
-    for path in sorted(get_include().rglob("*.hpp")):
+    for path in sorted(p for p in get_include().rglob("*") if p.is_file()):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -104,8 +103,9 @@ class Program:
     Args:
         source: C++20 text that defines a struct for each actor: its state, and a handler
             `void on(const Message& m, auto& ctx)` for each message it takes. The messages are
-            defined already. The same text runs on the GPU and on the CPU; handlers use no more of
-            the standard library than NVRTC knows (none, unless the text includes it itself).
+            defined already. The same text runs on the GPU and on the CPU: besides denizen's own
+            it may use the vocabulary that both compilers have (docs/vocabulary.md), which needs no
+            #include. `denizen check` compiles for both.
         actors: the names of the actor structs.
         messages: the message types, replies included.
         name: stands for the text in compilers' messages.
@@ -165,6 +165,7 @@ class Program:
         structs = "".join(m.struct for m in self.messages.values())
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
+            "#include <denizen/vocabulary.hpp>\n"
             "#include <denizen/resident/kernel.hpp>\n"
             '#line 1 "messages"\n'
             f"{structs}"
@@ -255,7 +256,14 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     if cubin is None:
         with _folder_beside(path) as folder:
             cubin, _ = _core.compile_cubin(
-                text, name, [*all_flags, f"--include-path={get_include()}"]
+                text,
+                name,
+                [
+                    *all_flags,
+                    f"--include-path={get_include()}",
+                    # The standard headers of the vocabulary, which NVRTC lacks; behind the user's.
+                    f"--include-path={get_include() / 'denizen' / 'rtc'}",
+                ],
             )
             _keep(cubin, path, folder)
     return cubin

@@ -140,6 +140,7 @@ class Program:
         """The whole translation unit."""
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
+            "#include <denizen/vocabulary.hpp>\n"
             "#include <denizen/task/kernel.hpp>\n"
             f'#line 1 "{name}"\n'
             f"{self.source}\n"
