@@ -63,8 +63,8 @@ class CompileError(DenizenError):
 class MissingPackageError(DenizenError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
-    def __init__(self, package: str, group: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'denizen[{group}]'")
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is not installed: pip install {package.lower()}")
 
 
 class FailedError(DenizenError):

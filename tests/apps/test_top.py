@@ -385,4 +385,4 @@ def test_without_rich_it_says_what_to_install(tmp_path, environment):
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     done = top("--once", env={**environment, "PYTHONPATH": path})
     assert done.returncode == 1
-    assert done.stderr == "denizen: rich is not installed: pip install 'denizen[observe]'\n"
+    assert done.stderr == "denizen: rich is not installed: pip install rich\n"

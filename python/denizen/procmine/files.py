@@ -38,7 +38,7 @@ def read(
         keep: keys of attributes of events and cases to keep, for filters.
 
     Raises LogError with file and line, ArgumentError, MissingPackageError (Parquet needs
-    denizen[tables]), OSError.
+    pyarrow), OSError.
     """
     path = Path(path)
     parse = times.parser(times.zone_of(zone))
