@@ -335,7 +335,7 @@ Stats AnyRuntime::stats()
         c.refresh(100'000'000);
     }
     Stats s;
-    s.mode = static_cast<Mode>(load<Scope::system>(&c.nodes[0].control->mode));
+    s.mode = c.mode();
     s.launches = c.nodes[0].backend->launches();
     std::vector<Status> told(c.workers);
     for (const Node& node : c.nodes) {

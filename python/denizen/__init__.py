@@ -51,7 +51,7 @@ from denizen.errors import (
     from_code,
 )
 from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
-from denizen.message import BUFFER, MessageType, message
+from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime
 
@@ -60,6 +60,7 @@ _core._error = from_code
 __version__ = "0.1.0"
 
 __all__ = [
+    "ADDRESS",
     "BUFFER",
     "DOWN",
     "HOST",

@@ -19,8 +19,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
+from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
-from denizen.message import MessageType, check_name
+from denizen.message import MessageType, check_name, fields_of, html_table
 
 _CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _GPU_FLAGS = (
@@ -143,6 +144,17 @@ class Program:
         if doubled:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
 
+    def __repr__(self) -> str:
+        return (
+            f"<denizen.Program {self.name}: actors {', '.join(self.actors)}; "
+            f"messages {', '.join(self.messages) or 'none'}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(m.name, fields_of(m.dtype)) for m in self.messages.values()]
+        actors = [(name, "actor") for name in self.actors]
+        return html_table(f"denizen.Program {self.name}", [*actors, *rows])
+
     @classmethod
     def from_file(
         cls,
@@ -226,9 +238,17 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> Path:
                 check=False,
             )
             if result.returncode != 0:
-                raise CompileError(f"{name} does not compile:\n{result.stderr.strip()}")
+                raise _refusal(result.stderr.strip(), text, name)
             _keep(built.read_bytes(), path, folder)
     return path
+
+
+def _refusal(said: str, text: str, name: str) -> CompileError:
+    """With the user's lines first, where the compiler names any."""
+    mistakes = explain(said, text, name)
+    return CompileError(
+        f"{name} does not compile:\n" + (f"{mistakes}\n\nIn full:\n" if mistakes else "") + said
+    )
 
 
 def by_all_cores() -> tuple[str, ...]:
@@ -255,16 +275,13 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     cubin = _kept(path)
     if cubin is None:
         with _folder_beside(path) as folder:
-            cubin, _ = _core.compile_cubin(
-                text,
-                name,
-                [
-                    *all_flags,
-                    f"--include-path={get_include()}",
-                    # The standard headers of the vocabulary, which NVRTC lacks; behind the user's.
-                    f"--include-path={get_include() / 'denizen' / 'rtc'}",
-                ],
-            )
+            # The second has the standard headers that NVRTC lacks; behind the user's own.
+            includes = (get_include(), get_include() / "denizen" / "rtc")
+            options = [*all_flags, *(f"--include-path={path}" for path in includes)]
+            try:
+                cubin, _ = _core.compile_cubin(text, name, options)
+            except CompileError as error:
+                raise _refusal(str(error), text, name) from None
             _keep(cubin, path, folder)
     return cubin
 
