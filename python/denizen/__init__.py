@@ -52,7 +52,7 @@ from denizen.errors import (
     from_code,
 )
 from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
-from denizen.message import BUFFER, MessageType, message
+from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime
 
@@ -61,6 +61,7 @@ _core._error = from_code
 __version__ = "0.2.0"
 
 __all__ = [
+    "ADDRESS",
     "BUFFER",
     "DOWN",
     "HOST",

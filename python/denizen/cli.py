@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from denizen import ArgumentError, CompileError, DenizenError, info, terminal
+from denizen import ArgumentError, CompileError, DenizenError, check, info, terminal
 from denizen.ab import options as ab
 from denizen.apps.adsb import options as adsb
 from denizen.apps.flights import options as flights
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     apps = run.add_subparsers(dest="app", required=True, metavar="APP")
     for app in (flights, adsb, fm, procmine, transactions, graph, wave):
         app.add(apps)
-    for command in (lab, top, group, ab):
+    for command in (check, lab, top, group, ab):
         command.add(commands)
     # Its words are read by lens.run().
     commands.add_parser("lens", help="what a program makes the CUDA driver submit")

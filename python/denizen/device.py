@@ -22,8 +22,12 @@ class Device:
     threads: int | None = None  # of each CPU node
 
 
-def parse_device(device: str) -> Device:
-    """What a device's name stands for. Raises ArgumentError for none."""
+def parse_device(device: str | None) -> Device:
+    """What a device's name stands for, None for "auto". Raises ArgumentError for no such name."""
+    if device is None:
+        device = "auto"
+    if not isinstance(device, str):
+        raise ArgumentError(f"device {device!r}; use {_DEVICES}")
     match = re.fullmatch(r"(auto)|cpu(?::(?:(\d+)x)?(\d+))?|gpu(?::(\d+)(?:-(\d+))?)?", device)
     if match is None:
         raise ArgumentError(f'device "{device}"; use {_DEVICES}')

@@ -67,9 +67,8 @@ class CompileError(DenizenError):
 class MissingPackageError(DenizenError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
-    def __init__(self, package: str, group: str | None) -> None:
-        what = package if group is None else f"'denizen[{group}]'"
-        super().__init__(f"{package} is not installed: pip install {what}")
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is not installed: pip install {package.lower()}")
 
 
 class FailedError(DenizenError):

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError
 from denizen.message import MessageType
+from denizen.values import address as _address
+from denizen.values import seconds as _seconds
 
 if TYPE_CHECKING:
     from denizen import _core
@@ -118,8 +120,8 @@ class Lives:
     program: Program
     _core: _core.Runtime
 
-    def create(self, actor: str, count: int = 1, timeout: float = 10.0) -> NDArray[np.uint32]:
-        """As spawn, but the actors' messages wait until resume_actor.
+    def create(self, actor: str, count: int = 1, *, timeout: float = 10.0) -> NDArray[np.uint32]:
+        """As spawn, but the actors' messages wait until resume(actor).
 
         For instance until they have a supervisor. Returns their addresses, shape (count,).
         """
@@ -127,51 +129,36 @@ class Lives:
             known = ", ".join(self.program.actors)
             raise ArgumentError(f'the program has no actor "{actor}"; it has {known}')
         kind = self.program.actors.index(actor)
-        return np.array(self._core.create(kind, operator.index(count), timeout), np.uint32)
+        return np.array(
+            self._core.create(kind, operator.index(count), _seconds(timeout)), np.uint32
+        )
 
-    def inspect(self, address: int, timeout: float = 1.0) -> ActorStatus:
+    def inspect(self, actor: int, *, timeout: float = 1.0) -> ActorStatus:
         """What an actor is doing. NoActorError if there never was one at this address."""
-        return ActorStatus(*self._core.inspect(operator.index(address), timeout))
+        return ActorStatus(*self._core.inspect(_address(actor), _seconds(timeout)))
 
-    def state(self, address: int, timeout: float = 1.0) -> str:
+    def state(self, actor: int, *, timeout: float = 1.0) -> str:
         """One of LIVES."""
-        return self.inspect(address, timeout).life
+        return self.inspect(actor, timeout=timeout).life
 
-    def pause_actor(self, address: int, timeout: float = 1.0) -> None:
-        """Lets the actor's messages wait, in order, until resume_actor or restart.
-
-        They wait in the worker's store of held_slots; when that is full, the worker takes no more
-        from a ring whose first message is for such an actor, and what lies behind it waits too.
-        Done to a supervisor, this and resume_actor, restart and stop reach all of its children.
-        """
-        self._core.pause_actor(operator.index(address), timeout)
-
-    def resume_actor(self, address: int, timeout: float = 1.0) -> None:
-        """Goes on, also after a failure, with the state as it is; what waited comes first."""
-        self._core.resume_actor(operator.index(address), timeout)
-
-    def restart(self, address: int, timeout: float = 1.0) -> None:
+    def restart(self, actor: int, *, timeout: float = 1.0) -> None:
         """Creates the actor's state anew; what waited is handled first."""
-        self._core.restart(operator.index(address), timeout)
+        self._core.restart(_address(actor), _seconds(timeout))
 
-    def drain_actor(self, address: int, timeout: float = 1.0) -> None:
-        """Stops the actor when all that had been sent to it before has been handled."""
-        self._core.drain_actor(operator.index(address), timeout)
-
-    def checkpoint(self, address: int, timeout: float = 1.0) -> None:
+    def checkpoint(self, actor: int, *, timeout: float = 1.0) -> None:
         """Keeps a copy of the actor's state for a restart."""
-        self._core.checkpoint(operator.index(address), timeout)
+        self._core.checkpoint(_address(actor), _seconds(timeout))
 
-    def watch(self, watcher: int, watched: int, timeout: float = 1.0) -> None:
+    def watch(self, watcher: int, watched: int, *, timeout: float = 1.0) -> None:
         """Has DOWN sent to `watcher` (an actor, or HOST) when `watched` stops, fails or restarts.
 
         At once if it has stopped already. ExhaustedError if the table of watches is full.
         """
-        self._core.watch(operator.index(watcher), operator.index(watched), timeout)
+        self._core.watch(_address(watcher), _address(watched), _seconds(timeout))
 
-    def unwatch(self, watcher: int, watched: int, timeout: float = 1.0) -> None:
+    def unwatch(self, watcher: int, watched: int, *, timeout: float = 1.0) -> None:
         """Ends a watch."""
-        self._core.unwatch(operator.index(watcher), operator.index(watched), timeout)
+        self._core.unwatch(_address(watcher), _address(watched), _seconds(timeout))
 
     def supervise(
         self,
@@ -198,7 +185,7 @@ class Lives:
         if strategy not in STRATEGIES:
             raise ArgumentError(f'strategy "{strategy}"; use {", ".join(STRATEGIES)}')
         return self._core.supervise(
-            [operator.index(c) for c in children],
+            [_address(c) for c in children],
             STRATEGIES.index(strategy),
             _UNLIMITED if max_restarts is None else max_restarts,
             window,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import keyword
 import re
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ METADATA = "denizen_message"
 # The type of a field that refers to a buffer: u8 for NumPy, denizen::BufferRef for C++.
 BUFFER: np.dtype[np.uint64] = np.dtype(np.uint64, metadata={"denizen_buffer": True})
 
+# The type of a field that holds an actor's address: u4 for NumPy, denizen::Address for C++.
+ADDRESS: np.dtype[np.uint32] = np.dtype(np.uint32, metadata={"denizen_address": True})
+
 _C_TYPES = {
     "u1": "uint8_t",
     "u2": "uint16_t",
@@ -33,6 +37,11 @@ _C_TYPES = {
     "f4": "float",
     "f8": "double",
     "b1": "bool",
+}
+
+# Of whole numbers, by the number of their type.
+_LIMITS = {
+    np.dtype(code).num: (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bBhHiIlLqQ"
 }
 
 # Keywords of C++20 that are not Python's too.
@@ -51,6 +60,54 @@ _C_KEYWORDS = frozenset(
 )
 
 Field = tuple[str, DTypeLike] | tuple[str, DTypeLike, int | tuple[int, ...]]
+
+
+def fields_of(dtype: np.dtype[Any]) -> str:
+    """The fields of a message, in words: ``n u4, words u4[100]``."""
+    fields = []
+    for name in dtype.names or ():
+        base, shape = dtype[name].subdtype or (dtype[name], ())
+        fields.append(f"{name} {base.str[1:]}{''.join(f'[{n}]' for n in shape)}")
+    return ", ".join(fields) or "no fields"
+
+
+def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """For notebooks."""
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{body}</table>"
+
+
+def checked(what: str, dtype: np.dtype[Any], value: Any) -> Any:
+    """A value for a field, or MessageError if the field would hold another one.
+
+    Args:
+        what: the field's name and its message's.
+        dtype: of the field.
+    """
+    base = dtype.base
+    limits = _LIMITS.get(base.num)
+    if limits is not None and type(value) is int:
+        least, most = limits
+        if not least <= value <= most:
+            raise MessageError(f"{what} is {base.str[1:]}: {least} to {most}, not {value}")
+        return value
+    if base.kind == "f" and type(value) is float:
+        return value
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError):  # lists of several lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in ("biu" if base.kind == "b" else "biuf"):
+        raise MessageError(f"{what} is {base.str[1:]}; {value!r} is none")
+    if limits is not None and given.size > 0:
+        least, most = limits
+        if given.dtype.kind == "f" and not np.array_equal(np.trunc(given), given):
+            raise MessageError(f"{what} is {base.str[1:]}: a whole number, not {value!r}")
+        if given.min() < least or given.max() > most:
+            raise MessageError(f"{what} is {base.str[1:]}: {least} to {most}, not {value!r}")
+    return value
 
 
 def check_name(kind: str, name: object) -> None:
@@ -82,7 +139,8 @@ class MessageType:
                     f"message {name} is {priority} and has a field priority, which is how C++ "
                     "tells it; give the field another name"
                 )
-        self._buffers = {field[0] for field in fields if _refers(field[1])}
+        self._buffers = {field[0] for field in fields if _is(field[1], "denizen_buffer")}
+        self._addresses = {field[0] for field in fields if _is(field[1], "denizen_address")}
         try:
             plain = np.dtype(list(fields), align=True)
         except (TypeError, ValueError) as error:
@@ -116,12 +174,27 @@ class MessageType:
         for name, value in fields.items():
             if name not in (self.dtype.names or ()):
                 raise MessageError(f'message {self.name} has no field "{name}"')
-            message[name] = _refs(value) if name in self._buffers else value
+            given = _refs(value) if name in self._buffers else value
+            field = self.dtype[name]
+            try:
+                message[name] = checked(f"field {name} of {self.name}", field, given)
+            except ValueError as error:
+                if isinstance(error, MessageError):
+                    raise
+                raise MessageError(f"field {name} of {self.name}: {error}") from error
         record: np.void = message[()]
         return record
 
     def __repr__(self) -> str:
-        return f"<message {self.name}, {self.dtype.itemsize} bytes>"
+        return f"<message {self.name}: {fields_of(self.dtype)}; {self.dtype.itemsize} bytes>"
+
+    def _repr_html_(self) -> str:
+        fields: Any = self.dtype.fields or {}
+        rows = [
+            (name, fields_of(self.dtype[[name]]).partition(" ")[2], f"byte {fields[name][1]}")
+            for name in self.dtype.names or ()
+        ]
+        return html_table(f"message {self.name}, {self.dtype.itemsize} bytes", rows)
 
     def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
         """`count` messages, all fields zero."""
@@ -150,6 +223,8 @@ class MessageType:
             c_type = _C_TYPES.get(base.str[1:])
             if name in self._buffers:
                 c_type = "denizen::BufferRef"
+            if name in self._addresses:
+                c_type = "denizen::Address"
             if c_type is None or base.str[0] == ">":
                 raise ArgumentError(
                     f"field {name} of message {self.name} has dtype {base}; use integers, floats "
@@ -167,8 +242,8 @@ class MessageType:
         return "\n".join([*lines, "};", *checks, "#endif"]) + "\n"
 
 
-def _refers(field: object) -> bool:
-    return isinstance(field, np.dtype) and "denizen_buffer" in (field.metadata or ())
+def _is(field: object, what: str) -> bool:
+    return isinstance(field, np.dtype) and what in (field.metadata or ())
 
 
 def _refs(value: Any) -> Any:
@@ -184,7 +259,7 @@ def message(name: str, fields: Sequence[Field] = (), *, priority: str = "data") 
     Args:
         name: its name in C++ and Python.
         fields: as for numpy.dtype: (name, type) or (name, type, shape); integers, floats, bool,
-            and denizen.BUFFER for what refers to a buffer.
+            denizen.BUFFER for what refers to a buffer, denizen.ADDRESS for an actor's address.
             Up to 36 bytes travel in one 64-byte slot, up to 65,536 in several.
         priority: "urgent" messages have rings of their own and overtake "data"; among themselves
             those of one sender to one actor keep their order.

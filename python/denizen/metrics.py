@@ -33,7 +33,7 @@ try:
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector as _Collector
 except ImportError as error:
-    raise MissingPackageError("prometheus-client", "observe") from error
+    raise MissingPackageError("prometheus-client") from error
 
 if TYPE_CHECKING:
     from denizen.runtime import Runtime

@@ -19,15 +19,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
+from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
-from denizen.message import MessageType, check_name
+from denizen.message import MessageType, check_name, fields_of, html_table
 
 _CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _GPU_FLAGS = (
     "--std=c++20",
     "--device-as-default-execution-space",
     "--device-int128",
-    "-DNDEBUG",
     # Not --ptxas-options=--Ofast-compile=min, which would take a third of the time: what ptxas 13.0
     # made so of a program with failing actors died of a misaligned address on an H100.
 )
@@ -51,7 +51,7 @@ def cache_folder() -> Path:
 @cache
 def _headers_digest() -> str:
     digest = hashlib.sha256()
-    for path in sorted(get_include().rglob("*.hpp")):
+    for path in sorted(p for p in get_include().rglob("*") if p.is_file()):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -104,8 +104,9 @@ class Program:
     Args:
         source: C++20 text that defines a struct for each actor: its state, and a handler
             `void on(const Message& m, auto& ctx)` for each message it takes. The messages are
-            defined already. The same text runs on the GPU and on the CPU; handlers use no more of
-            the standard library than NVRTC knows (none, unless the text includes it itself).
+            defined already. The same text runs on the GPU and on the CPU: besides denizen's own
+            it may use the vocabulary that both compilers have (docs/vocabulary.md), which needs no
+            #include. `denizen check` compiles for both.
         actors: the names of the actor structs.
         messages: the message types, replies included.
         name: stands for the text in compilers' messages.
@@ -143,6 +144,17 @@ class Program:
         if doubled:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
 
+    def __repr__(self) -> str:
+        return (
+            f"<denizen.Program {self.name}: actors {', '.join(self.actors)}; "
+            f"messages {', '.join(self.messages) or 'none'}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(m.name, fields_of(m.dtype)) for m in self.messages.values()]
+        actors = [(name, "actor") for name in self.actors]
+        return html_table(f"denizen.Program {self.name}", [*actors, *rows])
+
     @classmethod
     def from_file(
         cls,
@@ -165,6 +177,7 @@ class Program:
         structs = "".join(m.struct for m in self.messages.values())
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
+            "#include <denizen/base/vocabulary.hpp>\n"
             "#include <denizen/actor/kernel.hpp>\n"
             '#line 1 "messages"\n'
             f"{structs}"
@@ -225,9 +238,17 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> Path:
                 check=False,
             )
             if result.returncode != 0:
-                raise CompileError(f"{name} does not compile:\n{result.stderr.strip()}")
+                raise _refusal(result.stderr.strip(), text, name)
             _keep(built.read_bytes(), path, folder)
     return path
+
+
+def _refusal(said: str, text: str, name: str) -> CompileError:
+    """With the user's lines first, where the compiler names any."""
+    mistakes = explain(said, text, name)
+    return CompileError(
+        f"{name} does not compile:\n" + (f"{mistakes}\n\nIn full:\n" if mistakes else "") + said
+    )
 
 
 def by_all_cores() -> tuple[str, ...]:
@@ -254,9 +275,13 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     cubin = _kept(path)
     if cubin is None:
         with _folder_beside(path) as folder:
-            cubin, _ = _core.compile_cubin(
-                text, name, [*all_flags, f"--include-path={get_include()}"]
-            )
+            # The second has the standard headers that NVRTC lacks; behind the user's own.
+            includes = (get_include(), get_include() / "denizen" / "rtc")
+            options = [*all_flags, *(f"--include-path={path}" for path in includes)]
+            try:
+                cubin, _ = _core.compile_cubin(text, name, options)
+            except CompileError as error:
+                raise _refusal(str(error), text, name) from None
             _keep(cubin, path, folder)
     return cubin
 

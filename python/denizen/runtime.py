@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +26,15 @@ from denizen.errors import (
     RingFullError,
 )
 from denizen.life import Lives
-from denizen.message import METADATA, MessageType
+from denizen.message import METADATA, MessageType, fields_of, html_table
 from denizen.program import Program
 from denizen.replies import AsyncReplies
 from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
 from denizen.topic import Topics
 from denizen.tracing import Tracer, Traces, slots
+from denizen.values import address as _address
+from denizen.values import seconds as _seconds
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 
 Messages = NDArray[np.void]
 Addresses = NDArray[np.uint32]
+
+
+class Whole(Enum):
+    """In place of an actor: all of them. Not None, which an actor's variable may be by mistake."""
+
+    PROGRAM = "the whole program"
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     Args:
         program: what to run; compiled now unless it is cached.
-        device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
-            Several GPUs of one host: "gpu:FIRST-LAST", at most 5; each is a node of the program.
+        device: "auto" or None (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or
+            "gpu:N". Several GPUs of one host: "gpu:FIRST-LAST", at most 5; each is a node of the
+            program.
             "cpu:NODESxTHREADS": groups of CPU threads that stand for them.
         workers: of each node. GPU: warps, by default one on each of `sms`; CPU: threads, by default
             one per core, shared out among the nodes.
@@ -132,7 +140,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     def __init__(
         self,
         program: Program,
-        device: str = "auto",
+        device: str | None = "auto",
         *,
         workers: int | None = None,
         sms: int | None = None,
@@ -171,8 +179,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         self.gpu = where.first if gpu else None  # as CUDA counts them
         self._server: Server | None = None
         self._tracer: Tracer | None = None
+        self._closed = False
         self._types = list(program.messages.values())
         self._ids = {m.name: i for i, m in enumerate(self._types)}
+        # By the dtypes themselves, which the types keep: what most messages are made with.
+        self._by_dtype = {id(m.dtype): i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
         self._core = _core.Runtime(image, gpu, where.first, options)
         self._process = os.getpid()
@@ -189,6 +200,25 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<denizen.Runtime {self.program.name}: {'; '.join(map(' '.join, self._facts()))}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"denizen.Runtime {self.program.name}", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if self._closed:
+            return [("is", "closed")]
+        about = self._core.description
+        nodes = "" if about["nodes"] == 1 else f" on each of {about['nodes']} nodes"
+        stats = self._core.stats()
+        return [
+            ("on", str(about["device"])),
+            ("workers", f"{about['workers']}{nodes}"),
+            ("mode", str(stats["mode"])),
+            ("handled", f"{stats['handled']:,}"),
+        ]
+
     @property
     def description(self) -> dict[str, Any]:
         """Device, nodes, workers of each, how they lie together, memory taken, start time in ms."""
@@ -200,8 +230,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         self,
         actor: str,
         count: int = 1,
-        timeout: float = 10.0,
         *,
+        timeout: float = 10.0,
         near: int | None = None,
         how: str = "worker",
         node: int | None = None,
@@ -234,20 +264,30 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
         return self._core.spawn(kind, int(count), _seconds(timeout))
 
-    def stop(self, address: int, timeout: float = 1.0) -> None:
-        """Ends an actor; no handler of it runs once the call has returned."""
-        self._core.stop(_address(address), _seconds(timeout))
+    def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
+        """Ends an actor; no handler of it runs once the call has returned.
+
+        `drain`: only when all that had been sent to it before has been handled. The whole program
+        ends by close().
+        """
+        end = self._core.drain_actor if drain else self._core.stop
+        end(_address(actor), _seconds(timeout))
 
     # ---- messages
 
     def send(
-        self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+        self,
+        address: int,
+        message: np.void | Messages | str,
+        *,
+        timeout: float = 1.0,
+        **fields: Any,
     ) -> None:
         """Sends one message: a record of a message dtype, or a type's name with its fields."""
         kind, record = self._one(message, fields)
         self._core.send(_address(address), kind, record, _seconds(timeout))
 
-    def send_many(self, addresses: ArrayLike, messages: Messages, timeout: float = 60.0) -> None:
+    def send_many(self, addresses: ArrayLike, messages: Messages, *, timeout: float = 60.0) -> None:
         """Sends an array of messages of one type, shape (n,), to one address or to n of them.
 
         An error says how many were accepted before it. Ctrl-C cannot: those before the full ring
@@ -264,14 +304,24 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         )
 
     def broadcast(
-        self, actor: str, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+        self,
+        actor: str,
+        message: np.void | Messages | str,
+        *,
+        timeout: float = 1.0,
+        **fields: Any,
     ) -> None:
         """Sends one message to every actor of a type."""
         kind, record = self._one(message, fields)
         self._core.broadcast(self._actor(actor), kind, record, _seconds(timeout))
 
     def ask(
-        self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+        self,
+        address: int,
+        message: np.void | Messages | str,
+        *,
+        timeout: float = 1.0,
+        **fields: Any,
     ) -> np.void:
         """Sends a message and waits for the reply, which it returns as a record."""
         kind, record = self._one(message, fields)
@@ -283,6 +333,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         addresses: ArrayLike,
         messages: np.void | Messages | str,
         reply: MessageType | str,
+        *,
         timeout: float = 10.0,
     ) -> Messages:
         """Asks n actors and waits for all replies.
@@ -296,11 +347,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """
         to = _addresses(addresses)
         if isinstance(messages, str):
-            messages = self._type(messages)()
+            messages = self._own(messages)()
         one = isinstance(messages, np.void) or np.ndim(messages) == 0
         kind, array = self._array(np.atleast_1d(np.asarray(messages)))
         count = to.size if one else array.size
-        answer = self._type(reply if isinstance(reply, str) else reply.name)
+        answer = self._own(reply)
         replies = np.zeros(count, answer.dtype)
         self._core.ask_many(
             to,
@@ -317,7 +368,12 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         return replies
 
     async def ask_async(
-        self, address: int, message: np.void | Messages | str, timeout: float = 1.0, **fields: Any
+        self,
+        address: int,
+        message: np.void | Messages | str,
+        *,
+        timeout: float = 1.0,
+        **fields: Any,
     ) -> np.void:
         """As ask, for asyncio: other coroutines run until the reply is there."""
         kind, record = self._one(message, fields)
@@ -346,7 +402,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             ) from None
         return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
 
-    def receive(self, timeout: float = 1.0) -> Received:
+    def receive(self, *, timeout: float = 1.0) -> Received:
         """The next message that an actor sent to the host (`ctx.send(denizen::host, ...)`)."""
         kind, data, sender = self._core.receive(_seconds(timeout))
         dtype = self._types[kind].dtype
@@ -354,7 +410,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def receive_many(self, type: MessageType | str, count: int) -> tuple[Messages, Addresses]:
         """Messages of one type that have arrived, at most `count`, and their senders."""
-        wanted = self._type(type if isinstance(type, str) else type.name)
+        wanted = self._own(type)
         messages = np.empty(count, wanted.dtype)
         senders = np.empty(count, np.uint32)
         n = self._core.receive_many(
@@ -412,22 +468,47 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     # ---- life of the program
 
-    def drain(self, timeout: float = 60.0) -> None:
+    def drain(self, actor: None = None, *, timeout: float = 60.0) -> None:
         """Waits until nothing is under way: all that was sent, and all that it caused, is handled.
 
-        Messages that other threads send meanwhile count too.
+        Messages that other threads send meanwhile count too. This is about the whole program; what
+        ends one actor so is `stop(actor, drain=True)`.
         """
+        if actor is not None:
+            raise ArgumentError(
+                f"drain({actor!r}): drain() waits for the whole program; stop(actor, drain=True) "
+                "ends one actor when it has handled what was sent, and a deadline is timeout=..."
+            )
         self._core.drain(_seconds(timeout))
 
-    def pause(self, timeout: float = 1.0) -> None:
-        """Stops handling; what is sent meanwhile waits in the rings."""
-        self._core.pause(_seconds(timeout))
+    def pause(self, actor: int | Whole = Whole.PROGRAM, *, timeout: float = 1.0) -> None:
+        """Lets the messages of an actor wait until resume(actor), or those of all, until resume().
 
-    def resume(self) -> None:
-        """Goes on after pause."""
-        self._core.resume()
+        An actor's messages wait in order, in its worker's store of held_slots; when that is full,
+        the worker takes no more from a ring whose first message is for such an actor, and what lies
+        behind it waits too. restart(actor) ends the pause too. Done to a supervisor, this, resume,
+        restart and stop reach all of its children.
 
-    def park(self, timeout: float = 1.0) -> None:
+        Without an actor the whole program stops handling; what is sent meanwhile waits in the
+        rings.
+        """
+        if isinstance(actor, Whole):
+            self._core.pause(_seconds(timeout))
+        else:
+            self._core.pause_actor(_address(actor), _seconds(timeout))
+
+    def resume(self, actor: int | Whole = Whole.PROGRAM, *, timeout: float = 1.0) -> None:
+        """Goes on: with an actor, or without one with the whole program, after pause().
+
+        An actor goes on also after create() and after a failure, with the state as it is; what
+        waited comes first.
+        """
+        if isinstance(actor, Whole):
+            self._core.resume()
+        else:
+            self._core.resume_actor(_address(actor), _seconds(timeout))
+
+    def park(self, *, timeout: float = 1.0) -> None:
         """Leaves the GPU now; the next send brings the program back. Nothing on the CPU."""
         self._core.park(_seconds(timeout))
 
@@ -481,7 +562,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             hosts: names by which others ask for this machine, if they are neither its host name
                 nor "localhost"; a request's Host that is no address must be one of these.
 
-        Raises MissingPackageError without prometheus-client (`pip install denizen[observe]`), and
+        Raises MissingPackageError without prometheus-client (`pip install prometheus-client`), and
         DenizenError if it is being served or the port is taken.
         """
         from denizen.metrics import Server  # noqa: PLC0415  (an optional dependency)
@@ -496,7 +577,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """The handler that has been running for longest, if longer than `at_least` seconds."""
         return self._core.stuck(_seconds(at_least))
 
-    def close(self, timeout: float = 5.0) -> None:
+    def close(self, *, timeout: float = 5.0) -> None:
         """Drains and stops. Raises StuckError if a handler does not return in time.
 
         In a forked child, whose every other call raises ClosedError, it does nothing.
@@ -514,6 +595,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 self._server.close()
                 self._server = None
             self._async.close()
+            self._closed = True
             self._core.close(timeout)
 
     # ---- types
@@ -525,18 +607,24 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             )
         return self._actors[name]
 
-    def _type(self, name: str) -> MessageType:
-        if name not in self._ids:
-            raise MessageError(
-                f'the program has no message "{name}"; it has {", ".join(self._ids)}'
-            )
-        return self._types[self._ids[name]]
+    def _own(self, given: MessageType | str) -> MessageType:
+        """The program's message type of that name; one with other fields is refused."""
+        if isinstance(given, str):
+            if given not in self._ids:
+                raise MessageError(
+                    f'the program has no message "{given}"; it has {", ".join(self._ids)}'
+                )
+            return self._types[self._ids[given]]
+        if not isinstance(given, MessageType):
+            raise MessageError(f"{given!r} is no message type; use one of {', '.join(self._ids)}")
+        return self._types[self._id_of(given.dtype)]
 
     def _one(
         self, message: np.void | Messages | str, fields: dict[str, Any]
     ) -> tuple[int, np.void | Messages]:
         if isinstance(message, str):
-            return self._ids[self._type(message).name], self._type(message)(**fields)
+            own = self._own(message)
+            return self._ids[own.name], own(**fields)
         if fields:
             raise ArgumentError("fields belong to a message given by its name")
         if not isinstance(message, np.void | np.ndarray):
@@ -551,9 +639,23 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         return self._id_of(messages.dtype), np.ascontiguousarray(messages)
 
     def _id_of(self, dtype: np.dtype[Any]) -> int:
+        own = self._by_dtype.get(id(dtype))
+        if own is not None:
+            return own
         name = dtype.metadata.get(METADATA) if dtype.metadata else None
         if name in self._ids:
-            return self._ids[name]
+            # Defined anew with the same fields, it is the same message.
+            own = self._ids[name]
+            if dtype != self._types[own].dtype:
+                raise MessageError(
+                    f"this {name} is not the program's: it has {fields_of(dtype)}, the program's "
+                    f"has {fields_of(self._types[own].dtype)}; make it with the program's type"
+                )
+            return own
+        if name is not None:
+            raise MessageError(
+                f"{name} is no message of this program; it has {', '.join(self._ids)}"
+            )
         same = [m.name for m in self._types if m.dtype == dtype]
         if len(same) != 1:
             which = "the same for " + ", ".join(same) if same else "no message"
@@ -569,16 +671,6 @@ def _no_message(given: object) -> str:
     return f"{given!r} is no message; call a message type, or use its array of records"
 
 
-def _address(address: int) -> int:
-    try:
-        value = operator.index(address)
-    except TypeError:
-        value = -1
-    if not 0 <= value < 2**32:
-        raise ArgumentError(f"{address!r} is no address; use one that spawn() returned")
-    return value
-
-
 def _addresses(addresses: ArrayLike) -> Addresses:
     array = np.atleast_1d(np.asarray(addresses))
     if array.ndim != 1:
@@ -590,13 +682,3 @@ def _addresses(addresses: ArrayLike) -> Addresses:
                 f"these {array.dtype} are no addresses; use those that spawn() returned"
             )
     return np.ascontiguousarray(array, np.uint32)
-
-
-def _seconds(timeout: float) -> float:
-    try:
-        value = timeout + 0.0
-    except TypeError:
-        value = math.nan
-    if math.isnan(value):
-        raise ArgumentError(f"timeout = {timeout!r}; use seconds")
-    return value

@@ -13,6 +13,8 @@ import os
 from typing import TYPE_CHECKING
 
 from denizen.errors import ArgumentError
+from denizen.values import address as _address
+from denizen.values import seconds as _seconds
 
 if TYPE_CHECKING:
     from denizen import _core
@@ -25,7 +27,7 @@ class Snapshots:
 
     _core: _core.Runtime
 
-    def save(self, path: Path, timeout: float = 10.0) -> None:
+    def save(self, path: Path, *, timeout: float = 10.0) -> None:
         """Writes the whole program to a file: actors, and every message that is under way.
 
         It is of one moment: no message is lost or doubled in it. The program then goes on. The
@@ -33,18 +35,18 @@ class Snapshots:
         `Runtime(program, restore=path)` of the same program and sizes goes on from there; those who
         waited for an answer when it was saved get none.
         """
-        self._core.save(os.fspath(path), timeout)
+        self._core.save(os.fspath(path), _seconds(timeout))
 
-    def save_actor(self, address: int, path: Path, timeout: float = 10.0) -> None:
+    def save_actor(self, address: int, path: Path, *, timeout: float = 10.0) -> None:
         """Writes the state of one actor, as it is between two of its messages."""
-        self._core.save_actor(operator.index(address), os.fspath(path), timeout)
+        self._core.save_actor(_address(address), os.fspath(path), _seconds(timeout))
 
-    def load_actor(self, address: int, path: Path, timeout: float = 10.0) -> None:
+    def load_actor(self, address: int, path: Path, *, timeout: float = 10.0) -> None:
         """Gives an actor the state that save_actor wrote of one of the same type.
 
         SnapshotError if it was of another type, or the file has been altered.
         """
-        self._core.load_actor(operator.index(address), os.fspath(path), timeout)
+        self._core.load_actor(_address(address), os.fspath(path), _seconds(timeout))
 
     def migrate(
         self,
@@ -63,7 +65,7 @@ class Snapshots:
             worker: number of the worker on its node; by default that of the actor's address.
             node: by default that of the actor's address.
         """
-        home = operator.index(address)
+        home = _address(address)
         if worker is None and node is None:
             raise ArgumentError("migrate to where? give worker, node or both")
         self._core.migrate(

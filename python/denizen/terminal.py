@@ -67,13 +67,14 @@ def table(
 ) -> None:
     """Print a table, on stdout unless ``file`` is given.
 
-    The columns in ``right`` are set to the right, no cell is cut short.
+    The columns in ``right`` are set to the right, no cell is cut short. A header of empty names is
+    not shown.
     """
     out = file or sys.stdout
     if not HAVE_RICH:
         print(title, file=out)
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row in [header, *rows]:
+        for row in [header, *rows] if any(header) else rows:
             cells = (
                 text.rjust(width) if i in right else text.ljust(width)
                 for i, (text, width) in enumerate(zip(row, widths, strict=True))
@@ -81,7 +82,7 @@ def table(
             print("  ".join(cells).rstrip(), file=out)
         print(file=out)
         return
-    shown = Table(title=Text(title), title_justify="left", show_lines=False)
+    shown = Table(title=Text(title), title_justify="left", show_header=any(header))
     for i, name in enumerate(header):
         # Numbers must not wrap; the words beside them may.
         side: Literal["left", "right"] = "right" if i in right else "left"

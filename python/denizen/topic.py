@@ -10,10 +10,11 @@ ctx.unsubscribe("market/*") and ctx.publish("market/EURUSD", Quote{1.09f}).
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from denizen.errors import ArgumentError
+from denizen.values import address as _address
+from denizen.values import seconds as _seconds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +34,7 @@ class Topics:
             self, message: np.void | Messages | str, fields: dict[str, Any]
         ) -> tuple[int, np.void | Messages]: ...
 
-    def subscribe(self, address: int, pattern: str, timeout: float = 1.0) -> None:
+    def subscribe(self, address: int, pattern: str, *, timeout: float = 1.0) -> None:
         """From now on an actor (or HOST, see receive) gets what is published to a topic.
 
         Args:
@@ -43,16 +44,17 @@ class Topics:
         An actor gets a message once for each of its subscriptions that match. ExhaustedError if the
         table is full (`subscriptions`), ArgumentError if that is no pattern.
         """
-        self._core.subscribe(operator.index(address), _text(pattern), timeout)
+        self._core.subscribe(_address(address), _text(pattern), _seconds(timeout))
 
-    def unsubscribe(self, address: int, pattern: str, timeout: float = 1.0) -> None:
+    def unsubscribe(self, address: int, pattern: str, *, timeout: float = 1.0) -> None:
         """Ends that subscription, if there is one."""
-        self._core.unsubscribe(operator.index(address), _text(pattern), timeout)
+        self._core.unsubscribe(_address(address), _text(pattern), _seconds(timeout))
 
     def publish(
         self,
         topic: str,
         message: np.void | Messages | str,
+        *,
         timeout: float = 1.0,
         **fields: Any,
     ) -> int:
@@ -62,7 +64,7 @@ class Topics:
         it directly. After DeadlineError it may still be published.
         """
         kind, record = self._one(message, fields)
-        return self._core.publish(_text(topic), kind, record, timeout)
+        return self._core.publish(_text(topic), kind, record, _seconds(timeout))
 
 
 def _text(topic: str) -> str:

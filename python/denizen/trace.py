@@ -74,7 +74,7 @@ def require_perfetto() -> Any:
     try:
         from perfetto.trace_builder.proto_builder import TraceProtoBuilder  # noqa: PLC0415
     except ImportError as error:
-        raise MissingPackageError("perfetto", "observe") from error
+        raise MissingPackageError("perfetto") from error
     return TraceProtoBuilder
 
 

@@ -352,7 +352,7 @@ Stats AnyRuntime::stats()
         c.refresh(100'000'000);
     }
     Stats s;
-    s.mode = static_cast<Mode>(load<Scope::system>(&c.nodes[0].control->mode));
+    s.mode = c.mode();
     s.launches = c.nodes[0].backend->launches();
     s.incarnations = c.nodes[0].backend->incarnations();
     s.handovers = c.handovers();

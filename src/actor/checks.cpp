@@ -29,6 +29,13 @@ std::string AnyRuntime::Core::describe(Address a) const
 
 void AnyRuntime::Core::refuse(Address to, uint32_t type) const
 {
+    const uint8_t before = inside(to) ? stopped_type_at(index(to)) : uint8_t{0};
+    if (before != 0 && type_at(index(to)) == 0) {
+        throw Error(Errc::no_actor, "actor " + actor_name(before - 1u) + " #" +
+                                        std::to_string(to.local()) + " of " + worker_name(to) +
+                                        " has stopped; an address is not given out again, spawn "
+                                        "another");
+    }
     if (!inside(to) || type_at(index(to)) == 0) {
         char text[64];
         std::snprintf(text, sizeof text, "address 0x%08x names no actor", to.value);

@@ -145,8 +145,13 @@ struct AnyRuntime::Core {
     uint8_t type_at(size_t i) const { return load<Scope::system>(&types[i]); }
     void set_type(size_t i, uint32_t type)
     {
+        if (const uint8_t before = type_at(i); type == 0 && before != 0) {
+            store<Scope::system>(&stopped[i], before);
+        }
         store<Scope::system>(&types[i], static_cast<uint8_t>(type));
     }
+    // Type + 1 of the actor that has stopped at an index, as far as the host knows; 0: none.
+    uint8_t stopped_type_at(size_t i) const { return load<Scope::system>(&stopped[i]); }
 
     // Which addresses take a message type: one load and two shifts each.
     class Takers {
@@ -560,6 +565,9 @@ struct AnyRuntime::Core {
     bool return_needed();
     // Whether every worker says so, but for those of nodes that have left.
     bool in_mode(Mode mode, bool or_parked = false) const;
+    // What the program does, for people: `paused` once every worker is, which the monitor does not
+    // tell.
+    Mode mode() const;
     bool parked() const
     {
         return std::all_of(nodes.begin(), nodes.end(),
@@ -618,7 +626,8 @@ struct AnyRuntime::Core {
     std::vector<Guest> vacancies;
     uint32_t moves = 0;
     std::mutex dead_mutex;
-    std::vector<uint8_t> types; // by index(): actor type + 1, 0: none
+    std::vector<uint8_t> types;   // by index(): actor type + 1, 0: none
+    std::vector<uint8_t> stopped; // of those that were there before, for an error's text
 };
 
 inline AnyRuntime::Core& AnyRuntime::core() const

@@ -124,6 +124,14 @@ bool AnyRuntime::Core::in_mode(Mode mode, bool or_parked) const
     return true;
 }
 
+Mode AnyRuntime::Core::mode() const
+{
+    const Mode told = static_cast<Mode>(load<Scope::system>(&nodes[0].control->mode));
+    const bool paused = told == Mode::running && nodes[0].backend->commanded() == Command::pause &&
+                        in_mode(Mode::paused, true);
+    return paused ? Mode::paused : told;
+}
+
 // As join() of every node. All of them have left before any memory is freed: they write into
 // each other's.
 bool AnyRuntime::Core::join(uint64_t patience_ns, std::string* who_stays)

@@ -48,6 +48,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     }
     next_local.assign(lanes(), 0);
     types.assign(lanes() * actors_per_worker, 0);
+    stopped.assign(types.size(), 0);
     if (!options.restore.empty()) {
         restore(options.restore);
     }

@@ -163,7 +163,7 @@ Telemetry AnyRuntime::telemetry()
     Telemetry t;
     const uint32_t observing = c.observing;
     t.observed = (observing & observe_durations) != 0;
-    t.mode = static_cast<Mode>(load<Scope::system>(&c.nodes[0].control->mode));
+    t.mode = c.mode();
     t.launches = c.nodes[0].backend->launches();
     for (const std::string& name : c.image.actors) {
         ActorTypeTelemetry& type = t.actor_types.emplace_back();

@@ -370,10 +370,8 @@ TEST_P(calls, stop_comes_after_what_was_sent_before)
     rt.stop(doomed);
     rt.drain();
     EXPECT_EQ(sum_of(rt, actors[3]), 10u);
-    char text[80];
-    std::snprintf(text, sizeof text,
-                  "address 0x%08x names no actor; spawn it first and use its address",
-                  doomed.value);
+    const std::string text =
+        named("Counter", doomed) + " has stopped; an address is not given out again, spawn another";
     expect_error(Errc::no_actor, text, [&] { rt.send(doomed, Add{1}); });
     expect_error(Errc::no_actor, text, [&] { rt.stop(doomed); });
     expect_error(Errc::no_actor, text, [&] { rt.ask<Sum>(doomed, Read{}); });
@@ -506,6 +504,25 @@ TEST_P(calls, receive_many_stops_in_front_of_another_type)
     ASSERT_TRUE(eventually([&] { return rt.receive_many(sums, 8) == 1; }));
     expect_error(Errc::timeout, "no actor sent a message to the host within 0.1 s",
                  [&] { rt.receive(100ms); });
+}
+
+TEST_P(calls, receive_gives_messages_of_a_type)
+{
+    Rt rt(device(), options());
+    const Address counter = rt.spawn<Counter>();
+    rt.send(counter, Add{7});
+    rt.send(counter, Tell{});
+    EXPECT_EQ(rt.receive<Sum>(10s).value, 7u);
+    rt.send(counter, Tell{});
+    const auto got = rt.receive(10s);
+    EXPECT_TRUE(got.is<Sum>());
+    EXPECT_FALSE(got.is<Me>());
+    EXPECT_EQ(got.type, "Sum");
+    EXPECT_EQ(got.sender(), counter);
+    EXPECT_EQ(got.as<Sum>().value, 7u);
+    expect_error(Errc::wrong_type, "the message is a Sum, not a Me", [&] { got.as<Me>(); });
+    rt.send(counter, Tell{});
+    expect_error(Errc::wrong_type, "the message is a Sum, not a Me", [&] { rt.receive<Me>(10s); });
 }
 
 // ---- errors

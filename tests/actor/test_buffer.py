@@ -41,7 +41,8 @@ struct Scaler {
     void on(const Keep& m, auto&) { kept = m.data; }
     void on(const Look&, auto& ctx) {
         auto data = ctx.template data<float>(kept);
-        ctx.reply(Done{reinterpret_cast<uint64_t>(data.data), data.count});
+        const uint64_t count = data.empty() ? 0 : data.size();
+        ctx.reply(Done{reinterpret_cast<uint64_t>(data.data), count});
     }
     void on(const Back& m, auto& ctx) { ctx.send(denizen::host, Back{m.data}); }
 };

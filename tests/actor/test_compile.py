@@ -176,17 +176,39 @@ def test_errors_of_the_host_compiler_show_the_users_line(empty_cache):
     program = denizen.Program(WRONG, actors=["Constant"], messages=[GET, VALUE], name="mine")
     with pytest.raises(denizen.CompileError, match=r"mine does not compile") as caught:
         program.compile_cpu()
-    assert "mine:4:" in str(caught.value)
-    assert "no_such_name" in str(caught.value)
+    lines = str(caught.value).splitlines()
+    assert lines[1].startswith("mine:4: ")
+    assert "no_such_name" in lines[1]
+    assert lines[2:4] == ["    ctx.reply(Value{no_such_name});", " " * 20 + "^"]
+    assert lines[5] == "In full:"
+    assert "mine:4:25: error:" in str(caught.value)
     assert list(empty_cache.iterdir()) == []
+
+
+# A mistake that a compiler finds in a header of denizen's, by way of the user's line.
+INDIRECT = WRONG.replace("Value{no_such_name}", "3")
+
+
+def test_errors_in_headers_of_denizen_lead_to_the_users_line(empty_cache, nvrtc):
+    program = denizen.Program(INDIRECT, actors=["Constant"], messages=[GET, VALUE], name="mine")
+    for compile_it in (program.compile_cpu, lambda: program.compile_gpu(90)):
+        with pytest.raises(denizen.CompileError) as caught:
+            compile_it()
+        lines = str(caught.value).splitlines()
+        assert lines[1].startswith("mine:4: static assertion failed")
+        assert "not a message type of this program" in lines[1]
+        assert lines[2] == "    ctx.reply(3);"
 
 
 def test_errors_of_nvrtc_show_the_users_line(empty_cache, nvrtc):
     program = denizen.Program(WRONG, actors=["Constant"], messages=[GET, VALUE], name="mine")
     with pytest.raises(denizen.CompileError, match=r'cannot compile "mine"') as caught:
         program.compile_gpu(90)
+    lines = str(caught.value).splitlines()
+    assert lines[1].startswith("mine:4: ")
+    assert "no_such_name" in lines[1]
+    assert lines[2:4] == ["    ctx.reply(Value{no_such_name});", " " * 20 + "^"]
     assert "mine(4)" in str(caught.value)
-    assert "no_such_name" in str(caught.value)
     assert list(empty_cache.iterdir()) == []
 
 
@@ -201,7 +223,7 @@ def test_names_with_quotes_and_backslashes(empty_cache):
 
 def test_an_actor_that_the_text_does_not_define(empty_cache):
     program = denizen.Program("", actors=["Ghost"], messages=[GET], name="empty")
-    with pytest.raises(denizen.CompileError, match="Ghost"):
+    with pytest.raises(denizen.CompileError, match=r"does not compile:\nempty: .*Ghost"):
         program.compile_cpu()
 
 

@@ -16,7 +16,7 @@ def test_what_is_sent_while_paused_waits(rt):
     rt.send(counter, "Add", n=1)
     rt.drain()
     rt.pause()
-    assert rt.stats()["mode"] in ("paused", "running")  # the program's own word may lag
+    assert rt.stats()["mode"] == rt.telemetry().mode == "paused"
     handled = rt.stats()["handled"]
     for _ in range(10):
         rt.send(counter, "Add", n=1)
@@ -62,7 +62,7 @@ def test_what_is_sent_to_created_actors_waits_until_they_run(rt):
     rt.drain()
     assert [rt.inspect(counter).held for counter in created] == [5, 5, 5]
     assert rt.stats()["held"] == 15
-    rt.resume_actor(created[0])
+    rt.resume(created[0])
     assert rt.state(created[0]) == "running"
     assert rt.ask(created[0], "Ask", timeout=20)["count"] == 5
     rt.stop(created[1])
@@ -78,7 +78,7 @@ def test_a_stopped_actor_is_gone_and_its_neighbours_are_not(rt):
     counters = rt.spawn("Counter", 4)
     rt.send(counters[1], "Add", n=1)
     rt.stop(counters[1])
-    with pytest.raises(denizen.NoActorError, match="names no actor"):
+    with pytest.raises(denizen.NoActorError, match=r"actor Counter #\d+ of worker \d+ has stopped"):
         rt.send(counters[1], "Add")
     with pytest.raises(denizen.NoActorError):
         rt.stop(counters[1])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message types: what NumPy stores is what a C++ handler reads, and the other way round."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -151,11 +153,38 @@ def test_a_message_that_is_too_long_is_refused():
         denizen.message("Over", [("bytes", "u1", (65_537,))])
 
 
+def test_what_a_field_would_not_hold_is_refused_by_name():
+    tick = denizen.message("Tick", [("n", "u4"), ("x", "f4"), ("many", "i2", (2,)), ("on", "b1")])
+    refused = [
+        ({"n": 1.7}, r"field n of Tick is u4: a whole number, not 1.7"),
+        ({"n": "x"}, r"field n of Tick is u4; 'x' is none"),
+        ({"n": None}, r"field n of Tick is u4; None is none"),
+        ({"n": -1}, r"field n of Tick is u4: 0 to 4294967295, not -1"),
+        ({"n": np.int64(2**32)}, r"field n of Tick is u4: 0 to 4294967295, not"),
+        ({"n": float("nan")}, r"field n of Tick is u4: a whole number, not nan"),
+        ({"n": float("inf")}, r"field n of Tick is u4: 0 to 4294967295, not inf"),
+        ({"n": [1, 2]}, r"field n of Tick: "),
+        ({"x": "1.5"}, r"field x of Tick is f4; '1.5' is none"),
+        ({"x": 1j}, r"field x of Tick is f4; 1j is none"),
+        ({"many": [1, 2.5]}, r"field many of Tick is i2: a whole number, not \[1, 2.5\]"),
+        ({"many": [1, 70_000]}, r"field many of Tick is i2: -32768 to 32767, not"),
+        ({"many": [1, 2, 3]}, r"field many of Tick: "),
+        ({"on": 0.5}, r"field on of Tick is b1; 0.5 is none"),
+    ]
+    for fields, text in refused:
+        with pytest.raises(denizen.MessageError, match=text):
+            tick(**fields)
+    held = tick(n=2.0, x=np.float64(0.5), many=np.array([1, -2]), on=1)
+    assert (held["n"], held["x"], held["many"].tolist(), held["on"]) == (2, 0.5, [1, -2], True)
+    assert tick(n=np.uint32(7), x=3, many=4)["many"].tolist() == [4, 4]
+
+
 def test_messages_start_at_zero_and_know_their_fields():
     assert PLAIN().tolist() == (0, 0.0, 0, 0, False)
     with pytest.raises(denizen.MessageError, match='message Plain has no field "x"'):
         PLAIN(x=1)
-    assert repr(PLAIN) == "<message Plain, 40 bytes>"
+    fields = "u1_field u1, f8_field f8, i2_field i2, u8_field u8, b1_field b1"
+    assert repr(PLAIN) == f"<message Plain: {fields}; 40 bytes>"
     assert PLAIN.zeros(3).shape == (3,)
     assert PLAIN.zeros(3).dtype == PLAIN.dtype
 
@@ -238,3 +267,37 @@ def test_a_dtype_that_two_messages_share_is_refused_by_name():
             rt.send_many(sink, nameless)
         with pytest.raises(denizen.MessageError, match="is no message of this program"):
             rt.send_many(sink, np.zeros(3, "f4"))
+
+
+def test_a_field_for_an_address_is_one_for_both_sides(device):
+    join = denizen.message("Join", [("to", denizen.ADDRESS), ("others", denizen.ADDRESS, (2,))])
+    seen = denizen.message("Seen", [("by", denizen.ADDRESS)])
+    text = """
+    struct Room {
+        void on(const Join& m, auto& ctx) { ctx.send(m.to, Seen{ctx.self()}); }
+        void on(const Seen& m, auto& ctx) { ctx.send(denizen::host, m); }
+    };
+    """
+    rooms = denizen.Program(text, actors=["Room"], messages=[join, seen])
+    with denizen.Runtime(rooms, device) as rt:
+        a, b = rt.spawn("Room", 2)
+        rt.send(a, join(to=b))
+        got = rt.receive(timeout=20)
+        assert (got.message["by"], got.sender) == (a, b)
+
+
+def test_types_programs_and_runtimes_say_what_they_are():
+    small = denizen.message("Small", [("n", "u4"), ("words", "f4", (2, 3))])
+    assert repr(small) == "<message Small: n u4, words f4[2][3]; 28 bytes>"
+    assert "<td>words</td><td>f4[2][3]</td><td>byte 4</td>" in small._repr_html_()
+    program = denizen.Program("struct A {};", actors=["A"], messages=[small], name="tiny")
+    assert repr(program) == "<denizen.Program tiny: actors A; messages Small>"
+    assert "<td>A</td><td>actor</td>" in program._repr_html_()
+    with denizen.Runtime(program, "cpu:1") as rt:
+        assert re.fullmatch(
+            r"<denizen.Runtime tiny: on .*; workers 1; mode running; handled \d+>", repr(rt)
+        )
+        assert "tiny" in rt._repr_html_()
+        rt.pause()
+        assert "mode paused" in repr(rt)
+    assert repr(rt) == "<denizen.Runtime tiny: is closed>"

@@ -287,5 +287,5 @@ with denizen.Runtime(sample.program(), "cpu:1") as rt:
         print(error)
 """
     here = os.path.dirname(sample.__file__)
-    expected = "prometheus-client is not installed: pip install 'denizen[observe]'\n"
+    expected = "prometheus-client is not installed: pip install prometheus-client\n"
     assert run_python(text, str(tmp_path), here) == expected

@@ -39,8 +39,11 @@ def test_a_gpu_that_is_not_there():
 
 
 def test_auto_takes_the_gpu_if_there_is_one():
-    with denizen.Runtime(sample.program()) as rt:
-        assert rt.description["on_gpu"] == (_core.gpu_count() > 0)
+    for device in ("auto", None):
+        with denizen.Runtime(sample.program(), device) as rt:
+            assert rt.description["on_gpu"] == (_core.gpu_count() > 0)
+    with pytest.raises(denizen.ArgumentError, match='device 0; use "auto"'):
+        denizen.Runtime(sample.program(), 0)
     assert (denizen.gpu_problem() == "") == (_core.gpu_count() > 0)
 
 
@@ -158,7 +161,7 @@ def test_held_slots_are_what_a_paused_actor_can_gather(device):
     workers = {"workers": 1} if device == "gpu" else {}
     with denizen.Runtime(sample.program(), device, **workers, held_slots=20, lane_slots=4) as rt:
         (counter,) = rt.spawn("Counter")
-        rt.pause_actor(counter)
+        rt.pause(counter)
         sent = 0
         with pytest.raises(denizen.RingFullError):
             while True:  # ends when store and lane are full
@@ -166,7 +169,7 @@ def test_held_slots_are_what_a_paused_actor_can_gather(device):
                 sent += 1
         assert rt.inspect(counter).held == rt.stats()["held"] == 20
         assert 20 < sent <= 20 + 32 + 4  # and the lane, and what the worker has in hand
-        rt.resume_actor(counter)
+        rt.resume(counter)
         assert rt.ask(counter, "Ask", timeout=20)["count"] == sent
 
 

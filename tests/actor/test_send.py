@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """send, send_many and broadcast: what arrives is what was sent; what cannot be sent is refused."""
 
+import asyncio
+
 import numpy as np
 import pytest
 import sample
 from sample import ADD, BLOCK, HOP, TOTAL
 
-from denizen import ArgumentError, MessageError, NoActorError, RingFullError, Runtime, message
+from denizen import (
+    ArgumentError,
+    MessageError,
+    NoActorError,
+    Program,
+    RingFullError,
+    Runtime,
+    message,
+)
 
 
 def totals(rt, actors):
@@ -141,6 +151,28 @@ def test_a_warps_worth_of_lanes_or_one_thread(rt):
     assert set(answers["count"].tolist()) == {32 if rt.description["on_gpu"] else 1}
 
 
+def test_a_handler_needs_no_context(device):
+    tick, ask, total = (
+        message("Tick", [("n", "u4")]),
+        message("Ask"),
+        message("Total", [("n", "u4")]),
+    )
+    text = """
+    struct Counter {
+        uint32_t sum = 0;
+        void on(const Tick& m) { sum += m.n; }
+        void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
+    };
+    """
+    counting = Program(text, actors=["Counter"], messages=[tick, ask, total])
+    with Runtime(counting, device) as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, tick(n=5))
+        assert rt.ask(counter, "Ask", timeout=20)["n"] == 5
+        with refuses(MessageError, "has no handler for Total"):
+            rt.send(counter, total())
+
+
 # ---- refusals
 
 
@@ -194,7 +226,7 @@ def test_messages_and_actors_that_the_program_does_not_have(rt):
     (counter,) = rt.spawn("Counter")
     with refuses(MessageError, 'no message "Nothing"; it has Add, Ask'):
         rt.send(counter, "Nothing")
-    with refuses(MessageError, "is no message of this program"):
+    with refuses(MessageError, "Foreign is no message of this program; it has Add, Ask"):
         rt.send(counter, message("Foreign", [("x", "f8", (3,))])())
     with refuses(ArgumentError, 'no actor "Nobody"; it has Counter, Hopper'):
         rt.spawn("Nobody")
@@ -224,16 +256,76 @@ def test_a_timeout_is_a_number_of_seconds(rt, timeout):
         lambda: rt.send_many(counter, ADD.zeros(1), timeout=timeout),
         lambda: rt.spawn("Counter", timeout=timeout),
         lambda: rt.broadcast("Counter", "Add", timeout=timeout),
-        lambda: rt.receive(timeout),
-        lambda: rt.drain(timeout),
-        lambda: rt.pause(timeout),
-        lambda: rt.stop(counter, timeout),
+        lambda: rt.receive(timeout=timeout),
+        lambda: rt.drain(timeout=timeout),
+        lambda: rt.pause(timeout=timeout),
+        lambda: rt.stop(counter, timeout=timeout),
         lambda: rt.stuck(timeout),
-        lambda: rt.close(timeout),
+        lambda: rt.close(timeout=timeout),
     ]
     for call in calls:
         with refuses(ArgumentError, "use seconds"):
             call()
+
+
+def test_what_is_about_the_program_takes_no_actor_and_the_other_way_round(rt):
+    a, b = rt.spawn("Counter", 2)
+    rt.pause(a)
+    assert rt.state(a) == "paused"
+    assert rt.stats()["mode"] == "running"
+    assert rt.ask(b, "Ask", timeout=20)["count"] == 0
+    rt.resume(a)
+    for call in (rt.pause, rt.resume, rt.stop, rt.restart):
+        with refuses(
+            ArgumentError, r"0.5 is no address; .* or timeout=0.5 if that is the deadline"
+        ):
+            call(0.5)
+        with refuses(ArgumentError, "None is no address"):
+            call(None)
+        with refuses(ArgumentError, "is no address; use one of its elements"):
+            call(rt.spawn("Counter", 2))
+    for given in (b, 20, 0.5):
+        with refuses(
+            ArgumentError, r"drain\(\) waits for the whole program; stop\(actor, drain=True"
+        ):
+            rt.drain(given)
+    for call in (rt.receive, rt.park, rt.close):
+        with pytest.raises(TypeError, match="positional"):
+            call(5)
+    assert rt.ask(b, "Ask", timeout=20)["count"] == 0
+    rt.send(a, "Add", n=1)
+    rt.stop(a, drain=True, timeout=20)
+    assert rt.state(a) == "stopped"
+
+
+def test_a_message_that_is_not_the_programs_is_refused_by_name(rt):
+    (counter,) = rt.spawn("Counter")
+    (teller,) = rt.spawn("Teller")
+    same_fields = message("Tock", [("n", "u4")])
+    other_fields = message("Add", [("n", "f4")])
+    for wrong, text in (
+        (same_fields, r"Tock is no message of this program; it has Add, Ask"),
+        (other_fields, r"this Add is not the program's: it has n f4, the program's has n u4"),
+    ):
+        calls = [
+            lambda m=wrong: rt.send(counter, m(n=1)),
+            lambda m=wrong: rt.send_many(counter, m.zeros(2)),
+            lambda m=wrong: rt.broadcast("Counter", m(n=1)),
+            lambda m=wrong: rt.publish("topic", m(n=1)),
+            lambda m=wrong: rt.ask(teller, m(n=1)),
+            lambda m=wrong: rt.ask_many(teller, m(n=1), ADD),
+            lambda m=wrong: rt.ask_many(teller, ADD(n=1), m),
+            lambda m=wrong: rt.receive_many(m, 1),
+            lambda m=wrong: asyncio.run(rt.ask_async(teller, m(n=1))),
+        ]
+        for call in calls:
+            with refuses(MessageError, text):
+                call()
+    for nothing in (5, None, ADD()):
+        with refuses(MessageError, "is no message type"):
+            rt.receive_many(nothing, 1)
+    rt.send(counter, message("Add", [("n", "u4")])(n=5))  # defined anew, as a notebook does
+    assert rt.ask(counter, "Ask", timeout=20).tolist() == (5, 1)
 
 
 def test_a_full_lane_is_an_error_that_names_it(device):

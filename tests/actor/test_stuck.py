@@ -39,7 +39,7 @@ print("stuck:", rt.stuck(0.5))
 CLOSING = (
     SPINNER
     + """
-for call in (lambda: rt.ask(actors[0], "Ask", timeout=0.2), lambda: rt.drain(0.2)):
+for call in (lambda: rt.ask(actors[0], "Ask", timeout=0.2), lambda: rt.drain(timeout=0.2)):
     try:
         call()
     except denizen.DeadlineError as error:
@@ -104,7 +104,7 @@ rt = denizen.Runtime(program, "gpu")
 (actor,) = rt.spawn("Broken")
 rt.ask(actor, "Ask", timeout=20)
 rt.send(actor, "Crash")
-for call in (lambda: rt.ask(actor, "Ask", timeout=20), lambda: rt.drain(20)):
+for call in (lambda: rt.ask(actor, "Ask", timeout=20), lambda: rt.drain(timeout=20)):
     try:
         call()
     except denizen.DeadError as error:

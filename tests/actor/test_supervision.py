@@ -90,14 +90,14 @@ def look(rt, address):
 def test_a_paused_actor_keeps_its_messages(rt):
     a, b = rt.spawn("Worker", 2)
     assert rt.inspect(a) == denizen.ActorStatus("running", 1, 0, 0, None)
-    rt.pause_actor(a)
+    rt.pause(a)
     rt.send_many(a, work(0, 50))
     rt.send_many(b, work(0, 5))
     rt.drain()
     assert rt.state(a) == "paused"
     assert rt.inspect(a).held == rt.stats()["held"] == 50
     assert look(rt, b)["count"] == 5
-    rt.resume_actor(a)
+    rt.resume(a)
     rt.send_many(a, work(50, 5))
     assert look(rt, a).tolist() == (55, 0, 0)
     assert rt.state(a) == "running"
@@ -128,7 +128,7 @@ def test_drain_comes_behind_what_was_sent(rt):
     (sender,) = rt.spawn("Watcher")
     rt.send(sender, "Send", to=int(worker), count=200)
     look(rt, sender)
-    rt.drain_actor(worker, timeout=20)
+    rt.stop(worker, drain=True, timeout=20)
     assert rt.state(worker) == "stopped"
     assert rt.stats()["dead_letters"] == 0
     with pytest.raises(denizen.NoActorError):
@@ -190,7 +190,7 @@ def test_without_a_supervisor_a_failure_is_final(rt):
     dead = rt.dead_letters()
     assert [(d.reason, d.code, d.type) for d in dead] == [("failed", 9, "Work")] * 3
     with pytest.raises(denizen.FailedError, match="has failed with code 9; restart or resume it"):
-        rt.pause_actor(a)
+        rt.pause(a)
     rt.restart(a)
     assert look(rt, a)["count"] == 0
 

@@ -4,6 +4,7 @@
 import gc
 import threading
 import time
+import traceback
 import weakref
 
 import numpy as np
@@ -312,8 +313,12 @@ def test_what_work_raises_comes_out_of_wait():
 
     test = flow.Alone(Fails())
     test.feed(test.block.port, np.ones(10, "f4"))
-    with pytest.raises(denizen.FailedError, match='block "fails" failed: ValueError: a bad sample'):
+    text = 'block "fails" failed: ValueError: a bad sample'
+    with pytest.raises(denizen.FailedError, match=text) as caught:
         test.run(TIMEOUT)
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValueError)
+    assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)][-1] == "work"
 
 
 def test_a_stalled_graph_names_the_starved_block():

@@ -12,10 +12,11 @@
 //   using Counting = denizen::Program<denizen::Actors<Counter>, denizen::Messages<Tick, Ask,
 //   Total>>;
 //
-// An actor handles a message type iff it has an `on` for it. Its state is constructed by default,
-// is owned by one worker and needs no lock. A handler runs on one thread; an actor that declares
-// `static constexpr auto grain = denizen::Grain::warp` has its handlers run by all 32 lanes of a
-// warp (by the one thread of a worker on the CPU), with ctx.lane() and ctx.lanes().
+// An actor handles a message type iff it has an `on` for it, with the context or without. Its state
+// is constructed by default, is owned by one worker and needs no lock. A handler runs on one
+// thread; an actor that declares `static constexpr auto grain = denizen::Grain::warp` has its
+// handlers run by all 32 lanes of a warp (by the one thread of a worker on the CPU), with
+// ctx.lane() and ctx.lanes().
 //
 // An actor whose handlers can fail says so by any of
 //   static constexpr bool can_fail = true;            // it calls ctx.fail(code)
@@ -49,7 +50,11 @@ class Context;
 namespace detail {
 
 template <class A, class M, class C>
-concept handles = requires(A& actor, const M& message, C& context) { actor.on(message, context); };
+concept handles_with_context =
+    requires(A& actor, const M& message, C& context) { actor.on(message, context); };
+template <class A, class M, class C>
+concept handles =
+    handles_with_context<A, M, C> || requires(A& actor, const M& message) { actor.on(message); };
 
 template <class, class>
 inline constexpr bool same = false;
@@ -384,13 +389,21 @@ private:
     template <class Actor, class Message>
     DENIZEN_HD static bool to_handler(Actor& actor, const void* payload, Context<Program>& context)
     {
+        constexpr bool with_context =
+            detail::handles_with_context<Actor, Message, Context<Program>>;
         if constexpr (detail::handles<Actor, Message, Context<Program>>) {
             if constexpr (sizeof(Message) <= first_payload) {
                 // A copy: the packets' words may not be aligned for it.
                 const auto message = from_words<Message>(static_cast<const uint32_t*>(payload));
-                actor.on(message, context);
-            } else {
+                if constexpr (with_context) {
+                    actor.on(message, context);
+                } else {
+                    actor.on(message);
+                }
+            } else if constexpr (with_context) {
                 actor.on(*static_cast<const Message*>(payload), context);
+            } else {
+                actor.on(*static_cast<const Message*>(payload));
             }
             return true;
         } else {

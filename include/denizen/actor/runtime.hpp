@@ -17,6 +17,7 @@
 #include <denizen/base/type_name.hpp>
 
 #include <algorithm>
+#include <cstring>
 
 #if defined(__CUDACC__)
 #include <cuda_runtime_api.h>
@@ -49,7 +50,7 @@ struct Names;
 template <class... A, class... M>
 struct Names<Program<Actors<A...>, Messages<M...>>> {
     static std::vector<std::string> actors() { return {std::string(type_name<A>())...}; }
-    static std::vector<std::string> messages() { return {std::string(type_name<M>())...}; }
+    static std::vector<std::string> messages() { return {std::string(detail::type_name<M>())...}; }
     static std::vector<std::vector<uint32_t>> buffers() { return {buffer_offsets<M>()...}; }
 };
 
@@ -89,6 +90,32 @@ Image image_of()
 #endif
     return image;
 }
+
+// What an actor has sent to the host.
+template <class P>
+struct Received : Message {
+    std::string type; // its message type's name
+
+    Address sender() const { return {header.sender}; }
+    template <class M>
+    bool is() const
+    {
+        static_assert(P::template message_id<M> != no_type, "not a message type of this program");
+        return header.type == P::template message_id<M>;
+    }
+    // Throws Error: wrong_type (it is not an M).
+    template <class M>
+    M as() const
+    {
+        if (!is<M>()) {
+            throw Error(Errc::wrong_type, "the message is a " + type + ", not a " +
+                                              std::string(detail::type_name<M>()));
+        }
+        M message;
+        std::memcpy(&message, payload.data(), sizeof(M));
+        return message;
+    }
+};
 
 template <class P>
 class Runtime {
@@ -214,7 +241,19 @@ public:
         return replies;
     }
 
-    Message receive(nanoseconds deadline = 1s) { return runtime_.receive(deadline); }
+    // The next message that an actor sent to the host. Throws Error: timeout, closed.
+    Received<P> receive(nanoseconds deadline = 1s)
+    {
+        Message message = runtime_.receive(deadline);
+        const std::string& type = runtime_.image().messages[message.header.type];
+        return {std::move(message), type};
+    }
+    // For those who expect an M. Throws Error: wrong_type too; what came is lost then.
+    template <class M>
+    M receive(nanoseconds deadline = 1s)
+    {
+        return receive(deadline).template as<M>();
+    }
     // Messages of type M that have arrived, at most `count`; does not wait.
     template <class M>
     size_t receive_many(M* messages, size_t count, Address* senders = nullptr)

@@ -58,6 +58,8 @@ struct BufferSpan {
     T* data = nullptr;
     uint64_t count = 0; // whole elements
 
+    DENIZEN_HD uint64_t size() const { return count; }
+    DENIZEN_HD bool empty() const { return count == 0; }
     DENIZEN_HD explicit operator bool() const { return data != nullptr; }
     DENIZEN_HD T& operator[](uint64_t i) const { return data[i]; }
     DENIZEN_HD T* begin() const { return data; }

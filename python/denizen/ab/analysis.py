@@ -50,7 +50,7 @@ def require_scipy() -> Any:
     try:
         from scipy import stats as scipy_stats  # noqa: PLC0415  (half a second to import)
     except ImportError as error:
-        raise MissingPackageError("SciPy", "ab") from error
+        raise MissingPackageError("SciPy") from error
     return scipy_stats
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -41,6 +41,7 @@ class Flowgraph:
         self._core = _core.FlowGraph()
         self._blocks: list[AnyBlock] = []
         self._started = False
+        self._raised: BaseException | None = None  # by the first work() that did
 
     def __enter__(self) -> Flowgraph:
         return self
@@ -83,7 +84,7 @@ class Flowgraph:
         ``pools``: blocks that a few threads share, and the core of each thread (-1: any).
         """
         for block in self._in_python():
-            block._core.set_work(block.work)
+            block._core.set_work(self._noting(block.work))
         try:
             self._core.start(
                 [([block._handle for block in blocks], core) for blocks, core in sequences],
@@ -105,7 +106,7 @@ class Flowgraph:
 
         Raises DeadlineError, with the text of ``starved()``, after ``timeout`` seconds (the graph
         goes on), and FailedError with the block's name if a ``work()`` has raised. Ctrl-C gets
-        through.
+        through. The exception of a ``work()`` in Python is the error's ``__cause__``.
         """
         until = time.monotonic() + timeout
         while True:  # ends: by the graph or by the clock
@@ -116,9 +117,10 @@ class Flowgraph:
                 if left <= _SLICE:
                     raise
                 continue
-            except FailedError:
+            except FailedError as error:
                 self._let_go()
-                raise
+                raised, self._raised = self._raised, None
+                raise error from raised
             break
         self._let_go()
 
@@ -138,6 +140,19 @@ class Flowgraph:
         """Ends it as ``abort()`` does, and waits for that. Harmless when called again."""
         self._core.close()
         _running.discard(self)
+
+    def _noting(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The same work; what it raises is kept, with its traceback, for wait()."""
+
+        def noting() -> None:
+            try:
+                work()
+            except BaseException as error:
+                if self._raised is None:
+                    self._raised = error
+                raise
+
+        return noting
 
     def _in_python(self) -> list[Block]:
         return [block for block in self._blocks if isinstance(block, Block)]

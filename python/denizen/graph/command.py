@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from denizen import graph, terminal
-from denizen.errors import reading
+from denizen.errors import DataError, reading
 
 
 def run(
@@ -32,6 +32,11 @@ def run(
     with reading(file, "a graph: .gr, .mtx or a list of edges, also .gz, .xz"):
         read = graph.read(file, undirected=undirected)
     seconds = time.perf_counter() - begin
+    if weights and read.arcs and read.weights is None:
+        raise DataError(
+            f"{file}: its arcs have no weights; leave out --weights, or give a .gr, or a .mtx or "
+            "list of edges with weights"
+        )
     search = graph.Search(read, device)
     paths = search.shortest_paths(source, method) if weights else search.bfs(source, method)
     broken = graph.validate(read, paths)

@@ -33,7 +33,7 @@ def _zmq() -> Any:
     try:
         import zmq  # noqa: PLC0415  (optional)
     except ImportError as error:
-        raise MissingPackageError("pyzmq", "zmq") from error
+        raise MissingPackageError("pyzmq") from error
     return zmq
 
 

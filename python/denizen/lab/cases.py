@@ -114,7 +114,7 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
             for way in range(len(ways)) if i % 2 == 0 else reversed(range(len(ways))):
                 begin = time.perf_counter()
                 rt.send_many(targets[way], items)
-                rt.drain(_TIMEOUT)
+                rt.drain(timeout=_TIMEOUT)
                 if i >= 0:
                     samples[way, i] = count / (time.perf_counter() - begin) * 1e-6
         totals = rt.ask_many(actors, "Query", TOTAL, timeout=_TIMEOUT)
@@ -230,10 +230,10 @@ def power(device: str, *, quick: bool) -> list[Measured]:
             return []
         targets = np.resize(rt.spawn("Sum", rt.description["workers"]), len(items))
         watch("resident, idle", rest, lambda: not rt.parked)
-        rt.park(_TIMEOUT)
+        rt.park(timeout=_TIMEOUT)
         watch("parked", rest, lambda: rt.parked)
         watch("resident, at work", lambda: rt.send_many(targets, items), lambda: not rt.parked)
-        rt.drain(_TIMEOUT)
+        rt.drain(timeout=_TIMEOUT)
     return measured
 
 

@@ -139,7 +139,8 @@ def show(path: Path) -> int:
 
 def report(path: Path, out: Path | None) -> int:
     """Write the page of a capture beside it, or to ``out``."""
-    target = out or path.with_suffix(".html")
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    target = out or plain.with_suffix(".html")
     page.write(target, log.read(path))
     print(target)
     return 0

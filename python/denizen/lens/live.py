@@ -22,7 +22,7 @@ try:
     from rich.table import Table
     from rich.text import Text
 except ImportError as error:
-    raise MissingPackageError("rich", None) from error
+    raise MissingPackageError("rich") from error
 
 _ROWS = 12
 

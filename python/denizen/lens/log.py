@@ -7,9 +7,11 @@ whole one, which :func:`read` gives as a :class:`Capture`.
 
 from __future__ import annotations
 
+import gzip
 import mmap
 import os
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -417,7 +419,7 @@ class Capture:
 
 
 def read(path: str | os.PathLike[str]) -> Capture:
-    """The capture in file ``path``.
+    """The capture in file ``path``, which may be compressed by gzip.
 
     A file whose last record is cut off, or that has no ``end`` record, is read as far as it goes.
 
@@ -428,8 +430,17 @@ def read(path: str | os.PathLike[str]) -> Capture:
     try:
         with open(name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            # Mapped: a full capture may be larger than memory, and only views of it are kept.
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            data: mmap.mmap | bytes
+            if file.read(2) == b"\x1f\x8b":
+                file.seek(0)
+                data = gzip.decompress(file.read())
+            elif size:
+                # Mapped: a full capture may be larger than memory, and only views of it are kept.
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            else:
+                data = b""
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise LensError(f"{name}: {error}; expected a whole .lens.gz") from error
     except OSError as error:
         why = f"{error.strerror or error}; expected a capture, as denizen lens writes it"
         raise LensError(f"{name}: {why}") from error

@@ -39,7 +39,7 @@ def read(
         keep: keys of attributes of events and cases to keep, for filters.
 
     Raises LogError with file and line, TooLargeError (denizen.limits says for what), ArgumentError,
-    MissingPackageError (Parquet needs denizen[tables]), OSError.
+    MissingPackageError (Parquet needs pyarrow), OSError.
     """
     path = Path(path)
     with parsing(path, LogError):

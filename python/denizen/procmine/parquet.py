@@ -25,7 +25,7 @@ def _arrow() -> Any:
         import pyarrow.compute  # noqa: PLC0415
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
-        raise MissingPackageError("pyarrow", "tables") from error
+        raise MissingPackageError("pyarrow") from error
     return pyarrow
 
 

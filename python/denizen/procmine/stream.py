@@ -178,7 +178,7 @@ class Stream:
         self._ask_clerks(sizes)
         self._case = self._rt.spawn("Case", self._cases, timeout=_TIMEOUT)
         self._rt.broadcast("Case", "Begin", timeout=_TIMEOUT, graph=self._counts)
-        self._rt.drain(_TIMEOUT)
+        self._rt.drain(timeout=_TIMEOUT)
         # Workers on CPU threads need the cores themselves.
         packers = min(8, max(1, len(os.sched_getaffinity(0)) // 2)) if told["on_gpu"] else 1
         self._packer = _core.ProcminePacker(self._case, self._activities, late, packers)
@@ -227,7 +227,7 @@ class Stream:
 
     def flush(self) -> None:
         """Wait until all events that were fed are counted, or wait for later ones."""
-        self._rt.drain(_TIMEOUT)
+        self._rt.drain(timeout=_TIMEOUT)
 
     def finish(self) -> None:
         """The stream is over: what waits goes on, and every case ends. Nothing can be fed then."""

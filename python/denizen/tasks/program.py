@@ -11,7 +11,7 @@ import numpy as np
 
 from denizen import _core
 from denizen.errors import ArgumentError, MessageError
-from denizen.message import Field, check_name
+from denizen.message import Field, check_name, checked, fields_of
 from denizen.program import cubin_of, library_of
 
 MAX_BYTES = 44  # of one task, as in include/denizen/task/detail/layout.hpp
@@ -58,12 +58,14 @@ class TaskType:
         for name, given in fields.items():
             if name not in (self.dtype.names or ()):
                 raise MessageError(f'task {self.name} has no field "{name}"')
-            value[name] = getattr(given, "promise", given)
+            field = self.dtype[name]
+            plain = getattr(given, "promise", given)
+            value[name] = checked(f"field {name} of task {self.name}", field, plain)
         record: np.void = value[()]
         return record
 
     def __repr__(self) -> str:
-        return f"<task {self.name}, {self.dtype.itemsize} bytes>"
+        return f"<task {self.name}: {fields_of(self.dtype)}; {self.dtype.itemsize} bytes>"
 
     def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
         """`count` tasks, all fields zero."""
@@ -140,6 +142,7 @@ class Program:
         """The whole translation unit."""
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
+            "#include <denizen/base/vocabulary.hpp>\n"
             "#include <denizen/task/kernel.hpp>\n"
             f'#line 1 "{name}"\n'
             f"{self.source}\n"

@@ -25,7 +25,7 @@ try:
     from rich.live import Live
     from rich.text import Text
 except ImportError as error:
-    raise MissingPackageError("rich", None) from error
+    raise MissingPackageError("rich") from error
 
 _PERIOD = 0.5  # seconds between two readings
 _PATIENCE = 5.0  # seconds for one

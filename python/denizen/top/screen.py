@@ -21,7 +21,7 @@ try:
     from rich.table import Table
     from rich.text import Text
 except ImportError as error:
-    raise MissingPackageError("rich", None) from error
+    raise MissingPackageError("rich") from error
 
 _WIDE = 110  # columns from which there is room for more figures
 _MOST_TYPES = 8

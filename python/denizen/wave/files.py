@@ -98,7 +98,8 @@ def write_wav(
     """
     heard = np.stack(list(traces), axis=1)
     peak = float(np.abs(heard).max()) or 1.0
-    with wave.open(str(path), "wb") as file:
+    # Opened here: what wave.open() cannot open, it stumbles over once more as it is collected.
+    with open(path, "wb") as raw, wave.open(raw, "wb") as file:
         file.setparams((heard.shape[1], 2, round(1 / dt), 0, "NONE", ""))
         file.writeframes(np.rint(heard / peak * 32767).astype("<i2").tobytes())
     return peak

@@ -177,15 +177,24 @@ class Simulation:
         Raises ArgumentError for a place outside or in a solid cell and for a frequency beyond
         1 / (2 dt), ExhaustedError for more than 64.
         """
+        self._check_inside("source", at)
         shape, amplitude, frequency, delay, samples = words_of(source, self.dt)
         self._core.add_source(shape, _reversed(at), amplitude, frequency, delay, samples)
 
     def add_receiver(self, at: Place) -> int:
         """Listen to cell ``at`` (z, y, x) from the next step on; its number for trace()."""
         z, y, x = at
-        if min(at) < 0:
-            raise ArgumentError(f"a receiver at {at} is outside the grid")
+        self._check_inside("receiver", at)
         return self._core.add_receiver(x, y, z)
+
+    def _check_inside(self, what: str, at: Place) -> None:
+        """Here and not in C++, which counts the axes the other way round."""
+        if not all(0 <= i < n for i, n in zip(at, self.shape, strict=True)):
+            grid = " x ".join(map(str, self.shape))
+            raise ArgumentError(
+                f"a {what} at {', '.join(map(str, at))} (z, y, x) is outside the grid of {grid} "
+                "cells"
+            )
 
     def trace(self, receiver: int) -> NDArray[np.float64]:
         """Shape (steps,): the pressure after each step since the receiver was added."""

@@ -170,7 +170,7 @@ def replay(
             for at in range(0, len(events), CHUNK):
                 rt.send_many(targets[at : at + CHUNK], events[at : at + CHUNK])
                 advance(len(events[at : at + CHUNK]))
-        rt.drain(_DRAIN_TIMEOUT)
+        rt.drain(timeout=_DRAIN_TIMEOUT)
         seconds = time.perf_counter() - begin
         if tracer is not None:
             tracer.end()

@@ -90,8 +90,10 @@ def generate(name: str, *, rate: int, form: str, seconds: float, emphasis: float
                 emphasis=emphasis, snr=_MADE_SNR, start=second, seed=second,
             )  # fmt: skip
             sink.write(signal)
+    raw = name == "-" or Path(name).suffix not in (".wav", ".sigmf-meta", ".sigmf-data")
     print(
-        f"{sink.name}: {seconds:g} s of a stereo station, {sink.form.name} I/Q at {rate:,} Hz",
+        f"{sink.name}: {seconds:g} s of a stereo station, {sink.form.name} I/Q at {rate:,} Hz"
+        + (f", which the file does not say: read it with --rate {rate}" if raw else ""),
         file=sys.stderr if name == "-" else sys.stdout,
     )
     return 0

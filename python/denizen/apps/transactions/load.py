@@ -176,7 +176,7 @@ def _pyarrow() -> Any:
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.ipc  # noqa: PLC0415
     except ImportError as error:
-        raise MissingPackageError("pyarrow", "tables") from error
+        raise MissingPackageError("pyarrow") from error
     return pa
 
 

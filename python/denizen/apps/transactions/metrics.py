@@ -14,7 +14,7 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector as _Collector
 except ImportError as error:
-    raise MissingPackageError("prometheus-client", "observe") from error
+    raise MissingPackageError("prometheus-client") from error
 
 if TYPE_CHECKING:
     from denizen.apps.transactions.stage import Stage

@@ -63,7 +63,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image  # noqa: PLC0415
     except ImportError as error:
-        raise MissingPackageError("Pillow", "movie") from error
+        raise MissingPackageError("Pillow") from error
     return Image
 
 

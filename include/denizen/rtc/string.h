@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVRTC only: the C name of <cstring>.
+#pragma once
+
+#include <cstring>
