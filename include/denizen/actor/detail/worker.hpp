@@ -9,6 +9,7 @@
 // taken one at a time, out of line.
 #pragma once
 
+#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
 
@@ -43,7 +44,7 @@ public:
         blocked_ = row_ended_ = false;
         const uint64_t before = handled_;
         // What is urgent goes before what is near, and needs a look at it before every message.
-        const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_;
+        const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_ && !hurried_;
         uint32_t left = in_a_row ? max_row + 1 : 1;
         do { // ends: `left` counts down
             --left;
@@ -108,7 +109,10 @@ public:
                               : sample            ? detail::Stamps::next
                                                   : detail::Stamps::none);
         }
-        return lanes::shuffle(command, 0);
+        const uint32_t told = lanes::shuffle(command, 0);
+        // While a breath ends a round is one turn: the others wait for this worker at the gate.
+        hurried_ = (told & ~command_bits) != 0;
+        return told;
     }
 
     // The last round found a message that has to wait where it is: no bell will ring for it, and
@@ -563,6 +567,7 @@ private:
     bool blocked_ = false;      // see blocked()
     bool row_ended_ = false;    // see row_ended()
     bool chores_ = false;       // there is something to do besides messages
+    bool hurried_ = false;      // a breath ends
     uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
 
