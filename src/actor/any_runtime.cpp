@@ -328,8 +328,8 @@ void AnyRuntime::park(nanoseconds deadline)
                                            seconds(ns(deadline)) +
                                            (who.empty() ? "; it still has work" : ": " + who));
         }
-        // A node that left before another one was told has come back because of it.
-        if (c.nodes.size() > 1 && now_ns() - told > 2'000'000) {
+        // A node that had work, or left before another one was told, has come back because of it.
+        if (now_ns() - told > 2'000'000) {
             c.command(Command::leave);
             told = now_ns();
         }

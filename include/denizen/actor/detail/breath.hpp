@@ -49,7 +49,9 @@ DENIZEN_HD constexpr bool leaves(Command c)
 
 namespace detail {
 
-inline constexpr uint64_t late_ns = 100'000;   // an acknowledgement after that waits
+// An acknowledgement after that waits. Under full load a worker takes some hundred microseconds for
+// the rounds between two looks: those that waited then cost a third of the throughput.
+inline constexpr uint64_t late_ns = 1'000'000;
 inline constexpr uint64_t wait_ns = 1'000'000; // at most, times two for each attempt that failed
 // CPU threads may be off their cores.
 inline constexpr uint64_t gate_ns = DENIZEN_ON_DEVICE ? 50'000 : 5'000'000;

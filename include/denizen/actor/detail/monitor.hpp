@@ -303,7 +303,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
         if (attempt != 0 && reason == Leave::none) {
             // Not longer than a look at the host's command can wait; then the next turn.
             bool all = false;
-            for (uint32_t i = 0; i < 16 && !all; ++i) {
+            for (uint32_t i = 0; i < 32 && !all; ++i) {
                 all = detail::all_acknowledged(s, wanted);
                 detail::doze();
             }
