@@ -12,6 +12,7 @@
 #include <denizen/telemetry.hpp>
 
 #include <chrono>
+#include <cstring>
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -300,8 +301,12 @@ NB_MODULE(_core, m)
             try {
                 std::rethrow_exception(p);
             } catch (const Error& e) {
+                // A file's line or a path may be in it, and no UTF-8.
+                const char* what = e.what();
+                const auto length = static_cast<Py_ssize_t>(std::strlen(what));
+                nb::object text = nb::steal(PyUnicode_DecodeUTF8(what, length, "replace"));
                 nb::object make = nb::handle(static_cast<PyObject*>(module)).attr("_error");
-                nb::object error = make(static_cast<uint32_t>(e.code()), e.what());
+                nb::object error = make(static_cast<uint32_t>(e.code()), text);
                 PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
             }
         },

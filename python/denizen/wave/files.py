@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError
+from denizen.files import whole
 from denizen.wave.sources import Samples
 
 
@@ -76,7 +77,7 @@ def write_wav(
     """
     heard = np.stack(list(traces), axis=1)
     peak = float(np.abs(heard).max()) or 1.0
-    with wave.open(str(path), "wb") as file:
+    with whole(path) as part, wave.open(part, "wb") as file:
         file.setparams((heard.shape[1], 2, round(1 / dt), 0, "NONE", ""))
         file.writeframes(np.rint(heard / peak * 32767).astype("<i2").tobytes())
     return peak
@@ -89,6 +90,6 @@ def write_csv(
     heard = np.stack(list(traces), axis=1)
     time = (np.arange(len(heard)) + 1) * dt
     header = ",".join(["seconds", *(f"receiver_{i}" for i in range(heard.shape[1]))])
-    np.savetxt(
-        path, np.column_stack([time, heard]), "%.9g", delimiter=",", header=header, comments=""
-    )
+    rows = np.column_stack([time, heard])
+    with whole(path) as part:
+        np.savetxt(part, rows, "%.9g", delimiter=",", header=header, comments="")
