@@ -12,13 +12,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
+from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
 from denizen.message import MessageType, check_name, fields_of, html_table
@@ -38,14 +38,6 @@ def get_include() -> Path:
     here = Path(__file__).resolve()
     installed = here.parent / "include"
     return installed if installed.is_dir() else here.parents[2] / "include"
-
-
-def cache_folder() -> Path:
-    """Where compiled programs are kept: $DENIZEN_CACHE, else ~/.cache/denizen."""
-    explicit = os.environ.get("DENIZEN_CACHE")
-    if explicit:
-        return Path(explicit)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "denizen"
 
 
 @cache
@@ -194,8 +186,8 @@ class Program:
 
         Raises CompileError with the compiler's messages.
         """
-        path = library_of(self.text(), self.name, self.flags)
-        return self._refer(_core.load_library(str(path), list(self.actors), list(self.messages)))
+        library = library_of(self.text(), self.name, self.flags)
+        return self._refer(_core.load_library(library, list(self.actors), list(self.messages)))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
         """Compiles for a GPU with NVRTC.
@@ -213,7 +205,7 @@ class Program:
         return image
 
 
-def library_of(text: str, name: str, flags: Sequence[str] = ()) -> Path:
+def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
     """A translation unit compiled by the host compiler (CXX, g++, clang++) into a shared library.
 
     Args:
@@ -221,26 +213,30 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> Path:
         name: stands for the text in messages.
         flags: further options.
 
-    Returns where it is kept in the cache. Raises CompileError with the compiler's messages.
+    Returns the library, from the cache if it was compiled before. Raises CompileError with the
+    compiler's messages.
     """
     compiler, version = _host_compiler()
     all_flags = (*_CPU_FLAGS, *flags)
-    path = _cached(text, flags, ".so", (*compiler, version, *all_flags))
-    if _kept(path) is None:
-        with _folder_beside(path) as folder:
-            source = folder / "program.cpp"
-            source.write_text(text, encoding="utf-8")
-            built = folder / "program.so"
-            result = subprocess.run(
-                [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if result.returncode != 0:
-                raise _refusal(result.stderr.strip(), text, name)
-            _keep(built.read_bytes(), path, folder)
-    return path
+    key = _key(text, flags, ".so", (*compiler, version, *all_flags))
+    with open_cache() as kept:
+        library = kept.code(key)
+        if library is None:
+            with tempfile.TemporaryDirectory() as folder:
+                source = Path(folder) / "program.cpp"
+                source.write_text(text, encoding="utf-8")
+                built = Path(folder) / "program.so"
+                result = subprocess.run(
+                    [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                if result.returncode != 0:
+                    raise _refusal(result.stderr.strip(), text, name)
+                library = built.read_bytes()
+            kept.keep_code(key, library)
+    return library
 
 
 def _refusal(said: str, text: str, name: str) -> CompileError:
@@ -271,10 +267,10 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     """
     _find_nvrtc()
     all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
-    path = _cached(text, flags, ".cubin", (str(_core.nvrtc_version()), *all_flags))
-    cubin = _kept(path)
-    if cubin is None:
-        with _folder_beside(path) as folder:
+    key = _key(text, flags, ".cubin", (str(_core.nvrtc_version()), *all_flags))
+    with open_cache() as kept:
+        cubin = kept.code(key)
+        if cubin is None:
             # The second has the standard headers that NVRTC lacks; behind the user's own.
             includes = (get_include(), get_include() / "denizen" / "rtc")
             options = [*all_flags, *(f"--include-path={path}" for path in includes)]
@@ -282,12 +278,12 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
                 cubin, _ = _core.compile_cubin(text, name, options)
             except CompileError as error:
                 raise _refusal(str(error), text, name) from None
-            _keep(cubin, path, folder)
+            kept.keep_code(key, cubin)
     return cubin
 
 
-def _cached(text: str, flags: Sequence[str], suffix: str, key: Iterable[str]) -> Path:
-    """Where what is compiled from ``text`` is kept."""
+def _key(text: str, flags: Sequence[str], suffix: str, key: Iterable[str]) -> str:
+    """The name under which what is compiled from ``text`` is kept."""
     digest = hashlib.sha256()
     for part in (text, _headers_digest(), str(_core.layout_abi), *key):
         digest.update(part.encode())
@@ -295,7 +291,7 @@ def _cached(text: str, flags: Sequence[str], suffix: str, key: Iterable[str]) ->
     for header in _own_headers(text, flags):
         digest.update(header.read_bytes())
         digest.update(b"\0")
-    return cache_folder() / (digest.hexdigest()[:32] + suffix)
+    return digest.hexdigest()[:32] + suffix
 
 
 def _own_headers(text: str, flags: Sequence[str]) -> list[Path]:
@@ -314,39 +310,3 @@ def _own_headers(text: str, flags: Sequence[str]) -> list[Path]:
                 found[path] = None
                 texts.append((path.read_text("utf-8", "replace"), [path.parent, *folders]))
     return list(found)
-
-
-# A kept file ends with the SHA-256 of the rest, which loaders do not mind: what a full disk or a
-# killed process left behind is compiled again. (The loader would map a truncated library and die.)
-
-
-def _keep(data: bytes, path: Path, folder: Path) -> None:
-    """Puts `data` at `path` in one step, by way of `folder` on the same file system."""
-    part = folder / "kept"
-    part.write_bytes(data + hashlib.sha256(data).digest())
-    part.replace(path)
-
-
-def _kept(path: Path) -> bytes | None:
-    """What was kept at `path`; None if nothing, or not all of it."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    size = hashlib.sha256().digest_size
-    return data[:-size] if hashlib.sha256(data[:-size]).digest() == data[-size:] else None
-
-
-@contextmanager
-def _folder_beside(path: Path) -> Iterator[Path]:
-    """A temporary folder in the cache."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(dir=path.parent)
-    except OSError as error:
-        raise CompileError(
-            f"compiled programs cannot be kept in {path.parent}: {error.strerror}; set "
-            "DENIZEN_CACHE to a folder that can be written"
-        ) from error
-    with folder as name:
-        yield Path(name)

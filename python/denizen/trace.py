@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError, MissingPackageError
+from denizen.files import whole
 
 # denizen::TraceRecord of include/denizen/actor/detail/trace.hpp, byte for byte.
 TRACE_RECORD = np.dtype(
@@ -110,7 +111,7 @@ def write_perfetto(
         raise ArgumentError(f"workers_per_node = {workers_per_node}; use 1 or more")
     table = _checked(records)
     flows = _flows(table)
-    with open(path, "wb") as file:
+    with whole(path) as part, open(part, "wb") as file:
         tracks = _Tracks(file, new_builder, workers_per_node)
         for event in _events(table):
             uuid = tracks.uuid(*event.track)

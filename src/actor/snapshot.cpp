@@ -6,6 +6,7 @@
 // a restored program is. And snapshots of single actors.
 #include "core.hpp"
 #include "fingerprint.hpp"
+#include "snapshot_check.hpp"
 #include "snapshot_host.hpp"
 #include "snapshot_memory.hpp"
 
@@ -72,12 +73,19 @@ private:
     AnyRuntime::Core& core_;
 };
 
+uint64_t left(uint64_t begin, uint64_t deadline_ns)
+{
+    const uint64_t used = now_ns() - begin;
+    return deadline_ns > used ? deadline_ns - used : 0;
+}
+
 } // namespace
 
 void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
     const std::scoped_lock guards(save_mutex, spawn_mutex, move_mutex);
     check_alive();
+    const uint64_t begin = now_ns();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};
     {
         const Away away(*this, deadline_ns);
@@ -85,7 +93,7 @@ void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
         save_host(*this, sections, deadline_ns);
         save_memory(*this, sections);
     }
-    write_snapshot(path, SnapshotKind::program, layout_abi, sections);
+    write_snapshot(path, SnapshotKind::program, layout_abi, sections, left(begin, deadline_ns));
 }
 
 void AnyRuntime::Core::restore(const std::string& path)
@@ -95,6 +103,12 @@ void AnyRuntime::Core::restore(const std::string& path)
     compare_geometry(file, *this);
     restore_host(file, *this);
     restore_memory(file, *this);
+    SnapshotCheck check(file, *this);
+    check.check_boards();
+    check.check_actors();
+    check.check_topics();
+    check.check_messages();
+    check.check_heaps();
 }
 
 // ---- one actor
@@ -120,6 +134,7 @@ void AnyRuntime::Core::save_actor(Address actor, const std::string& path, uint64
     const std::scoped_lock guards(save_mutex, move_mutex);
     check_alive();
     check_actor(actor);
+    const uint64_t begin = now_ns();
     const Address place = place_of(actor);
     SnapshotSection s("actor");
     {
@@ -136,7 +151,7 @@ void AnyRuntime::Core::save_actor(Address actor, const std::string& path, uint64
         read_memory(nodes[place.node()], state.data(), entry.state, state.size());
         s.put(state.data(), state.size());
     }
-    write_snapshot(path, SnapshotKind::actor, layout_abi, {s});
+    write_snapshot(path, SnapshotKind::actor, layout_abi, {s}, left(begin, deadline_ns));
 }
 
 void AnyRuntime::Core::load_actor(Address actor, const std::string& path, uint64_t deadline_ns)

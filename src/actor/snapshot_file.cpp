@@ -3,6 +3,8 @@
 
 #include "crc32c.hpp"
 
+#include <denizen/base/clock.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
@@ -101,38 +103,87 @@ void write_all(const File& file, const void* bytes, size_t n, const std::string&
     }
 }
 
-// The unfinished file, ours alone. One name, so that processes that are killed leave at most one
-// behind, which the next one takes over; hence the lock, and the look whether the file that was
-// waited for has meanwhile been renamed by whoever held it.
-File open_part(const std::string& part, const std::string& path)
+[[noreturn]] void foreign_part(const std::string& part, const std::string& path)
 {
-    for (;;) { // ends when nobody else is writing the same snapshot
-        File file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-        if (!file) {
+    throw Error(Errc::bad_argument, "cannot write " + quoted(path) + ": \"" + part +
+                                        "\" is there and is no file of this user's alone; "
+                                        "remove it");
+}
+
+// Takes away what a saver that was killed has left; false while a living one holds it. Only a plain
+// file of this user's with no other name is taken for one: whoever else may write in the folder
+// could have put a link there.
+bool remove_stale(const std::string& part, const std::string& path)
+{
+    const File file(::open(part.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat held{};
+    if (!file) {
+        if (errno == ENOENT) {
+            return true; // it has been renamed meanwhile
+        }
+        foreign_part(part, path);
+    }
+    if (::fstat(file.fd(), &held) != 0 || !S_ISREG(held.st_mode) || held.st_uid != ::geteuid() ||
+        held.st_nlink > 1) {
+        foreign_part(part, path);
+    }
+    if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) {
+        return false;
+    }
+    // It may have been renamed before we had the lock, and the name be another saver's.
+    struct stat named{};
+    if (::lstat(part.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+        held.st_dev == named.st_dev && ::unlink(part.c_str()) != 0) {
+        cannot_write(path);
+    }
+    return true;
+}
+
+// The unfinished file, new and ours alone. One name, so that processes that are killed leave at
+// most one behind; the lock tells those from one that is at work.
+File open_part(const std::string& part, const std::string& path, uint64_t deadline_ns)
+{
+    const uint64_t begin = now_ns();
+    for (;;) { // ends when nobody else is writing the same snapshot, or by the deadline
+        File file(::open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+        if (file) {
+            // Another saver may have taken it for a stale one in between.
+            struct stat ours{};
+            struct stat named{};
+            if (::flock(file.fd(), LOCK_EX | LOCK_NB) == 0 && ::fstat(file.fd(), &ours) == 0 &&
+                ::lstat(part.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
+                ours.st_dev == named.st_dev) {
+                return file;
+            }
+        } else if (errno != EEXIST) {
             cannot_write(path);
+        } else if (remove_stale(part, path)) {
+            continue;
         }
-        while (::flock(file.fd(), LOCK_EX) != 0) {
-            if (errno != EINTR) {
-                cannot_write(path);
-            }
+        if (now_ns() - begin > deadline_ns) {
+            throw Error(Errc::timeout, "cannot write " + quoted(path) +
+                                           ": another process is writing it, and has held \"" +
+                                           part + "\" for " + detail::seconds(deadline_ns));
         }
-        struct stat ours{};
-        struct stat named{};
-        if (::fstat(file.fd(), &ours) == 0 && ::stat(part.c_str(), &named) == 0 &&
-            ours.st_ino == named.st_ino && ours.st_dev == named.st_dev) {
-            if (::ftruncate(file.fd(), 0) != 0) {
-                cannot_write(path);
-            }
-            return file;
-        }
+        ::usleep(1000);
+    }
+}
+
+// A path with a NUL in it names another file to the system.
+void check_path(const std::string& path)
+{
+    if (path.find('\0') != std::string::npos) {
+        throw Error(Errc::bad_argument,
+                    quoted(path.substr(0, path.find('\0')) + "\\0...") + " has a NUL in its name");
     }
 }
 
 } // namespace
 
 void write_snapshot(const std::string& path, SnapshotKind kind, uint32_t layout,
-                    const std::vector<SnapshotSection>& sections)
+                    const std::vector<SnapshotSection>& sections, uint64_t deadline_ns)
 {
+    check_path(path);
     std::vector<TableEntry> table(sections.size());
     uint64_t offset = sizeof(FileHeader) + sizeof(TableEntry) * sections.size();
     for (size_t i = 0; i < sections.size(); ++i) {
@@ -154,7 +205,7 @@ void write_snapshot(const std::string& path, SnapshotKind kind, uint32_t layout,
     header.checksum = checksum_of(header, table.data());
 
     const std::string part = path + ".part";
-    const File file = open_part(part, path);
+    const File file = open_part(part, path, deadline_ns);
     try {
         write_all(file, &header, sizeof header, path);
         write_all(file, table.data(), sizeof(TableEntry) * table.size(), path);
@@ -180,7 +231,9 @@ void write_snapshot(const std::string& path, SnapshotKind kind, uint32_t layout,
 SnapshotFile::SnapshotFile(const std::string& path, SnapshotKind kind, uint32_t layout)
     : path_(path)
 {
-    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    check_path(path);
+    // Without waiting: of a FIFO there may never be anybody who writes.
+    const File file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     struct stat status{};
     if (!file || ::fstat(file.fd(), &status) != 0) {
         refuse(std::string("cannot be opened: ") + std::strerror(errno));
@@ -188,7 +241,12 @@ SnapshotFile::SnapshotFile(const std::string& path, SnapshotKind kind, uint32_t 
     if (!S_ISREG(status.st_mode)) {
         refuse("is not a file");
     }
-    file_.resize(static_cast<size_t>(status.st_size));
+    try {
+        file_.resize(static_cast<size_t>(status.st_size));
+    } catch (const std::exception&) { // no memory, or more than a vector can have
+        throw Error(Errc::exhausted, quoted(path) + " has " + std::to_string(status.st_size) +
+                                         " bytes, more than there is memory for");
+    }
     size_t filled = 0;
     while (filled < file_.size()) {
         const ssize_t n = ::read(file.fd(), file_.data() + filled, file_.size() - filled);

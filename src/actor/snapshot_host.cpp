@@ -187,6 +187,11 @@ void take_egress(SnapshotBytes s, AnyRuntime::Core& c)
     for (auto n = s.take<uint64_t>(); n != 0; --n) {
         Message m;
         m.header = s.take<Header>();
+        const ProgramTable& t = c.image.table;
+        if (m.header.type >= t.messages || m.header.flags != 0 ||
+            m.header.length != t.message[m.header.type].size) {
+            s.refuse("has a message to the host that is none of the program's");
+        }
         const auto payload = s.take(m.header.length);
         m.payload.assign(payload.begin(), payload.end());
         c.backlog.push_back(std::move(m));
@@ -195,7 +200,7 @@ void take_egress(SnapshotBytes s, AnyRuntime::Core& c)
         const uint32_t mask = node.shared.egress_mask;
         const auto head = s.take<uint32_t>();
         const auto n = s.take<uint32_t>();
-        if (n > mask + 1) {
+        if (n > mask + uint64_t{1}) {
             s.refuse("tells of more messages than the egress ring holds");
         }
         for (uint32_t i = 0; i < n; ++i) {
@@ -234,11 +239,30 @@ void take_dead(SnapshotBytes s, AnyRuntime::Core& c)
         node.dead_lost = s.take<uint64_t>();
         const auto tail = s.take<uint32_t>();
         const auto n = s.take<uint32_t>();
-        if (n > node.shared.dead_mask + 1) {
-            s.refuse("tells of more letters than their ring holds");
+        const uint32_t mask = node.shared.dead_mask;
+        const uint32_t unread = tail - node.dead_head;
+        if (static_cast<int32_t>(unread) < 0 || n != std::min(unread, mask + 1)) {
+            s.refuse("tells of other letters than their ring holds");
+        }
+        // From 2^31 letters on, a slot that was never written would pass for a newer one.
+        for (uint32_t t = tail - mask - 1; static_cast<int32_t>(tail) < 0 && t != tail - n; ++t) {
+            for (Packet& p : node.shared.dead[t & mask].packet) {
+                p.sequence = t + 1;
+            }
         }
         for (uint32_t t = tail - n; t != tail; ++t) {
-            node.shared.dead[t & node.shared.dead_mask] = s.take<Slot>();
+            const auto letter = s.take<Slot>();
+            // Two that were written one lap apart may be mixed; none is of another place or newer.
+            for (const Packet& p : letter.packet) {
+                const uint32_t ticket = p.sequence - 1;
+                if ((ticket & mask) != (t & mask) || static_cast<int32_t>(tail - ticket) <= 0) {
+                    s.refuse("has a letter in the place of another");
+                }
+            }
+            if (const uint32_t reason = letter.packet[0].word[0] >> 10 & 0xf; reason >= reasons) {
+                s.refuse("has a letter without a reason");
+            }
+            node.shared.dead[t & mask] = letter;
         }
     }
 }

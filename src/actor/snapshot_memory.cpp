@@ -186,12 +186,21 @@ SnapshotSection memory_section(const Node& node, const Region& r, const std::vec
     return section;
 }
 
+// Takes what save_memory() writes of a region, and nothing else: `pieces`.
 void restore_region(const SnapshotFile& file, const AnyRuntime::Core& c, const Node& node,
-                    const Region& r)
+                    const Region& r, std::vector<Piece> pieces)
 {
     const SnapshotBytes section = file.section(section_name(node, r));
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Piece& a, const Piece& b) { return a.at < b.at; });
     std::vector<unsigned char> bytes;
     take_sparse(section, r.bytes, [&](uint64_t at, std::span<const unsigned char> run) {
+        const auto behind = std::upper_bound(pieces.begin(), pieces.end(), at,
+                                             [](uint64_t a, const Piece& p) { return a < p.at; });
+        if (behind == pieces.begin() || at - behind[-1].at > behind[-1].bytes ||
+            run.size() > behind[-1].bytes - (at - behind[-1].at)) {
+            section.refuse("has bytes where nothing is in use");
+        }
         bytes.assign(run.begin(), run.end());
         if (r.name == "actors") {
             change_entries(bytes, [&](ActorEntry& e) {
@@ -243,9 +252,25 @@ void save_memory(const AnyRuntime::Core& core, std::vector<SnapshotSection>& sec
 
 void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core)
 {
+    // The words that say how much of the rest is in use.
+    const auto says_how_much = [](const std::string& m) {
+        return m == "status" || m == "inbox" || m == "urgent_inbox" || m == "wards" ||
+               (m.starts_with("peer ") && m.ends_with(" tails"));
+    };
     for (const Node& node : core.nodes) {
         for (const Region& r : node.regions) {
-            restore_region(file, core, node, r);
+            if (says_how_much(r.name)) {
+                restore_region(file, core, node, r, {{0, r.bytes}});
+            }
+        }
+    }
+    for (const Node& node : core.nodes) {
+        const Fill fill = fill_of(core, node);
+        const NodeMemory memory(core, node, fill);
+        for (const Region& r : node.regions) {
+            if (!says_how_much(r.name)) {
+                restore_region(file, core, node, r, memory.pieces(r));
+            }
         }
         const uint32_t unobserved = 0; // whoever looked on did so in another process
         write_memory(node, &node.shared.board->observe, &unobserved, sizeof unobserved);

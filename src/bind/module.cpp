@@ -6,11 +6,13 @@
 #include "bind.hpp"
 #include "buffer.hpp"
 #include "device/nvrtc.hpp"
+#include "library.hpp"
 #include <denizen/device/driver.hpp>
 
 #include <denizen/actor/telemetry.hpp>
 
 #include <chrono>
+#include <cstring>
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -47,19 +49,15 @@ nb::bytes payload_bytes(const unsigned char* data, uint32_t length)
     return nb::bytes(data, length);
 }
 
-Image load_library(const std::string& path, std::vector<std::string> actors,
+Image load_library(const nb::bytes& library, std::vector<std::string> actors,
                    std::vector<std::string> messages)
 {
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        throw Error(Errc::compile, std::string("cannot load the compiled program: ") + dlerror());
-    }
+    void* handle = bind::load_code(library, "the compiled program");
     Image image;
-    image.library = {handle, [](void* h) { dlclose(h); }};
     const auto* table = static_cast<const ProgramTable*>(dlsym(handle, "denizen_table"));
     void* run = dlsym(handle, "denizen_run_worker");
     if (table == nullptr || run == nullptr) {
-        throw Error(Errc::compile, path + " holds no denizen program");
+        throw Error(Errc::compile, "the compiled library holds no denizen program");
     }
     image.table = *table;
     image.run_worker = reinterpret_cast<void (*)(const Shared&, uint32_t)>(run);

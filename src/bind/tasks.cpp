@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core.TaskRuntime: tasks by number and bytes; python/denizen/tasks is its face.
 #include "bind.hpp"
+#include "library.hpp"
 #include "task/program_table.hpp"
 #include <denizen/device/driver.hpp>
 
@@ -28,16 +29,13 @@ using task::Stats;
 using task::Table;
 
 // A compiled library stays loaded: a worker that does not return may be in its code.
-Image load_tasks(const std::string& path, std::vector<std::string> names)
+Image load_tasks(const nb::bytes& library, std::vector<std::string> names)
 {
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (handle == nullptr) {
-        throw Error(Errc::compile, std::string("cannot load the compiled tasks: ") + dlerror());
-    }
+    void* handle = load_code(library, "the compiled tasks");
     const auto* table = static_cast<const Table*>(dlsym(handle, "denizen_tasks_table"));
     void* run = dlsym(handle, "denizen_tasks_run");
     if (table == nullptr || run == nullptr) {
-        throw Error(Errc::compile, path + " holds no program of tasks");
+        throw Error(Errc::compile, "the compiled library holds no program of tasks");
     }
     Image image;
     image.table = *table;

@@ -12,6 +12,12 @@
 #include <iterator>
 #include <numeric>
 #include <random>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -260,6 +266,124 @@ TEST_F(Files, that_cannot_be_written_leave_what_was_there)
     write_snapshot(path, SnapshotKind::actor, layout, {SnapshotSection("a")});
     EXPECT_TRUE(SnapshotFile(path, SnapshotKind::actor, layout).has("a"));
     EXPECT_FALSE(fs::exists(path + ".part"));
+}
+
+TEST_F(Files, are_this_users_alone)
+{
+    struct stat status{};
+    ASSERT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+// Where others may write too, a name that a saver is going to open may be a link to something else.
+TEST_F(Files, are_not_written_through_a_link)
+{
+    const std::string target = (folder / "target").string();
+    const std::string part = path + ".part";
+    const auto refused = [&] {
+        try {
+            write_snapshot(path, SnapshotKind::actor, layout, {SnapshotSection("a")});
+            ADD_FAILURE();
+        } catch (const Error& e) {
+            EXPECT_EQ(e.code(), Errc::bad_argument);
+            EXPECT_EQ(e.what(), "cannot write snapshot \"" + path + "\": \"" + part +
+                                    "\" is there and is no file of this user's alone; remove it");
+        }
+        EXPECT_EQ(read(path), content);
+        ASSERT_TRUE(fs::remove(part));
+    };
+    write(target, {'k', 'e', 'p', 't'});
+    fs::create_symlink(target, part);
+    refused();
+    EXPECT_EQ(read(target).size(), 4u);
+    fs::create_hard_link(target, part);
+    refused();
+    EXPECT_EQ(read(target).size(), 4u);
+    fs::create_symlink(folder / "nobody", part); // to a file that would be made
+    refused();
+    EXPECT_FALSE(fs::exists(folder / "nobody"));
+    ASSERT_EQ(::mkfifo(part.c_str(), 0600), 0);
+    refused();
+    ASSERT_TRUE(fs::create_directory(part));
+    refused();
+}
+
+TEST_F(Files, wait_for_another_writer_until_the_deadline)
+{
+    const std::string part = path + ".part";
+    const int other = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_GE(other, 0);
+    ASSERT_EQ(::flock(other, LOCK_EX), 0);
+    const auto put = [&](uint64_t deadline_ns) {
+        write_snapshot(path, SnapshotKind::actor, layout, {SnapshotSection("a")}, deadline_ns);
+    };
+    try {
+        put(20'000'000);
+        ADD_FAILURE();
+    } catch (const Error& e) {
+        EXPECT_EQ(e.code(), Errc::timeout);
+        const std::string begin = "cannot write snapshot \"" + path + "\": another process";
+        EXPECT_EQ(std::string(e.what()).substr(0, begin.size()), begin);
+    }
+    EXPECT_EQ(read(path), content);
+    std::thread writer([&] { put(60'000'000'000); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ::close(other); // it has died
+    writer.join();
+    EXPECT_TRUE(SnapshotFile(path, SnapshotKind::actor, layout).has("a"));
+    EXPECT_FALSE(fs::exists(part));
+}
+
+TEST_F(Files, are_written_by_many_at_once_and_stay_whole)
+{
+    std::vector<std::thread> writers;
+    for (uint32_t t = 0; t < 4; ++t) {
+        writers.emplace_back([&, t] {
+            for (uint32_t i = 0; i < 25; ++i) {
+                SnapshotSection section("a");
+                section.put(t);
+                write_snapshot(path, SnapshotKind::actor, layout, {section}, 60'000'000'000);
+            }
+        });
+    }
+    for (std::thread& writer : writers) {
+        writer.join();
+    }
+    EXPECT_LT(SnapshotFile(path, SnapshotKind::actor, layout).section("a").take<uint32_t>(), 4u);
+    EXPECT_FALSE(fs::exists(path + ".part"));
+}
+
+TEST_F(Files, are_read_only_where_they_are_files)
+{
+    const std::string fifo = (folder / "fifo").string();
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    for (const std::string& no_file : {fifo, folder.string(), std::string("/dev/zero")}) {
+        try {
+            const SnapshotFile file(no_file, SnapshotKind::program, layout);
+            ADD_FAILURE();
+        } catch (const Error& e) {
+            EXPECT_EQ(e.code(), Errc::bad_snapshot);
+            EXPECT_EQ(e.what(), "snapshot \"" + no_file + "\" is not a file");
+        }
+    }
+}
+
+TEST_F(Files, have_no_nul_in_their_names)
+{
+    const std::string two = path + std::string("\0b", 2);
+    const std::string text = "snapshot \"" + path + "\\0...\" has a NUL in its name";
+    const auto refused = [&](auto&& call) {
+        try {
+            call();
+            ADD_FAILURE();
+        } catch (const Error& e) {
+            EXPECT_EQ(e.code(), Errc::bad_argument);
+            EXPECT_EQ(e.what(), text);
+        }
+    };
+    refused([&] { write_snapshot(two, SnapshotKind::actor, layout, {}); });
+    refused([&] { const SnapshotFile file(two, SnapshotKind::program, layout); });
+    EXPECT_EQ(read(path), content);
 }
 
 TEST(sparse, keeps_what_is_not_zero_and_where_it_was)

@@ -8,7 +8,7 @@ import pytest
 import sample
 
 import denizen
-from denizen import _core
+from denizen import _core, cache
 from denizen import program as program_module
 
 GET = denizen.message("Get")
@@ -135,10 +135,84 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_where_the_cache_lies(monkeypatch, tmp_path):
-    assert str(program_module.cache_folder()) == os.environ["DENIZEN_CACHE"]
+    assert str(cache.cache_folder()) == os.environ["DENIZEN_CACHE"]
     monkeypatch.delenv("DENIZEN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert program_module.cache_folder() == tmp_path / "denizen"
+    assert cache.cache_folder() == tmp_path / "denizen"
+
+
+@pytest.fixture
+def any_mask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_the_cache_is_this_users_alone_under_any_umask(tmp_path, monkeypatch, any_mask):
+    folder = tmp_path / "a" / "b"
+    monkeypatch.setenv("DENIZEN_CACHE", str(folder))
+    assert answer(constant()) == 5
+    for made in folder, folder.parent:
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    (kept,) = folder.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_a_cache_that_others_can_write_is_refused(empty_cache):
+    assert answer(constant()) == 5
+    for mode in 0o777, 0o1777, 0o775, 0o702:
+        empty_cache.chmod(mode)
+        with pytest.raises(denizen.CompileError, match=rf"others can write .* \(mode {mode:04o}"):
+            answer(constant())
+    empty_cache.chmod(0o755)
+    assert answer(constant()) == 5
+
+
+def test_a_cache_that_is_a_link_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir(0o700)
+    (tmp_path / "link").symlink_to("there")
+    monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path / "link"))
+    with pytest.raises(denizen.CompileError, match="link: it is a symbolic link; set"):
+        answer(constant())
+
+
+def test_a_cache_of_another_user_is_refused(empty_cache):
+    assert answer(constant()) == 5
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    os.chown(empty_cache, 12345, 12345)
+    with pytest.raises(denizen.CompileError, match=r"belongs to another user \(uid 12345\)"):
+        answer(constant())
+
+
+def test_a_kept_file_that_is_a_link_or_a_fifo_is_compiled_again(empty_cache, calls):
+    assert answer(constant()) == 5
+    (kept,) = empty_cache.iterdir()
+    kept.rename(empty_cache.parent / "elsewhere")
+    kept.symlink_to(empty_cache.parent / "elsewhere")
+    assert answer(constant()) == 5
+    assert calls() == 2
+    assert not kept.is_symlink()
+    kept.unlink()
+    os.mkfifo(kept)
+    assert answer(constant()) == 5
+    assert calls() == 3
+
+
+def test_what_is_loaded_is_what_was_read(empty_cache, monkeypatch):
+    """Between the check and the loading, somebody puts another library in its place."""
+    assert answer(constant("7")) == 7
+    (seven,) = empty_cache.iterdir()
+    assert answer(constant("5")) == 5
+    (five,) = set(empty_cache.iterdir()) - {seven}
+    load = _core.load_library
+
+    def replaced(library, *arguments):
+        five.write_bytes(seven.read_bytes())
+        return load(library, *arguments)
+
+    monkeypatch.setattr(_core, "load_library", replaced)
+    assert answer(constant("5")) == 5
 
 
 # ---- compilers

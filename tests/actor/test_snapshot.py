@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots of programs and actors, and actors that move, from Python."""
 
+import fcntl
+import os
 import threading
 
 import pytest
@@ -110,3 +112,25 @@ def test_an_actor_moves_to_another_node_and_back():
             rt.send(counter, "Add", n=1)
             rt.migrate(counter, node=node)
         assert rt.ask(counter, "Ask")["sum"] == 3
+
+
+def test_only_a_plain_file_with_a_whole_name_is_a_snapshot(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(denizen.SnapshotError, match='fifo" is not a file'):
+        denizen.Runtime(sample.program(), "cpu:1", restore=tmp_path / "fifo")
+    nul = pytest.raises(denizen.ArgumentError, match="has a NUL in its name")
+    with denizen.Runtime(sample.program(), "cpu:1") as rt, nul:
+        rt.save(f"{tmp_path}/a\0b")
+    assert [p.name for p in tmp_path.iterdir()] == ["fifo"]
+
+
+def test_a_save_waits_for_another_until_its_time_out(tmp_path):
+    path = tmp_path / "state.dzs"
+    with denizen.Runtime(sample.program(), "cpu:1") as rt, open(f"{path}.part", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(denizen.DeadlineError, match=r"another process is writing it"):
+            rt.save(path, timeout=0.1)
+        assert not path.exists()
+    with denizen.Runtime(sample.program(), "cpu:1") as rt:
+        rt.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["state.dzs"]

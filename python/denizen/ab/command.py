@@ -10,6 +10,7 @@ from denizen import terminal
 from denizen.ab import page, record
 from denizen.ab.page import cell_name, duration
 from denizen.ab.record import Compared, RunRecord
+from denizen.files import write_text
 
 HEADER = ("cell", "arm", "verdict", "time", "ratio", "95 % interval", "p (Holm)", "p equivalent")
 
@@ -26,7 +27,7 @@ def run(path: Path, json: Path | None) -> int:
 def report(paths: Sequence[Path], out: Path) -> int:
     """Draw the records in ``paths`` as one page."""
     text = page.render([record.read(path) for path in paths])
-    out.write_text(text, encoding="utf-8")
+    write_text(out, text)
     terminal.line(f"{out}: {len(paths)} record{'s' if len(paths) > 1 else ''}")
     return 0
 

@@ -23,6 +23,7 @@ from denizen.ab import code, gates
 from denizen.ab.experiment import Arm, Cell, Experiment, ExperimentError, Params, Sample, load
 from denizen.ab.gates import Gate
 from denizen.errors import DenizenError
+from denizen.files import write_text
 
 # A slot takes about this long: far above the clock's resolution and an interrupt, and short enough
 # for a block to see one state of the machine.
@@ -165,7 +166,7 @@ def main(path: str, process: str, out: str) -> int:
     except DenizenError as error:
         terminal.error(str(error))
         return 1
-    Path(out).write_text(json.dumps([asdict(cell) for cell in cells]), encoding="utf-8")
+    write_text(out, json.dumps([asdict(cell) for cell in cells]))
     return 0
 
 

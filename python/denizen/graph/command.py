@@ -6,10 +6,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import numpy as np
-
 from denizen import graph, terminal
 from denizen.errors import DataError, reading
+from denizen.files import write_arrays
 
 
 def run(
@@ -45,7 +44,7 @@ def run(
     else:
         print(f"verified {paths.reached:,} / {paths.reached:,}")
     if save is not None:
-        np.savez_compressed(save, distances=paths.distances, parents=paths.parents)
+        write_arrays(save, distances=paths.distances, parents=paths.parents)
     rows = [
         ("device", search.device),
         ("method", paths.method),

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from denizen import _core
-from denizen.program import cache_folder
+from denizen.cache import cache_folder, open_cache
+from denizen.errors import CompileError
 
 Row = tuple[int, str, int]
 
@@ -22,10 +23,15 @@ def path_of(ranks: int, on_gpu: bool, first: int) -> Path:
 
 def load(ranks: int, on_gpu: bool, first: int) -> list[Row]:
     """What is kept; empty (the built-in table) if nothing is, or it cannot be read."""
+    path = path_of(ranks, on_gpu, first)
     try:
-        rows = json.loads(path_of(ranks, on_gpu, first).read_text(encoding="utf-8"))["table"]
+        if not path.exists():
+            return []
+        with open_cache() as kept:
+            text = kept.read(path.name)
+        rows = json.loads(text or b"")["table"]
         return [_row(*row) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, CompileError):
         return []
 
 
@@ -42,7 +48,5 @@ def _row(up_to: int, algorithm: str, channels: int) -> Row:
 
 def save(path: Path, text: str) -> None:
     """Write at once or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    with open_cache() as kept:
+        kept.write(path.name, text.encode())

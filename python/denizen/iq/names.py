@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from denizen.errors import ArgumentError
+from denizen.files import WholeFile
 from denizen.iq import sigmf, soapy, udp, wav, zeromq
 from denizen.iq.address import Address, scheme_of
 from denizen.iq.format import FORMATS, DataError, Format
@@ -99,7 +100,7 @@ def create(name: str, *, form: str = "u8", rate: int | None = None) -> Sink:
     if name == "-":
         return Sink("stdout", chosen, sys.stdout.buffer.write, sys.stdout.buffer.flush)
     try:
-        file = open(name, "wb")  # noqa: SIM115  (closed by the sink)
+        file = WholeFile(name)
     except OSError as error:
         raise DataError(f"{name}: {error.strerror}") from error
-    return Sink(name, chosen, file.write, file.close)
+    return Sink(name, chosen, file.write, file.close, file.discard)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from denizen.errors import unreadable
+from denizen.files import WholeFile, write_text
 from denizen.iq.format import FORMATS, DataError, Format
 from denizen.iq.raw import Raw
 from denizen.iq.stream import Sink
@@ -101,8 +102,7 @@ def create(path: str, form: Format, rate: int) -> Sink:
     datatype = next(name for name, key in _TYPES.items() if key == form.key)
     digest = hashlib.sha512()
     try:
-        meta.unlink(missing_ok=True)  # an old one would be of other data
-        file = open(data, "wb")  # noqa: SIM115  (closed by close())
+        file = WholeFile(data)
     except OSError as error:
         raise DataError(f"{data}: {error.strerror}") from error
 
@@ -111,6 +111,8 @@ def create(path: str, form: Format, rate: int) -> Sink:
         digest.update(piece)
 
     def close() -> None:
+        file.flush()  # from here on the disk is not full
+        meta.unlink(missing_ok=True)  # an old one is of other data
         file.close()
         told = {
             "global": {
@@ -124,6 +126,6 @@ def create(path: str, form: Format, rate: int) -> Sink:
             "captures": [{"core:sample_start": 0}],
             "annotations": [],
         }
-        meta.write_text(json.dumps(told, indent=4) + "\n", encoding="utf-8")
+        write_text(meta, json.dumps(told, indent=4) + "\n")
 
-    return Sink(str(data), form, put, close)
+    return Sink(str(data), form, put, close, file.discard)

@@ -85,12 +85,19 @@ class Sink:
     """Where samples go. ``form``: how they are kept; closing it finishes what was written."""
 
     def __init__(
-        self, name: str, form: Format, put: Callable[[bytes], object], close: Callable[[], object]
+        self,
+        name: str,
+        form: Format,
+        put: Callable[[bytes], object],
+        close: Callable[[], object],
+        discard: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
         self.form = form
         self._put = put
         self._close = close
+        self._discard = discard  # takes away what could not be written whole
+        self._failed = False
 
     def write(self, samples: NDArray[np.complex64]) -> None:
         """Samples of full scale 1; what is beyond is clipped, but not of floats."""
@@ -101,13 +108,23 @@ class Sink:
         try:
             self._put(data)
         except OSError as error:
-            raise DataError(f"{self.name}: {error.strerror or error}") from error
+            raise self._fail(error) from error
 
     def close(self) -> None:
+        """Finish what was written; a file takes its place now. After an error nothing is left."""
+        if self._failed:
+            return
         try:
             self._close()
         except OSError as error:
-            raise DataError(f"{self.name}: {error.strerror or error}") from error
+            raise self._fail(error) from error
+
+    def _fail(self, error: OSError) -> DataError:
+        self._failed = True
+        if self._discard is not None:
+            with contextlib.suppress(OSError):
+                self._discard()
+        return DataError(f"{self.name}: {error.strerror or error}")
 
     def __enter__(self) -> Sink:
         return self

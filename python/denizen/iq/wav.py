@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from denizen.errors import unreadable
+from denizen.files import WholeFile
 from denizen.iq.format import FORMATS, DataError, Format
 from denizen.iq.raw import PIECE
 from denizen.iq.stream import Sink, Source
@@ -136,7 +137,7 @@ def header(form: Format, rate: int, length: int) -> bytes:
 def create(path: str, form: Format, rate: int) -> Sink:
     """A WAV file; RIFF becomes RF64 if it grows over 4 GiB."""
     try:
-        file = open(path, "wb")  # noqa: SIM115  (closed by close())
+        file = WholeFile(path)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from error
     written = 0
@@ -154,4 +155,4 @@ def create(path: str, form: Format, rate: int) -> Sink:
         file.close()
 
     file.write(header(form, rate, 0))
-    return Sink(path, form, put, close)
+    return Sink(path, form, put, close, file.discard)

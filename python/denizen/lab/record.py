@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen import machine
+from denizen.files import write_text
 from denizen.lab import schema, stats
 
 Scalar = str | int | float | bool
@@ -297,17 +296,7 @@ def write_json(value: dict[str, Any], path: Path) -> None:
     """Write JSON to ``path`` in the layout of records, whole or not at all; makes folders."""
     text = _text(value)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp makes it private
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_text(path, text)
 
 
 def read(path: Path) -> Record:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from denizen.files import write_text
 from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better, path_in
 
 BEGIN = "<!-- figures:begin -->"
@@ -214,5 +215,5 @@ def update(page: Path, records: Sequence[Record]) -> bool:
     except LabError as error:
         raise LabError(f"{page}: {error}") from error
     if new != old:
-        page.write_text(new, encoding="utf-8")
+        write_text(page, new)
     return new != old

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from denizen import terminal
+from denizen.files import whole
 from denizen.lens import compare, launch, lines, log, page, perfetto, summary
 from denizen.lens.decode import Decoded
 from denizen.lens.log import Capture, LensError, Submission
@@ -107,7 +108,8 @@ def _keep(captures: list[Capture], out: Path) -> None:
     for i, capture in enumerate(captures):
         # The library's names (program.PID.lens) differ from each other.
         target = out if i == 0 else out.with_name(f"{out.stem}.{Path(capture.path).name}")
-        shutil.move(capture.path, target)
+        with whole(target) as part:  # it may lie on another file system
+            shutil.move(capture.path, part)
         print(f"denizen: {target}: {summary.title(capture)}", file=sys.stderr)
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from denizen.files import whole
 from denizen.lens.decode import Decoded
 from denizen.lens.log import NONE, Capture, Submission
 from denizen.lens.pushbuffer import Control, Entry, entry
@@ -73,7 +74,7 @@ def write(
     captures: Iterable[tuple[Capture, Iterable[tuple[Submission, Decoded | None]]]],
 ) -> None:
     """Write every submission of some captures to ``path``; one that exists is replaced."""
-    with open(path, "w", encoding="utf-8") as file:
+    with whole(path) as part, open(part, "w", encoding="utf-8") as file:
         for capture, submissions in captures:
             for submission, found in submissions:
                 json.dump(line(capture, submission, found), file, separators=(",", ":"))

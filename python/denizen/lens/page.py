@@ -13,6 +13,7 @@ from importlib.resources import files
 from statistics import median
 from typing import Any
 
+from denizen.files import write_text
 from denizen.lens import summary
 from denizen.lens.decode import Decoded
 from denizen.lens.log import NONE, Capture, Submission
@@ -25,9 +26,7 @@ _GRAPH = ("GraphLaunch",)
 
 def write(path: str | os.PathLike[str], capture: Capture) -> None:
     """Write the page to ``path``; a file that exists is replaced."""
-    text = render(capture)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    write_text(path, render(capture))
 
 
 def render(capture: Capture) -> str:

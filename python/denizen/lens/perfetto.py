@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from denizen.files import whole
 from denizen.lens import summary
 from denizen.lens.decode import Decoded, Operation
 from denizen.lens.log import NONE, Capture, Submission
@@ -32,7 +33,7 @@ def write(
     Raises MissingPackageError if the package perfetto is not installed.
     """
     new_builder = require_perfetto()
-    with open(path, "wb") as file:
+    with whole(path) as part, open(part, "wb") as file:
         for number, (capture, submissions) in enumerate(captures, start=1):
             trace = _Trace(new_builder, number)
             for chunk in trace.chunks(capture, submissions):

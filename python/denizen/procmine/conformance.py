@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError
+from denizen.files import write_text
 from denizen.procmine.mine import NO_VARIANT, Mined
 
 _START, _END = "", ""  # before the first and after the last activity of a case
@@ -52,7 +53,7 @@ class Reference:
             "starts": sorted(self.starts),
             "ends": sorted(self.ends),
         }
-        Path(path).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(value, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Reference:

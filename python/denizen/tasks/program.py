@@ -154,8 +154,8 @@ class Program:
 
     def compile_cpu(self) -> _core.TaskImage:
         """Compiles for CPU threads. Raises CompileError with the compiler's messages."""
-        path = library_of(self.text(), self.name, self.flags)
-        return _core.load_tasks(str(path), list(self.names))
+        library = library_of(self.text(), self.name, self.flags)
+        return _core.load_tasks(library, list(self.names))
 
     def compile_gpu(self, architecture: int) -> _core.TaskImage:
         """Compiles for a GPU with NVRTC; `architecture`: ten times the compute capability.

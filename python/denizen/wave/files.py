@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError
+from denizen.files import whole
 from denizen.wave.sources import Samples
 
 
@@ -98,8 +99,7 @@ def write_wav(
     """
     heard = np.stack(list(traces), axis=1)
     peak = float(np.abs(heard).max()) or 1.0
-    # Opened here: what wave.open() cannot open, it stumbles over once more as it is collected.
-    with open(path, "wb") as raw, wave.open(raw, "wb") as file:
+    with whole(path) as part, wave.open(part, "wb") as file:
         file.setparams((heard.shape[1], 2, round(1 / dt), 0, "NONE", ""))
         file.writeframes(np.rint(heard / peak * 32767).astype("<i2").tobytes())
     return peak
@@ -112,6 +112,6 @@ def write_csv(
     heard = np.stack(list(traces), axis=1)
     time = (np.arange(len(heard)) + 1) * dt
     header = ",".join(["seconds", *(f"receiver_{i}" for i in range(heard.shape[1]))])
-    np.savetxt(
-        path, np.column_stack([time, heard]), "%.9g", delimiter=",", header=header, comments=""
-    )
+    rows = np.column_stack([time, heard])
+    with whole(path) as part:
+        np.savetxt(part, rows, "%.9g", delimiter=",", header=header, comments="")

@@ -243,7 +243,7 @@ struct alignas(line) Status {
     uint64_t running[32] = {};
     uint64_t sent[8] = {}; // messages by Route
     uint64_t dead_by_reason[8] = {};
-    uint32_t held = 0; // messages that wait for actors that do not run
+    uint32_t held = 0;  // messages that wait for actors that do not run
     uint32_t acked = 0; // the last attempt to hand over that it has acknowledged: breath.hpp
 };
 

@@ -94,10 +94,13 @@ private:
 };
 
 // Puts the sections at `path`, in one step: the file appears there whole, on the disk, or what was
-// there before stays, whenever the process or the machine dies. Writes `path`.part beside it and
-// renames. Errc::exhausted if the disk is full, Errc::bad_argument if the place cannot be written.
+// there before stays, whenever the process or the machine dies. Writes `path`.part beside it, which
+// only this user can read, and renames. Errc::exhausted if the disk is full, Errc::bad_argument if
+// the place cannot be written, Errc::timeout if another writes the same snapshot until the
+// deadline.
 void write_snapshot(const std::string& path, SnapshotKind kind, uint32_t layout,
-                    const std::vector<SnapshotSection>& sections);
+                    const std::vector<SnapshotSection>& sections,
+                    uint64_t deadline_ns = 10'000'000'000);
 
 // A file that has been read and found whole. Everything that is wrong with it is
 // Errc::bad_snapshot with the path and what it is.

@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from denizen.files import write_text
+
 _PLACE = "/*data*/null"
 
 
@@ -49,4 +51,4 @@ class Map:
         page = files("denizen.apps.adsb").joinpath("map.html").read_text(encoding="utf-8")
         # Callsigns come off the air: none may end the script element.
         text = json.dumps(data).replace("<", "\\u003c")
-        path.write_text(page.replace(_PLACE, text), encoding="utf-8")
+        write_text(path, page.replace(_PLACE, text))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from denizen import iq, terminal
 from denizen.errors import ArgumentError
+from denizen.files import whole
 from denizen.radio import broadcast
 
 _RATE = "the station in its middle, at least 200,000 samples a second (--rate)"
@@ -47,7 +48,7 @@ def _demodulated(source: iq.Source, rate: int, out: Path, de_emphasis: float) ->
     cut: iq.DataError | None = None
     first = next(blocks)  # nothing is written for what is no signal at all
     try:
-        with open(out, "wb") as raw, wave.open(raw, "wb") as file:
+        with whole(out) as part, open(part, "wb") as raw, wave.open(raw, "wb") as file:
             file.setparams((2, 2, broadcast.AUDIO_RATE, 0, "NONE", ""))
             try:
                 for block in itertools.chain([first], blocks):

@@ -16,6 +16,7 @@ import numpy as np
 from denizen import errors, procmine, terminal
 from denizen.apps.procmine import show
 from denizen.errors import ArgumentError
+from denizen.files import whole
 from denizen.procmine.times import text_of
 
 _LOG = "a log of events: .xes or .csv, also .gz, or .parquet"
@@ -138,7 +139,7 @@ def generate(path: Path, events: int, seed: int) -> int:
     if path.suffix != ".csv":
         raise ArgumentError(f"{path}: a made log is written as .csv")
     log = procmine.generate(events, seed=seed)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as part, open(part, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("case_id", "activity", "timestamp"))
         for c, a, t in zip(

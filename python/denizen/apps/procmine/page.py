@@ -12,6 +12,7 @@ import numpy as np
 
 from denizen.apps.procmine import layout
 from denizen.apps.procmine.show import evidence
+from denizen.files import write_text
 from denizen.procmine import Concurrency, Conformance, Mined, Pattern
 from denizen.procmine.times import span_of, text_of
 
@@ -162,4 +163,4 @@ def write(
     page = files("denizen.apps.procmine").joinpath("report.html").read_text(encoding="utf-8")
     data = json.dumps(data_of(mined, patterns, together, agreement))
     # Names come out of a log: none may end the script element.
-    path.write_text(page.replace(_PLACE, data.replace("<", "\\u003c")), encoding="utf-8")
+    write_text(path, page.replace(_PLACE, data.replace("<", "\\u003c")))

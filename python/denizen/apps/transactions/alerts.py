@@ -50,7 +50,7 @@ def sink(path: str | None) -> Iterator[Sink]:
     with ExitStack() as stack:
         try:
             if Path(path).suffix in (".arrow", ".arrows"):
-                yield _arrow(path, stack)
+                yield _telling(path, _arrow(path, stack))
                 return
             file = (
                 sys.stdout
@@ -66,7 +66,19 @@ def sink(path: str | None) -> Iterator[Sink]:
             if len(alerts):
                 file.flush()
 
-        yield lines
+        yield lines if path == "-" else _telling(path, lines)
+
+
+def _telling(path: str, put: Sink) -> Sink:
+    """Errors name the file. It grows while it is read, so it is not kept back until it is whole."""
+
+    def told(alerts: Records) -> None:
+        try:
+            put(alerts)
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror or error}") from error
+
+    return told
 
 
 def _arrow(path: str, stack: ExitStack) -> Sink:

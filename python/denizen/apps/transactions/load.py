@@ -28,6 +28,7 @@ from denizen.apps.transactions.records import (
     Rules,
 )
 from denizen.errors import ArgumentError, DataError, MissingPackageError, parsing, unreadable
+from denizen.files import whole
 
 if TYPE_CHECKING:
     import io
@@ -147,6 +148,11 @@ def rules(path: Path, base: Rules | None = None) -> Rules:
 def write(path: str, records: Records, form: str | None = None) -> None:
     """Writes transactions or profiles to a file that pieces() and profiles() read."""
     form = _form(path, form)
+    with whole(path) as part:
+        _write(part, records, form)
+
+
+def _write(path: str, records: Records, form: str) -> None:
     if form == "raw":
         records.tofile(path)
         return

@@ -12,6 +12,7 @@ import numpy as np
 from denizen import terminal, wave
 from denizen.apps.wave import live, movie, words
 from denizen.errors import ArgumentError, reading
+from denizen.files import write_arrays
 from denizen.wave.simulation import Index
 
 _FRAMES = 200  # of a film at most
@@ -96,7 +97,7 @@ def run(given: Options) -> int:
     if given.out is not None:
         _write(given.out, room, ears)
     if given.save is not None:
-        np.savez_compressed(given.save, pressure=room.pressure, before=room.pressure_before)
+        write_arrays(given.save, pressure=room.pressure, before=room.pressure_before)
     _show(room, ran, seconds)
     return 0
 

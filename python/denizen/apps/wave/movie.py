@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError, MissingPackageError
+from denizen.files import whole
 
 _SMALLEST = 256  # pixels of the longer side
 FRAMES_A_SECOND = 25
@@ -49,13 +50,18 @@ def check(path: Path) -> None:
 
 def write(path: Path, frames: list[NDArray[np.uint8]]) -> None:
     """Write ``frames``, all of one shape (height, width, 3), at 25 a second."""
-    if path.suffix == ".mp4":
-        _mp4(path, frames)
-        return
+    with whole(path) as part:
+        if path.suffix == ".mp4":
+            _mp4(path, part, frames)
+        else:
+            _gif(part, frames)
+
+
+def _gif(part: str, frames: list[NDArray[np.uint8]]) -> None:
     image = _pillow()
     images = [image.fromarray(frame).quantize(64) for frame in frames]
     images[0].save(
-        path, save_all=True, append_images=images[1:], duration=1000 // FRAMES_A_SECOND, loop=0
+        part, save_all=True, append_images=images[1:], duration=1000 // FRAMES_A_SECOND, loop=0
     )
 
 
@@ -67,12 +73,12 @@ def _pillow() -> Any:
     return Image
 
 
-def _mp4(path: Path, frames: list[NDArray[np.uint8]]) -> None:
+def _mp4(path: Path, part: str, frames: list[NDArray[np.uint8]]) -> None:
     height, width = frames[0].shape[:2]
     command = [
         "ffmpeg", "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24",
         "-s", f"{width}x{height}", "-r", str(FRAMES_A_SECOND), "-i", "-",
-        "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(path),
+        "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", part,
     ]  # fmt: skip
     data = b"".join(frame.tobytes() for frame in frames)
     done = subprocess.run(command, input=data, capture_output=True, check=False)

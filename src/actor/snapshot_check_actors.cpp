@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot_check.hpp"
+#include "snapshot_memory.hpp"
+
+#include <denizen/actor/detail/orders.hpp>
+#include <denizen/actor/detail/topics.hpp>
+#include <denizen/actor/supervisor.hpp>
+
+#include <set>
+
+namespace denizen {
+
+using detail::Child;
+using detail::Supervisor;
+
+namespace {
+
+template <class T>
+std::vector<T> read_all(const Node& node, const T* from, size_t count)
+{
+    std::vector<T> values(count);
+    read_memory(node, values.data(), from, sizeof(T) * count);
+    return values;
+}
+
+} // namespace
+
+std::vector<NodeImage> read_images(const AnyRuntime::Core& core)
+{
+    std::vector<NodeImage> images;
+    for (const Node& node : core.nodes) {
+        const Shared& s = node.shared;
+        NodeImage image;
+        image.node = &node;
+        image.status = read_all(node, s.status, s.workers);
+        image.wards = read_all(node, s.wards, s.workers);
+        read_memory(node, &image.board, s.board, sizeof image.board);
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            const uint32_t n = core.next_local[core.lane(Address::actor(w, 0, s.node))];
+            const size_t first = w * static_cast<size_t>(s.actors_per_worker);
+            image.actors.push_back(read_all(node, s.actors + first, n));
+            image.books.push_back(read_all(node, s.books + first, n));
+        }
+        images.push_back(std::move(image));
+    }
+    return images;
+}
+
+void SnapshotCheck::check_boards()
+{
+    for (const NodeImage& image : images_) {
+        const Board& b = image.board;
+        const Address lead = worker_of(image, 0);
+        uint32_t jammed = 0;
+        for (const Status& s : image.status) {
+            jammed += s.outbox != 0 ? 1 : 0;
+        }
+        require(b.jammed == jammed, lead, "counts other workers with a full outbox than there are");
+        // What is saved has been taken off its processor, and has not been stopped by an error.
+        require(b.command <= static_cast<uint32_t>(Command::leave), lead, "has been told to stop");
+        require(b.fatal.set == 0, lead, "tells of an error that has stopped the program");
+        require(b.first.set == 0 || b.first.set == 2, lead, "tells of half an error");
+    }
+}
+
+// ---- actors
+
+Extent SnapshotCheck::state_of(const NodeImage& image, Address place, const ActorEntry& entry,
+                               uint64_t bytes, uint64_t align) const
+{
+    const unsigned char* heap = image.node->shared.heap;
+    const auto at = static_cast<uint64_t>(static_cast<unsigned char*>(entry.state) - heap);
+    const uint64_t used = image.node->heap_used;
+    if (entry.state == nullptr || at > used || bytes > used - at) {
+        refuse(place, "has actor #" + std::to_string(place.local()) +
+                          " whose state lies outside of the heap's used part");
+    }
+    // Batches of actors begin at multiples of 256.
+    if (at % std::min<uint64_t>(align, 256) != 0) {
+        refuse(place, "has actor #" + std::to_string(place.local()) +
+                          " whose state is not aligned to " + std::to_string(align));
+    }
+    return {at, bytes, place};
+}
+
+// Of what the entry's kind says, children of a supervisor and checkpoints too.
+uint64_t SnapshotCheck::state_bytes(const NodeImage& image, Address place,
+                                    const ActorEntry& entry) const
+{
+    if (entry.kind != 0 && entry.type() < c_.image.table.actors) {
+        return c_.stride_of(entry.type());
+    }
+    state_of(image, place, entry, sizeof(Supervisor), alignof(Supervisor));
+    Supervisor sup;
+    read_memory(*image.node, static_cast<void*>(&sup), entry.state, sizeof sup);
+    require(sup.max_restarts <= max_restart_budget || sup.max_restarts == unlimited_restarts, place,
+            "has a supervisor with a budget of more restarts than there may be");
+    require(sup.strategy <= static_cast<uint32_t>(Strategy::escalate), place,
+            "has a supervisor of no known strategy");
+    require(sup.next <= sup.end && sup.end <= sup.children, place,
+            "has a supervisor that gives orders to children it has not");
+    const auto order = static_cast<SystemOp>(sup.order);
+    require(sup.next == sup.end || order == SystemOp::stop || order == SystemOp::pause ||
+                order == SystemOp::resume || order == SystemOp::restart ||
+                order == SystemOp::suspend,
+            place, "has a supervisor that gives an order which is none");
+    return detail::supervisor_bytes(sup.children, sup.max_restarts);
+}
+
+void SnapshotCheck::check_entry(const NodeImage& image, Address place, const ActorEntry& entry,
+                                const ActorBook& book)
+{
+    const auto what = [&](const char* text) {
+        return "has actor #" + std::to_string(place.local()) + ' ' + text;
+    };
+    const auto need = [&](bool good, const char* text) {
+        if (!good) {
+            refuse(place, what(text));
+        }
+    };
+    need(book.supervisor == nobody || c_.inside({book.supervisor}),
+         "whose supervisor is outside of the program");
+    need(book.listed <= 1, "that is in the list of those catching up more than once");
+    if (entry.kind == 0) {
+        need(book.life == static_cast<uint32_t>(Life::stopped) || book.life == 0,
+             "that lives and has no entry");
+        need(entry.self == 0 || c_.inside({entry.self}), "whose address is outside of the program");
+        return;
+    }
+    const uint32_t type = entry.type();
+    need(type < c_.image.table.actors || type == supervisor_type, "of no type of the program");
+    need(entry.kind >> 8 == book.life && book.life <= static_cast<uint32_t>(Life::moved) &&
+             book.life != static_cast<uint32_t>(Life::stopped),
+         "whose entry and book tell of different lives");
+    need(c_.inside({entry.self}), "whose address is outside of the program");
+    const uint8_t known = c_.type_at(c_.index(place));
+    need(known == 0 || known == type + 1, "of another type than the host knows");
+    if (book.life == static_cast<uint32_t>(Life::moved)) {
+        const Address to{book.forward};
+        need(c_.inside(to), "that has moved outside of the program");
+        const std::vector<ActorBook>& there = images_[to.node()].books[to.worker()];
+        need(to.local() < there.size() &&
+                 there[to.local()].life != static_cast<uint32_t>(Life::moved),
+             "that has moved to where nobody is");
+    }
+    const uint64_t align =
+        type == supervisor_type ? alignof(Supervisor) : c_.image.table.actor[type].align;
+    const uint64_t bytes = state_bytes(image, place, entry);
+    extents_[place.node()].push_back(
+        state_of(image, place, entry, bytes, std::max<uint64_t>(align, 16)));
+}
+
+// The failures that nobody has been told of: how many.
+uint32_t SnapshotCheck::check_failed(const NodeImage& image, uint32_t w) const
+{
+    const std::vector<ActorBook>& books = image.books[w];
+    uint32_t n = 0;
+    for (uint32_t at = image.wards[w].failed; at != 0; ++n) { // ends: n counts them
+        require(at <= books.size() && n < books.size(), worker_of(image, w),
+                "has a list of failures that leads astray");
+        const uint32_t next = books[at - 1].next_failed;
+        require(next != 0, worker_of(image, w), "has a list of failures that breaks off");
+        at = next == last_failed ? 0 : next;
+    }
+    return n;
+}
+
+// Those catching up: how many.
+uint32_t SnapshotCheck::check_ready(const NodeImage& image, uint32_t w) const
+{
+    const std::vector<ActorBook>& books = image.books[w];
+    uint32_t n = 0;
+    uint32_t last = 0;
+    for (uint32_t at = image.wards[w].ready_first; at != 0; ++n) { // ends: n counts them
+        require(at <= books.size() && n < books.size() && books[at - 1].listed == 1,
+                worker_of(image, w), "has a list of actors catching up that leads astray");
+        last = at;
+        at = books[at - 1].next_ready;
+    }
+    require(last == image.wards[w].ready_last, worker_of(image, w),
+            "has a list of actors catching up whose end is another");
+    return n;
+}
+
+// The supervisors with orders to give, which may have stopped: how many.
+uint32_t SnapshotCheck::check_sweeping(const NodeImage& image, uint32_t w)
+{
+    const std::vector<ActorEntry>& actors = image.actors[w];
+    const Node& node = *image.node;
+    uint32_t n = 0;
+    std::set<uint32_t> found;
+    for (uint32_t at = image.wards[w].sweeping; at != 0; ++n) { // ends: none is found twice
+        require(at <= actors.size() && found.insert(at).second, worker_of(image, w),
+                "has a list of supervisors that leads astray");
+        const ActorEntry& entry = actors[at - 1];
+        const Address place = Address::actor(w, at - 1, node.shared.node);
+        require(entry.kind == 0 || entry.type() == supervisor_type, place,
+                "has an actor in its list of supervisors");
+        const uint64_t bytes = state_bytes(image, place, entry);
+        const Extent state = state_of(image, place, entry, bytes, alignof(Supervisor));
+        if (entry.kind == 0) {
+            extents_[place.node()].push_back(state);
+        }
+        Supervisor sup;
+        read_memory(node, static_cast<void*>(&sup), entry.state, sizeof sup);
+        require(sup.listed != 0, place, "has a supervisor in its list that says it is in none");
+        at = sup.link;
+    }
+    for (uint32_t local = 0; local < actors.size(); ++local) {
+        const ActorEntry& entry = actors[local];
+        if (entry.kind != 0 && entry.type() == supervisor_type && found.count(local + 1) == 0) {
+            Supervisor sup;
+            read_memory(node, static_cast<void*>(&sup), entry.state, sizeof sup);
+            require(sup.listed == 0, worker_of(image, w),
+                    "has a supervisor that says it is in a list and is not");
+        }
+    }
+    return n;
+}
+
+// The messages that wait, in a store of slots: each slot is in one list, and no more are given out
+// than there are. What the messages say: snapshot_check_messages.cpp.
+void SnapshotCheck::check_held(const NodeImage& image, uint32_t w) const
+{
+    const Shared& s = image.node->shared;
+    const Ward& ward = image.wards[w];
+    const Address worker = worker_of(image, w);
+    const char* const astray = "has a list of held messages that leads astray";
+    require(ward.held_fresh <= s.held_slots && ward.held_used <= ward.held_fresh, worker,
+            "holds more messages than there is room for");
+    const std::vector<HeldSlot> slots =
+        read_all(*image.node, s.held + w * static_cast<size_t>(s.held_slots), ward.held_fresh);
+    std::vector<bool> taken(slots.size());
+    const auto take = [&](uint32_t at) {
+        require(at != 0 && at <= slots.size() && !taken[at - 1], worker, astray);
+        taken[at - 1] = true;
+    };
+    uint32_t free = 0;
+    for (uint32_t at = ward.held_free; at != 0; at = slots[at - 1].next) { // ends: none twice
+        take(at);
+        ++free;
+    }
+    require(ward.held_fresh - free == ward.held_used, worker,
+            "counts other held slots than there are");
+    for (const ActorBook& book : image.books[w]) {
+        uint32_t message = book.first_held;
+        for (uint32_t k = 0; k < book.held; ++k) { // ends: no slot is taken twice
+            take(message);
+            const Header h = detail::held_header(slots[message - 1]);
+            uint32_t n = 1;
+            for (uint32_t at = slots[message - 1].next; at != 0; at = slots[at - 1].next, ++n) {
+                take(at);
+            }
+            require(n == slots_for(h.length), worker,
+                    "holds a message of another length than its slots");
+            require((h.flags & ~(flag_system | flag_traced)) == 0, worker,
+                    "holds a message that cannot wait");
+            if ((h.flags & flag_system) != 0) {
+                check_life_order(worker, h, slots[message - 1].word + 3);
+            } else {
+                check_payload(worker, h, flag_traced);
+            }
+            require(k + 1 != book.held || book.last_held == message, worker, astray);
+            message = slots[message - 1].link;
+        }
+    }
+}
+
+void SnapshotCheck::check_watchers(const NodeImage& image, uint32_t w) const
+{
+    const Shared& s = image.node->shared;
+    const Ward& ward = image.wards[w];
+    const Address worker = worker_of(image, w);
+    require(ward.watch_fresh <= s.watch_slots, worker, "has more watchers than there is room for");
+    const std::vector<WatchEntry> table = read_all(
+        *image.node, s.watchers + w * static_cast<size_t>(s.watch_slots), ward.watch_fresh);
+    std::vector<bool> taken(table.size());
+    const auto follow = [&](uint32_t at) {
+        for (; at != 0; at = table[at - 1].next) { // ends: no entry is taken twice
+            require(at <= table.size() && !taken[at - 1], worker,
+                    "has a list of watchers that leads astray");
+            taken[at - 1] = true;
+        }
+    };
+    follow(ward.watch_free);
+    for (const ActorBook& book : image.books[w]) {
+        follow(book.watchers);
+    }
+}
+
+void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
+{
+    const Shared& s = image.node->shared;
+    const Status& status = image.status[w];
+    const Ward& ward = image.wards[w];
+    const Address worker = worker_of(image, w);
+    require(status.actors <= s.actors_per_worker, worker, "has more actors than there is room for");
+    require(status.outbox <= s.outbox_capacity, worker,
+            "has parked more messages than there is room for");
+    require(status.outbox_lock == 0 && status.turn % 2 == 0, worker, "is in the middle of a turn");
+    for (const uint64_t running : status.running) {
+        require(running == 0, worker, "is in the middle of a handler");
+    }
+    uint32_t away = 0;
+    uint32_t moving = 0;
+    for (uint32_t local = 0; local < image.actors[w].size(); ++local) {
+        const Address place = Address::actor(w, local, s.node);
+        const ActorEntry& entry = image.actors[w][local];
+        const ActorBook& book = image.books[w][local];
+        check_entry(image, place, entry, book);
+        away += detail::is_away(book.life) ? 1 : 0;
+        moving += book.life == static_cast<uint32_t>(Life::moving) && entry.self == place.value;
+    }
+    require(ward.away >= away, worker, "counts fewer actors that do not run than there are");
+    require(ward.moving >= moving, worker, "counts fewer actors that move than there are");
+    const uint32_t chores =
+        check_failed(image, w) + check_ready(image, w) + check_sweeping(image, w);
+    require(ward.chores == chores, worker, "counts other chores than there are");
+    check_held(image, w);
+    check_watchers(image, w);
+}
+
+// What the host knows of those that have moved: each place is one actor's, or free.
+void SnapshotCheck::check_guests()
+{
+    std::set<uint32_t> places;
+    const auto take = [&](const Guest& g) {
+        if (g.at.local() >= images_[g.at.node()].actors[g.at.worker()].size() ||
+            !places.insert(g.at.value).second) {
+            refuse(g.at, "has a place for guests that is not one");
+        }
+    };
+    const auto take_room = [&](const Guest& g) {
+        require(g.offset % 16 == 0 && g.bytes % 16 == 0, g.at, "has a place that is not aligned");
+        extents_[g.at.node()].push_back({g.offset, g.bytes, g.at});
+    };
+    for (const auto& [address, guest] : c_.guests) {
+        require(c_.inside({address}), guest.at, "has a guest from outside of the program");
+        take(guest);
+        const NodeImage& image = images_[guest.at.node()];
+        const ActorEntry& entry = image.actors[guest.at.worker()][guest.at.local()];
+        if (entry.kind == 0) { // it has stopped
+            take_room(guest);
+            continue;
+        }
+        const uint8_t known = c_.type_at(c_.index({address}));
+        const bool same =
+            entry.self == address &&
+            static_cast<unsigned char*>(entry.state) == image.node->shared.heap + guest.offset &&
+            (known == 0 || known == entry.type() + 1);
+        require(same && entry.type() < c_.image.table.actors &&
+                    guest.bytes == round_up(c_.stride_of(entry.type()), 16),
+                guest.at, "has another guest than the host knows");
+    }
+    for (const Guest& g : c_.vacancies) {
+        take(g);
+        const NodeImage& image = images_[g.at.node()];
+        const ActorBook& book = image.books[g.at.worker()][g.at.local()];
+        require(image.actors[g.at.worker()][g.at.local()].kind == 0 && book.listed == 0 &&
+                    book.next_failed == 0 && book.held == 0 && book.watchers == 0 && book.life == 0,
+                g.at, "has somebody in a place that is free");
+        take_room(g);
+    }
+}
+
+void SnapshotCheck::check_actors()
+{
+    for (const NodeImage& image : images_) {
+        for (uint32_t w = 0; w < image.status.size(); ++w) {
+            check_worker(image, w);
+        }
+    }
+    check_guests();
+}
+
+// No two states share a byte.
+void SnapshotCheck::check_heaps()
+{
+    for (const Claim& claim : claims_) {
+        Node& node = c_.nodes[claim.first.node()];
+        uint32_t& local = c_.next_local[c_.lane(claim.first)];
+        require(claim.first.local() >= local, claim.first, "is told twice to make one actor");
+        local = claim.first.local() + claim.count;
+        extents_[claim.first.node()].push_back(claim.states);
+        node.heap_used = std::max(node.heap_used, claim.states.at + claim.states.bytes);
+    }
+    for (std::vector<Extent>& all : extents_) {
+        std::sort(all.begin(), all.end(),
+                  [](const Extent& a, const Extent& b) { return a.at < b.at; });
+        for (size_t i = 0; i < all.size(); ++i) {
+            const uint64_t used = c_.nodes[all[i].owner.node()].heap_used;
+            const uint64_t end = i + 1 < all.size() ? std::min(used, all[i + 1].at) : used;
+            if (all[i].at > end || all[i].bytes > end - all[i].at) {
+                refuse(all[i].owner, "has actor #" + std::to_string(all[i].owner.local()) +
+                                         " whose state reaches into that of another, or out of "
+                                         "the heap's used part");
+            }
+        }
+    }
+}
+
+// ---- topics
+
+void SnapshotCheck::check_topics()
+{
+    using detail::TopicEntry;
+    for (const NodeImage& image : images_) {
+        const Shared& s = image.node->shared;
+        const Address lead = worker_of(image, 0);
+        TopicBoard board;
+        read_memory(*image.node, &board, s.topics, sizeof board);
+        const std::vector<Subscription> table =
+            read_all(*image.node, s.subscriptions, s.subscription_mask + size_t{1});
+        uint32_t count[detail::whole_topic + 1] = {};
+        uint32_t used = 0;
+        for (const Subscription& entry : table) {
+            const Packet& a = entry.packet[0];
+            const Packet& b = entry.packet[1];
+            const TopicKey key{{a.word[0], a.word[1], a.word[2], b.word[0]}};
+            require(a.sequence == b.sequence, lead, "has half a subscription");
+            require(b.word[2] <= static_cast<uint32_t>(TopicEntry::filled), lead,
+                    "has a subscription in no known state");
+            if (static_cast<TopicEntry>(b.word[2]) == TopicEntry::filled) {
+                require(key.length() <= max_topic, lead, "has a subscription to no topic");
+                ++count[detail::kind_of(key)];
+                ++used;
+            }
+        }
+        uint32_t kinds = 0;
+        for (uint32_t k = 0; k <= detail::whole_topic; ++k) {
+            require(count[k] == board.count[k], lead, "counts other subscriptions than there are");
+            kinds |= count[k] != 0 ? 1u << k : 0;
+        }
+        require(used == board.used && kinds == board.kinds, lead,
+                "counts other subscriptions than there are");
+        for (const TopicKey& aim : board.aim) {
+            require(aim.length() <= max_topic, lead, "aims at no topic");
+        }
+    }
+}
+
+} // namespace denizen

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is under way in a restored program. A ring's tickets from its reader's next to its tail are
+// each in the ring or parked in an outbox, never both and never neither, and read in their order
+// they are whole messages that the program knows. No other slot may look like a ticket to come.
+#include "snapshot_check.hpp"
+#include "snapshot_memory.hpp"
+
+#include <denizen/actor/detail/move.hpp>
+#include <denizen/actor/detail/topics.hpp>
+#include <denizen/actor/supervisor.hpp>
+
+#include <map>
+#include <tuple>
+
+namespace denizen {
+namespace {
+
+// A ring by who reads it: lane of the worker (or node, for egress) and what it is to that reader.
+using RingName = std::tuple<size_t, uint32_t>;
+
+// Of the second part. Sources number a worker's rings in global memory.
+constexpr uint32_t near_rings = 64; // and the near worker's number
+constexpr uint32_t egress_ring = 128;
+
+template <class T>
+T from(const uint32_t* words)
+{
+    static_assert(sizeof(T) <= first_payload);
+    T value;
+    std::memcpy(static_cast<void*>(&value), words, sizeof value);
+    return value;
+}
+
+uint32_t source_of(const Node& reader, uint32_t sender)
+{
+    return source_peer + sender - (sender > reader.shared.node ? 1 : 0);
+}
+
+} // namespace
+
+// What outboxes hold for each ring.
+struct SnapshotCheck::Flight {
+    std::map<RingName, std::map<uint32_t, Slot>> parked; // by ticket
+};
+
+struct SnapshotCheck::RingView {
+    RingName name;
+    Address reader;
+    bool to_host = false;
+    uint32_t mask = 0;
+    uint32_t head = 0; // the reader's next ticket
+    uint32_t tail = 0;
+    uint32_t credit = 0; // what its writers know of `head`
+    std::vector<Slot> slots;
+    Slot* memory = nullptr;     // where they lie: in the node's memory,
+    const Node* node = nullptr; // or, if there is none, in the host's
+};
+
+// ---- what a message says
+
+// A message of the program, of its type's length.
+void SnapshotCheck::check_payload(Address reader, const Header& h, uint32_t flags) const
+{
+    const ProgramTable& t = c_.image.table;
+    require((h.flags & ~flags) == 0, reader, "is sent a message with flags that it cannot have");
+    require(h.type < t.messages, reader, "is sent a message of no type of the program");
+    const uint32_t stamp = (h.flags & flag_traced) != 0 ? stamp_bytes : 0;
+    require(h.length == t.message[h.type].size + stamp, reader,
+            "is sent a message of another length than its type");
+}
+
+void SnapshotCheck::check_life_order(Address reader, const Header& h, const uint32_t* words) const
+{
+    const auto op = static_cast<SystemOp>(h.type);
+    require(h.length == sizeof(LifeRequest), reader, "is given an order of no known length");
+    const auto r = from<LifeRequest>(words);
+    require(r.local < c_.actors_per_worker, reader, "is given an order to an actor it cannot have");
+    bool good = true;
+    switch (op) {
+    case SystemOp::stop:
+    case SystemOp::pause:
+    case SystemOp::resume:
+    case SystemOp::restart:
+    case SystemOp::drain:
+    case SystemOp::suspend:
+    case SystemOp::checkpoint:
+    case SystemOp::look:
+    case SystemOp::watch:
+    case SystemOp::unwatch:
+    case SystemOp::failure: break;
+    case SystemOp::drained: good = r.value < c_.lanes(); break;
+    case SystemOp::bounce: good = r.value < c_.lanes() && c_.inside({r.rank}); break;
+    case SystemOp::pass:
+    case SystemOp::passed: good = c_.inside({r.rank}); break;
+    case SystemOp::attach: good = r.value == nobody || c_.inside({r.value}); break;
+    case SystemOp::tell: good = r.value <= static_cast<uint32_t>(Life::moved); break;
+    case SystemOp::move_out:
+    case SystemOp::depart:
+    case SystemOp::move_in:
+    case SystemOp::settle:
+    case SystemOp::vacate: refuse(reader, "is in the middle of a move that was given up");
+    default: good = false;
+    }
+    require(good, reader, "is given an order that makes no sense");
+}
+
+// The runtime's own.
+void SnapshotCheck::check_system(Address reader, const Header& h, const uint32_t* words)
+{
+    const ProgramTable& t = c_.image.table;
+    const auto op = static_cast<SystemOp>(h.type);
+    require(h.flags == flag_system, reader, "is given an order with flags that it cannot have");
+    const auto length = [&](size_t bytes) {
+        require(h.length == bytes, reader, "is given an order of no known length");
+    };
+    // Where an order puts new states: where no actor is yet.
+    const auto claim = [&](uint32_t first, uint64_t count, uint64_t at, uint64_t bytes) {
+        const Node& node = c_.nodes[reader.node()];
+        require(first >= c_.next_local[c_.lane(reader)] && first < c_.actors_per_worker &&
+                    count >= 1 && count <= c_.actors_per_worker - first,
+                reader, "is told to make actors where there are some, or is no room");
+        require(at >= node.heap_used && at % 256 == 0 && at <= c_.options.state_bytes &&
+                    bytes <= c_.options.state_bytes - at,
+                reader, "is told to make a state where there is one, or is no room");
+        const Address place = Address::actor(reader.worker(), first, reader.node());
+        claims_.push_back({place, static_cast<uint32_t>(count), {at, bytes, place}});
+    };
+    if (op == SystemOp::none) {
+        length(0);
+    } else if (op == SystemOp::spawn) {
+        length(sizeof(SpawnRequest));
+        const auto r = from<SpawnRequest>(words);
+        require(r.type < t.actors && r.stride == c_.stride_of(r.type) &&
+                    r.life <= static_cast<uint32_t>(Life::created),
+                reader, "is told to make actors of no type of the program");
+        claim(r.first, r.count, r.offset, static_cast<uint64_t>(r.count) * r.stride);
+    } else if (op == SystemOp::supervise) {
+        length(sizeof(SuperviseRequest));
+        const auto r = from<SuperviseRequest>(words);
+        require(r.strategy <= static_cast<uint32_t>(Strategy::escalate) &&
+                    (r.max_restarts <= max_restart_budget || r.max_restarts == unlimited_restarts),
+                reader, "is told to make a supervisor of no known kind");
+        claim(r.local, 1, r.offset, detail::supervisor_bytes(r.children, r.max_restarts));
+    } else if (op == SystemOp::adopt) {
+        length(sizeof(AdoptRequest));
+        const auto r = from<AdoptRequest>(words);
+        const NodeImage& image = images_[reader.node()];
+        const std::vector<ActorEntry>& actors = image.actors[reader.worker()];
+        require(r.local < actors.size() && actors[r.local].kind != 0 &&
+                    actors[r.local].type() == supervisor_type,
+                reader, "is told of children of an actor that is no supervisor");
+        detail::Supervisor sup;
+        read_memory(*image.node, static_cast<void*>(&sup), actors[r.local].state, sizeof sup);
+        const uint32_t first = r.rank_and_count & 0xfffffff;
+        const uint32_t count = r.rank_and_count >> 28;
+        require(count <= 7 && first <= sup.children && count <= sup.children - first, reader,
+                "is told of more children than its supervisor has");
+    } else if (detail::is_topic_op(op)) {
+        length(sizeof(TopicRequest));
+        const auto r = from<TopicRequest>(words);
+        require(reader.worker() == 0 && r.key.length() <= max_topic, reader,
+                "is told of a topic that is none, or not its affair");
+    } else {
+        check_life_order(reader, h, words);
+    }
+}
+
+void SnapshotCheck::check_message(Address reader, const Header& h, const uint32_t* words)
+{
+    if ((h.flags & flag_system) != 0) {
+        check_system(reader, h, words);
+    } else {
+        const bool publish = (h.flags & flag_publish) != 0;
+        check_payload(reader, h, flag_traced | (publish ? flag_publish : flag_broadcast));
+    }
+}
+
+// ---- where it is
+
+void SnapshotCheck::read_outboxes(Flight& flight) const
+{
+    for (const NodeImage& image : images_) {
+        const Shared& s = image.node->shared;
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            const Address worker = worker_of(image, w);
+            std::vector<Parked> outbox(image.status[w].outbox);
+            read_memory(*image.node, outbox.data(),
+                        s.outboxes + w * static_cast<size_t>(s.outbox_capacity),
+                        sizeof(Parked) * outbox.size());
+            for (const Parked& p : outbox) {
+                if (p.state == detail::entry_free) {
+                    continue;
+                }
+                require(p.state == detail::entry_filled, worker, "is about to park a message");
+                const uint32_t first = w - w % s.near;
+                const uint32_t near = std::min(s.near, s.workers - first);
+                RingName ring;
+                bool good = true;
+                switch (static_cast<RingKind>(p.kind)) {
+                case RingKind::inbox:
+                case RingKind::urgent: {
+                    const bool data = static_cast<RingKind>(p.kind) == RingKind::inbox;
+                    good = p.index < s.workers;
+                    ring = {c_.lane(worker) - w + p.index, data ? source_node : source_node_urgent};
+                    break;
+                }
+                case RingKind::near:
+                    good = p.index < near;
+                    ring = {c_.lane(worker) - w + first + p.index, near_rings + w % s.near};
+                    break;
+                case RingKind::peer: {
+                    const uint32_t node = p.index / max_workers;
+                    const uint32_t to = p.index % max_workers;
+                    good = node < s.nodes && node != s.node && to < s.workers;
+                    if (good) {
+                        ring = {c_.lane(Address::actor(to, 0, node)),
+                                source_of(c_.nodes[node], s.node)};
+                    }
+                    break;
+                }
+                case RingKind::egress: ring = {s.node, egress_ring}; break;
+                default: good = false;
+                }
+                require(good, worker, "has parked a message for a ring that there is not");
+                for (const Packet& packet : p.slot.packet) {
+                    require(packet.sequence == p.ticket + 1, worker,
+                            "has parked a message of another ticket");
+                }
+                require(flight.parked[ring].emplace(p.ticket, p.slot).second, worker,
+                        "has parked a message whose ticket is taken");
+            }
+        }
+    }
+}
+
+void SnapshotCheck::check_ring(const RingView& r, Flight& flight)
+{
+    const auto found = flight.parked.find(r.name);
+    std::map<uint32_t, Slot> parked;
+    if (found != flight.parked.end()) {
+        parked = std::move(found->second);
+        flight.parked.erase(found);
+    }
+    const uint64_t capacity = r.mask + uint64_t{1};
+    const uint32_t n = r.tail - r.head;
+    require(n <= capacity + parked.size(), r.reader, "is to read more messages than a ring holds");
+    require(r.head - r.credit <= capacity, r.reader,
+            "has given its senders room that is not there");
+    const auto packets_of = [](const Slot& slot, uint32_t ticket) {
+        return std::count_if(std::begin(slot.packet), std::end(slot.packet),
+                             [&](const Packet& p) { return p.sequence == ticket + 1; });
+    };
+    uint32_t rest = 0; // slots of the message that has begun
+    for (uint32_t i = 0; i < n; ++i) {
+        const uint32_t ticket = r.head + i;
+        const Slot* slot = i < capacity ? &r.slots[ticket & r.mask] : nullptr;
+        const auto whole = slot != nullptr ? packets_of(*slot, ticket) : 0;
+        const auto waits = parked.find(ticket);
+        require(whole == (waits == parked.end() ? 4 : 0), r.reader,
+                "is sent a message that is not whole, or twice");
+        if (rest == 0) {
+            const Slot& first = whole != 0 ? *slot : waits->second;
+            uint32_t words[12];
+            for (uint32_t k = 0; k < 12; ++k) {
+                words[k] = first.packet[k / 3].word[k % 3];
+            }
+            const Header h = decode(first.packet[0]);
+            rest = slots_for(h.length);
+            require(rest <= n - i, r.reader, "is sent a message without its end");
+            if (r.to_host) {
+                check_payload(r.reader, h, flag_traced);
+            } else {
+                check_message(r.reader, h, words + 3);
+            }
+        }
+        --rest;
+        if (waits != parked.end()) {
+            parked.erase(waits);
+        }
+    }
+    require(parked.empty(), r.reader, "is to be sent messages that have no place in their ring");
+    for (uint64_t i = n; i < capacity; ++i) {
+        const uint32_t ticket = r.head + static_cast<uint32_t>(i);
+        const Slot& slot = r.slots[ticket & r.mask];
+        if (packets_of(slot, ticket) == 0) {
+            continue;
+        }
+        // Ticket 2^32 - 1 expects sequence 0, and finds it in a slot that was never written.
+        require(ticket == ~0u, r.reader, "is sent a message that nobody has sent");
+        Slot unused{};
+        for (Packet& p : unused.packet) {
+            p.sequence = 1;
+        }
+        Slot* there = r.memory + (ticket & r.mask);
+        if (r.node != nullptr) {
+            write_memory(*r.node, there, &unused, sizeof unused);
+        } else {
+            for (uint32_t k = 0; k < 4; ++k) {
+                store_packet<Scope::system>(&there->packet[k], unused.packet[k]);
+            }
+        }
+    }
+}
+
+void SnapshotCheck::check_messages()
+{
+    Flight flight;
+    read_outboxes(flight);
+    // Of a ring from whose memory only what is under way was restored: the rest of it is zero.
+    const auto read_window = [](RingView& r) {
+        const uint64_t capacity = r.mask + uint64_t{1};
+        const uint64_t n = std::min<uint64_t>(r.tail - r.head, capacity);
+        const uint64_t to_end = std::min<uint64_t>(n, capacity - (r.head & r.mask));
+        r.slots.assign(capacity, Slot{});
+        read_memory(*r.node, r.slots.data() + (r.head & r.mask), r.memory + (r.head & r.mask),
+                    sizeof(Slot) * to_end);
+        read_memory(*r.node, r.slots.data(), r.memory, sizeof(Slot) * (n - to_end));
+    };
+    const auto word = [](const Node& node, const uint32_t* from) {
+        uint32_t value = 0;
+        read_memory(node, &value, from, sizeof value);
+        return value;
+    };
+    for (const NodeImage& image : images_) {
+        const Node& node = *image.node;
+        const Shared& s = node.shared;
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            RingView r;
+            r.reader = worker_of(image, w);
+            r.node = &node;
+            const size_t lane = c_.lane(r.reader);
+            const uint32_t* done = image.status[w].done;
+            const auto ring = [&](uint32_t source, uint32_t mask, const Slot* memory,
+                                  const uint32_t* tail, const uint32_t* credit,
+                                  const Node& writer) {
+                r.name = {lane, source};
+                r.mask = mask;
+                r.head = done[source];
+                r.tail = word(writer, tail);
+                r.credit = word(writer, credit);
+                r.memory = const_cast<Slot*>(memory) + w * (mask + size_t{1});
+                read_window(r);
+                check_ring(r, flight);
+            };
+            ring(source_node, s.inbox_mask, s.inboxes, &s.inbox[w].tail, &s.inbox[w].credit, node);
+            ring(source_node_urgent, s.urgent_mask, s.urgent_inboxes, &s.urgent_inbox[w].tail,
+                 &s.urgent_inbox[w].credit, node);
+            for (const Node& other : c_.nodes) {
+                if (&other != &node) {
+                    const PeerLink& there = other.shared.peer[s.node];
+                    ring(source_of(node, other.shared.node), s.inbox_mask,
+                         s.peer[other.shared.node].from, there.tails + w * credit_stride,
+                         there.credits + w * credit_stride, other);
+                }
+            }
+            for (const uint32_t source : {source_host, source_host_urgent}) {
+                Port& port = c_.ports[source == source_host ? 0 : AnyRuntime::Core::urgent];
+                const Lane& l = port.table[lane];
+                require(l.seen == done[source], r.reader,
+                        "has handled other messages of the host "
+                        "than the host knows");
+                r.name = {lane, source};
+                r.mask = port.lanes.capacity() - 1;
+                r.head = r.credit = l.seen;
+                r.tail = l.tail;
+                r.memory = l.slots;
+                r.node = nullptr;
+                r.slots.assign(port.lanes.capacity(), Slot{});
+                port.each_slot(lane, r.head, [&](const Slot& slot, uint32_t ticket) {
+                    r.slots[ticket & r.mask] = slot;
+                });
+                check_ring(r, flight);
+            }
+        }
+        // The near rings: words of the sender's box and of the reader's.
+        std::vector<NearBox> boxes(s.workers);
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            read_memory(node, &boxes[w], s.boxes + w * size_t{s.box_bytes}, sizeof(NearBox));
+        }
+        for (uint32_t w = 0; w < s.workers && s.local_mask != 0; ++w) {
+            const uint32_t own = w % s.near;
+            for (uint32_t from = 0; from < s.near; ++from) {
+                RingView r;
+                r.mask = from == own ? s.local_mask : s.near_mask;
+                if (r.mask == 0) {
+                    continue;
+                }
+                const uint32_t sender = w - own + from;
+                r.name = {c_.lane(worker_of(image, w)), near_rings + from};
+                r.reader = worker_of(image, w);
+                r.node = &node;
+                r.head = r.tail = r.credit = boxes[w].head[from];
+                if (sender < s.workers) {
+                    r.tail = boxes[sender].tail[own];
+                    r.credit = boxes[sender].credit[own];
+                }
+                const size_t at =
+                    from == own ? 0 : s.local_mask + 1 + from * (s.near_mask + size_t{1});
+                r.memory =
+                    reinterpret_cast<Slot*>(s.boxes + w * size_t{s.box_bytes} + sizeof(NearBox)) +
+                    at;
+                r.slots.resize(r.mask + size_t{1});
+                read_memory(node, r.slots.data(), r.memory, sizeof(Slot) * r.slots.size());
+                check_ring(r, flight);
+            }
+        }
+        RingView r;
+        r.name = {s.node, egress_ring};
+        r.reader = worker_of(image, 0);
+        r.to_host = true;
+        r.mask = s.egress_mask;
+        r.head = r.credit = node.egress.position();
+        r.tail = image.board.egress_tail;
+        r.memory = s.egress;
+        r.slots.assign(s.egress, s.egress + (s.egress_mask + size_t{1}));
+        check_ring(r, flight);
+        for (uint32_t w = 0; w < s.workers; ++w) {
+            require(static_cast<int32_t>(r.head - image.status[w].egress_credit) >= 0,
+                    worker_of(image, w), "believes that the host has taken more than it has");
+        }
+    }
+    if (!flight.parked.empty()) {
+        file_.refuse("makes no sense: messages are parked for a ring that there is not");
+    }
+    c_.flush_stores();
+}
+
+} // namespace denizen

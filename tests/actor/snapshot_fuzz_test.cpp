@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+// Snapshots made to harm: each section of a valid one is mutated, byte by byte, word by word and in
+// its length, and the checksums are computed anew. What comes of it is refused as a bad snapshot,
+// or it is restored, and then the program runs and ends like any other. Sanitizers see the rest.
+#include "crc32c.hpp"
+#include "resident/places.hpp"
+
+#include <denizen/actor/supervisor.hpp>
+#include <denizen/actor/topic.hpp>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::test;
+namespace fs = std::filesystem;
+
+struct Token {
+    uint32_t hops;
+    uint32_t to[3];
+};
+struct Freight { // over several slots
+    uint32_t hops;
+    uint32_t to[3];
+    uint32_t load[30];
+};
+struct Break {
+    uint32_t code;
+};
+struct Alarm { // overtakes
+    static constexpr auto priority = Priority::urgent;
+    uint32_t to;
+};
+struct Join {};
+struct News {
+    uint32_t n;
+};
+struct Report {
+    uint32_t n;
+};
+struct Look {};
+struct Seen {
+    uint32_t passed;
+};
+
+struct Relay {
+    static constexpr bool can_fail = true;
+    static constexpr auto restart_from = RestartFrom::snapshot;
+    uint32_t passed = 0;
+
+    void on(const Token& m, auto& ctx) { pass(m, ctx); }
+    void on(const Freight& m, auto& ctx) { pass(m, ctx); }
+    void on(const Break& m, auto& ctx) { ctx.fail(m.code); }
+    void on(const Alarm& m, auto& ctx) { ctx.send(Address{m.to}, Token{0, {}}); }
+    void on(const Join&, auto& ctx) { ctx.subscribe("news/*"); }
+    void on(const News&, auto&) { ++passed; }
+    void on(const Down&, auto&) { ++passed; }
+    void on(const Look&, auto& ctx) { ctx.reply(Seen{passed}); }
+
+    void pass(auto m, auto& ctx)
+    {
+        ++passed;
+        if (m.hops == 0) {
+            ctx.send(host, Report{passed});
+            return;
+        }
+        --m.hops;
+        const Address to{m.to[passed % 3]};
+        if (passed % 7 == 0) {
+            ctx.send(to, Alarm{m.to[0]});
+        }
+        ctx.send(to, m);
+    }
+};
+struct alignas(64) Large {
+    uint64_t words[40] = {};
+    void on(const News&, auto&) { ++words[39]; }
+    void on(const Look&, auto& ctx) { ctx.reply(Seen{static_cast<uint32_t>(words[0])}); }
+};
+
+using Victim =
+    Program<Actors<Relay, Large>,
+            Messages<Token, Freight, Break, Alarm, Join, News, Report, Look, Seen, Down>>;
+
+Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
+{
+    Options o;
+    o.workers = workers;
+    o.nodes = nodes;
+    o.lane_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
+    o.egress_slots = o.dead_letter_slots = 32;
+    o.outbox_slots = 256;
+    o.held_slots = o.watch_slots = 16;
+    o.subscriptions = 16;
+    o.asks = 4;
+    o.buffers = 4;
+    o.max_actors = 64 * workers * nodes;
+    o.state_bytes = 32 << 10;
+    o.restore = restore;
+    return o;
+}
+
+class Folder {
+public:
+    Folder()
+    {
+        char name[] = "/tmp/denizen-fuzz-XXXXXX";
+        EXPECT_NE(::mkdtemp(name), nullptr);
+        path_ = name;
+    }
+    ~Folder() { fs::remove_all(path_); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    std::string file(const char* name) const { return (path_ / name).string(); }
+
+private:
+    fs::path path_;
+};
+
+using Bytes = std::vector<unsigned char>;
+
+// A snapshot in its parts; docs/snapshots.md has the layout.
+struct Parts {
+    Bytes header;
+    std::vector<std::pair<std::string, Bytes>> sections;
+
+    explicit Parts(const std::string& path)
+    {
+        std::ifstream in(path, std::ios::binary);
+        const Bytes all{std::istreambuf_iterator<char>(in), {}};
+        header.assign(all.begin(), all.begin() + 40);
+        uint32_t count = 0;
+        std::memcpy(&count, all.data() + 20, sizeof count);
+        for (uint32_t i = 0; i < count; ++i) {
+            const unsigned char* entry = all.data() + 40 + 56 * i;
+            uint64_t place[2]; // offset, length
+            std::memcpy(place, entry + 32, sizeof place);
+            sections.emplace_back(reinterpret_cast<const char*>(entry),
+                                  Bytes(all.begin() + static_cast<ptrdiff_t>(place[0]),
+                                        all.begin() + static_cast<ptrdiff_t>(place[0] + place[1])));
+        }
+    }
+
+    Bytes& operator[](const std::string& name)
+    {
+        for (auto& [its, bytes] : sections) {
+            if (its == name) {
+                return bytes;
+            }
+        }
+        ADD_FAILURE() << "no section " << name;
+        return sections.front().second;
+    }
+
+    // With every checksum as it has to be.
+    void write(const std::string& path) const
+    {
+        Bytes all(40 + 56 * sections.size());
+        uint64_t offset = all.size();
+        for (size_t i = 0; i < sections.size(); ++i) {
+            const auto& [name, bytes] = sections[i];
+            unsigned char* entry = all.data() + 40 + 56 * i;
+            std::memcpy(entry, name.data(), name.size());
+            const uint64_t place[2] = {offset, bytes.size()};
+            std::memcpy(entry + 32, place, sizeof place);
+            const uint32_t sum = crc32c(bytes.data(), bytes.size());
+            std::memcpy(entry + 48, &sum, sizeof sum);
+            offset += bytes.size();
+        }
+        std::copy(header.begin(), header.end(), all.begin());
+        std::memcpy(all.data() + 24, &offset, sizeof offset);
+        std::memset(all.data() + 32, 0, 4);
+        const uint32_t sum = crc32c(all.data(), all.size());
+        std::memcpy(all.data() + 32, &sum, sizeof sum);
+        for (const auto& section : sections) {
+            all.insert(all.end(), section.second.begin(), section.second.end());
+        }
+        std::ofstream(path, std::ios::binary | std::ios::trunc)
+            .write(reinterpret_cast<const char*>(all.data()),
+                   static_cast<std::streamsize>(all.size()));
+    }
+};
+
+// Calls that may be refused: what a program of wrong state answers is its affair.
+template <class Call>
+void perhaps(Call&& call)
+{
+    try {
+        call();
+    } catch (const Error&) { // named, and so an answer
+    }
+}
+
+// A program with something in each of its parts.
+void save_victim(const Options& options, const std::string& path, bool under_load)
+{
+    Runtime<Victim> rt(Device::cpu(), options);
+    const std::vector<Address> relays = rt.spawn<Relay>(12);
+    const std::vector<Address> large = rt.spawn<Large>(5);
+    const auto others = [&](uint32_t i) { // that run
+        return std::array<uint32_t, 3>{relays[(i + 1) % 7].value, relays[(i + 3) % 7].value,
+                                       relays[(i + 5) % 7].value};
+    };
+    rt.watch(relays[0], relays[1]);
+    rt.watch(relays[2], relays[1]);
+    rt.watch(host, relays[3]);
+    RestartBudget budget;
+    budget.max_restarts = 4;
+    const Address inner = rt.supervise({relays[4], relays[5]}, Strategy::one_for_one, budget);
+    rt.supervise({inner, relays[6]}, Strategy::rest_for_one);
+    for (uint32_t i = 0; i < 4; ++i) {
+        rt.send(relays[i], Join{});
+    }
+    rt.send(relays[4], Break{3}); // restarted
+    rt.send(relays[7], Break{4}); // stays failed
+    rt.checkpoint(relays[8]);
+    rt.drain();
+    rt.pause(relays[9]);
+    rt.pause(large[1]);
+    for (uint32_t i = 0; i < 3; ++i) {
+        const auto to = others(i);
+        rt.send(relays[9], Token{1, {to[0], to[1], to[2]}});
+        rt.send(large[1], News{i});
+        rt.send(relays[10], Token{0, {}}); // to the host
+    }
+    rt.send(relays[9], Freight{1, {relays[0].value, relays[0].value, relays[0].value}, {}});
+    rt.send(relays[7], News{1}); // a dead letter
+    rt.stop(large[4]);
+    if (options.nodes > 1) {
+        rt.migrate(relays[11], 1, 1 - relays[11].node());
+        rt.migrate(large[2], 0, 1 - large[2].node());
+        rt.migrate(large[2], large[2].worker(), large[2].node());
+    }
+    rt.drain();
+    if (under_load) {
+        constexpr uint32_t hops = 60;
+        for (uint32_t i = 0; i < 7; ++i) {
+            const auto to = others(i);
+            rt.send(relays[i], Token{hops, {to[0], to[1], to[2]}});
+            rt.send(relays[i], Freight{hops, {to[0], to[1], to[2]}, {}});
+        }
+    } else {
+        rt.pause();
+        for (uint32_t i = 0; i < 12; ++i) {
+            rt.send(relays[i], Alarm{relays[0].value});
+            rt.send(relays[i], News{i});
+        }
+    }
+    rt.save(path);
+}
+
+enum class Fate { refused, ran, stuck };
+
+// Restores it, and if that is done, uses it. Stuck: it would not end in time, which a mutated
+// handler's state or a count of messages may bring about, and says so.
+Fate fate_of(const Options& options, const std::string& again)
+{
+    bool closing = false;
+    try {
+        Runtime<Victim> rt(Device::cpu(), options);
+        const Address a = Address::actor(0, 0);
+        perhaps([&] { rt.send(a, News{1}, 5ms); });
+        perhaps([&] { rt.restart(a, 5ms); });
+        perhaps([&] { rt.resume(Address::actor(1, 3), 5ms); });
+        perhaps([&] { rt.stop(Address::actor(1, 1), 5ms); });
+        perhaps([&] { rt.spawn<Large>(2, 5ms); });
+        perhaps([&] { rt.publish("news/1", News{1}, 5ms); });
+        perhaps([&] { rt.ask<Seen>(a, Look{}, 5ms); });
+        perhaps([&] { rt.receive(1ms); });
+        perhaps([&] { rt.dead_letters(); });
+        perhaps([&] { rt.save(again, 200ms); });
+        closing = true;
+        rt.close(200ms);
+    } catch (const Error& e) {
+        if (closing) {
+            EXPECT_EQ(e.code(), Errc::stuck) << e.what();
+            return Fate::stuck;
+        }
+        EXPECT_EQ(e.code(), Errc::bad_snapshot) << e.what();
+        EXPECT_EQ(std::string(e.what()).rfind("snapshot \"", 0), 0u) << e.what();
+        return Fate::refused;
+    }
+    return Fate::ran;
+}
+
+class Mutator {
+public:
+    explicit Mutator(uint32_t seed) : random_(seed) {}
+
+    // Changes one section, in one to three places.
+    std::string operator()(Parts& parts)
+    {
+        auto& [name, bytes] = parts.sections[random_() % parts.sections.size()];
+        std::string what = name;
+        for (uint32_t n = random_() % 4 == 0 ? 3 : 1; n != 0; --n) {
+            what += ", " + change(bytes);
+        }
+        return what;
+    }
+
+private:
+    std::string change(Bytes& bytes)
+    {
+        const size_t words = bytes.size() / 4;
+        const uint32_t how = random_() % 16;
+        if (words < 2 || how == 0) { // another length
+            const size_t was = bytes.size();
+            bytes.resize(random_() % 2 == 0 ? random_() % (was + 1) : was + random_() % 80);
+            return "length " + std::to_string(was) + " -> " + std::to_string(bytes.size());
+        }
+        if (how < 5) {
+            const size_t at = random_() % bytes.size();
+            bytes[at] = static_cast<unsigned char>(bytes[at] ^ (1 << random_() % 8));
+            return "bit of byte " + std::to_string(at);
+        }
+        const size_t at = random_() % words * 4;
+        uint32_t word = 0;
+        std::memcpy(&word, bytes.data() + at, sizeof word);
+        const size_t other = random_() % words * 4;
+        switch (random_() % 8) {
+        case 0: word = 0; break;
+        case 1: word = ~0u; break;
+        case 2: word += 1; break;
+        case 3: word -= 1; break;
+        case 4: word = random_() % 128; break;
+        case 5: word = 1u << random_() % 32; break;
+        case 6: std::memcpy(&word, bytes.data() + other, sizeof word); break;
+        default: word = static_cast<uint32_t>(random_()); break;
+        }
+        std::memcpy(bytes.data() + at, &word, sizeof word);
+        return "word at " + std::to_string(at) + " = " + std::to_string(word);
+    }
+
+    std::mt19937 random_;
+};
+
+struct Scene {
+    const char* name;
+    uint32_t workers;
+    uint32_t nodes;
+    bool under_load;
+};
+void PrintTo(const Scene& s, std::ostream* out) { *out << s.name; }
+
+class snapshot_fuzz : public testing::TestWithParam<Scene> {
+protected:
+    void SetUp() override
+    {
+        const Scene& s = GetParam();
+        save_victim(small(s.workers, s.nodes), base, s.under_load);
+        ASSERT_EQ(fate_of(small(s.workers, s.nodes, base), again), Fate::ran);
+    }
+
+    Fate fate_of_mutated(const Parts& parts)
+    {
+        parts.write(mutated);
+        return fate_of(small(GetParam().workers, GetParam().nodes, mutated), again);
+    }
+
+    Folder folder;
+    const std::string base = folder.file("base");
+    const std::string mutated = folder.file("mutated");
+    const std::string again = folder.file("again");
+};
+
+INSTANTIATE_TEST_SUITE_P(of, snapshot_fuzz,
+                         testing::Values(Scene{"rest", 3, 1, false}, Scene{"load", 3, 1, true},
+                                         Scene{"nodes", 2, 2, false},
+                                         Scene{"nodes_load", 2, 2, true}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST_P(snapshot_fuzz, is_refused_by_name_or_runs)
+{
+    const char* more = std::getenv("DENIZEN_TEST_MUTATIONS"); // for nights
+    const uint32_t n = more != nullptr ? static_cast<uint32_t>(std::atoll(more)) : scaled(400);
+    const char* seed = std::getenv("DENIZEN_TEST_SEED");
+    const uint32_t first = seed != nullptr ? static_cast<uint32_t>(std::atoll(seed)) : 0;
+    const Parts whole(base);
+    std::map<Fate, uint32_t> fates;
+    for (uint32_t i = first; i < first + n; ++i) {
+        Parts parts = whole;
+        Mutator mutate(i);
+        SCOPED_TRACE("seed " + std::to_string(i) + ": " + mutate(parts));
+        ++fates[fate_of_mutated(parts)];
+        ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GT(fates[Fate::refused], n / 4);
+    EXPECT_GT(fates[Fate::ran], 0u); // some bytes may be any: states, payloads
+    EXPECT_LE(fates[Fate::stuck], n / 20);
+}
+
+// The words of the wards once were believed: one of them changed was enough.
+TEST_P(snapshot_fuzz, every_byte_of_the_wards_may_be_wrong)
+{
+    const Parts whole(base);
+    Parts parts = whole;
+    const size_t bytes = parts["node 0 wards"].size();
+    for (size_t at = 0; at < bytes; at += scaled(8) > 1 ? 1 : 7) {
+        SCOPED_TRACE("byte " + std::to_string(at));
+        parts = whole;
+        unsigned char& byte = parts["node 0 wards"][at];
+        byte = static_cast<unsigned char>(byte ^ (1 << at % 8));
+        fate_of_mutated(parts);
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST_P(snapshot_fuzz, a_state_lies_whole_in_the_heap_and_on_its_boundary)
+{
+    const Parts whole(base);
+    const auto with_state_at = [&](uint64_t place) {
+        Parts parts = whole;
+        // Behind the region's size, a run's place and its length: the first actor's entry.
+        const uint64_t word = place + 1; // 0 is none
+        std::memcpy(parts["node 0 actors"].data() + 24 + 8, &word, sizeof word);
+        parts.write(mutated);
+        return error_of([&] {
+            const Runtime<Victim> rt(Device::cpu(),
+                                     small(GetParam().workers, GetParam().nodes, mutated));
+        });
+    };
+    const std::string prefix = "snapshot \"" + mutated + "\" makes no sense: worker 0" +
+                               (GetParam().nodes > 1 ? " on node 0" : "") + " has actor #0 ";
+    EXPECT_EQ(with_state_at((32 << 10) - 1).what(),
+              prefix + "whose state lies outside of the heap's used part");
+    EXPECT_EQ(with_state_at(8).what(), prefix + "whose state is not aligned to 16");
+    const Error e = with_state_at(32 << 10);
+    EXPECT_EQ(e.code(), Errc::bad_snapshot) << e.what();
+}
+
+} // namespace
