@@ -51,7 +51,7 @@ def test_other_architectures(checked, nvrtc):
     status, out, _ = checked('a = constant("1")\n', "--arch", "sm_80")
     assert status == 0
     assert "a, GPU sm_80: compiles" in out
-    assert "a, GPU sm_90: compiles" in out
+    assert "sm_90" not in out
     with pytest.raises(SystemExit):
         checked('a = constant("1")\n', "--arch", "new")
 

@@ -285,7 +285,7 @@ def test_what_is_not_a_record(tmp_path):
 
 def test_without_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "perfetto.trace_builder.proto_builder", None)
-    with pytest.raises(denizen.DenizenError, match=r"pip install 'denizen\[observe\]'"):
+    with pytest.raises(denizen.DenizenError, match=r"pip install perfetto"):
         write_perfetto(tmp_path / "x", [], actors=[], messages=[], workers_per_node=1)
 
 

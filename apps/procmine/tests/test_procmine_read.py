@@ -279,7 +279,7 @@ def test_a_parquet_file_that_is_damaged_inside(tmp_path):
     assert procmine.read(path).problems == {"malformed": 1}
 
 
-def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     real = builtins.__import__
 
     def none(name, *args, **kwargs):
@@ -288,7 +288,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", none)
-    with pytest.raises(denizen.MissingPackageError, match=r"denizen\[tables\]"):
+    with pytest.raises(denizen.MissingPackageError, match=r"pip install pyarrow"):
         procmine.read(tmp_path / "log.parquet")
 
 

@@ -305,9 +305,7 @@ def test_zeromq_errors():
 
 def test_zeromq_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "zmq", None)
-    with pytest.raises(
-        MissingPackageError, match=r"pyzmq is not installed: pip install 'denizen\[z"
-    ):
+    with pytest.raises(MissingPackageError, match=r"pyzmq is not installed: pip install pyzmq"):
         iq.open("zmq://127.0.0.1:9")
 
 
