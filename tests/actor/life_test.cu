@@ -335,7 +335,8 @@ TEST_P(lives, pausing_and_resuming_under_load_keeps_every_message_in_order)
         const auto scribes = rt.spawn<Scribe>(pairs);
         const auto bosses = rt.spawn<Boss>(pairs);
         const uint32_t n = scaled(small ? 2000 : 20'000) / 10 * 10 + 10;
-        std::thread sender([&] { // half of them by way of other actors
+        // Joins also when a deadline passes below, so that its error is seen.
+        std::jthread sender([&] { // half of them by way of other actors
             for (uint32_t i = 0; i < n; i += 10) {
                 for (uint32_t k = 0; k < pairs; ++k) {
                     if (k % 2 == 0) {

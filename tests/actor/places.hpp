@@ -85,6 +85,9 @@ protected:
         o.workers = GetParam().workers;
         o.mapped = GetParam().mapped;
         o.nodes = GetParam().nodes;
+        if (const char* us = std::getenv("DENIZEN_TEST_BREATH")) { // of tests that choose none
+            o.breath = std::chrono::microseconds(std::atoi(us));
+        }
         return o;
     }
 };

@@ -2,8 +2,8 @@
 // Snapshots made to harm: each section of a valid one is mutated, byte by byte, word by word and in
 // its length, and the checksums are computed anew. What comes of it is refused as a bad snapshot,
 // or it is restored, and then the program runs and ends like any other. Sanitizers see the rest.
-#include "crc32c.hpp"
-#include "resident/places.hpp"
+#include "actor/crc32c.hpp"
+#include <actor/places.hpp>
 
 #include <denizen/actor/supervisor.hpp>
 #include <denizen/actor/topic.hpp>

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import denizen
+from denizen.cache import cache_folder
 from denizen.lab import cases
 from denizen.lab.record import Measured, rows_of
-from denizen.program import cache_folder
 
 
 def test_ask_answers_every_question():

@@ -490,9 +490,11 @@ TEST_P(buffers, a_handle_outlives_its_runtime)
 
 // More than the pool has at first: it grows, on a GPU with the program away for that moment, while
 // messages hop.
+// While the driver waits for the device, a program that does not breathe leaves it and comes back.
 TEST_P(buffers, the_pool_grows)
 {
     Options o = options();
+    o.breath = std::chrono::microseconds(0);
     o.pool_bytes = 1u << 20;
     Rt rt(device(), o);
     const auto actors = rt.spawn<Warp>(4);
