@@ -21,7 +21,7 @@ struct Arguments {
     uint32_t workers = 0;                            // N of cpu:N, else 0
     bool quick = false;
     std::string only;       // of the arms, those whose title contains it
-    int64_t breath_us = -1; // of the programs; less than 0: as they are
+    int64_t breath_us = 0; // of the programs; 0: one kernel for ever
 
     bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }
 

@@ -114,9 +114,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             None: stay until closed. For one node only.
         breath_us: GPU: no kernel of the program lasts longer than that and a handler; the next one
             is queued behind it, so that whoever waits for the whole device (torch.cuda.synchronize,
-            cudaMalloc, the first launch of a kernel) waits for two of them at most. "auto": 2000;
-            None or 0: one kernel for ever, beside which such calls do not return. See
-            docs/gpu-sharing.md. On the CPU "auto" is 0, and the option is for tests.
+            cudaMalloc, the first launch of a kernel) waits for two of them at most. 2000 suits
+            most. None or 0: one kernel for ever, beside which such calls do not return. See
+            docs/gpu-sharing.md. On the CPU the option is for tests.
         cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
@@ -146,7 +146,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         sms: int | None = None,
         cluster: int | None = None,
         idle_ms: int | None = None,
-        breath_us: int | str | None = "auto",
+        breath_us: int | None = None,
         mapped: bool = True,
         prefer_l1: bool = False,
         restore: Path | None = None,
@@ -164,7 +164,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 "sms": sms,
                 "cluster": cluster,
                 "idle_ms": idle_ms,
-                **({} if breath_us == "auto" else {"breath_us": breath_us or 0}),
+                "breath_us": breath_us or None,
             },
             slots(trace, sizes),
         )

@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t max_egress_slots = 1u << 20;
 constexpr uint32_t max_held_slots = 1u << 20;
-constexpr uint64_t default_breath_ns = 2'000'000; // on a GPU
 
 void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 {
@@ -108,7 +107,7 @@ void AnyRuntime::Core::check_options() const
                         " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
                         " ms; use 0 or more, and 1 or more");
     }
-    if (options.breath.count() > 1'000'000) {
+    if (options.breath.count() < 0 || options.breath.count() > 1'000'000) {
         throw Error(Errc::bad_argument, "breath = " + std::to_string(options.breath.count()) +
                                             " us; use 1 to 1,000,000, or 0 for one kernel for "
                                             "ever");
@@ -212,10 +211,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.trace_slots = options.trace_slots;
     node.trace = TraceReader(workers, options.trace_slots);
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
-    const auto breath = options.breath.count();
-    shared.breath_ns = breath >= 0 ? static_cast<uint64_t>(breath) * 1000
-                       : on_gpu    ? default_breath_ns
-                                   : 0;
+    shared.breath_ns = static_cast<uint64_t>(options.breath.count()) * 1000;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
     // Two passes over one plan: the first counts, the second hands out.

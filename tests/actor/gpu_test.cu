@@ -426,7 +426,9 @@ TEST(child, throws_a_ball_and_breathes)
     if (page == nullptr) {
         GTEST_SKIP() << "runs in a process that another test starts";
     }
-    throw_a_ball(page, {});
+    Options o;
+    o.breath = std::chrono::microseconds(2000);
+    throw_a_ball(page, o);
 }
 
 TEST(child, dies_of_a_handler)

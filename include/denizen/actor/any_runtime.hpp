@@ -78,9 +78,9 @@ struct Options {
     uint64_t arena_bytes = 64u << 20;
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     // No incarnation of the kernel lives longer than that and the time of a handler; the next one
-    // is queued behind it, so what waits for the whole device gets its turn. 0: one kernel for
-    // ever. Less than 0: 2 ms on a GPU, 0 on the CPU (where threads only do the same, for tests).
-    std::chrono::microseconds breath{-1};
+    // is queued behind it, so what waits for the whole device gets its turn: 2 ms suit most. 0: one
+    // kernel for ever. (On the CPU threads only do the same, for tests.)
+    std::chrono::microseconds breath{0};
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216
     uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
