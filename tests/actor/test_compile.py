@@ -393,4 +393,4 @@ def test_programs_that_make_no_sense():
 
 
 def test_the_headers_are_where_get_include_says():
-    assert (denizen.get_include() / "denizen" / "runtime.hpp").is_file()
+    assert (denizen.get_include() / "denizen" / "actor" / "runtime.hpp").is_file()

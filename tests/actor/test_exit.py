@@ -27,8 +27,8 @@ BODIES = {
     "send_many": "rt.send_many(counter, adds)",
     "ask": "rt.ask(counter, sample.ASK())",
     "ask that waits": "rt.ask(slow, sample.KEEP(), timeout=60)",
-    "receive": "rt.receive(60)",
-    "drain": "rt.drain(60)",
+    "receive": "rt.receive(timeout=60)",
+    "drain": "rt.drain(timeout=60)",
     "telemetry": "rt.telemetry()",
     "buffer": "rt.buffer(1000).close()",
 }

@@ -46,7 +46,7 @@ def free():
     word[0] = 1
 def after():
     free()
-    rt.drain(20)
+    rt.drain(timeout=20)
     assert rt.ask(a, "Add", n=1, timeout=20)["n"] == 2
 """
 
@@ -59,7 +59,7 @@ WAITS = {
         "rt.ask_many(np.repeat(np.uint32(slow), 3), sample.KEEP(), sample.TOTAL, timeout=WAIT)",
         "after()",
     ),
-    "drain": (BUSY, "rt.drain(WAIT)", "after()"),
+    "drain": (BUSY, "rt.drain(timeout=WAIT)", "after()"),
     "send": (
         BUSY + "rt.send_many(a, adds[:15], timeout=5)\n",
         "while True: rt.send(a, adds[:1][0], timeout=WAIT)",
@@ -72,10 +72,10 @@ WAITS = {
         "after()",
     ),
     "spawn": (BUSY, "rt.spawn('Spinner', 1, WAIT)", "after()"),
-    "stop": (BUSY + "b = a\n", "rt.stop(a, timeout=WAIT)", "free(); rt.drain(20)"),
-    "pause": (BUSY, "rt.pause(WAIT)", "rt.resume(); after()"),
-    "save": (BUSY, "rt.save('here.snapshot', WAIT)", "after()"),
-    "close": (BUSY, "rt.close(WAIT)", "after(); rt.close()"),
+    "stop": (BUSY + "b = a\n", "rt.stop(a, timeout=WAIT)", "free(); rt.drain(timeout=20)"),
+    "pause": (BUSY, "rt.pause(timeout=WAIT)", "rt.resume(); after()"),
+    "save": (BUSY, "rt.save('here.snapshot', timeout=WAIT)", "after()"),
+    "close": (BUSY, "rt.close(timeout=WAIT)", "after(); rt.close()"),
     "transactions": (
         "",
         "from denizen.apps.transactions.records import generate; generate(30_000_000)",
@@ -253,7 +253,7 @@ def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):
     text = SCRIPT.format(
         wait=WAIT,
         ready=RUNTIME + "(teller,) = rt.spawn('Teller')\n",
-        call="rt.send(teller, sample.TELL(first=0, count=5)); rt.drain(20); time.sleep(WAIT)",
+        call="rt.send(teller, sample.TELL(first=0, count=5)); rt.drain(timeout=20); time.sleep(WAIT)",
         after="items, _ = rt.receive_many(sample.ITEM, 10)\n"
         "assert list(items['index']) == [0, 1, 2, 3, 4]",
     )

@@ -322,8 +322,9 @@ def test_numbers_of_many_digits(put):
 def test_tune_tables_that_are_none(tmp_path, monkeypatch, table):
     from denizen.group import table as tables  # noqa: PLC0415
 
-    path = tmp_path / "t.json"
-    monkeypatch.setattr(tables, "path_of", lambda *_: path)
+    monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir(0o700)
+    path = tables.path_of(2, False, 0)
     path.write_text(json.dumps({"table": table}))
     assert tables.load(2, False, 0) == []
     path.write_bytes(DEEP)

@@ -506,7 +506,15 @@ def test_nccl(tmp_path):
     fake = tmp_path / "libfake.so"
     options = ["-std=c++20", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1"]
     sources = [top / "tests/group/fake_nccl.cpp", top / "tests/support/driver_stubs.cpp"]
-    command = [compiler, *options, f"-I{top / 'include'}", *map(str, sources), "-o", str(fake)]
+    command = [
+        compiler,
+        *options,
+        f"-I{top / 'include'}",
+        f"-I{top / 'src'}",
+        *map(str, sources),
+        "-o",
+        str(fake),
+    ]
     command.append("-lrt")
     subprocess.run(command, check=True, timeout=60)
     address = free_address()

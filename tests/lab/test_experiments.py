@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from denizen import procmine
-from denizen.lab import bench, goals, logs, record
+from denizen.lab import bench, goals, logs, programs, record
 from denizen.lab import cases as of_python
 from denizen.lab.record import EXPERIMENTS, LabError, Measured
 
@@ -25,6 +25,14 @@ def test_experiments_and_programs_are_the_same():
     )
     sources = [path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*")]
     assert sorted(built) == sorted(sources) == sorted(EXPERIMENTS)
+
+
+def built(experiment):
+    """Skips where `make bench` has not been asked for; `make test-deep` asks for it."""
+    try:
+        programs.find(experiment)
+    except LabError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +167,7 @@ def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch, c
     for variable in ("DENIZEN_DATA", "DENIZEN_DUMP1090", "DENIZEN_GRAPHS"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(logs, "RIVALS", {})
+    built(experiment)
     made = bench.run(experiment, "cpu:2", quick=True)
     assert made.verified
     assert {row.case for row in made.rows} == cases
@@ -186,12 +195,14 @@ def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch, c
 )
 def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
     monkeypatch.setenv("DENIZEN_GNURADIO_PYTHON", "/nowhere/python3")  # its arm takes long
+    built(experiment)
     made = bench.run(experiment, "cpu:2", quick=True)
     assert made.verified
     assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
 
 
 def test_the_channels_verify_their_work():
+    built("channels")
     made = bench.run("channels", "cpu:2", quick=True)
     assert made.verified
     ours = {

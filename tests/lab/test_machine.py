@@ -55,7 +55,7 @@ def test_commit_says_when_the_tree_has_changes(tmp_path, monkeypatch):
         )  # fmt: skip
 
     monkeypatch.delenv("DENIZEN_COMMIT", raising=False)
-    source = tmp_path / "python" / "denizen" / "lab" / "machine.py"
+    source = tmp_path / "python" / "denizen" / "machine.py"
     source.parent.mkdir(parents=True)
     source.write_text("first")
     git("init", "-q")

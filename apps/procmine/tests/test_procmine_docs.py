@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "procmine.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "procmine.md"
 
 
 def test_the_examples_run(capsys):

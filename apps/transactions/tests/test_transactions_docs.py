@@ -4,7 +4,7 @@
 import re
 from pathlib import Path
 
-DOC = Path(__file__).parents[2] / "docs" / "transactions.md"
+DOC = Path(__file__).parents[3] / "docs" / "transactions.md"
 
 
 def test_the_example_runs(capsys):
