@@ -18,7 +18,7 @@ WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$
 SOURCES := CMakeLists.txt pyproject.toml \
     $(shell find apps cmake dsp include lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
 CORE := $(filter-out install model support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
-PARTS := $(CORE) dsp $(patsubst apps/%/,%,$(wildcard apps/*/))
+PARTS := $(filter-out device,$(CORE)) dsp $(patsubst apps/%/,%,$(wildcard apps/*/))
 # ThreadSanitizer needs a predictable address space.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -101,7 +101,8 @@ $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 test-python: install $(VENV)/.dev
 	python -m pytest -n $(shell nproc) --dist loadfile
 
-# Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked.
+# Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
+# its tests in test-cpp.)
 test-device: $(VENV)/.cuda
 	cmake --preset device
 	cmake --build build/device -t denizen_device -- -k 0

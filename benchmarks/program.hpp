@@ -20,7 +20,7 @@ struct Arguments {
     denizen::Device device = denizen::Device::cpu(); // decided: never automatic
     uint32_t workers = 0;                            // N of cpu:N, else 0
     bool quick = false;
-    std::string only;       // of the arms, those whose title contains it
+    std::string only;      // of the arms, those whose title contains it
     int64_t breath_us = 0; // of the programs; 0: one kernel for ever
 
     bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }

@@ -60,7 +60,12 @@ function(denizen_part name)
     # What nearly every source includes is parsed once. Not under a sanitizer: there a source that lacks an
     # include of its own is found.
     if(NOT DENIZEN_SANITIZE AND NOT DENIZEN_DEVICE_CHECK)
-        target_precompile_headers(${target} PRIVATE <denizen/actor/any_runtime.hpp> <algorithm> <map>)
+        if(name STREQUAL core)
+            target_precompile_headers(${target} PRIVATE
+                <denizen/actor/any_runtime.hpp> <algorithm> <map>)
+        else()
+            target_precompile_headers(${target} REUSE_FROM denizen_core)
+        endif()
     endif()
     target_link_libraries(denizen INTERFACE ${target})
     set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
