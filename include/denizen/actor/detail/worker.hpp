@@ -552,9 +552,12 @@ private:
     detail::Marks marks_;
     uint64_t handled_ = 0;
     uint32_t turn_ = 0;
-    uint32_t local_rounds_ = 0; // in a row
-    uint32_t far_waited_ = 0;   // rounds in which near rings went first
-    uint32_t host_waited_ = 0;  // rounds in which other rings went first
+    // A worker begins with what is far and with the host: where the first message of a near ring
+    // has to wait, all the rounds of a short breath would not be enough to come to them, and the
+    // order to resume that it waits for comes from there.
+    uint32_t local_rounds_ = max_local_rounds; // in a row
+    uint32_t far_waited_ = max_wait;           // rounds in which near rings went first
+    uint32_t host_waited_ = max_wait;          // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
     Observer observer_;
     uint32_t rounds_ = 0;       // since the last look
