@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For all tests: Ctrl-C works in what they start.
 
-A shell has its background jobs ignore SIGINT, and what they start inherits that. Where tests run so,
-no test of an interrupt could find one.
+A shell has its background jobs ignore SIGINT, and what they start inherits that.
+Where tests run so, no test of an interrupt could find one.
 """
 
 import signal
