@@ -71,7 +71,7 @@ WAITS = {
         "while True: rt.broadcast('Spinner', adds[:1][0], timeout=WAIT)",
         "after()",
     ),
-    "spawn": (BUSY, "rt.spawn('Spinner', 1, WAIT)", "after()"),
+    "spawn": (BUSY, "rt.spawn('Spinner', 1, timeout=WAIT)", "after()"),
     "stop": (BUSY + "b = a\n", "rt.stop(a, timeout=WAIT)", "free(); rt.drain(timeout=20)"),
     "pause": (BUSY, "rt.pause(timeout=WAIT)", "rt.resume(); after()"),
     "save": (BUSY, "rt.save('here.snapshot', timeout=WAIT)", "after()"),
@@ -253,8 +253,8 @@ def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):
     text = SCRIPT.format(
         wait=WAIT,
         ready=RUNTIME + "(teller,) = rt.spawn('Teller')\n",
-        call="rt.send(teller, sample.TELL(first=0, count=5)); rt.drain(timeout=20)\n"
-        "time.sleep(WAIT)",
+        call="rt.send(teller, sample.TELL(first=0, count=5)); "
+        "rt.drain(timeout=20); time.sleep(WAIT)",
         after="items, _ = rt.receive_many(sample.ITEM, 10)\n"
         "assert list(items['index']) == [0, 1, 2, 3, 4]",
     )
