@@ -73,22 +73,6 @@ std::function<bool()> times(uint32_t n)
     return [n, i = 0u]() mutable { return i++ < n; };
 }
 
-void silences(Rt& rt, int64_t breath_us, bool right)
-{
-    const Stats s = rt.stats();
-    if (s.handovers.count == 0) return;
-    const auto print = [&](const char* which, double ns) {
-        Case result("hand-over", params(breath_us).add("of all", which));
-        result.n = s.handovers.count;
-        result.verified = right && s.errors == 0;
-        Samples one(1);
-        one.add(ns * 1e-3);
-        result.print(one);
-    };
-    print("mean", static_cast<double>(s.handovers.sum_ns) / static_cast<double>(s.handovers.count));
-    print("max", static_cast<double>(s.handovers.max_ns));
-}
-
 void round_trips(const Arguments& arguments, int64_t breath_us)
 {
     const uint32_t n = arguments.gpu() ? (arguments.quick ? 50'000 : 500'000) : 2'000;
@@ -104,7 +88,7 @@ void round_trips(const Arguments& arguments, int64_t breath_us)
     if (breath_us != 0) result.ratio_base = {"ask, one kernel for ever"};
     if (breath_us == 0) result.name = "ask, one kernel for ever";
     result.print(samples);
-    silences(rt, breath_us, right);
+    print_handovers(rt.stats(), params(breath_us), right);
     rt.close();
 }
 
@@ -310,7 +294,7 @@ void whole_device(const Arguments& arguments)
     result.n = meanwhile.size();
     result.verified = right;
     result.print(meanwhile);
-    silences(rt, usual_us, right);
+    print_handovers(rt.stats(), params(usual_us).add("beside", "a handler of 50 ms"), right);
     rt.close();
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every benchmark program does first and last: it reads `--device auto|cpu|cpu:N|gpu:N`,
-// `--quick` and `--breath US` (of its resident programs; 0: one kernel for ever), chooses the
-// device, tells its environment, and turns an exception into an exit code. Programs of many arms
-// read `--only TEXT` too: those alone whose title contains it.
+// `--quick` and `--breath US` (of its resident programs; 0: one kernel for ever; without it what
+// users get who say nothing), chooses the device, tells its environment, and turns an exception
+// into an exit code. Programs of many arms read `--only TEXT` too: those alone whose title contains
+// it.
 #pragma once
 
 #include <denizen/actor/any_runtime.hpp>
@@ -20,8 +21,8 @@ struct Arguments {
     denizen::Device device = denizen::Device::cpu(); // decided: never automatic
     uint32_t workers = 0;                            // N of cpu:N, else 0
     bool quick = false;
-    std::string only;      // of the arms, those whose title contains it
-    int64_t breath_us = 0; // of the programs; 0: one kernel for ever
+    std::string only;       // of the arms, those whose title contains it
+    int64_t breath_us = -1; // of the programs; 0: one kernel for ever; -1: their default
 
     bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }
 
@@ -33,10 +34,32 @@ struct Arguments {
         denizen::Options o;
         o.device = device;
         o.workers = workers;
-        o.breath = std::chrono::microseconds(breath_us);
+        if (breath_us >= 0) o.breath = std::chrono::microseconds(breath_us);
         return o;
     }
 };
+
+// What it cost a program with a breath to hand over.
+inline void print_handovers(const Stats& stats, Json params, bool verified)
+{
+    const Handovers& h = stats.handovers;
+    if (h.count == 0) return;
+    const auto print = [&](const char* which, double ns) {
+        Json all = params;
+        Case result("hand-over", all.add("of all", which));
+        result.n = h.count;
+        result.verified = verified && stats.errors == 0;
+        Samples one(1);
+        one.add(ns * 1e-3);
+        result.print(one);
+    };
+    const auto count = static_cast<double>(h.count);
+    print("mean", static_cast<double>(h.sum_ns) / count);
+    print("max", static_cast<double>(h.max_ns));
+    print("until all have acknowledged, mean",
+          static_cast<double>(h.asking_ns) / static_cast<double>(h.attempts));
+    print("until all have come to the gate, mean", static_cast<double>(h.leaving_ns) / count);
+}
 
 // `picks`: the program knows --only.
 inline Arguments parse(int argc, char** argv, bool picks)

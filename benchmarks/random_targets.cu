@@ -158,11 +158,13 @@ void random_targets(const Arguments& arguments, uint32_t workers, uint32_t token
         host_seen.add(r.host);
         by_device.n += r.messages;
     }
+    const Stats stats = runtime.stats();
     runtime.close();
     by_host.n = by_device.n;
     by_device.verified = by_host.verified = right;
     by_device.print(device);
     by_host.print(host_seen);
+    print_handovers(stats, Json().add("workers", workers).add("tokens", tokens * workers), right);
 }
 
 } // namespace

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -114,9 +114,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             None: stay until closed. For one node only.
         breath_us: GPU: no kernel of the program lasts longer than that and a handler; the next one
             is queued behind it, so that whoever waits for the whole device (torch.cuda.synchronize,
-            cudaMalloc, the first launch of a kernel) waits for two of them at most. 2000 suits
-            most. None or 0: one kernel for ever, beside which such calls do not return. See
-            docs/gpu-sharing.md. On the CPU the option is for tests.
+            cudaMalloc, the first launch of a kernel) waits for two of them at most. "auto": 2000
+            on a GPU. None or 0: one kernel for ever, beside which such calls do not return. See
+            docs/gpu-sharing.md. On the CPU the option is for tests ("auto": 0).
         cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.
@@ -146,7 +146,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         sms: int | None = None,
         cluster: int | None = None,
         idle_ms: int | None = None,
-        breath_us: int | None = None,
+        breath_us: int | Literal["auto"] | None = "auto",
         mapped: bool = True,
         prefer_l1: bool = False,
         restore: Path | None = None,
@@ -164,7 +164,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 "sms": sms,
                 "cluster": cluster,
                 "idle_ms": idle_ms,
-                "breath_us": breath_us or None,
+                "breath_us": None if breath_us == "auto" else breath_us or 0,
             },
             slots(trace, sizes),
         )
@@ -521,8 +521,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """Messages handled, held and dead, errors with the first one's text, launches.
 
         "incarnations": kernels that have been queued, where no kernel lasts (`breath_us`).
-        "handover_ns": how long nobody was there between two of them, "count", "min", "mean" and
-        "max". Both of the first node.
+        "handover_ns": how long nobody was there between two of them, in ns: "count", "min", "mean"
+        and "max"; "attempts" to hand over, "mean_asking" (until all workers had acknowledged, while
+        all go on working) and "mean_leaving" (from the word to go until the last had come). Both of
+        the first node.
 
         "sent_by_route": messages that actors sent, by the way they took: "worker" (to the same),
         "sm", "cluster", "gpu", "peer" (to another node), "host". A worker tells when it has nothing

@@ -5,7 +5,7 @@
 // GPU's, and runs under ThreadSanitizer.
 #include "backend.hpp"
 
-#include <denizen/actor/detail/breath.hpp>
+#include <denizen/device/detail/breath.hpp>
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/base/interrupt.hpp>
 #include <denizen/base/threads.hpp>
@@ -44,7 +44,7 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id, Cr
     for (;;) { // ends by the stop command
         run(s, id);
         std::unique_lock lock(crew.mutex);
-        if (s.breath_ns != 0 &&
+        if (s.breath.ns != 0 &&
             load<Scope::gpu>(&s.status[id].mode) != static_cast<uint32_t>(Mode::left)) {
             // All come here, or none: the breather counts on.
             crew.changed.wait(lock, [&] { return crew.incarnation != incarnation; });
@@ -122,7 +122,7 @@ public:
                            work(run, *s, w, *crew);
                        });
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
-        if (shared_->breath_ns != 0) {
+        if (shared_->breath.ns != 0) {
             breather_ = std::thread([this] { breathe(); });
         }
     }
@@ -276,7 +276,7 @@ private:
     // The breather's thread: what the monitor does on a GPU.
     void breathe()
     {
-        const auto breath = std::chrono::nanoseconds(shared_->breath_ns);
+        const auto breath = std::chrono::nanoseconds(shared_->breath.ns);
         std::unique_lock lock(crew_->mutex);
         for (;;) { // ends by stop_breather()
             if (crew_->changed.wait_for(lock, breath, [&] { return crew_->ending; })) {
@@ -309,7 +309,7 @@ private:
             detail::tell_handover(shared_->control->handovers, breath);
             breath.went_ns = 0;
         }
-        soon_ = (before & command_bits) | detail::next_attempt(breath, failed);
+        soon_ = (before & command_bits) | detail::next_attempt(shared_->breath, failed);
         // Fails if a worker has stopped the program.
         const bool asked = compare_exchange<Scope::gpu, Order::release>(command, before, soon_);
         show_command();
@@ -319,13 +319,13 @@ private:
     // Steps 2 to 6; false if another attempt is needed.
     bool try_hand_over()
     {
-        while (!detail::all_acknowledged(*shared_, soon_)) { // ends by the last, or another command
+        while (!detail::all_acknowledged(shared_->breath, soon_)) { // ends by the last, or another command
             if (load<Scope::gpu>(&shared_->board->command) != soon_) {
                 return false;
             }
             std::this_thread::sleep_for(std::chrono::microseconds(5));
         }
-        return detail::hand_over(*shared_, soon_);
+        return detail::hand_over(shared_->breath, soon_);
     }
 
     void stop_breather()

@@ -107,8 +107,9 @@ void AnyRuntime::Core::check_options() const
                         " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
                         " ms; use 0 or more, and 1 or more");
     }
-    if (options.breath.count() < 0 || options.breath.count() > 1'000'000) {
-        throw Error(Errc::bad_argument, "breath = " + std::to_string(options.breath.count()) +
+    const auto breath = options.breath.value_or(default_breath);
+    if (breath.count() < 0 || breath.count() > 1'000'000) {
+        throw Error(Errc::bad_argument, "breath = " + std::to_string(breath.count()) +
                                             " us; use 1 to 1,000,000, or 0 for one kernel for "
                                             "ever");
     }
@@ -211,7 +212,10 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.trace_slots = options.trace_slots;
     node.trace = TraceReader(workers, options.trace_slots);
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
-    shared.breath_ns = static_cast<uint64_t>(options.breath.count()) * 1000;
+    const auto breath =
+        options.breath.value_or(on_gpu ? default_breath : std::chrono::microseconds(0));
+    shared.breath.ns = static_cast<uint64_t>(breath.count()) * 1000;
+    shared.breath.workers = workers;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 
     // Two passes over one plan: the first counts, the second hands out.
@@ -249,6 +253,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         }
         in_device("gate", node.gate, 1);
         in_device("board", shared.board, 1);
+        in_device("acknowledged", shared.breath.acked, of_workers);
         in_device("status", shared.status, of_workers);
         in_device("watch", shared.watch, of_workers);
         in_device("counters", shared.counters, of_workers);
@@ -290,6 +295,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
                                   (lane_slots + urgent_slots) * sizeof(Slot));
     plan();
+    shared.breath.command = &shared.board->command;
+    shared.breath.state = &shared.board->breath;
+    shared.breath.jammed = &shared.board->jammed;
     shared.egress_credit = &egress_words->credit;
     shared.lanes = reinterpret_cast<Slot*>(base.lanes_device);
     shared.urgent_lanes = shared.lanes + lane_slots;

@@ -201,12 +201,17 @@ nb::dict stats(AnyRuntime& rt)
     out["launches"] = s.launches;
     out["incarnations"] = s.incarnations;
     nb::dict handover;
-    handover["count"] = s.handovers.count;
-    handover["min"] = s.handovers.min_ns;
-    handover["mean"] = s.handovers.count == 0 ? 0.0
-                                              : static_cast<double>(s.handovers.sum_ns) /
-                                                    static_cast<double>(s.handovers.count);
-    handover["max"] = s.handovers.max_ns;
+    const auto mean = [](uint64_t sum, uint64_t count) {
+        return count == 0 ? 0.0 : static_cast<double>(sum) / static_cast<double>(count);
+    };
+    const Handovers& h = s.handovers;
+    handover["count"] = h.count;
+    handover["min"] = h.min_ns;
+    handover["mean"] = mean(h.sum_ns, h.count);
+    handover["max"] = h.max_ns;
+    handover["attempts"] = h.attempts;
+    handover["mean_asking"] = mean(h.asking_ns, h.attempts);
+    handover["mean_leaving"] = mean(h.leaving_ns, h.count);
     out["handover_ns"] = handover;
     out["handled_by_worker"] = s.handled_by_worker;
     static constexpr const char* names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/resident/{breath,kernel,monitor}.hpp (acknowledge, pass_gate, await_gate,
- * hand_over, run_worker, run_monitor) and src/actor/gpu_backend.cpp (see_to_successor, rest, start).
+ * Models include/denizen/device/detail/breath.hpp (acknowledge, pass_gate, await_gate, hand_over,
+ * next_attempt), actor/kernel.hpp (run_worker), actor/detail/monitor.hpp (run_monitor) and src/actor/gpu_backend.cpp (see_to_successor, rest, start).
  *
  * A monitor and two workers are an incarnation: three processes that begin anew when all of them have
  * ended and another launch is in the stream. The keeper queues successors until the program has left,
@@ -10,8 +10,7 @@
  * The end of a breath may come at any time, at most BREATHS times; the monitor may lose its patience
  * at the gate at any time, at most IMPATIENT times, and then asks for acknowledgements anew.
  *
- * Each access to the command and to the gate is a read-modify-write, a release or an acquire; the
- * order of memory is left out. A late worker that waits at its acknowledgement is one that handles
+ * Each access to the command and to the gates is atomic; the order of memory is left out. A late worker that waits at its acknowledgement is one that handles
  * nothing before it looks again.
  *
  * Checked: an incarnation ends as a whole, none of it beginning while another is there; nobody is at
@@ -28,6 +27,11 @@
 #define MESSAGES 1
 #endif
 #define WORKERS 2
+#ifdef PLANTED_ONE_GATE
+#define GATE(a) 0
+#else
+#define GATE(a) ((a) % 2)
+#endif
 #define SHUT 100
 #define MOST 12 /* launches */
 
@@ -37,7 +41,8 @@ mtype board = RUN;        /* Board::command: the command, */
 byte soon;                /* the number of the attempt that it goes with, 0: none, */
 bit go;                   /* and whether the gate is open */
 byte attempt;             /* Breath::attempt */
-byte gate;
+byte gate[2]; /* of even and of odd attempts */
+bit pending;  /* the gate of the attempt has not been opened */
 byte acked[WORKERS];
 
 byte queued = 1; /* launches, ever */
@@ -87,20 +92,11 @@ end:
             :: told == LEAVE -> gone[me] = 1; atomic { on--; break }
             :: told != LEAVE && told_soon != 0 && !told_go -> acked[me] = told_soon; gone[me] = 0
             :: told != LEAVE && told_go ->
-                atomic {
-                    if
-                    :: go && soon == told_soon -> gate++; told_go = 1
-                    :: else -> told_go = 0 /* it is over */
-                    fi
-                }
+                gate[GATE(told_soon)]++;
+                gate[GATE(told_soon)] == WORKERS || gate[GATE(told_soon)] >= SHUT; /* waits */
                 if
-                :: told_go ->
-                    gate == WORKERS || gate >= SHUT; /* waits */
-                    if
-                    :: gate == WORKERS -> atomic { on--; break }
-                    :: gate >= SHUT -> assert(soon == told_soon || !go)
-                    fi
-                :: else
+                :: gate[GATE(told_soon)] == WORKERS -> atomic { on--; break }
+                :: gate[GATE(told_soon)] >= SHUT -> assert(soon == told_soon || !go)
                 fi
             :: else -> gone[me] = 0
             fi;
@@ -114,6 +110,18 @@ end_idle:
         od;
         told_soon = 0; told_go = 0; told = RUN
     od
+}
+
+/* The gate is emptied before the attempt is told of. */
+inline next_attempt() {
+    if
+    :: !pending ->
+        pending = 1;
+        attempt++;
+        gate[GATE(attempt)] = 0
+    :: else
+    fi;
+    atomic { go = 0; soon = attempt }
 }
 
 proctype Monitor() {
@@ -142,23 +150,24 @@ end_turn:
             :: !leaves && host_command == RUN && board == LEAVE -> board = RUN
 #endif
             :: !leaves && host_command == RUN && soon == 0 && breaths < BREATHS ->
-                atomic { breaths++; attempt++; soon = attempt }
+                breaths++;
+                next_attempt()
             :: !leaves && soon != 0 && acked[0] == soon && acked[1] == soon ->
-                gate = 0;
                 go = 1;
+                pending = 0;
                 if
-                :: gate == WORKERS
+                :: gate[GATE(soon)] == WORKERS
                 :: patience < IMPATIENT -> patience++
                 fi;
 #ifdef PLANTED_SHUTS_ANYWAY
-                n = gate;
-                gate = SHUT + n;
+                n = gate[GATE(soon)];
+                gate[GATE(soon)] = SHUT + n;
 #else
                 atomic {
-                    n = gate;
+                    n = gate[GATE(soon)];
                     if
                     :: n == WORKERS
-                    :: else -> gate = SHUT + n
+                    :: else -> gate[GATE(soon)] = SHUT + n
                     fi
                 }
 #endif
@@ -172,7 +181,7 @@ end_turn:
 #ifdef PLANTED_SAME_ATTEMPT
                     atomic { go = 0 }
 #else
-                    atomic { go = 0; attempt++; soon = attempt }
+                    next_attempt();
 #endif
                 fi
             od
@@ -228,7 +237,8 @@ end_asleep:
 proctype Audit() {
     timeout ->
     assert(handled == sent);
-    assert(gate <= WORKERS || gate >= SHUT);
+    assert(gate[0] <= WORKERS || gate[0] >= SHUT);
+    assert(gate[1] <= WORKERS || gate[1] >= SHUT);
     assert(on == 0 || on == WORKERS + 1)
 }
 

@@ -95,6 +95,7 @@ finds breath -DPLANTED_ANSWERS_THE_HOST
 finds breath -DPLANTED_LEAVES_GO
 finds breath -DPLANTED_SAME_ATTEMPT
 finds breath -DPLANTED_SHUTS_ANYWAY
+finds breath -DPLANTED_ONE_GATE -DIMPATIENT=2
 
 holds parking
 finds parking -DPLANTED_EVERY_NOTIFIER

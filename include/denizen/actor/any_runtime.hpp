@@ -19,6 +19,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,8 @@ struct Image {
 
     bool runs_on_gpu() const { return !cubin.empty() || static_cast<bool>(kernel); }
 };
+
+inline constexpr std::chrono::microseconds default_breath{2000};
 
 struct Options {
     Device device;
@@ -78,9 +81,10 @@ struct Options {
     uint64_t arena_bytes = 64u << 20;
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     // No incarnation of the kernel lives longer than that and the time of a handler; the next one
-    // is queued behind it, so what waits for the whole device gets its turn: 2 ms suit most. 0: one
-    // kernel for ever. (On the CPU threads only do the same, for tests.)
-    std::chrono::microseconds breath{0};
+    // is queued behind it, so what waits for the whole device gets its turn. 0: one kernel for
+    // ever. Unless it is said: default_breath on a GPU, 0 on the CPU, whose threads are in nobody's
+    // way and do the same only for tests.
+    std::optional<std::chrono::microseconds> breath;
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216
     uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made

@@ -3,9 +3,9 @@
 // the monitor, or as one function per CPU thread.
 #pragma once
 
-#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/actor/detail/worker.hpp>
+#include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
 
@@ -50,24 +50,7 @@ DENIZEN_HD inline void arrive_at_cluster() {}
 DENIZEN_HD inline void meet_workers(const Shared&) {}
 #endif
 
-// A worker's box comes from device memory, and goes back there when the program leaves the GPU.
-DENIZEN_HD inline void enter_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
-{
-#if DENIZEN_ON_DEVICE
-    // All of it is asked for before any has come: a breath begins with this.
-    const uint32_t here = cluster::address(near_memory) + threadIdx.x / 32 * s.box_bytes;
-    const unsigned char* kept = s.boxes + static_cast<uint64_t>(id) * s.box_bytes;
-    DENIZEN_ROLLED
-    for (uint32_t i = 16 * lanes::id(); i < s.box_bytes; i += 16 * lanes::size) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(here + i),
-                     "l"(__cvta_generic_to_global(kept + i))
-                     : "memory");
-    }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    lanes::sync();
-#endif
-}
-
+// A worker's box goes back to device memory when the worker leaves the GPU; see fetch_box().
 DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
@@ -89,21 +72,26 @@ DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unus
 template <class P>
 DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
-    detail::enter_near(s, id);
+    detail::fetch_box(s, id);
     Worker<P> worker(s, id);
     detail::meet_workers(s);
     Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
     uint32_t idle = 0;          // rounds without work, in a row
-    if (s.breath_ns != 0 && lanes::id() == 0) {
-        fetch_max<Scope::gpu>(&s.board->breath.looked_ns, now_ns());
+    if (s.breath.ns != 0 && lanes::id() == 0) {
+        detail::begin_breath(s.breath);
     }
     for (;;) {
         const uint32_t told = worker.look();
         const Command command = command_of(told);
         const bool runs = command == Command::run;
-        const bool goes = (told & breath_go) != 0;
-        if (goes || (runs ? idle >= detail::rounds_per_look : mode != Mode::paused)) {
-            worker.tell(goes || !runs);
+        // Passed: it goes on in the next incarnation.
+        const bool passed = (told & breath_go) != 0 && detail::pass_gate(s.breath, told);
+        if (passed || (runs ? idle >= detail::rounds_per_look : mode != Mode::paused)) {
+            worker.tell(passed ? Told::to_successor : runs ? Told::on_the_way : Told::all);
+        }
+        if (passed) {
+            detail::leave_near(s, id);
+            return;
         }
         if (command == Command::stop || command == Command::leave) {
             // Whatever waits or is parked stays, with its tickets: the host sees that there is work
@@ -117,13 +105,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             mode = next;
             worker.set_mode(mode);
         }
-        if (goes) {
-            if (detail::pass_gate(s, told)) {
-                detail::leave_near(s, id); // it goes on in the next incarnation
-                return;
-            }
-        } else if ((told & breath_soon) != 0) {
-            detail::acknowledge(s, id, told);
+        if ((told & breath_soon) != 0 && (told & breath_go) == 0) {
+            detail::acknowledge(s.breath, id, told);
         }
         if (!runs) {
             // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).

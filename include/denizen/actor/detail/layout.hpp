@@ -8,6 +8,7 @@
 // command and Control's report half.
 #pragma once
 
+#include <denizen/device/detail/resident.hpp>
 #include <denizen/memory/ref.hpp>
 #include <denizen/wire/ring.hpp>
 
@@ -193,25 +194,6 @@ static_assert(sizeof(ActorEntry) == 16);
 enum class Route : uint32_t { worker = 0, sm, cluster, gpu, peer, to_host };
 inline constexpr uint32_t routes = 6;
 
-enum class Command : uint32_t { run = 0, pause, leave, stop, kill };
-
-// How far a worker, or the whole program, is.
-enum class Mode : uint32_t { starting = 0, running, paused, left };
-
-DENIZEN_HD inline const char* to_string(Mode mode)
-{
-    switch (mode) {
-    case Mode::starting: return "starting";
-    case Mode::running: return "running";
-    case Mode::paused: return "paused";
-    case Mode::left: return "left";
-    }
-    return "unknown";
-}
-
-// Why the program left the processor.
-enum class Leave : uint32_t { none = 0, idle, stopped, host_lost, failed };
-
 // The rings that a worker reads, besides the near ones: two from the host, two from this node's
 // workers, one from each other node. Those for urgent messages first.
 inline constexpr uint32_t source_host_urgent = 0;
@@ -243,8 +225,7 @@ struct alignas(line) Status {
     uint64_t running[32] = {};
     uint64_t sent[8] = {}; // messages by Route
     uint64_t dead_by_reason[8] = {};
-    uint32_t held = 0;  // messages that wait for actors that do not run
-    uint32_t acked = 0; // the last attempt to hand over that it has acknowledged: breath.hpp
+    uint32_t held = 0; // messages that wait for actors that do not run
 };
 
 // What the monitor tells the host of one worker. Host memory.
@@ -274,31 +255,9 @@ struct FirstError {
     ErrorRecord record;
 };
 
-// Silences between two incarnations: from the monitor's "go" to the last worker's beginning.
-struct Handovers {
-    uint64_t count = 0;
-    uint64_t sum_ns = 0;
-    uint64_t min_ns = 0;
-    uint64_t max_ns = 0;
-};
-
-// How one incarnation of the kernel hands over to the next: see breath.hpp. Device memory; the
-// monitor writes all but the gate, where workers add themselves.
-struct Breath {
-    alignas(line) uint32_t gate = 0;    // workers that have come to leave | gate_shut
-    alignas(line) uint64_t soon_ns = 0; // when the workers were asked for an acknowledgement
-    uint32_t attempt = 0;               // number of the last attempt to hand over
-    uint32_t urge = 0;                  // that the next breath begins with: breath.hpp
-    uint64_t went_ns = 0;               // when the last incarnation said go; 0: it did not
-    uint64_t handled = 0;               // messages, as its monitor saw last
-    uint64_t worked_at = 0;             // when that changed
-    Handovers handovers;
-    alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began
-};
-
 // Device memory: what the workers share.
 struct Board {
-    alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of breath.hpp
+    alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of a breath
     uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
     uint32_t observe = 0; // see telemetry.hpp
     uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
@@ -309,14 +268,13 @@ struct Board {
     FirstError fatal; // why a worker stopped the program
     uint64_t errors = 0;
     Breath breath;
+    uint64_t handled = 0;   // messages, as the monitor saw last before the breath was over,
+    uint64_t worked_at = 0; // and when that changed
 };
 
-// Host memory that both sides reach. Three lines: what the host writes, what changes with every
-// scan, and what a sender looks at after every message.
-struct Control {
-    alignas(line) uint32_t command = 0; // host -> monitor
-    uint32_t heartbeat = 0;             // host -> monitor
-    uint32_t observe = 0;               // host -> monitor, which passes it on to the board,
+// Host memory that both sides reach.
+struct Control : ResidentWords {
+    alignas(line) uint32_t observe = 0; // host -> monitor, which passes it on to the board,
     uint64_t clock_shift = 0;           // and this
     alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
@@ -326,10 +284,6 @@ struct Control {
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
-    Handovers handovers;             // monitor -> host, as the next: numbers of a whole breath ago
-    uint32_t ended = 0;              // Shared::incarnation of the last one that has ended
-    alignas(line) uint32_t mode = 0; // of the whole program
-    uint32_t leave = 0;              // why it left
 };
 
 // One worker's inbox: words beside the slots.
@@ -444,7 +398,7 @@ struct Shared {
     uint64_t overflow[2] = {};    // Overflow by actor type, two bits each
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
-    uint64_t breath_ns = 0;       // hand over to the next incarnation after this long; 0: never
+    BreathRef breath;             // see device/detail/breath.hpp
     uint32_t incarnation = 0;     // the launch's number, from 1 on, if it breathes
     uint32_t successor = 0;       // 1: it goes on where the one before it in the stream has ended
 

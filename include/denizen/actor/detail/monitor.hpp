@@ -5,11 +5,11 @@
 // takes the program off the GPU when it is idle, told to, or when the host has died.
 #pragma once
 
-#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/held.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
 
@@ -210,7 +210,6 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
 {
     Control& c = *s.control;
     Board& board = *s.board;
-    Breath& breath = board.breath;
     const bool leader = lanes::id() == 0;
     const uint64_t began = now_ns();
     if (s.successor != 0 && leaves(command_of(load<Scope::gpu>(&board.command)))) {
@@ -224,11 +223,10 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
     uint32_t number = load<Scope::system>(&c.scan);
     uint32_t heartbeat = load<Scope::system>(&c.heartbeat);
     uint64_t beat_at = began;
-    uint64_t handled = s.successor != 0 ? breath.handled : ~uint64_t{0};
-    uint64_t worked_at = s.successor != 0 ? breath.worked_at : began;
+    uint64_t handled = s.successor != 0 ? board.handled : ~uint64_t{0};
+    uint64_t worked_at = s.successor != 0 ? board.worked_at : began;
     Leave reason = Leave::none;
-    uint32_t attempt = 0; // to hand over: bits beside the command, 0: it is too early
-    uint32_t attempts = 0;
+    detail::BreathEnd end(s.breath, began, s.successor != 0);
     if (leader && s.successor == 0) {
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::running));
     }
@@ -264,7 +262,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
         }
         if (reason == Leave::none) {
             // A program that breathes needs no heart: when the host is dead, nobody comes after it.
-            if (s.breath_ns == 0 &&
+            if (s.breath.ns == 0 &&
                 lanes::shuffle(now - beat_at > s.host_timeout_ns ? 1u : 0u, 0) != 0) {
                 reason = Leave::host_lost;
             } else if (command == Command::stop) {
@@ -275,20 +273,12 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
                 reason = Leave::idle;
             }
         }
-        const bool breathes_out = s.breath_ns != 0 && reason == Leave::none &&
-                                  lanes::shuffle(now - began > s.breath_ns ? 1u : 0u, 0) != 0;
-        if (leader && breathes_out && attempt == 0) {
-            if (attempts == 0 && s.successor != 0 && breath.went_ns != 0) {
-                detail::tell_handover(c.handovers, breath);
-            }
-            attempt = detail::next_attempt(breath, attempts);
-        }
-        attempt = breathes_out ? lanes::shuffle(attempt, 0) : 0;
+        const uint32_t ending = reason == Leave::none ? end.bits(now, c.handovers) : 0;
         uint32_t wanted = static_cast<uint32_t>(
             reason == Leave::none   ? (command == Command::pause ? Command::pause : Command::run)
             : reason == Leave::idle ? Command::leave
                                     : Command::stop);
-        wanted |= attempt;
+        wanted |= ending;
         if (leader) {
             // A worker that gave up on a full outbox has set stop itself: leave that standing.
             uint32_t before = load<Scope::gpu>(&board.command);
@@ -300,25 +290,14 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
             }
         }
         reason = static_cast<Leave>(lanes::shuffle(static_cast<uint32_t>(reason), 0));
-        if (attempt != 0 && reason == Leave::none) {
-            // Not longer than a look at the host's command can wait; then the next turn.
-            bool all = false;
-            for (uint32_t i = 0; i < 32 && !all; ++i) {
-                all = detail::all_acknowledged(s, wanted);
-                detail::doze();
-            }
-            if (all) {
-                const bool over = leader && detail::hand_over(s, wanted);
-                if (over) {
-                    breath.handled = handled;
-                    breath.worked_at = worked_at;
+        if (ending != 0 && reason == Leave::none) {
+            if (end.over(wanted)) {
+                if (leader) {
+                    board.handled = handled;
+                    board.worked_at = worked_at;
                     store<Scope::system>(&c.ended, s.incarnation); // the keeper counts by it
                 }
-                if (lanes::shuffle(over ? 1u : 0u, 0) != 0) {
-                    return;
-                }
-                attempt = 0;
-                ++attempts;
+                return;
             }
             continue;
         }
@@ -327,7 +306,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
     }
     scan(s, ++number); // the workers' last words
     if (leader) {
-        breath.went_ns = 0;
+        board.breath.went_ns = 0;
         store<Scope::system>(&c.leave, static_cast<uint32_t>(reason));
         store<Scope::system>(&c.ended, s.incarnation);
         // Release: partner of the keeper's acquire; all reports are out before the mode is.

@@ -33,6 +33,29 @@ DENIZEN_HD inline cluster::Address own_box(const Shared& s, [[maybe_unused]] uin
 #endif
 }
 
+// A worker's box comes from device memory, all of it asked for before any has come: a breath begins
+// with this. await_box() waits until it is there.
+DENIZEN_HD inline void fetch_box([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
+{
+#if DENIZEN_ON_DEVICE
+    const uint32_t here = cluster::address(near_memory) + threadIdx.x / 32 * s.box_bytes;
+    const unsigned char* kept = s.boxes + static_cast<uint64_t>(id) * s.box_bytes;
+    DENIZEN_ROLLED
+    for (uint32_t i = 16 * lanes::id(); i < s.box_bytes; i += 16 * lanes::size) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(here + i),
+                     "l"(__cvta_generic_to_global(kept + i))
+                     : "memory");
+    }
+#endif
+}
+DENIZEN_HD inline void await_box()
+{
+#if DENIZEN_ON_DEVICE
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    lanes::sync();
+#endif
+}
+
 // The box of near worker `index` of worker `id`'s cluster.
 DENIZEN_HD inline cluster::Address box_of(const Shared& s, uint32_t id, uint32_t index)
 {

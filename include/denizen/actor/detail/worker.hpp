@@ -9,11 +9,15 @@
 // taken one at a time, out of line.
 #pragma once
 
-#include <denizen/actor/detail/breath.hpp>
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
+#include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
+
+// What a worker tells of itself: what changed while it had nothing to do; all of it, about to pause
+// or to leave the processor; or all of it to its successor, when nobody else looks any more.
+enum class Told : uint32_t { on_the_way, all, to_successor };
 
 template <class P>
 class Worker {
@@ -21,13 +25,13 @@ public:
     DENIZEN_HD Worker(const Shared& shared, uint32_t id)
         : s_(shared), id_(id), status_(shared.status[id]),
           actors_(shared.actors + static_cast<uint64_t>(id) * shared.actors_per_worker),
-          near_(shared, id), sources_(shared, id), marks_(detail::marks(shared, id, lanes::id()))
+          handled_(load<Scope::gpu>(&status_.handled)), turn_(load<Scope::gpu>(&status_.turn)),
+          sources_(shared, id), near_((detail::await_box(), shared), id),
+          marks_(detail::marks(shared, id, lanes::id()))
     {
         keep_in_register(actors_);
         keep_in_register(marks_.running);
         keep_in_register(marks_.handled);
-        handled_ = load<Scope::gpu>(&status_.handled);
-        turn_ = load<Scope::gpu>(&status_.turn);
         look_for_chores();
         observer_.go_on(s_, id_);
         if (observer_.tracing()) {
@@ -131,11 +135,10 @@ public:
         return near_.poll() != 0 || sources_.any_begun() || parked(s_, id_) != 0;
     }
 
-    // Told when there was nothing to do for a while: the senders learn all the room there is, and
-    // the monitor how far we are. All of it if the worker `settles`, about to pause or leave.
-    DENIZEN_HD void tell(bool settles)
+    // The senders learn all the room there is, and the monitor how far we are.
+    DENIZEN_HD void tell(Told what)
     {
-        if (!dirty_ && !settles) {
+        if (!dirty_ && what == Told::on_the_way) {
             return;
         }
         dirty_ = false;
@@ -145,12 +148,14 @@ public:
         tell_sent();
         // The tails before the heads: see Status.
 #if DENIZEN_ON_DEVICE
-        __threadfence();
+        if (what != Told::to_successor) {
+            __threadfence();
+        }
 #endif
         lanes::sync();
         near_.tell_heads(status_);
         sources_.tell(status_);
-        if (settles) {
+        if (what != Told::on_the_way) {
             near_.keep_heads();
         }
     }
@@ -547,11 +552,12 @@ private:
     uint32_t id_;
     Status& status_;
     ActorEntry* actors_;
-    NearRings near_;
+    // In this order: what lies in global memory is on its way while the box is.
+    uint64_t handled_;
+    uint32_t turn_;
     Sources sources_;
+    NearRings near_;
     detail::Marks marks_;
-    uint64_t handled_ = 0;
-    uint32_t turn_ = 0;
     // A worker begins with what is far and with the host: where the first message of a near ring
     // has to wait, all the rounds of a short breath would not be enough to come to them, and the
     // order to resume that it waits for comes from there.
