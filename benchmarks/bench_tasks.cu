@@ -92,6 +92,7 @@ task::Options options_of(const Arguments& arguments)
     task::Options options;
     options.workers = arguments.workers;
     options.counters = arguments.gpu() ? 1u << 23 : 1u << 18;
+    if (arguments.breath_us >= 0) options.breath = std::chrono::microseconds(arguments.breath_us);
     return options;
 }
 

@@ -5,10 +5,10 @@
 // GPU's, and runs under ThreadSanitizer.
 #include "backend.hpp"
 
-#include <denizen/device/detail/breath.hpp>
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/base/interrupt.hpp>
 #include <denizen/base/threads.hpp>
+#include <denizen/device/detail/breath.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <atomic>
@@ -319,7 +319,8 @@ private:
     // Steps 2 to 6; false if another attempt is needed.
     bool try_hand_over()
     {
-        while (!detail::all_acknowledged(shared_->breath, soon_)) { // ends by the last, or another command
+        while (!detail::all_acknowledged(shared_->breath,
+                                         soon_)) { // ends by the last, or another command
             if (load<Scope::gpu>(&shared_->board->command) != soon_) {
                 return false;
             }

@@ -4,6 +4,7 @@
 // keeper keeps it there (device/keeper.hpp). Memory is freed after the program has left.
 #include "backend.hpp"
 #include "device/mapped.hpp"
+#include "device/staged_copies.hpp"
 #include "grid.hpp"
 #include <denizen/device/keeper.hpp>
 
@@ -104,7 +105,7 @@ public:
             why_not_ = "switched off";
         }
         const size_t shared_bytes = host_bytes + (mapped_ ? 0 : lane_bytes);
-        host_bytes_ = shared_bytes + staging_bytes;
+        host_bytes_ = shared_bytes + StagedCopies::staging_bytes;
         device_bytes_ = device_bytes;
         const auto size = [](size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
         check(driver_.mem_host_alloc(&host_memory_, host_bytes_,
@@ -116,7 +117,7 @@ public:
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
         Regions r;
         r.host = static_cast<std::byte*>(host_memory_); // one address for all: unified addressing
-        staging_ = r.host + shared_bytes;
+        copies_.open(context_, copy_stream_, r.host + shared_bytes);
         r.device = reinterpret_cast<std::byte*>(device_memory_);
         r.lanes_host = mapped_ ? mapped_->host() : r.host + host_bytes;
         r.lanes_device = mapped_ ? reinterpret_cast<std::byte*>(mapped_->device()) : r.lanes_host;
@@ -180,23 +181,11 @@ public:
 
     bool read(void* to, const void* device_memory, size_t bytes) override
     {
-        auto* out = static_cast<std::byte*>(to);
-        return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
-            Result r = driver_.memcpy_dtoh_async(staging_, there, part, copies_);
-            r = r == success ? driver_.stream_synchronize(copies_) : r;
-            std::memcpy(out + done, staging_, part);
-            return r;
-        });
+        return !lost() && copies_.read(to, device_memory, bytes);
     }
-
     bool write(void* device_memory, const void* from, size_t bytes) override
     {
-        const auto* in = static_cast<const std::byte*>(from);
-        return copy(bytes, device_memory, [&](DevicePtr there, size_t done, size_t part) {
-            std::memcpy(staging_, in + done, part);
-            const Result r = driver_.memcpy_htod_async(there, staging_, part, copies_);
-            return r == success ? driver_.stream_synchronize(copies_) : r;
-        });
+        return !lost() && copies_.write(device_memory, from, bytes);
     }
 
     void hold() override { keeper_.hold(); }
@@ -225,8 +214,6 @@ public:
     }
 
 private:
-    static constexpr size_t staging_bytes = 256 << 10;
-
     std::string named() const
     {
         return "GPU " + std::to_string(info_.ordinal) + " (" + info_.name + ")";
@@ -238,24 +225,7 @@ private:
                                      " and does not leave it: one of its handlers is stuck");
     }
 
-    // Copies by way of pinned memory on a stream of its own: the driver may let a copy from or to
-    // ordinary memory wait for work on the device, and a resident program never ends.
-    template <class Part>
-    bool copy(size_t bytes, const void* device_memory, Part&& part)
-    {
-        if (abandoned_ || keeper_.failed()) {
-            return false;
-        }
-        const std::lock_guard guard(copy_mutex_);
-        const ContextScope scope(context_);
-        const auto there = reinterpret_cast<DevicePtr>(device_memory);
-        for (size_t done = 0; done < bytes; done += staging_bytes) {
-            if (part(there + done, done, std::min(bytes - done, staging_bytes)) != success) {
-                return false; // the keeper says why
-            }
-        }
-        return true;
-    }
+    bool lost() const { return abandoned_ || keeper_.failed(); } // the keeper says why
 
     void take(const Image& image, const Options& options)
     {
@@ -292,7 +262,7 @@ private:
               "cuCtxGetStreamPriorityRange");
         check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
-        check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
+        check(driver_.stream_create_with_priority(&copy_stream_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
         // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
         // and enlarge the context's local memory, and both wait for all that runs.
@@ -319,7 +289,7 @@ private:
             if (host_memory_ != nullptr) {
                 driver_.mem_free_host(host_memory_);
             }
-            for (const Stream stream : {stream_, copies_}) {
+            for (const Stream stream : {stream_, copy_stream_}) {
                 if (stream != nullptr) {
                     driver_.stream_destroy(stream);
                 }
@@ -350,14 +320,13 @@ private:
     Module module_ = nullptr;
     Function function_ = nullptr;
     Stream stream_ = nullptr;
-    Stream copies_ = nullptr; // read() and write()
+    Stream copy_stream_ = nullptr;
+    StagedCopies copies_; // read() and write()
     Grid grid_;
     std::unique_ptr<MappedMemory> mapped_;
     void* host_memory_ = nullptr;
     DevicePtr device_memory_ = 0;
     size_t host_bytes_ = 0;
-    std::mutex copy_mutex_;
-    std::byte* staging_ = nullptr;
     size_t device_bytes_ = 0;
     Shared shared_;
     std::atomic<bool> abandoned_{false};

@@ -56,11 +56,7 @@ AnyRuntime::Core::Totals AnyRuntime::Core::totals() const
 
 Handovers AnyRuntime::Core::handovers() const
 {
-    const Handovers& told = nodes[0].control->handovers;
-    return {load<Scope::system>(&told.count), load<Scope::system>(&told.sum_ns),
-            load<Scope::system>(&told.min_ns), load<Scope::system>(&told.max_ns),
-            load<Scope::system>(&told.attempts), load<Scope::system>(&told.asking_ns),
-            load<Scope::system>(&told.leaving_ns)};
+    return denizen::detail::read(nodes[0].control->handovers);
 }
 
 // Nothing is under way. All lanes have been handled; a scan that began after that is looked at,

@@ -73,6 +73,7 @@ Options options_of(bool on_gpu, int ordinal, const std::map<std::string, uint64_
         {"futures", &options.futures},         {"port_slots", &options.port_slots}};
     for (const auto& [name, value] : given) {
         if (name == "arena_bytes") options.arena_bytes = value;
+        if (name == "breath_us") options.breath = std::chrono::microseconds(value);
         for (const auto& [known, place] : all) {
             if (name == known) *place = static_cast<uint32_t>(value);
         }
@@ -110,6 +111,7 @@ nb::dict to_dict(const Stats& s)
     out["joins"] = s.joins;
     out["refused"] = s.refused;
     out["launches"] = s.launches;
+    out["incarnations"] = s.incarnations;
     out["run_by_worker"] = s.run_by_worker;
     return out;
 }

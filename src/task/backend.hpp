@@ -31,6 +31,8 @@ public:
     // Errc::ok, or why the program can never go on, with the reason in `text`.
     virtual Errc failure(std::string& text) = 0;
     virtual uint64_t launches() const = 0;
+    // With a breath: incarnations that have begun or are queued; else as launches().
+    virtual uint64_t incarnations() const = 0;
     // Stops the program. False if a task does not return by then: the processor is given up.
     virtual bool stop(uint64_t patience_ns) = 0;
 };

@@ -81,6 +81,7 @@ public:
 
     Errc failure(std::string&) override { return Errc::ok; }
     uint64_t launches() const override { return 1; }
+    uint64_t incarnations() const override { return 1; }
 
     bool stop(uint64_t patience_ns) override
     {

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks on a GPU: a cooperative launch on a stream of its own in the device's primary context, and
-// a keeper thread that beats the heart and brings the kernel back when it has had to leave (see
-// ../gpu/residents.hpp). What workers keep in shared memory goes back to global memory before they
-// leave, so nothing is lost.
-//
-// While the kernel is there nothing here calls what waits for the whole device.
+// Tasks on a GPU: a cooperative launch on a stream of its own in the device's primary context. Its
+// keeper keeps it there (device/keeper.hpp). What workers keep in shared memory goes back to global
+// memory before they leave, so nothing is lost.
 #include "backend.hpp"
 
-#include <denizen/device/primary_context.hpp>
-#include <denizen/device/residents.hpp>
+#include "device/staged_copies.hpp"
+#include <denizen/device/keeper.hpp>
 
 #include <denizen/base/error.hpp>
-#include <denizen/base/threads.hpp>
 #include <denizen/task/kernel.hpp>
-#include <denizen/wire/wait.hpp>
 
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 namespace denizen::task {
 namespace {
@@ -26,7 +19,7 @@ using namespace gpu;
 
 constexpr uint64_t ms = 1'000'000; // nanoseconds
 
-class GpuBackend final : public Backend, private Resident {
+class GpuBackend final : public Backend {
 public:
     GpuBackend(const Image& image, const Options& options)
         : driver_(driver()), info_(device_info(options.device.ordinal))
@@ -40,11 +33,8 @@ public:
 
     ~GpuBackend() override
     {
-        bool given_back = false;
-        if (!resident_ || stop(2000 * ms)) { // else stop() has said so: the context is dead
-            given_back = !lost_.load(std::memory_order_acquire) && try_give_back();
-        }
-        if (!given_back) {
+        // Else stop() has said so: the context is dead.
+        if (!stop(2000 * ms) || keeper_.failed() || !try_give_back()) {
             context_.abandon();
         }
     }
@@ -58,11 +48,11 @@ public:
         without_residents([&] {
             const ContextScope scope(context_);
             const auto size = [](size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-            check(driver_.mem_host_alloc(&host_, host_bytes + staging_bytes,
+            check(driver_.mem_host_alloc(&host_, host_bytes + StagedCopies::staging_bytes,
                                          host_alloc_portable | host_alloc_device_map),
                   "cuMemHostAlloc", size(host_bytes));
             std::memset(host_, 0, host_bytes);
-            staging_ = static_cast<std::byte*>(host_) + host_bytes;
+            copies_.open(context_, copy_stream_, static_cast<std::byte*>(host_) + host_bytes);
             check(driver_.mem_alloc(&device_, device_bytes), "cuMemAlloc", size(device_bytes));
             check(driver_.memset_d8_async(device_, 0, device_bytes, stream_), "cuMemsetD8Async");
             check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
@@ -72,112 +62,59 @@ public:
 
     void fill(void* device_memory, const void* from, size_t bytes) override
     {
-        const ContextScope scope(context_);
-        for (size_t done = 0; done < bytes; done += staging_bytes) {
-            const size_t part = std::min(bytes - done, staging_bytes);
-            std::memcpy(staging_, static_cast<const std::byte*>(from) + done, part);
-            check(driver_.memcpy_htod_async(reinterpret_cast<DevicePtr>(device_memory) + done,
-                                            staging_, part, copies_),
-                  "cuMemcpyHtoDAsync");
-            check(driver_.stream_synchronize(copies_), "cuStreamSynchronize");
+        if (!copies_.write(device_memory, from, bytes)) {
+            throw Error(Errc::peer_dead, info_.name + " is lost: a copy to it failed");
         }
     }
 
     void launch(const Shared& shared) override
     {
         shared_ = shared;
-        residents().add(this);
-        resident_ = true;
-        // The keeper launches: under a debugger or sanitizer that makes launches synchronous the
-        // call lasts as long as the kernel stays.
-        try {
-            keeper_.start(1, "keeper", [this](uint32_t) { keep(); });
-        } catch (...) {
-            residents().remove(this);
-            resident_ = false;
-            throw;
-        }
+        Kept kept;
+        kept.name = "the program of tasks";
+        kept.grid = text();
+        kept.blocks = blocks_;
+        kept.breath_ns = shared_.breath.ns;
+        kept.tick_ns = 2 * ms;
+        kept.words = shared_.control;
+        kept.command = reinterpret_cast<DevicePtr>(&shared_.board->command);
+        kept.stream = stream_;
+        kept.context = &context_;
+        kept.info = info_;
+        kept.launch = [this](uint32_t number, bool successor) {
+            Shared next = shared_;
+            next.incarnation = number;
+            next.successor = successor ? 1 : 0;
+            launch_kernel(next);
+        };
+        keeper_.start(std::move(kept));
     }
 
     bool read(void* to, const void* device_memory, size_t bytes) override
     {
-        if (lost_.load(std::memory_order_acquire)) {
-            return false;
-        }
-        const std::lock_guard guard(copy_mutex_);
-        const ContextScope scope(context_);
-        for (size_t done = 0; done < bytes; done += staging_bytes) {
-            const size_t part = std::min(bytes - done, staging_bytes);
-            const auto there = reinterpret_cast<DevicePtr>(device_memory) + done;
-            if (driver_.memcpy_dtoh_async(staging_, there, part, copies_) != success ||
-                driver_.stream_synchronize(copies_) != success) {
-                return false; // the keeper says why
-            }
-            std::memcpy(static_cast<std::byte*>(to) + done, staging_, part);
-        }
-        return true;
+        return !keeper_.failed() && copies_.read(to, device_memory, bytes);
     }
 
     void wake_monitor() override {} // it never sleeps
 
-    Errc failure(std::string& text) override
-    {
-        if (!lost_.load(std::memory_order_acquire)) { // partner of the release in lose()
-            return Errc::ok;
-        }
-        text = why_;
-        return Errc::peer_dead;
-    }
-
-    uint64_t launches() const override { return launches_.load(std::memory_order_relaxed); }
+    Errc failure(std::string& text) override { return keeper_.failure(text); }
+    uint64_t launches() const override { return keeper_.launches(); }
+    uint64_t incarnations() const override { return keeper_.incarnations(); }
 
     bool stop(uint64_t patience_ns) override
     {
-        if (!resident_) {
+        if (!keeper_.resident()) {
             return true;
         }
-        stopping_.store(true, std::memory_order_release);
-        command(Command::stop);
-        const uint64_t begin = now_ns();
-        while (!off() && now_ns() - begin < patience_ns) { // ends by leaving or patience
-            std::this_thread::yield();
+        keeper_.command(Command::stop);
+        if (keeper_.join(patience_ns)) {
+            return true;
         }
-        const bool left = off();
-        if (!left) {
-            // The monitor traps, which ends the kernel and with it the context. Nothing short of
-            // that stops a task that does not return.
-            command(Command::kill);
-            while (!off() && now_ns() - begin < patience_ns + 2000 * ms) {
-                std::this_thread::yield(); // ends when the keeper sees the trap, or after 2 s
-            }
-        }
-        done_.store(true, std::memory_order_release);
-        keeper_.join();
-        resident_ = false;
-        residents().remove(this);
-        return left;
+        keeper_.abandon();
+        return false;
     }
 
 private:
-    static constexpr size_t staging_bytes = 256 << 10;
-    static constexpr uint64_t no_room_ns = 5000 * ms;
-
-    // ---- Resident
-
-    void ask_to_leave() override
-    {
-        held_.store(true, std::memory_order_relaxed);
-        command(Command::leave);
-    }
-    bool off() override
-    {
-        return off_.load(std::memory_order_acquire) || lost_.load(std::memory_order_acquire);
-    }
-    void let_return() override { held_.store(false, std::memory_order_relaxed); }
-    int ordinal() const override { return info_.ordinal; }
-    uint32_t blocks() const override { return blocks_; }
-    bool anywhere() const override { return true; }
-
     void without_residents(const std::function<void()>& use)
     {
         if (!residents().without_any(use)) {
@@ -228,7 +165,7 @@ private:
               "cuCtxGetStreamPriorityRange");
         check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
-        check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, greatest),
+        check(driver_.stream_create_with_priority(&copy_stream_, stream_non_blocking, greatest),
               "cuStreamCreateWithPriority");
         // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
         // and enlarge the context's local memory, and both wait for all that runs.
@@ -267,7 +204,7 @@ private:
             if (host_ != nullptr) {
                 driver_.mem_free_host(host_);
             }
-            for (const Stream stream : {stream_, copies_}) {
+            for (const Stream stream : {stream_, copy_stream_}) {
                 if (stream != nullptr) {
                     driver_.stream_destroy(stream);
                 }
@@ -285,99 +222,19 @@ private:
         }
     }
 
-    void command(Command c)
-    {
-        store<Scope::system, Order::release>(&shared_.control->command, static_cast<uint32_t>(c));
-    }
-
-    void start()
-    {
-        const std::lock_guard guard(residents().mutex);
-        if (held_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) {
-            return;
-        }
-        Control& c = *shared_.control;
-        store<Scope::system>(&c.command, static_cast<uint32_t>(Command::run));
-        store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::starting));
-        store<Scope::system>(&c.leave_host_lost, 0u);
-        fetch_add<Scope::system>(&c.heartbeat, 1u);
-        check(driver_.memset_d32_async(reinterpret_cast<DevicePtr>(&shared_.board->command), 0, 1,
-                                       stream_),
-              "cuMemsetD32Async");
-        launches_.fetch_add(1, std::memory_order_relaxed);
-        launched_ns_ = now_ns();
-        off_.store(false, std::memory_order_release);
-        launch_kernel(shared_);
-    }
-
-    // The keeper thread: launches, heartbeat, failures.
-    void keep()
-    {
-        const ContextScope scope(context_);
-        while (!done_.load(std::memory_order_acquire)) { // ends by stop()
-            fetch_add<Scope::system>(&shared_.control->heartbeat, 1u);
-            if (off_.load(std::memory_order_relaxed)) {
-                try {
-                    start();
-                } catch (const Error& e) {
-                    lose(std::string("the tasks could not be launched: ") + e.what());
-                    return;
-                }
-            } else {
-                const Result state = driver_.stream_query(stream_);
-                if (state == success) {
-                    off_.store(true, std::memory_order_release); // partner: off()
-                } else if (state != error_not_ready) {
-                    const char* name = nullptr;
-                    driver_.get_error_name(state, &name);
-                    lose("the tasks on " + info_.name + " died: " + (name != nullptr ? name : "?") +
-                         "; the CUDA context is unusable, start a new process");
-                    return;
-                } else if (load<Scope::system>(&shared_.control->mode) ==
-                               static_cast<uint32_t>(Mode::starting) &&
-                           now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
-                    command(Command::stop); // it ends as soon as it begins
-                    lose("the tasks have found no room on " + info_.name + " (" + text() +
-                         ") beside other programs of this process: give either fewer sms or "
-                         "workers");
-                    return;
-                }
-            }
-            const bool leaving =
-                stopping_.load(std::memory_order_relaxed) || held_.load(std::memory_order_relaxed);
-            std::this_thread::sleep_for(std::chrono::microseconds(leaving ? 50 : 2000));
-        }
-    }
-
-    void lose(const std::string& why)
-    {
-        why_ = why;
-        lost_.store(true, std::memory_order_release); // partner: failure()
-    }
-
     const Driver& driver_;
     DeviceInfo info_;
     PrimaryContext context_;
     Function function_ = nullptr;
     Stream stream_ = nullptr;
-    Stream copies_ = nullptr; // read()
+    Stream copy_stream_ = nullptr;
+    StagedCopies copies_;
     uint32_t blocks_ = 0;
     uint32_t warps_ = 0;
     void* host_ = nullptr;
     DevicePtr device_ = 0;
-    std::mutex copy_mutex_;
-    std::byte* staging_ = nullptr;
     Shared shared_;
-    Threads keeper_;
-    std::atomic<bool> off_{true}; // not on the GPU
-    std::atomic<bool> held_{false};
-    std::atomic<bool> stopping_{false};
-    std::atomic<bool> done_{false};
-    std::atomic<bool> lost_{false};
-    std::atomic<uint64_t> launches_{0};
-    uint64_t launched_ns_ = 0; // the keeper's
-    std::string why_;
-    bool resident_ = false;
+    Keeper keeper_;
 };
 
 } // namespace

@@ -113,6 +113,12 @@ struct AnyRuntime::Core {
         require("port_slots", options.port_slots, 2, 1u << 20, true);
         require("ingress_slots", options.ingress_slots, 2, 1u << 20, true);
         require("workers", options.workers, 0, max_workers);
+        const auto breath = options.breath.value_or(default_breath).count();
+        if (breath < 0 || breath > 1'000'000) {
+            throw Error(Errc::bad_argument, "breath = " + std::to_string(breath) +
+                                                " us; use 1 to 1,000,000, or 0 for one kernel for "
+                                                "ever");
+        }
     }
 
     void make_backend()
@@ -139,10 +145,16 @@ struct AnyRuntime::Core {
         s.joins = options.counters + 1 + s.workers * join_cache;
         s.answers = options.futures;
         s.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
+        const auto breath = options.breath.value_or(default_breath);
+        s.breath.ns = on_gpu ? static_cast<uint64_t>(breath.count()) * 1000 : 0;
+        s.breath.workers = s.workers;
+        s.breath.acked = device.take<uint32_t>(s.workers);
         s.control = host.take<Control>(1);
         s.answer = host.take<Answer>(s.answers);
         s.port = host.take<Letter>(options.port_slots);
         s.board = device.take<Board>(1);
+        s.breath.command = &s.board->command;
+        s.breath.state = &s.board->breath;
         s.ingress = device.take<Ingress>(1);
         ingress_slots = device.take<Letter>(options.ingress_slots);
         s.groups = device.take<Group>(max_groups);
@@ -485,6 +497,8 @@ Stats AnyRuntime::stats()
     Core& c = core();
     Stats stats;
     stats.launches = c.backend->launches();
+    stats.incarnations = c.backend->incarnations();
+    stats.handovers = denizen::detail::read(c.shared.control->handovers);
     std::vector<Tally> tallies(c.shared.workers);
     Board board;
     if (!c.backend->read(tallies.data(), c.shared.tally, tallies.size() * sizeof(Tally)) ||

@@ -38,7 +38,7 @@ TEST(child, beats)
     }
     store<Scope::system, Order::release>(&page[phase], 1u);
     ASSERT_TRUE(eventually([&] { return peek(page, go_on) != 0; }, 60s));
-    store<Scope::system>(&page[launched], static_cast<uint32_t>(rt.stats().launches));
+    store<Scope::system>(&page[launched], static_cast<uint32_t>(rt.stats().incarnations));
     group.cancel();
     EXPECT_EQ(group.wait().dropped, 8u) << "no task was lost while the kernel was away";
     rt.close();

@@ -26,10 +26,14 @@ struct Options {
     // For tasks that find no room there, the host's on their way, and what tasks allocate: 512 KiB
     // to 63 GiB.
     uint64_t arena_bytes = uint64_t{64} << 20;
-    uint32_t counters = 1u << 18;                 // at a time, at most 2^24
-    uint32_t futures = 4096;                      // unread at a time, at most 2^20
-    uint32_t port_slots = 4096;                   // the host's tasks on their way: a power of two
-    uint32_t ingress_slots = 4096;                // actors' tasks on their way: a power of two
+    uint32_t counters = 1u << 18;  // at a time, at most 2^24
+    uint32_t futures = 4096;       // unread at a time, at most 2^20
+    uint32_t port_slots = 4096;    // the host's tasks on their way: a power of two
+    uint32_t ingress_slots = 4096; // actors' tasks on their way: a power of two
+    // GPU: no incarnation of the kernel lives longer than that and the time of a task; the next one
+    // is queued behind it, so what waits for the whole device gets its turn. 0: one kernel for
+    // ever. Unless it is said: default_breath.
+    std::optional<std::chrono::microseconds> breath;
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
 };
 
@@ -45,6 +49,8 @@ struct Stats {
     uint64_t looks = 0;
     uint64_t refused = 0; // spawns that found the arena full
     uint64_t launches = 0;
+    uint64_t incarnations = 0; // kernels that have been queued, if it breathes
+    Handovers handovers;
     std::vector<uint64_t> run_by_worker;
 };
 

@@ -31,6 +31,14 @@ __device__ inline void run_block(const Shared& s)
     if (s.workers == 0) {
         return; // the first launch, which only has the driver make ready
     }
+    const uint32_t warp = threadIdx.x / 32;
+    if (s.successor != 0 && leaves(command_of(load<Scope::gpu>(&s.board->command)))) {
+        // The program has left while this incarnation was queued.
+        if (blockIdx.x == 0 && threadIdx.x == 0) {
+            store<Scope::system>(&s.control->ended, s.incarnation);
+        }
+        return;
+    }
     __shared__ Local<P> locals[most_warps];
     if constexpr (P::has_blocks) {
         if (threadIdx.x == 0) {
@@ -38,8 +46,10 @@ __device__ inline void run_block(const Shared& s)
         }
         __syncthreads();
     }
-    const uint32_t warp = threadIdx.x / 32;
     if (warp < s.per_block) {
+        if (s.breath.ns != 0 && denizen::lanes::id() == 0) {
+            denizen::detail::begin_breath(s.breath);
+        }
         Worker<P>(s, blockIdx.x * s.per_block + warp, locals[warp]).run();
     } else if (blockIdx.x == 0) {
         Monitor(s).run();

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -37,6 +37,8 @@ class Stats(NamedTuple):
     refused: int
     #: Of the kernel; 1 on the CPU.
     launches: int
+    #: Kernels that have been queued, where none lasts (`breath_us`).
+    incarnations: int
     run_by_worker: list[int]
 
 
@@ -188,6 +190,9 @@ class Runtime(_Spawner):
         device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
         workers: CPU: threads, one per core by default. GPU: warps on each SM, 24 by default.
         sms: GPU: SMs to use, all by default.
+        breath_us: GPU: no kernel of the program lasts longer than that and a task; the next one is
+            queued behind it, so that whoever waits for the whole device waits for two of them at
+            most. "auto": 2000. None or 0: one kernel for ever. See docs/gpu-sharing.md.
         sizes: queue_slots=512 (of each deque), arena_bytes=67108864 (for tasks that find no room
             there, and for what tasks allocate from `ctx.arena()`), counters=262144, futures=4096,
             port_slots=4096 (the host's tasks on their way).
@@ -204,6 +209,7 @@ class Runtime(_Spawner):
         *,
         workers: int | None = None,
         sms: int | None = None,
+        breath_us: int | Literal["auto"] | None = "auto",
         **sizes: int,
     ) -> None:
         where = parse_device(device)
@@ -212,8 +218,10 @@ class Runtime(_Spawner):
         if where.threads is not None and workers not in (None, where.threads):
             raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
         options = {"workers": workers or where.threads or 0, "sms": sms or 0, **sizes}
+        if breath_us != "auto":
+            options["breath_us"] = breath_us or 0
         for name, value in options.items():
-            if name not in ("workers", "sms", *_SIZES):
+            if name not in ("workers", "sms", "breath_us", *_SIZES):
                 raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
             bits = 36 if name == "arena_bytes" else 32
             if not isinstance(value, int | np.integer) or not 0 <= value < 2**bits:

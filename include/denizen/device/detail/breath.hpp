@@ -147,7 +147,12 @@ DENIZEN_COLD inline bool pass_gate(const BreathRef& b, uint32_t told)
         // Release and acquire on the CPU: partners of each other's.
         uint32_t n = fetch_add<Scope::gpu, gate_order>(gate, 1u) + 1;
         while (n < b.workers) { // ends: the leader shuts a gate to which not all come
+#if DENIZEN_ON_DEVICE
+            // All look at one word, which L2 serves some two thousand times in a microsecond.
+            __nanosleep(b.workers / 2 + 20);
+#else
             doze();
+#endif
             n = load<Scope::gpu, gate_look>(gate);
         }
         passed = n == b.workers ? 1 : 0;
@@ -239,6 +244,15 @@ DENIZEN_HD inline bool hand_over(const BreathRef& b, uint32_t soon)
     breath.went_ns = now;
     store<Scope::gpu>(&breath.looked_ns, uint64_t{0});
     return true;
+}
+
+// The host: what was told last, word by word.
+inline Handovers read(const Handovers& told)
+{
+    return {load<Scope::system>(&told.count),     load<Scope::system>(&told.sum_ns),
+            load<Scope::system>(&told.min_ns),    load<Scope::system>(&told.max_ns),
+            load<Scope::system>(&told.attempts),  load<Scope::system>(&told.asking_ns),
+            load<Scope::system>(&told.leaving_ns)};
 }
 
 // One lane, when all workers of this incarnation have begun: how long nobody was there before it.

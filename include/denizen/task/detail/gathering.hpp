@@ -67,6 +67,16 @@ __device__ inline bool end()
     return denizen::lanes::shuffle(state, 0) != announced;
 }
 
+// After end(), if they stay. The first warp of the block to come opens it for all.
+__device__ inline void go_on()
+{
+    uint32_t state = leaving;
+    if (denizen::lanes::id() == 0) {
+        compare_exchange<Scope::block>(&here().state, state, 0u);
+    }
+    denizen::lanes::sync();
+}
+
 // Of all worker warps of the block.
 __device__ inline void barrier(const Shared& s)
 {

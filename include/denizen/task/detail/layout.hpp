@@ -21,6 +21,7 @@
 #pragma once
 
 #include <denizen/base/packet.hpp>
+#include <denizen/device/detail/resident.hpp>
 #include <denizen/memory/arena/ref.hpp>
 
 namespace denizen::task {
@@ -129,9 +130,6 @@ struct alignas(64) Answer {
 };
 inline constexpr uint32_t answer_payload = 48;
 
-enum class Command : uint32_t { run = 0, leave, stop, kill };
-enum class Mode : uint32_t { starting = 0, running, left };
-
 struct HostGroup {
     uint64_t lifetime_ns = 0; // host -> monitor, with Control::group_orders
     uint32_t cancel = 0;
@@ -146,22 +144,18 @@ struct GroupReport {
 };
 
 // Host memory that both sides reach; a line for each writer.
-struct Control {
-    alignas(line) uint32_t command = 0;   // host -> monitor
-    uint32_t heartbeat = 0;               // host -> monitor
-    uint32_t group_orders = 0;            // host -> monitor: changed `group`
-    alignas(line) uint32_t port_head = 0; // monitor -> host: letters of the port that are taken
-    uint32_t group_seen = 0;              // monitor -> host: orders carried out
-    uint32_t mode = 0;                    // Mode
-    uint32_t leave_host_lost = 0;         // it left because the heartbeat stopped
-    uint64_t rounds = 0;                  // of the monitor
+struct Control : ResidentWords {
+    alignas(line) uint32_t group_orders = 0; // host -> monitor: changed `group`
+    alignas(line) uint32_t port_head = 0;    // monitor -> host: letters of the port that are taken
+    uint32_t group_seen = 0;                 // monitor -> host: orders carried out
+    uint64_t rounds = 0;                     // of the monitor
     alignas(line) HostGroup group[max_groups];
     alignas(line) GroupReport report[max_groups];
 };
 
 // Device memory: what all workers look at.
 struct Board {
-    alignas(line) uint32_t command = 0;
+    alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of that
     alignas(line) uint32_t left = 0;    // workers that have left
     alignas(line) uint32_t refused = 0; // spawns that found the arena full
     uint32_t stopped = 0;               // and of these, tasks that were put off
@@ -169,6 +163,7 @@ struct Board {
     uint32_t sleeping = 0;
     alignas(line) uint32_t monitor_bell = 0;
     uint32_t monitor_sleeping = 0;
+    Breath breath;
 };
 
 // Where others than the host hand tasks in: device memory, many writers, the monitor reads. See
@@ -224,6 +219,9 @@ struct Shared {
     uint32_t answers = 0;
     uint32_t join_cache = 0; // free joins that a worker keeps at most
     uint64_t host_timeout_ns = 0;
+    BreathRef breath;               // see device/detail/breath.hpp
+    uint32_t incarnation = 0;       // the launch's number, from 1 on
+    uint32_t successor = 0;         // 1: it goes on where the one before it in the stream has ended
     Deques* deques = nullptr;       // [workers]
     unsigned char* slots = nullptr; // [workers][classes][deque_mask + 1][slot]
     Mailbox* mailboxes = nullptr;   // [workers]

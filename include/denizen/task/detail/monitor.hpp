@@ -17,14 +17,16 @@ public:
     DENIZEN_HD explicit Monitor(const Shared& s)
         : s_(s), c_(*s.control), head_(load<Scope::system>(&s.control->port_head)),
           ingress_head_(load<Scope::gpu>(&s.ingress->head)),
-          beat_(load<Scope::system>(&s.control->heartbeat)), beat_at_(now_ns())
+          beat_(load<Scope::system>(&s.control->heartbeat)), beat_at_(now_ns()),
+          end_(s.breath, beat_at_, s.successor != 0)
     {
-        if (lanes::id() == 0) {
+        if (lanes::id() == 0 && s.successor == 0) {
             store<Scope::system>(&c_.mode, static_cast<uint32_t>(Mode::running));
         }
     }
 
-    // Until all workers have left, which a command or a dead host asks for.
+    // Until all workers have left, which a command or a dead host asks for, or until the breath is
+    // over.
     DENIZEN_HD void run()
     {
         uint32_t idle = 0;
@@ -190,7 +192,7 @@ private:
         return lanes::ballot(news) != 0;
     }
 
-    // Heartbeat and commands; true when everybody has left.
+    // Heartbeat, commands and the breath; true when everybody has left.
     DENIZEN_HD bool command()
     {
         uint32_t wanted = 0;
@@ -202,8 +204,8 @@ private:
             if (beat != beat_) {
                 beat_ = beat;
                 beat_at_ = now;
-            } else if (now - beat_at_ > s_.host_timeout_ns) {
-                store<Scope::system>(&c_.leave_host_lost, 1u);
+            } else if (s_.breath.ns == 0 && now - beat_at_ > s_.host_timeout_ns) {
+                reason_ = Leave::host_lost;
                 wanted = static_cast<uint32_t>(Command::stop);
             }
             if (wanted == static_cast<uint32_t>(Command::kill)) {
@@ -212,6 +214,9 @@ private:
 #endif
             if (wanted != static_cast<uint32_t>(Command::run)) {
                 leaving_ = true;
+                reason_ = reason_ != Leave::none                           ? reason_
+                          : wanted == static_cast<uint32_t>(Command::stop) ? Leave::stopped
+                                                                           : Leave::idle;
             }
             if (leaving_) { // no way back: some may have left
                 wanted = wanted == static_cast<uint32_t>(Command::run)
@@ -222,7 +227,7 @@ private:
         }
         wanted = lanes::shuffle(wanted, 0);
         if (wanted == static_cast<uint32_t>(Command::run)) {
-            return false;
+            return breath_is_over();
         }
         wake_all();
         // Acquire: partner of the workers' release; what they had is in memory.
@@ -234,6 +239,9 @@ private:
         lanes::sync();
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s_.board->left, 0u);
+            s_.board->breath.went_ns = 0;
+            store<Scope::system>(&c_.leave, static_cast<uint32_t>(reason_));
+            store<Scope::system>(&c_.ended, s_.incarnation);
 #if DENIZEN_ON_DEVICE
             __threadfence_system();
 #endif
@@ -241,6 +249,29 @@ private:
             store<Scope::system, Order::release>(&c_.mode, static_cast<uint32_t>(Mode::left));
         }
         return true;
+    }
+
+    // The program goes on in the next incarnation.
+    DENIZEN_HD bool breath_is_over()
+    {
+#if DENIZEN_ON_DEVICE
+        const uint32_t ending = end_.bits(now_ns(), c_.handovers);
+        if (ending == 0) {
+            return false;
+        }
+        if (lanes::id() == 0 && load<Scope::gpu>(&s_.board->command) != ending) {
+            // Release: partner of the acquire in acknowledge().
+            store<Scope::gpu, Order::release>(&s_.board->command, ending);
+        }
+        lanes::sync();
+        if (end_.over(ending)) {
+            if (lanes::id() == 0) {
+                store<Scope::system>(&c_.ended, s_.incarnation); // the keeper counts by it
+            }
+            return true;
+        }
+#endif
+        return false;
     }
 
     DENIZEN_HD void wake() const
@@ -283,7 +314,9 @@ private:
     uint32_t orders_ = 0;
     uint32_t beat_;
     uint64_t beat_at_;
-    bool leaving_ = false; // lane 0's
+    bool leaving_ = false; // lane 0's, as the next
+    Leave reason_ = Leave::none;
+    denizen::detail::BreathEnd end_;
 };
 
 } // namespace denizen::task

@@ -44,13 +44,17 @@ public:
         denizen::lanes::sync();
     }
 
-    // Until the board says that all are to leave.
+    // Until the board says that all are to leave, or that the next incarnation goes on.
     DENIZEN_HD void run()
     {
         uint32_t idle = 0;
+        uint32_t told = 0;                 // the command, as last seen
         for (uint32_t turn = 1;; ++turn) { // ends by the command, which the monitor sees to
-            if ((turn % 16 == 0 || idle > detail::patient_looks) && leaving() && leave()) {
-                return;
+            if (turn % 16 == 0 || idle > detail::patient_looks || told != 0) {
+                told = command();
+                if (told != 0 && gives_way(told)) {
+                    return;
+                }
             }
             if (join_block()) {
                 idle = 0; // it may hold tokens again, for tasks that others have taken since
@@ -260,10 +264,53 @@ private:
 
     // ---- leaving and waiting
 
-    DENIZEN_HD bool leaving() const
+    DENIZEN_HD uint32_t command() const
     {
-        const uint32_t command = load<Scope::gpu>(&at_.s.board->command);
-        return denizen::lanes::shuffle(command, 0) != static_cast<uint32_t>(Command::run);
+        static_assert(static_cast<uint32_t>(Command::run) == 0);
+        return denizen::lanes::shuffle(load<Scope::gpu>(&at_.s.board->command), 0);
+    }
+
+    // Whether the worker's time is over.
+    DENIZEN_HD bool gives_way(uint32_t told)
+    {
+        if (leaves(command_of(told))) {
+            return leave();
+        }
+#if DENIZEN_ON_DEVICE
+        if ((told & breath_go) != 0) {
+            return hand_over(told);
+        }
+        denizen::detail::acknowledge(at_.s.breath, at_.id, told);
+#endif
+        return false;
+    }
+
+#if DENIZEN_ON_DEVICE
+    // At the end of a breath. False if not all of them have come, or the block has a task to run
+    // first.
+    __device__ bool hand_over(uint32_t told)
+    {
+        if constexpr (P::has_blocks) {
+            if (!gathering::end()) {
+                return false;
+            }
+        }
+        if (!denizen::detail::pass_gate(at_.s.breath, told)) {
+            if constexpr (P::has_blocks) {
+                gathering::go_on();
+            }
+            return false;
+        }
+        put_down();
+        return true;
+    }
+#endif
+
+    DENIZEN_HD void put_down()
+    {
+        tokens::give_back(at_);
+        joins::give_back(at_);
+        at_.tell();
     }
 
     // What the worker holds goes back to memory; its tasks stay in its deques. False if the block
@@ -277,9 +324,7 @@ private:
             }
         }
 #endif
-        tokens::give_back(at_);
-        joins::give_back(at_);
-        at_.tell();
+        put_down();
         if (denizen::lanes::id() == 0) {
             // Release: partner of the monitor's acquire, which says that all have left.
             fetch_add<Scope::gpu, Order::release>(&at_.s.board->left, 1u);
@@ -302,7 +347,7 @@ private:
         } else {
             // Ends by the bell; the time-out bounds what no bell tells of.
             sleep_on_bell(&at_.s.board->bell, &at_.s.board->sleeping, 2'000'000,
-                          [this] { return leaving() || sources::something(at_); });
+                          [this] { return command() != 0 || sources::something(at_); });
         }
 #endif
     }
