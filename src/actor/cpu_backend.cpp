@@ -90,9 +90,9 @@ public:
     const Geometry& geometry() const override { return geometry_; }
     void reach(const Backend&) override {} // all of it is ordinary memory
 
-    Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    Regions allocate(size_t host_bytes, size_t device_bytes, size_t ring_bytes) override
     {
-        const size_t total = host_bytes + device_bytes + lane_bytes;
+        const size_t total = host_bytes + device_bytes + ring_bytes;
         // Anonymous pages are zero, and cost nothing before they are used.
         void* pages =
             mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -107,7 +107,7 @@ public:
         Regions r;
         r.host = memory_;
         r.device = r.host + host_bytes;
-        r.lanes_host = r.lanes_device = r.device + device_bytes;
+        r.rings_host = r.rings_device = r.device + device_bytes;
         return r;
     }
 
@@ -251,7 +251,7 @@ public:
     {
         d.device = "CPU";
         d.on_gpu = false;
-        d.lane_memory = "host";
+        d.host_ring_memory = "host";
         d.host_bytes += bytes_;
     }
 

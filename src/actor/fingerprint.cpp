@@ -110,7 +110,7 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"workers", s.workers},
             {"max_actors", uint64_t{s.actors_per_worker} * s.workers * s.nodes},
             {"state_bytes", c.options.state_bytes},
-            {"lane_slots", s.lane_mask + 1},
+            {"host_ring_slots", s.host_ring_mask + 1},
             {"inbox_slots", s.inbox_mask + 1},
             {"urgent_slots", s.urgent_mask + 1},
             {"outbox_slots", s.outbox_capacity},

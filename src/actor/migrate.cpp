@@ -16,7 +16,7 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
 {
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(actor_type), 16));
     for (auto v = vacancies.begin(); v != vacancies.end(); ++v) {
-        if (lane(v->at) == lane(worker) && v->bytes == bytes) {
+        if (worker_index(v->at) == worker_index(worker) && v->bytes == bytes) {
             const Guest found = *v;
             vacancies.erase(v);
             return found;
@@ -24,7 +24,7 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
     }
     const std::lock_guard guard(spawn_mutex);
     Node& node = nodes[worker.node()];
-    uint32_t& local = next_local[lane(worker)];
+    uint32_t& local = next_local[worker_index(worker)];
     const uint64_t offset =
         round_up(node.heap_used, std::max<uint64_t>(image.table.actor[actor_type].align, 16));
     if (local >= actors_per_worker) {
@@ -145,10 +145,10 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
     const Interruptible never(nullptr); // but between two tries
     const uint32_t type = type_at(index(actor)) - 1u;
     const Address from = place_of(actor);
-    if (lane(from) == lane(to)) {
+    if (worker_index(from) == worker_index(to)) {
         return;
     }
-    const bool home = lane(to) == lane(actor);
+    const bool home = worker_index(to) == worker_index(actor);
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(type), 16));
     const Guest next = home ? Guest{actor, bytes, 0} : make_place(to, type);
     const uint64_t begin = now_ns();

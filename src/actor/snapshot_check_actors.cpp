@@ -36,7 +36,7 @@ std::vector<NodeImage> read_images(const AnyRuntime::Core& core)
         image.wards = read_all(node, s.wards, s.workers);
         read_memory(node, &image.board, s.board, sizeof image.board);
         for (uint32_t w = 0; w < s.workers; ++w) {
-            const uint32_t n = core.next_local[core.lane(Address::actor(w, 0, s.node))];
+            const uint32_t n = core.next_local[core.worker_index(Address::actor(w, 0, s.node))];
             const size_t first = w * static_cast<size_t>(s.actors_per_worker);
             image.actors.push_back(read_all(node, s.actors + first, n));
             image.books.push_back(read_all(node, s.books + first, n));
@@ -378,7 +378,7 @@ void SnapshotCheck::check_heaps()
 {
     for (const Claim& claim : claims_) {
         Node& node = c_.nodes[claim.first.node()];
-        uint32_t& local = c_.next_local[c_.lane(claim.first)];
+        uint32_t& local = c_.next_local[c_.worker_index(claim.first)];
         require(claim.first.local() >= local, claim.first, "is told twice to make one actor");
         local = claim.first.local() + claim.count;
         extents_[claim.first.node()].push_back(claim.states);

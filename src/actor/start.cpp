@@ -41,12 +41,12 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     make_buffers();
     const Shared& first = nodes[0].shared;
     cells.open(first.cells, first.cell_slots, options.asks);
-    host_trace.open(lanes() * options.trace_slots);
-    for (size_t i = 0; i < lanes(); ++i) {
-        everywhere.push_back(address_of_lane(i));
+    host_trace.open(all_workers() * options.trace_slots);
+    for (size_t i = 0; i < all_workers(); ++i) {
+        everywhere.push_back(address_of_worker(i));
     }
-    next_local.assign(lanes(), 0);
-    types.assign(lanes() * actors_per_worker, 0);
+    next_local.assign(all_workers(), 0);
+    types.assign(all_workers() * actors_per_worker, 0);
     stopped.assign(types.size(), 0);
     if (!options.restore.empty()) {
         restore(options.restore);
@@ -72,7 +72,7 @@ void AnyRuntime::Core::check_options() const
                                        std::to_string(image.table.abi) + ", this runtime has " +
                                        std::to_string(layout_abi) + "; compile it again");
     }
-    require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
+    require_power_of_two("host_ring_slots", options.host_ring_slots, 1u << 16);
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
     if (options.local_slots != 0) { // 0: the backend's choice, as the next
         require_power_of_two("local_slots", options.local_slots, 1u << 12);
@@ -191,7 +191,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.near_mask = g.near_slots - 1;
     shared.local_mask = g.local_slots - 1;
     shared.box_bytes = static_cast<uint32_t>(g.box_bytes());
-    shared.lane_mask = std::max(options.lane_slots, least) - 1;
+    shared.host_ring_mask = std::max(options.host_ring_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
@@ -239,8 +239,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         const size_t of_workers = workers;
         in_host(shared.control, 1);
         in_host(shared.reports, of_workers);
-        in_host(shared.lane_credit, of_workers * credit_stride);
-        in_host(shared.urgent_lane_credit, of_workers * credit_stride);
+        in_host(shared.host_ring_credit, of_workers * credit_stride);
+        in_host(shared.urgent_host_ring_credit, of_workers * credit_stride);
         in_host(egress_words, 1);
         in_host(shared.egress, shared.egress_mask + 1u);
         in_host(shared.dead, shared.dead_mask + 1u);
@@ -285,21 +285,22 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("heap", shared.heap, options.state_bytes);
     };
     plan();
-    const size_t lane_slots = static_cast<size_t>(workers) * (shared.lane_mask + 1);
+    const size_t host_ring_slots = static_cast<size_t>(workers) * (shared.host_ring_mask + 1);
     const size_t urgent_slots = static_cast<size_t>(workers) * (shared.urgent_mask + 1);
     base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
-                                  (lane_slots + urgent_slots) * sizeof(Slot));
+                                  (host_ring_slots + urgent_slots) * sizeof(Slot));
     plan();
     shared.egress_credit = &egress_words->credit;
-    shared.lanes = reinterpret_cast<Slot*>(base.lanes_device);
-    shared.urgent_lanes = shared.lanes + lane_slots;
+    shared.host_rings = reinterpret_cast<Slot*>(base.rings_device);
+    shared.urgent_host_rings = shared.host_rings + host_ring_slots;
     node.control = shared.control;
     node.reports = shared.reports;
     node.egress = SpscReceiver<Scope::system>({shared.egress, shared.egress_mask, 0, egress_words});
     write_combined |= node.backend->write_combined();
-    auto* lanes = reinterpret_cast<Slot*>(base.lanes_host);
-    ports[0].add(workers, shared.lane_mask, lanes, shared.lane_credit);
-    ports[urgent].add(workers, shared.urgent_mask, lanes + lane_slots, shared.urgent_lane_credit);
+    auto* rings = reinterpret_cast<Slot*>(base.rings_host);
+    ports[0].add(workers, shared.host_ring_mask, rings, shared.host_ring_credit);
+    ports[urgent].add(workers, shared.urgent_mask, rings + host_ring_slots,
+                      shared.urgent_host_ring_credit);
 }
 
 void AnyRuntime::Core::make_arenas()

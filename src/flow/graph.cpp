@@ -151,12 +151,12 @@ void Flowgraph::refuse_seats(const Executors& executors, bool all) const
     }
 }
 
-void Flowgraph::make_lanes(const Plan& plan)
+void Flowgraph::make_rings(const Plan& plan)
 {
     for (const auto& block : blocks_) {
         for (OutputPort* port : block->outputs_) {
             for (OutputPort::Reader& reader : port->readers_) {
-                reader.way.lane = &reader.port->arrivals_.add(plan.quanta_at(*port));
+                reader.way.ring = &reader.port->arrivals_.add(plan.quanta_at(*port));
             }
         }
         for (InputPort* port : block->inputs_) {
@@ -198,9 +198,9 @@ void Flowgraph::hang_bells()
 void Flowgraph::run(const Executors& executors)
 {
     const Plan plan(circuits_, blocks_);
-    started_ = true; // also if it fails from here on: its lanes are made
+    started_ = true; // also if it fails from here on: its rings are made
     chains_ = ResidentChain::build(blocks_, plan);
-    make_lanes(plan);
+    make_rings(plan);
 
     std::set<const Block*> seated;
     const auto seat = [&](const std::vector<std::reference_wrapper<Block>>& named, int core) {

@@ -452,7 +452,7 @@ TEST(child, dies_of_a_handler)
         expect_error_like(Errc::peer_dead, text, [&] { rt.drain(20s); });
         expect_error_like(Errc::peer_dead, text, [&] { rt.receive(20s); });
         expect_error_like(Errc::peer_dead, text, [&] {
-            for (;;) { // ends when the lane is full, or before
+            for (;;) { // ends when the host ring is full, or before
                 rt.send(actors[2], Add{1}, 20s);
             }
         });

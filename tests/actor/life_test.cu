@@ -386,7 +386,7 @@ TEST_P(lives, a_full_store_holds_back_the_ring_and_loses_nothing)
     Options o = options();
     o.workers = 1;
     o.held_slots = 8;
-    o.lane_slots = 16;
+    o.host_ring_slots = 16;
     Rt rt(device(), o);
     const auto actors = rt.spawn<Scribe>(2);
     rt.pause(actors[0]);
@@ -397,9 +397,9 @@ TEST_P(lives, a_full_store_holds_back_the_ring_and_loses_nothing)
             EXPECT_EQ(e.code(), Errc::full);
             break;
         }
-        ASSERT_LT(sent, 200u) << "the lane never fills";
+        ASSERT_LT(sent, 200u) << "the host ring never fills";
     }
-    EXPECT_GE(sent, 8u + 16u) << "the store and the lane";
+    EXPECT_GE(sent, 8u + 16u) << "the store and the host ring";
     EXPECT_EQ(rt.inspect(actors[0]).held, 8u) << "urgent requests get through";
     // What lies behind waits too, for whomever it is.
     EXPECT_EQ(error_of([&] { rt.send(actors[1], Note{0}, 50ms); }).code(), Errc::full);

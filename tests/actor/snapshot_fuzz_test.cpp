@@ -93,7 +93,7 @@ Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
     Options o;
     o.workers = workers;
     o.nodes = nodes;
-    o.lane_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
+    o.host_ring_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
     o.egress_slots = o.dead_letter_slots = 32;
     o.outbox_slots = 256;
     o.held_slots = o.watch_slots = 16;

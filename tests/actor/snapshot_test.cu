@@ -558,7 +558,7 @@ protected:
     static Options bank_options()
     {
         Options o = options();
-        o.lane_slots = 64;
+        o.host_ring_slots = 64;
         return o;
     }
     // On a GPU the saver takes a second to start: --gtest_repeat=5 makes it a hundred there too.

@@ -123,7 +123,7 @@ def test_statistics_add_up(rt):
 def test_what_the_description_tells(rt, device):
     d = rt.description
     assert d["on_gpu"] == (device == "gpu")
-    assert d["lane_memory"] in (("mapped", "pinned") if device == "gpu" else ("host",))
+    assert d["host_ring_memory"] in (("mapped", "pinned") if device == "gpu" else ("host",))
     assert d["workers"] >= 1
     if device.startswith("cpu:"):
         assert (d["device"], d["workers"]) == ("CPU", int(device[4:]))

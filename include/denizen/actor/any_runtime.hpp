@@ -53,8 +53,8 @@ struct Options {
     // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
     // blocks need a whole SM run only on the others.
     uint32_t sms = 0;
-    uint32_t lane_slots = 256;   // host -> one worker
-    uint32_t inbox_slots = 1024; // workers -> one worker
+    uint32_t host_ring_slots = 256; // host -> one worker
+    uint32_t inbox_slots = 1024;    // workers -> one worker
     // 0: 64 and 16 on a GPU, where they lie in shared memory; 1024 and 256 on the CPU.
     uint32_t local_slots = 0;   // one worker -> itself
     uint32_t near_slots = 0;    // one worker -> one other of its cluster
@@ -155,12 +155,12 @@ struct Description {
     bool on_gpu = false;
     int ordinal = 0; // of the first node's GPU
     uint32_t nodes = 1;
-    uint32_t workers = 0;       // of each node
-    uint32_t cluster = 1;       // SMs (CPU: workers) whose workers share near rings
-    uint32_t per_sm = 1;        // workers of one SM
-    uint64_t shared_bytes = 0;  // GPU: shared memory taken of each of these SMs
-    std::string lane_memory;    // "mapped", "pinned" or "host"
-    std::string why_not_mapped; // where it is not "mapped" on a GPU
+    uint32_t workers = 0;         // of each node
+    uint32_t cluster = 1;         // SMs (CPU: workers) whose workers share near rings
+    uint32_t per_sm = 1;          // workers of one SM
+    uint64_t shared_bytes = 0;    // GPU: shared memory taken of each of these SMs
+    std::string host_ring_memory; // "mapped", "pinned" or "host"
+    std::string why_not_mapped;   // where it is not "mapped" on a GPU
     uint64_t device_bytes = 0;
     uint64_t host_bytes = 0;
     double start_ms = 0;

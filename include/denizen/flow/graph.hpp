@@ -100,7 +100,7 @@ private:
     bool owns(const Block& block) const;
     void refuse_seats(const Executors& executors, bool all) const;
     void run(const Executors& executors);
-    void make_lanes(const Plan& plan);
+    void make_rings(const Plan& plan);
     void hang_bells();
     void seat_left();
     friend class Seat;

@@ -3,9 +3,9 @@
 // only: they cross the boundary between a host compiler's binary and a cubin, so their layout is
 // part of the ABI (`layout_abi`; a cached program of another number is refused).
 //
-// Who writes what: each word has one writing side. The host writes lanes, Control's command half
-// and the egress credit; a worker writes its Status and its own credits; the monitor writes Board's
-// command and Control's report half.
+// Who writes what: each word has one writing side. The host writes host rings, Control's command
+// half and the egress credit; a worker writes its Status and its own credits; the monitor writes
+// Board's command and Control's report half.
 #pragma once
 
 #include <denizen/memory/ref.hpp>
@@ -251,9 +251,9 @@ struct alignas(line) Status {
 struct alignas(128) Report {
     uint64_t handled = 0;
     uint64_t dead_letters = 0;
-    uint64_t busy_ns = 0;       // how long the handlers that run now have been running
-    uint64_t running = 0;       // of one of them: destination | (message type + 1) << 32; 0: none
-    uint32_t lane_done[2] = {}; // host lanes, urgent and data: tickets that have been handled
+    uint64_t busy_ns = 0; // how long the handlers that run now have been running
+    uint64_t running = 0; // of one of them: destination | (message type + 1) << 32; 0: none
+    uint32_t host_ring_done[2] = {}; // host rings, urgent and data: tickets that have been handled
     uint32_t mode = 0;
     uint32_t outbox = 0; // parked sends, and actors whose life is about to change
     uint64_t dead_by_reason[7] = {};
@@ -426,9 +426,9 @@ struct Shared {
     uint32_t near_mask = 0;  // slots of a near ring - 1
     uint32_t local_mask = 0; // slots of a worker's ring to itself - 1
     uint32_t box_bytes = 0;  // of a worker's NearBox with its slots
-    uint32_t lane_mask = 0;
+    uint32_t host_ring_mask = 0;
     uint32_t inbox_mask = 0;
-    uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
+    uint32_t urgent_mask = 0; // of the urgent host rings and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
     uint32_t held_slots = 0;        // per worker
@@ -448,18 +448,18 @@ struct Shared {
     uint32_t incarnation = 0;     // the launch's number, from 1 on, if it breathes
     uint32_t successor = 0;       // 1: it goes on where the one before it in the stream has ended
 
-    Slot* lanes = nullptr;                  // [workers][lane_mask + 1], written by the host
-    uint32_t* lane_credit = nullptr;        // [workers], 64 bytes apart, host memory
-    Slot* inboxes = nullptr;                // [workers][inbox_mask + 1]
-    Inbox* inbox = nullptr;                 // [workers]
-    Slot* urgent_lanes = nullptr;           // [workers][urgent_mask + 1], written by the host
-    uint32_t* urgent_lane_credit = nullptr; // [workers], 64 bytes apart, host memory
-    Slot* urgent_inboxes = nullptr;         // [workers][urgent_mask + 1]
-    Inbox* urgent_inbox = nullptr;          // [workers]
-    unsigned char* boxes = nullptr;         // [workers][box_bytes]
-    PeerLink peer[max_nodes] = {};          // by node; our own is unused
-    Parked* outboxes = nullptr;             // [workers][outbox_capacity]
-    Slot* egress = nullptr;                 // host memory
+    Slot* host_rings = nullptr;           // [workers][host_ring_mask + 1], written by the host
+    uint32_t* host_ring_credit = nullptr; // [workers], 64 bytes apart, host memory
+    Slot* inboxes = nullptr;              // [workers][inbox_mask + 1]
+    Inbox* inbox = nullptr;               // [workers]
+    Slot* urgent_host_rings = nullptr;    // [workers][urgent_mask + 1], written by the host
+    uint32_t* urgent_host_ring_credit = nullptr; // [workers], 64 bytes apart, host memory
+    Slot* urgent_inboxes = nullptr;              // [workers][urgent_mask + 1]
+    Inbox* urgent_inbox = nullptr;               // [workers]
+    unsigned char* boxes = nullptr;              // [workers][box_bytes]
+    PeerLink peer[max_nodes] = {};               // by node; our own is unused
+    Parked* outboxes = nullptr;                  // [workers][outbox_capacity]
+    Slot* egress = nullptr;                      // host memory
     const uint32_t* egress_credit = nullptr;
     Slot* cells = nullptr;          // host memory
     ActorEntry* actors = nullptr;   // [workers][actors_per_worker]
