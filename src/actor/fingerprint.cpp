@@ -116,7 +116,7 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"outbox_slots", s.outbox_capacity},
             {"egress_slots", s.egress_mask + 1},
             {"dead_letter_slots", s.dead_mask + 1},
-            {"held_slots", s.held_slots},
+            {"stash_slots", s.stash_slots},
             {"watch_slots", s.watch_slots},
             {"subscriptions", (s.subscription_mask + uint64_t{1}) / 2},
             {"asks", s.cell_count},

@@ -166,7 +166,7 @@ ActorStatus AnyRuntime::inspect(Address actor, nanoseconds deadline)
     if (r.incarnation == 0) {
         core().refuse(actor, 0);
     }
-    return {static_cast<Life>(r.life), r.incarnation, r.failure, r.held, Address{r.supervisor}};
+    return {static_cast<Life>(r.life), r.incarnation, r.failure, r.stashed, Address{r.supervisor}};
 }
 
 void AnyRuntime::stop(Address actor, nanoseconds deadline)

@@ -8,7 +8,7 @@
 #include "core.hpp"
 #include <denizen/actor/detail/snapshot_file.hpp>
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
@@ -84,7 +84,7 @@ private:
     uint32_t check_failed(const NodeImage& image, uint32_t w) const;
     uint32_t check_ready(const NodeImage& image, uint32_t w) const;
     uint32_t check_sweeping(const NodeImage& image, uint32_t w);
-    void check_held(const NodeImage& image, uint32_t w) const;
+    void check_stash(const NodeImage& image, uint32_t w) const;
     void check_watchers(const NodeImage& image, uint32_t w) const;
     void check_guests();
 

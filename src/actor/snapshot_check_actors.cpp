@@ -220,33 +220,33 @@ uint32_t SnapshotCheck::check_sweeping(const NodeImage& image, uint32_t w)
 
 // The messages that wait, in a store of slots: each slot is in one list, and no more are given out
 // than there are. What the messages say: snapshot_check_messages.cpp.
-void SnapshotCheck::check_held(const NodeImage& image, uint32_t w) const
+void SnapshotCheck::check_stash(const NodeImage& image, uint32_t w) const
 {
     const Shared& s = image.node->shared;
     const Ward& ward = image.wards[w];
     const Address worker = worker_of(image, w);
-    const char* const astray = "has a list of held messages that leads astray";
-    require(ward.held_fresh <= s.held_slots && ward.held_used <= ward.held_fresh, worker,
+    const char* const astray = "has a list of stashed messages that leads astray";
+    require(ward.stash_fresh <= s.stash_slots && ward.stash_used <= ward.stash_fresh, worker,
             "holds more messages than there is room for");
-    const std::vector<HeldSlot> slots =
-        read_all(*image.node, s.held + w * static_cast<size_t>(s.held_slots), ward.held_fresh);
+    const std::vector<StashSlot> slots =
+        read_all(*image.node, s.stash + w * static_cast<size_t>(s.stash_slots), ward.stash_fresh);
     std::vector<bool> taken(slots.size());
     const auto take = [&](uint32_t at) {
         require(at != 0 && at <= slots.size() && !taken[at - 1], worker, astray);
         taken[at - 1] = true;
     };
     uint32_t free = 0;
-    for (uint32_t at = ward.held_free; at != 0; at = slots[at - 1].next) { // ends: none twice
+    for (uint32_t at = ward.stash_free; at != 0; at = slots[at - 1].next) { // ends: none twice
         take(at);
         ++free;
     }
-    require(ward.held_fresh - free == ward.held_used, worker,
-            "counts other held slots than there are");
+    require(ward.stash_fresh - free == ward.stash_used, worker,
+            "counts other stash slots than there are");
     for (const ActorBook& book : image.books[w]) {
-        uint32_t message = book.first_held;
-        for (uint32_t k = 0; k < book.held; ++k) { // ends: no slot is taken twice
+        uint32_t message = book.first_stashed;
+        for (uint32_t k = 0; k < book.stashed; ++k) { // ends: no slot is taken twice
             take(message);
-            const Header h = detail::held_header(slots[message - 1]);
+            const Header h = detail::stashed_header(slots[message - 1]);
             uint32_t n = 1;
             for (uint32_t at = slots[message - 1].next; at != 0; at = slots[at - 1].next, ++n) {
                 take(at);
@@ -260,7 +260,7 @@ void SnapshotCheck::check_held(const NodeImage& image, uint32_t w) const
             } else {
                 check_payload(worker, h, flag_traced);
             }
-            require(k + 1 != book.held || book.last_held == message, worker, astray);
+            require(k + 1 != book.stashed || book.last_stashed == message, worker, astray);
             message = slots[message - 1].link;
         }
     }
@@ -316,7 +316,7 @@ void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
     const uint32_t chores =
         check_failed(image, w) + check_ready(image, w) + check_sweeping(image, w);
     require(ward.chores == chores, worker, "counts other chores than there are");
-    check_held(image, w);
+    check_stash(image, w);
     check_watchers(image, w);
 }
 
@@ -357,7 +357,8 @@ void SnapshotCheck::check_guests()
         const NodeImage& image = images_[g.at.node()];
         const ActorBook& book = image.books[g.at.worker()][g.at.local()];
         require(image.actors[g.at.worker()][g.at.local()].kind == 0 && book.listed == 0 &&
-                    book.next_failed == 0 && book.held == 0 && book.watchers == 0 && book.life == 0,
+                    book.next_failed == 0 && book.stashed == 0 && book.watchers == 0 &&
+                    book.life == 0,
                 g.at, "has somebody in a place that is free");
         take_room(g);
     }

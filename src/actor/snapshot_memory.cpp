@@ -3,7 +3,7 @@
 
 #include "sparse.hpp"
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
@@ -63,9 +63,9 @@ public:
             return rows(sizeof(ActorBook) * s_.actors_per_worker,
                         [&](uint32_t w) { return sizeof(ActorBook) * spawned(w); });
         }
-        if (m == "held") {
-            return rows(sizeof(HeldSlot) * s_.held_slots,
-                        [&](uint32_t w) { return sizeof(HeldSlot) * fill_.wards[w].held_fresh; });
+        if (m == "stash") {
+            return rows(sizeof(StashSlot) * s_.stash_slots,
+                        [&](uint32_t w) { return sizeof(StashSlot) * fill_.wards[w].stash_fresh; });
         }
         if (m == "heap") {
             return {{0, node_.heap_used}};

@@ -2,7 +2,7 @@
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/detail/topics.hpp>
 
@@ -13,7 +13,7 @@ namespace denizen {
 namespace {
 
 constexpr uint32_t max_egress_slots = 1u << 20;
-constexpr uint32_t max_held_slots = 1u << 20;
+constexpr uint32_t max_stash_slots = 1u << 20;
 
 void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 {
@@ -87,10 +87,10 @@ void AnyRuntime::Core::check_options() const
     if (options.trace_slots != 0) {
         require_power_of_two("trace_slots", options.trace_slots, max_egress_slots);
     }
-    if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
-        options.watch_slots > max_held_slots) {
+    if (options.stash_slots < 1 || options.stash_slots > max_stash_slots ||
+        options.watch_slots < 1 || options.watch_slots > max_stash_slots) {
         throw Error(Errc::bad_argument,
-                    "held_slots = " + std::to_string(options.held_slots) + ", watch_slots = " +
+                    "stash_slots = " + std::to_string(options.stash_slots) + ", watch_slots = " +
                         std::to_string(options.watch_slots) + "; use 1 to 1,048,576");
     }
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
@@ -195,7 +195,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
-    shared.held_slots = std::max(options.held_slots, longest);
+    shared.stash_slots = std::max(options.stash_slots, longest);
     shared.watch_slots = options.watch_slots;
     shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
     shared.dead_mask = options.dead_letter_slots - 1;
@@ -262,7 +262,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
         in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
         in_device("wards", shared.wards, of_workers);
-        in_device("held", shared.held, of_workers * shared.held_slots);
+        in_device("stash", shared.stash, of_workers * shared.stash_slots);
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
         in_device("topics", shared.topics, 1);
         in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);

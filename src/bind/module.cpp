@@ -194,7 +194,7 @@ nb::dict stats(AnyRuntime& rt)
         by_reason[to_string(static_cast<Reason>(r))] = s.dead_letters_by_reason[r];
     }
     out["dead_letters_by_reason"] = by_reason;
-    out["held"] = s.held;
+    out["stashed"] = s.stashed;
     out["errors"] = s.errors;
     out["first_error"] = s.first_error;
     out["mode"] = to_string(s.mode);
@@ -264,8 +264,8 @@ Options options_from(const nb::dict& given)
             o.outbox_slots = n;
         } else if (name == "egress_slots") {
             o.egress_slots = n;
-        } else if (name == "held_slots") {
-            o.held_slots = n;
+        } else if (name == "stash_slots") {
+            o.stash_slots = n;
         } else if (name == "subscriptions") {
             o.subscriptions = n;
         } else if (name == "watch_slots") {

@@ -96,7 +96,7 @@ Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
     o.host_ring_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
     o.egress_slots = o.dead_letter_slots = 32;
     o.outbox_slots = 256;
-    o.held_slots = o.watch_slots = 16;
+    o.stash_slots = o.watch_slots = 16;
     o.subscriptions = 16;
     o.asks = 4;
     o.buffers = 4;

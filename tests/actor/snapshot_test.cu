@@ -391,7 +391,7 @@ TEST_P(snapshot, holds_what_waits_for_an_actor_and_dead_letters)
     }
     Runtime<Ring> rt(device(), restoring(options(), folder.file("ring")));
     EXPECT_EQ(rt.inspect(stations[1]).life, Life::paused);
-    EXPECT_EQ(rt.inspect(stations[1]).held, 10u);
+    EXPECT_EQ(rt.inspect(stations[1]).stashed, 10u);
     rt.resume(stations[1]);
     EXPECT_EQ(rt.ask<Seen>(stations[1], Look{}).from_host, 10u);
     EXPECT_EQ(rt.ask<Seen>(stations[1], Look{}).faults, 0u);

@@ -130,7 +130,7 @@ def memory_of(device, **sizes):
     [  # at least so many bytes more, for two workers
         ("near_slots", 64, 4096, 2 * 64 * 4032),
         ("urgent_slots", 64, 4096, 2 * 64 * 4032),
-        ("held_slots", 64, 4096, 2 * 64 * 4032),
+        ("stash_slots", 64, 4096, 2 * 64 * 4032),
         ("watch_slots", 64, 4096, 2 * 8 * 4000),
         ("trace_slots", 64, 4096, 2 * 64 * 4032),
     ],
@@ -145,8 +145,8 @@ def test_sizes_are_memory(name, small, large, least):
     [
         ({"near_slots": 8192}, "near_slots = 8192; use a power of two from 2 to 4096"),
         ({"urgent_slots": 3}, "urgent_slots = 3; use a power of two from 2 to 4096"),
-        ({"held_slots": 0}, "held_slots = 0, watch_slots = 1024; use 1 to 1,048,576"),
-        ({"watch_slots": 2**21}, "held_slots = 2048, watch_slots = 2097152; use 1 to 1,048,576"),
+        ({"stash_slots": 0}, "stash_slots = 0, watch_slots = 1024; use 1 to 1,048,576"),
+        ({"watch_slots": 2**21}, "stash_slots = 2048, watch_slots = 2097152; use 1 to 1,048,576"),
         ({"trace_slots": 100}, "trace_slots = 100; use a power of two from 2 to 1048576"),
         ({"pool_bytes": -1}, "pool_bytes = -1; use a whole number from 0"),
         ({"pool_bytes": 2**48 + 1}, "pool_bytes = 281474976710657; use a whole number from 0"),
@@ -157,17 +157,17 @@ def test_sizes_out_of_range(options, text):
         denizen.Runtime(sample.program(), "cpu", **options)
 
 
-def test_held_slots_are_what_a_paused_actor_can_gather(device):
+def test_stash_slots_are_what_a_paused_actor_can_gather(device):
     workers = {"workers": 1} if device == "gpu" else {}
-    with denizen.Runtime(sample.program(), device, **workers, held_slots=20, host_ring_slots=4) as rt:
+    with denizen.Runtime(sample.program(), device, **workers, stash_slots=20, host_ring_slots=4) as rt:
         (counter,) = rt.spawn("Counter")
         rt.pause(counter)
         sent = 0
         with pytest.raises(denizen.RingFullError):
-            while True:  # ends when store and host ring are full
+            while True:  # ends when stash and host ring are full
                 rt.send(counter, "Add", n=1, timeout=0.2)
                 sent += 1
-        assert rt.inspect(counter).held == rt.stats()["held"] == 20
+        assert rt.inspect(counter).stashed == rt.stats()["stashed"] == 20
         assert 20 < sent <= 20 + 32 + 4  # and the host ring, and what the worker has in hand
         rt.resume(counter)
         assert rt.ask(counter, "Ask", timeout=20)["count"] == sent

@@ -66,7 +66,7 @@ struct Options {
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
-    uint32_t held_slots = 2048;
+    uint32_t stash_slots = 2048;
     uint32_t watch_slots = 1024;   // of each worker: who watches its actors
     uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
@@ -100,7 +100,7 @@ struct Stats {
     uint64_t handled = 0;      // messages handled; a reply may arrive just before it is counted
     uint64_t dead_letters = 0; // messages that no handler took, or whose handler failed
     std::array<uint64_t, reasons> dead_letters_by_reason{}; // by Reason; their sum is the above
-    uint64_t held = 0; // messages that wait for actors that do not run; they count as handled
+    uint64_t stashed = 0; // messages that wait for actors that do not run; they count as handled
     uint64_t errors = 0;
     std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
@@ -136,7 +136,7 @@ struct ActorStatus {
     Life life = Life::stopped;
     uint32_t incarnation = 0; // 1, and one more for each restart
     uint32_t failure = 0;     // code of the last failure
-    uint32_t held = 0;        // messages that wait for it
+    uint32_t stashed = 0;     // messages that wait for it
     Address supervisor{nobody};
     bool supervised() const { return supervisor.value != nobody; }
 };
@@ -303,7 +303,7 @@ public:
 
     // Returns once nothing is under way: every message sent before the call and every message these
     // caused has been handled, and whatever other threads sent meanwhile. Messages that have been
-    // set aside for actors that do not run (Stats::held) are not under way. Beside threads that
+    // set aside for actors that do not run (Stats::stashed) are not under way. Beside threads that
     // send all the time that moment may not come (Errc::timeout).
     void drain(nanoseconds deadline);
     // Handlers stop between two messages; what is sent meanwhile waits in the rings.

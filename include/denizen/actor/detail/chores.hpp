@@ -26,7 +26,7 @@ DENIZEN_COLD void tell_failure(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
     const Address above{book.supervisor};
     if (book.supervisor == nobody) {
-        bury_held<P>(s, id, book, Reason::failed);
+        bury_stashed<P>(s, id, book, Reason::failed);
     } else if (above.node() == s.node && above.worker() == id) {
         child_failed<P>(s, id, above.local(), book.rank, book.failure, book.epoch);
     } else {
@@ -89,7 +89,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     if (ward.ready_first == 0) {
         return;
     }
-    HeldSlot* slots = held_of(s, id);
+    StashSlot* slots = stash_of(s, id);
     uint32_t next = ward.ready_first; // 1 + local of this lane's actor
     DENIZEN_ROLLED
     for (uint32_t k = 0; k < lanes::id() && next != 0; ++k) {
@@ -103,10 +103,10 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     if (next != 0) {
         const ActorBook& book = book_of(s, id, local);
         entry = entry_of(s, id, local);
-        todo = book.held != 0 &&
+        todo = book.stashed != 0 &&
                (life_of(book) == Life::catching_up || life_of(book) == Life::draining);
         if (todo) {
-            h = held_header(slots[book.first_held - 1]);
+            h = stashed_header(slots[book.first_stashed - 1]);
             alone = h.length > first_payload || P::grain(entry.type()) == Grain::warp;
         }
     }
@@ -123,20 +123,20 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     if (before == 0) {
         const uint32_t only = lanes::shuffle(local, 0);
         entry = entry_of(s, id, only);
-        const uint32_t first = book_of(s, id, only).first_held - 1;
-        h = held_header(slots[first]);
+        const uint32_t first = book_of(s, id, only).first_stashed - 1;
+        h = stashed_header(slots[first]);
         whole = P::grain(entry.type()) == Grain::warp;
         payload = slots[first].word + 3;
         if (h.length > first_payload) {
             unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
             if (lanes::id() == 0) {
-                held_payload(slots, first, scratch);
+                stashed_payload(slots, first, scratch);
             }
             payload = scratch;
             lanes::sync();
         }
     } else if (todo) {
-        payload = slots[book_of(s, id, local).first_held - 1].word + 3;
+        payload = slots[book_of(s, id, local).first_stashed - 1].word + 3;
     }
     if (whole || todo) {
         handle_any<P>(s, id, entry, h, payload, whole, observed);
@@ -149,14 +149,14 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
         if (lanes::id() == l) {
             ActorBook& book = book_of(s, id, local);
             if (todo) {
-                drop_held<P>(s, id, book.first_held - 1);
-                release_held(s, id, book);
+                drop_stashed<P>(s, id, book.first_stashed - 1);
+                release_stashed(s, id, book);
             }
             ward.ready_first = book.next_ready;
             ward.ready_last = ward.ready_first == 0 ? 0 : ward.ready_last;
             book.next_ready = 0;
             const bool runs = life_of(book) == Life::catching_up || life_of(book) == Life::draining;
-            if (runs && book.held != 0) {
+            if (runs && book.stashed != 0) {
                 (ward.ready_last == 0 ? ward.ready_first
                                       : book_of(s, id, ward.ready_last - 1).next_ready) = next;
                 ward.ready_last = next;

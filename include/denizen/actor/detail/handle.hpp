@@ -17,7 +17,7 @@ namespace detail {
 DENIZEN_COLD inline bool runs_now(const Shared& s, uint32_t id, uint32_t local)
 {
     const ActorBook& book = book_of(s, id, local);
-    return life_of(book) == Life::draining && book.held == 0 && book.ending == 0;
+    return life_of(book) == Life::draining && book.stashed == 0 && book.ending == 0;
 }
 
 // A message that has to wait: behind the others of its actor. If the actor has stopped meanwhile,
@@ -37,10 +37,10 @@ DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, con
         bury(s, id, Reason::failed, book.failure, sent, payload);
     } else if (life == Life::stopped || book.ending != 0) {
         bury(s, id, Reason::stopped, 0, sent, payload);
-    } else if (held_room(s, id) < slots_for(h.length)) {
+    } else if (stash_room(s, id) < slots_for(h.length)) {
         bury(s, id, Reason::dropped, 0, sent, payload); // make_room() has found no way for so many
     } else {
-        hold(s, id, book, h, payload);
+        stash(s, id, book, h, payload);
         P::keep_buffers(s, h.type, payload); // until it is taken out again
     }
 }
@@ -54,17 +54,17 @@ DENIZEN_COLD bool make_room(const Shared& s, uint32_t id, bool all, uint32_t loc
     const Ward& ward = s.wards[id];
     const uint32_t n = slots_for(h.length);
     if (all) {
-        return n * static_cast<uint64_t>(ward.away) <= held_room(s, id) || ward.held_used == 0;
+        return n * static_cast<uint64_t>(ward.away) <= stash_room(s, id) || ward.stash_used == 0;
     }
     if (local >= s.actors_per_worker || entry_of(s, id, local).kind <= 0xff) {
         return true;
     }
     ActorBook& book = book_of(s, id, local);
     const bool moving = life_of(book) == Life::moving;
-    // Of an actor that moves, the host's messages leave half of the store to the others: a worker's
+    // Of an actor that moves, the host's messages leave half of the stash to the others: a worker's
     // echo may be behind those.
-    const uint32_t kept = moving && Address{h.sender}.is_host() ? s.held_slots / 2 : 0;
-    if (held_room(s, id) >= n + kept) {
+    const uint32_t kept = moving && Address{h.sender}.is_host() ? s.stash_slots / 2 : 0;
+    if (stash_room(s, id) >= n + kept) {
         return true;
     }
     if (moving) {
@@ -78,16 +78,16 @@ DENIZEN_COLD bool make_room(const Shared& s, uint32_t id, bool all, uint32_t loc
         return false;
     }
     if (lanes::id() == 0) {
-        const HeldSlot* slots = held_of(s, id);
-        while (held_room(s, id) < n && book.held != 0) { // ends: each turn takes one
-            const uint32_t first = book.first_held - 1;
-            bury(s, id, Reason::dropped, 0, held_header(slots[first]), slots[first].word + 3);
-            drop_held<P>(s, id, first);
-            release_held(s, id, book);
+        const StashSlot* slots = stash_of(s, id);
+        while (stash_room(s, id) < n && book.stashed != 0) { // ends: each turn takes one
+            const uint32_t first = book.first_stashed - 1;
+            bury(s, id, Reason::dropped, 0, stashed_header(slots[first]), slots[first].word + 3);
+            drop_stashed<P>(s, id, first);
+            release_stashed(s, id, book);
         }
     }
     lanes::rejoin();
-    return held_room(s, id) >= n;
+    return stash_room(s, id) >= n;
 }
 
 // Whether this message is one of those that senders have asked to drop, the oldest of a mailbox
@@ -398,7 +398,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
                 }
                 report.error = static_cast<uint32_t>(apply<P>(s, id, op, h.sender, r, later));
                 if (op == SystemOp::look && r.local < s.actors_per_worker) {
-                    report.held = book_of(s, id, r.local).held;
+                    report.stashed = book_of(s, id, r.local).stashed;
                 }
             }
         }

@@ -14,10 +14,10 @@
 namespace denizen {
 
 struct ActorBook; // actor/life.hpp
-struct Ward;      // resident/held.hpp, as the next two
-struct HeldSlot;
+struct Ward;      // detail/stash.hpp, as the next two
+struct StashSlot;
 struct WatchEntry;
-struct TopicBoard; // resident/topics.hpp, as the next
+struct TopicBoard; // detail/topics.hpp, as the next
 struct Subscription;
 namespace arena {
 struct Map; // memory/arena/map.hpp
@@ -168,7 +168,7 @@ struct LifeReport {
     uint32_t life;  // before the request
     uint32_t incarnation;
     uint32_t failure;
-    uint32_t held;
+    uint32_t stashed;
     uint32_t supervisor;
 };
 
@@ -243,8 +243,8 @@ struct alignas(line) Status {
     uint64_t running[32] = {};
     uint64_t sent[8] = {}; // messages by Route
     uint64_t dead_by_reason[8] = {};
-    uint32_t held = 0;  // messages that wait for actors that do not run
-    uint32_t acked = 0; // the last attempt to hand over that it has acknowledged: breath.hpp
+    uint32_t stashed = 0; // messages that wait for actors that do not run
+    uint32_t acked = 0;   // the last attempt to hand over that it has acknowledged: breath.hpp
 };
 
 // What the monitor tells the host of one worker. Host memory.
@@ -257,7 +257,7 @@ struct alignas(128) Report {
     uint32_t mode = 0;
     uint32_t outbox = 0; // parked sends, and actors whose life is about to change
     uint64_t dead_by_reason[7] = {};
-    uint32_t held = 0;
+    uint32_t stashed = 0;
 };
 
 struct ErrorRecord {
@@ -431,7 +431,7 @@ struct Shared {
     uint32_t urgent_mask = 0; // of the urgent host rings and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t held_slots = 0;        // per worker
+    uint32_t stash_slots = 0;       // per worker
     uint32_t watch_slots = 0;       // per worker
     uint32_t subscription_mask = 0; // of the table of subscriptions
     uint32_t dead_mask = 0;         // of the ring of dead letters
@@ -465,7 +465,7 @@ struct Shared {
     ActorEntry* actors = nullptr;   // [workers][actors_per_worker]
     ActorBook* books = nullptr;     // [workers][actors_per_worker]
     Ward* wards = nullptr;          // [workers]
-    HeldSlot* held = nullptr;       // [workers][held_slots]
+    StashSlot* stash = nullptr;     // [workers][stash_slots]
     WatchEntry* watchers = nullptr; // [workers][watch_slots]
     TopicBoard* topics = nullptr;
     Subscription* subscriptions = nullptr; // [subscription_mask + 1]

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <denizen/actor/detail/breath.hpp>
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
@@ -65,8 +65,8 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     if (now.outbox != told.outbox) {
         store<Scope::system>(&host.outbox, now.outbox);
     }
-    if (now.held != told.held) {
-        store<Scope::system>(&host.held, now.held);
+    if (now.stashed != told.stashed) {
+        store<Scope::system>(&host.stashed, now.stashed);
     }
     DENIZEN_ROLLED
     for (uint32_t i = 0; i < 7; ++i) {
@@ -136,7 +136,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
         const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.wards[w].chores) +
                                 load<Scope::gpu, detail::host_acquire>(&s.wards[w].moving);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
-        r.held = load<Scope::gpu>(&status.held);
+        r.stashed = load<Scope::gpu>(&status.stashed);
         for (uint32_t i = 0; i < 7; ++i) {
             r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
         }

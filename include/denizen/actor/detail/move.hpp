@@ -11,7 +11,7 @@
 //   pass       an echo, behind what the actor has sent it. When all of these
 //   passed     are there, its messages from there have arrived, and the host is answered.
 //   move_in    to the home: it opens the new place with
-//   settle     and sends there what it has held, the same way and so behind it.
+//   settle     and sends there what it has stashed, the same way and so behind it.
 //   vacate     to the old place, if that is not the home.
 // Before move_in nothing is lost if it goes wrong: the host then says move_in to the old place.
 #pragma once
@@ -122,7 +122,7 @@ DENIZEN_COLD Errc move_out(const Shared& s, uint32_t id, uint32_t sender, MoveRe
         return life == Life::stopped ? Errc::no_actor : Errc::bad_argument;
     }
     set_life(s, id, r.local, Life::moving);
-    // The program is not quiet while messages are held here.
+    // The program is not quiet while messages are stashed here.
     fetch_add<Scope::gpu>(&s.wards[id].moving, 1u);
     later = true;
     if (life != Life::moved) {
@@ -187,27 +187,28 @@ DENIZEN_COLD inline void settle(const Shared& s, uint32_t id, const MoveRequest&
     store<Scope::gpu>(actors, used > r.local ? used : r.local + 1);
 }
 
-// The runtime's own messages among those that are held, in their order; the others stay, in theirs.
-// (A data message that was sent before one of these is overtaken, as by all that is urgent.)
+// The runtime's own messages among those that are stashed, in their order; the others stay, in
+// theirs. (A data message that was sent before one of these is overtaken, as by all that is
+// urgent.)
 template <class P>
-DENIZEN_COLD void obey_held(const Shared& s, uint32_t id, uint32_t local)
+DENIZEN_COLD void obey_stashed(const Shared& s, uint32_t id, uint32_t local)
 {
     ActorBook& book = book_of(s, id, local);
-    HeldSlot* slots = held_of(s, id);
-    for (uint32_t left = book.held; left != 0 && book.held != 0; --left) {
-        const uint32_t first = book.first_held;
-        const Header h = held_header(slots[first - 1]);
+    StashSlot* slots = stash_of(s, id);
+    for (uint32_t left = book.stashed; left != 0 && book.stashed != 0; --left) {
+        const uint32_t first = book.first_stashed;
+        const Header h = stashed_header(slots[first - 1]);
         if ((h.flags & flag_system) == 0) { // to the end of the list
-            if (book.held > 1) {
-                book.first_held = slots[first - 1].link;
-                slots[book.last_held - 1].link = first;
+            if (book.stashed > 1) {
+                book.first_stashed = slots[first - 1].link;
+                slots[book.last_stashed - 1].link = first;
                 slots[first - 1].link = 0;
-                book.last_held = first;
+                book.last_stashed = first;
             }
             continue;
         }
         const auto r = from_words<LifeRequest>(slots[first - 1].word + 3);
-        release_held(s, id, book);
+        release_stashed(s, id, book);
         bool later = false;
         LifeReport report = report_of(book, Errc::ok);
         report.error = static_cast<uint32_t>(
@@ -231,8 +232,8 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
     if (r.to == entry.self) {
         fence(); // as in settle()
         run(s, id, r.local);
-        obey_held<P>(s, id, r.local);
-        if (life_of(book) == Life::catching_up && book.held == 0) {
+        obey_stashed<P>(s, id, r.local);
+        if (life_of(book) == Life::catching_up && book.stashed == 0) {
             set_life(s, id, r.local, Life::running);
         }
     } else {
@@ -244,12 +245,13 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
         post_move(s, id, SystemOp::settle, Address{r.to}, sender, on);
         book.forward = r.to;
         set_life(s, id, r.local, Life::moved);
-        const HeldSlot* slots = held_of(s, id);
+        const StashSlot* slots = stash_of(s, id);
         unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
-        while (book.held != 0) { // ends: each turn takes one
-            const uint32_t first = book.first_held - 1;
-            forward(s, id, book, held_header(slots[first]), held_payload(slots, first, scratch));
-            release_held(s, id, book);
+        while (book.stashed != 0) { // ends: each turn takes one
+            const uint32_t first = book.first_stashed - 1;
+            forward(s, id, book, stashed_header(slots[first]),
+                    stashed_payload(slots, first, scratch));
+            release_stashed(s, id, book);
         }
     }
     // Release: partner of the monitor's acquire in scan(): the tickets of these have been drawn.
@@ -280,7 +282,7 @@ DENIZEN_COLD void told(const Shared& s, uint32_t id, const LifeRequest& r)
     book.life = life;
     if (r.value == static_cast<uint32_t>(Life::stopped)) {
         set_life(s, id, r.local, Life::stopped);
-        bury_held<P>(s, id, book, Reason::stopped);
+        bury_stashed<P>(s, id, book, Reason::stopped);
         remove_watchers(s, id, book, 0, true);
         if (was_moving) {
             fetch_add<Scope::gpu, Order::release>(&s.wards[id].moving, ~0u);
@@ -289,7 +291,7 @@ DENIZEN_COLD void told(const Shared& s, uint32_t id, const LifeRequest& r)
 }
 
 // What the worker of an actor's home does with an order to an actor that is not there: true if that
-// was all. `waits`: it is held, or, if there is no room, has to wait where it is.
+// was all. `waits`: it is stashed, or, if there is no room, has to wait where it is.
 DENIZEN_COLD inline bool pass_on(const Shared& s, uint32_t id, const Header& h,
                                  const LifeRequest& r, bool& waits)
 {
@@ -304,9 +306,9 @@ DENIZEN_COLD inline bool pass_on(const Shared& s, uint32_t id, const Header& h,
         return true;
     }
     if (life_of(book) == Life::moving && at_home) {
-        waits = held_room(s, id) == 0;
+        waits = stash_room(s, id) == 0;
         if (!waits) {
-            hold(s, id, book, h, &r);
+            stash(s, id, book, h, &r);
         }
         return true;
     }

@@ -4,7 +4,7 @@
 // while a handler of that actor runs (fail() excepted, at its end).
 #pragma once
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/program.hpp>
@@ -46,33 +46,33 @@ DENIZEN_COLD inline void set_life(const Shared& s, uint32_t id, uint32_t local, 
 
 // Gives back the buffers that a message which waited refers to.
 template <class P>
-DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
+DENIZEN_COLD void drop_stashed(const Shared& s, uint32_t id, uint32_t first)
 {
     if constexpr (P::has_buffers) {
-        const HeldSlot* slots = held_of(s, id);
-        const Header h = held_header(slots[first]);
+        const StashSlot* slots = stash_of(s, id);
+        const Header h = stashed_header(slots[first]);
         // The second scratch: the first may hold the message that is being delivered.
         unsigned char* scratch =
             s.scratch + (static_cast<uint64_t>(s.workers) + id) * s.scratch_bytes;
         if ((h.flags & flag_system) == 0) {
-            P::drop_buffers(s, h.type, held_payload(slots, first, scratch));
+            P::drop_buffers(s, h.type, stashed_payload(slots, first, scratch));
         }
     }
 }
 
 // Whatever waits for the actor becomes dead letters.
 template <class P>
-DENIZEN_COLD void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reason reason)
+DENIZEN_COLD void bury_stashed(const Shared& s, uint32_t id, ActorBook& book, Reason reason)
 {
-    const HeldSlot* slots = held_of(s, id);
-    while (book.held != 0) { // ends: each turn takes one
-        const uint32_t first = book.first_held - 1;
-        const Header h = held_header(slots[first]);
+    const StashSlot* slots = stash_of(s, id);
+    while (book.stashed != 0) { // ends: each turn takes one
+        const uint32_t first = book.first_stashed - 1;
+        const Header h = stashed_header(slots[first]);
         if ((h.flags & flag_system) == 0) { // an order to an actor that moved: there is nobody
             bury(s, id, reason, book.failure, h, slots[first].word + 3);
         }
-        drop_held<P>(s, id, first);
-        release_held(s, id, book);
+        drop_stashed<P>(s, id, first);
+        release_stashed(s, id, book);
     }
 }
 
@@ -88,7 +88,7 @@ DENIZEN_COLD inline void run(const Shared& s, uint32_t id, uint32_t local)
 {
     ActorBook& book = book_of(s, id, local);
     Ward& ward = s.wards[id];
-    if (book.held == 0) {
+    if (book.stashed == 0) {
         set_life(s, id, local, Life::running);
         return;
     }
@@ -173,7 +173,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     ActorBook& book = book_of(s, id, local);
     const bool supervisor = entry_of(s, id, local).type() == supervisor_type;
     set_life(s, id, local, Life::stopped);
-    bury_held<P>(s, id, book, Reason::stopped);
+    bury_stashed<P>(s, id, book, Reason::stopped);
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, book, 0, true);
     forget_subscriber(s, id, entry_of(s, id, local).self);
@@ -296,7 +296,7 @@ DENIZEN_COLD inline LifeReport report_of(const ActorBook& book, Errc error)
             life_told(book),
             book.incarnation,
             book.failure,
-            book.held,
+            book.stashed,
             book.supervisor};
 }
 
@@ -384,7 +384,7 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
             return Errc::ok;
         }
         book.ending = Address{sender}.is_reply_cell() ? sender : 1; // 1: nobody waits for it
-        if (book.held == 0 || life == Life::failed) {
+        if (book.stashed == 0 || life == Life::failed) {
             end_life<P>(s, id, r.local);
         } else {
             set_life(s, id, r.local, Life::draining); // ends when the last of them is handled

@@ -486,7 +486,7 @@ private:
     // batch is cut to what there is room for.
     DENIZEN_HD void keep_room(Batch& batch) const
     {
-        const uint32_t room = detail::held_room(s_, id_);
+        const uint32_t room = detail::stash_room(s_, id_);
         const uint32_t most = room > 1 ? room : 1; // behind a single one there is none
         if (batch.n > most) {
             const uint32_t all = lanes::ballot(batch.mine);
