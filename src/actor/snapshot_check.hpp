@@ -17,9 +17,9 @@ namespace denizen {
 struct NodeImage {
     const Node* node = nullptr;
     std::vector<Status> status; // by worker, as the next four
-    std::vector<Ward> wards;
+    std::vector<WorkerState> worker_states;
     std::vector<std::vector<ActorEntry>> actors; // of those that the host has placed
-    std::vector<std::vector<ActorBook>> books;
+    std::vector<std::vector<ActorRecord>> actor_records;
     Board board;
 };
 
@@ -80,7 +80,7 @@ private:
 
     void check_worker(const NodeImage& image, uint32_t w);
     void check_entry(const NodeImage& image, Address place, const ActorEntry& entry,
-                     const ActorBook& book);
+                     const ActorRecord& record);
     uint32_t check_failed(const NodeImage& image, uint32_t w) const;
     uint32_t check_ready(const NodeImage& image, uint32_t w) const;
     uint32_t check_sweeping(const NodeImage& image, uint32_t w);

@@ -261,12 +261,12 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("urgent_inboxes", shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
         in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
         in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
-        in_device("wards", shared.wards, of_workers);
+        in_device("worker_states", shared.worker_states, of_workers);
         in_device("stash", shared.stash, of_workers * shared.stash_slots);
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
         in_device("topics", shared.topics, 1);
         in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
-        in_device("books", shared.books, of_workers * shared.actors_per_worker);
+        in_device("actor_records", shared.actor_records, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
         in_device("buffers", shared.buffers, options.buffers);
         in_device("scratch", shared.scratch, 2 * of_workers * shared.scratch_bytes);
@@ -331,7 +331,7 @@ void AnyRuntime::Core::wire_peers()
             peer.from_credits = const_cast<uint32_t*>(there.credits);
             peer.bells = other.shared.bells;
             peer.heap = other.shared.heap;
-            peer.books = other.shared.books;
+            peer.actor_records = other.shared.actor_records;
             peer.actors = other.shared.actors;
         }
     }

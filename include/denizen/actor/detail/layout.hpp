@@ -13,8 +13,8 @@
 
 namespace denizen {
 
-struct ActorBook; // actor/life.hpp
-struct Ward;      // detail/stash.hpp, as the next two
+struct ActorRecord; // actor/life.hpp
+struct WorkerState; // detail/stash.hpp, as the next two
 struct StashSlot;
 struct WatchEntry;
 struct TopicBoard; // detail/topics.hpp, as the next
@@ -407,8 +407,8 @@ struct PeerLink {
     const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
     struct Bell* bells = nullptr;     // the peer's, CPU backend only
-    unsigned char* heap = nullptr;    // the peer's, and its actors' books
-    ActorBook* books = nullptr;
+    unsigned char* heap = nullptr;    // the peer's, and its actors' records
+    ActorRecord* actor_records = nullptr;
     const ActorEntry* actors = nullptr; // the peer's
 };
 
@@ -461,12 +461,12 @@ struct Shared {
     Parked* outboxes = nullptr;                  // [workers][outbox_capacity]
     Slot* egress = nullptr;                      // host memory
     const uint32_t* egress_credit = nullptr;
-    Slot* cells = nullptr;          // host memory
-    ActorEntry* actors = nullptr;   // [workers][actors_per_worker]
-    ActorBook* books = nullptr;     // [workers][actors_per_worker]
-    Ward* wards = nullptr;          // [workers]
-    StashSlot* stash = nullptr;     // [workers][stash_slots]
-    WatchEntry* watchers = nullptr; // [workers][watch_slots]
+    Slot* cells = nullptr;                // host memory
+    ActorEntry* actors = nullptr;         // [workers][actors_per_worker]
+    ActorRecord* actor_records = nullptr; // [workers][actors_per_worker]
+    WorkerState* worker_states = nullptr; // [workers]
+    StashSlot* stash = nullptr;           // [workers][stash_slots]
+    WatchEntry* watchers = nullptr;       // [workers][watch_slots]
     TopicBoard* topics = nullptr;
     Subscription* subscriptions = nullptr; // [subscription_mask + 1]
     Slot* dead = nullptr;                  // [dead_mask + 1], host memory: dead letters

@@ -133,8 +133,8 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
         r.host_ring_done[1] = watch.done[source_host];
         r.mode = mode;
         // Before the tails below: what a chore has sent by then has drawn its ticket.
-        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.wards[w].chores) +
-                                load<Scope::gpu, detail::host_acquire>(&s.wards[w].moving);
+        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].chores) +
+                                load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].moving);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
         r.stashed = load<Scope::gpu>(&status.stashed);
         for (uint32_t i = 0; i < 7; ++i) {

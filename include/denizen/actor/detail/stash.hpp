@@ -15,7 +15,7 @@
 namespace denizen {
 
 // What a worker remembers of its actors' lives.
-struct alignas(line) Ward {
+struct alignas(line) WorkerState {
     uint32_t moving = 0; // actors at home here whose messages are stashed while they move
     uint32_t chores = 0; // actors whose life is about to change: what the worker's loop looks at
     uint32_t failed = 0; // 1 + local of the last to fail of those nobody has been told of
@@ -52,9 +52,9 @@ DENIZEN_HD inline ActorEntry& entry_of(const Shared& s, uint32_t id, uint32_t lo
     return s.actors[static_cast<uint64_t>(id) * s.actors_per_worker + local];
 }
 
-DENIZEN_HD inline ActorBook& book_of(const Shared& s, uint32_t id, uint32_t local)
+DENIZEN_HD inline ActorRecord& record_of(const Shared& s, uint32_t id, uint32_t local)
 {
-    return s.books[static_cast<uint64_t>(id) * s.actors_per_worker + local];
+    return s.actor_records[static_cast<uint64_t>(id) * s.actors_per_worker + local];
 }
 
 DENIZEN_HD inline StashSlot* stash_of(const Shared& s, uint32_t id)
@@ -64,17 +64,17 @@ DENIZEN_HD inline StashSlot* stash_of(const Shared& s, uint32_t id)
 
 DENIZEN_HD inline uint32_t stash_room(const Shared& s, uint32_t id)
 {
-    return s.stash_slots - s.wards[id].stash_used;
+    return s.stash_slots - s.worker_states[id].stash_used;
 }
 
-DENIZEN_HD inline uint32_t take_stash_slot(Ward& ward, StashSlot* slots)
+DENIZEN_HD inline uint32_t take_stash_slot(WorkerState& worker_state, StashSlot* slots)
 {
-    ++ward.stash_used;
-    if (ward.stash_free == 0) {
-        return ward.stash_fresh++;
+    ++worker_state.stash_used;
+    if (worker_state.stash_free == 0) {
+        return worker_state.stash_fresh++;
     }
-    const uint32_t slot = ward.stash_free - 1;
-    ward.stash_free = slots[slot].next;
+    const uint32_t slot = worker_state.stash_free - 1;
+    worker_state.stash_free = slots[slot].next;
     return slot;
 }
 
@@ -85,13 +85,13 @@ DENIZEN_HD inline void count_stashed(const Shared& s, uint32_t id, uint32_t chan
 }
 
 // Puts a message behind the others of its actor. The caller has seen that there is room.
-DENIZEN_COLD inline void stash(const Shared& s, uint32_t id, ActorBook& book, const Header& h,
+DENIZEN_COLD inline void stash(const Shared& s, uint32_t id, ActorRecord& record, const Header& h,
                                const void* payload)
 {
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     StashSlot* slots = stash_of(s, id);
     const auto* bytes = static_cast<const unsigned char*>(payload);
-    const uint32_t first = take_stash_slot(ward, slots);
+    const uint32_t first = take_stash_slot(worker_state, slots);
     const Packet head = encode(h, 0);
     uint32_t slot = first;
     uint32_t at = 0;                           // payload bytes kept
@@ -109,12 +109,12 @@ DENIZEN_COLD inline void stash(const Shared& s, uint32_t id, ActorBook& book, co
         if (--n == 0) {
             break;
         }
-        slot = take_stash_slot(ward, slots);
+        slot = take_stash_slot(worker_state, slots);
         to.next = slot + 1;
     }
-    (book.stashed == 0 ? book.first_stashed : slots[book.last_stashed - 1].link) = first + 1;
-    book.last_stashed = first + 1;
-    ++book.stashed;
+    (record.stashed == 0 ? record.first_stashed : slots[record.last_stashed - 1].link) = first + 1;
+    record.last_stashed = first + 1;
+    ++record.stashed;
     count_stashed(s, id, 1);
 }
 
@@ -140,62 +140,62 @@ DENIZEN_COLD inline const void* stashed_payload(const StashSlot* slots, uint32_t
 }
 
 // Frees the actor's first message.
-DENIZEN_COLD inline void release_stashed(const Shared& s, uint32_t id, ActorBook& book)
+DENIZEN_COLD inline void release_stashed(const Shared& s, uint32_t id, ActorRecord& record)
 {
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     StashSlot* slots = stash_of(s, id);
-    uint32_t slot = book.first_stashed;
-    book.first_stashed = slots[slot - 1].link;
-    --book.stashed;
+    uint32_t slot = record.first_stashed;
+    record.first_stashed = slots[slot - 1].link;
+    --record.stashed;
     count_stashed(s, id, ~0u);
     while (slot != 0) { // ends with the message's last slot
         const uint32_t next = slots[slot - 1].next;
-        slots[slot - 1].next = ward.stash_free;
-        ward.stash_free = slot;
-        --ward.stash_used;
+        slots[slot - 1].next = worker_state.stash_free;
+        worker_state.stash_free = slot;
+        --worker_state.stash_used;
         slot = next;
     }
 }
 
 // False if the table is full.
-DENIZEN_COLD inline bool add_watcher(const Shared& s, uint32_t id, ActorBook& book,
+DENIZEN_COLD inline bool add_watcher(const Shared& s, uint32_t id, ActorRecord& record,
                                      uint32_t watcher)
 {
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
-    for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
+    for (uint32_t i = record.watchers; i != 0; i = table[i - 1].next) {
         if (table[i - 1].address == watcher) {
             return true;
         }
     }
-    uint32_t entry = ward.watch_free;
+    uint32_t entry = worker_state.watch_free;
     if (entry != 0) {
-        ward.watch_free = table[entry - 1].next;
-    } else if (ward.watch_fresh < s.watch_slots) {
-        entry = ++ward.watch_fresh;
+        worker_state.watch_free = table[entry - 1].next;
+    } else if (worker_state.watch_fresh < s.watch_slots) {
+        entry = ++worker_state.watch_fresh;
     } else {
         return false;
     }
-    table[entry - 1] = {watcher, book.watchers};
-    book.watchers = entry;
+    table[entry - 1] = {watcher, record.watchers};
+    record.watchers = entry;
     return true;
 }
 
 // Removes one watcher, or all.
-DENIZEN_COLD inline void remove_watchers(const Shared& s, uint32_t id, ActorBook& book,
+DENIZEN_COLD inline void remove_watchers(const Shared& s, uint32_t id, ActorRecord& record,
                                          uint32_t watcher, bool all)
 {
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
-    for (uint32_t* at = &book.watchers; *at != 0;) { // ends: each step goes on in the list
+    for (uint32_t* at = &record.watchers; *at != 0;) { // ends: each step goes on in the list
         const uint32_t entry = *at;
         if (!all && table[entry - 1].address != watcher) {
             at = &table[entry - 1].next;
             continue;
         }
         *at = table[entry - 1].next;
-        table[entry - 1].next = ward.watch_free;
-        ward.watch_free = entry;
+        table[entry - 1].next = worker_state.watch_free;
+        worker_state.watch_free = entry;
     }
 }
 

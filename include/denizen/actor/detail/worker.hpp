@@ -497,7 +497,7 @@ private:
 
     DENIZEN_HD void look_for_chores()
     {
-        chores_ = lanes::shuffle(load<Scope::block>(&s_.wards[id_].chores), 0) != 0;
+        chores_ = lanes::shuffle(load<Scope::block>(&s_.worker_states[id_].chores), 0) != 0;
     }
 
     // Chores, and messages that are parked. `worked`: a message was handled in this round. True if
