@@ -53,7 +53,7 @@ struct Team {
 
 // A part of a team that runs in step: a warp, or the one thread of the host. Lanes of it share a
 // piece of the data.
-struct Crew {
+struct Warp {
 #if DENIZEN_ON_DEVICE
     __device__ static uint32_t rank() { return threadIdx.x % 32; }
     __device__ static uint32_t size() // the last one of a block may be smaller

@@ -46,7 +46,7 @@ DENIZEN_HD inline Vector vector_at(const unsigned char* from, uint64_t i)
 #endif
 }
 
-// By all of `Who`: the team, or a crew of it. `to` is the user's, or is read by peers after what
+// By all of `Who`: the team, or a warp of it. `to` is the user's, or is read by peers after what
 // tells them so.
 template <class T, class Who = Team, class Memory>
 DENIZEN_HD DENIZEN_APART inline void copy_elements(const Memory memory, unsigned char* to,

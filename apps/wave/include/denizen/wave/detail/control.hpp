@@ -37,11 +37,12 @@ struct Control {
 
 // A command as the tiles get it: of Command's words, and the step as the tenth. Packets bring their
 // own arrival, so nobody waits for a fence; their sequence is the command's number, from 1.
-struct Told {
+struct CommandSlot {
     Packet packet[4];
 };
 
-DENIZEN_HD inline void tell_command(Told* to, const Command& order, uint32_t step, uint32_t number)
+DENIZEN_HD inline void tell_command(CommandSlot* to, const Command& order, uint32_t step,
+                                    uint32_t number)
 {
     DENIZEN_WAVE_UNROLL
     for (uint32_t i = 0; i < 3; ++i) {
@@ -53,7 +54,7 @@ DENIZEN_HD inline void tell_command(Told* to, const Command& order, uint32_t ste
 }
 
 // Waits until it is there: who asks knows of it by `go`, so it is under way.
-DENIZEN_HD inline Request told_command(const Told* from, uint32_t number)
+DENIZEN_HD inline Request told_command(const CommandSlot* from, uint32_t number)
 {
     Packet packet[4];
     bool all = false;
@@ -74,9 +75,9 @@ DENIZEN_HD inline Request told_command(const Told* from, uint32_t number)
 
 struct Leading {
     Control* control;
-    Told* commands;   // most_under_way: the list comes round; zero at the start
-    Request* changes; // most_changes: what the run leaves behind
-    Source* sources;  // most_sources, as well
+    CommandSlot* commands; // most_under_way: the list comes round; zero at the start
+    Request* changes;      // most_changes: what the run leaves behind
+    Source* sources;       // most_sources, as well
     uint32_t source_count;
     const uint32_t* heartbeat; // the host changes it while it waits for the run
     RingView in;
@@ -275,7 +276,7 @@ private:
                 l_.sources[sources_++] = command.source;
                 to_fence_ = true;
             }
-            Told* const to = &l_.commands[known_ % most_under_way];
+            CommandSlot* const to = &l_.commands[known_ % most_under_way];
             tell_command(to, order, command.step, ++known_);
             if (changes_something(command.act)) l_.changes[changes_++] = command;
         }

@@ -26,7 +26,7 @@ struct TileRun {
     const Hop* incoming;
     Packet* mail; // for each tile two halves of hops()
     Control* control;
-    const Told* commands;
+    const CommandSlot* commands;
     const Source* sources; // commands append
     uint32_t source_count;
     const float* pool;
