@@ -48,8 +48,8 @@ struct Image {
 struct Options {
     Device device;
     uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 5
-    uint32_t workers =
-        0; // of each node; 0: one on each of `sms` (GPU) or one per core (CPU); at most 2048
+    // Of each node, at most 2048; 0: one on each of `sms` (GPU) or one per core (CPU).
+    uint32_t workers = 0;
     // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
     // blocks need a whole SM run only on the others.
     uint32_t sms = 0;

@@ -11,13 +11,6 @@
 #include <time.h>
 #endif
 
-// A loop whose every turn has registers of its own.
-#if DENIZEN_ON_DEVICE
-#define DENIZEN_EACH _Pragma("unroll")
-#else
-#define DENIZEN_EACH
-#endif
-
 // Groups are for compute capability 9.0; a program that holds their kernels may be compiled for
 // others too.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

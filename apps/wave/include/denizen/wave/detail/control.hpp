@@ -44,7 +44,7 @@ struct CommandSlot {
 DENIZEN_HD inline void tell_command(CommandSlot* to, const Command& order, uint32_t step,
                                     uint32_t number)
 {
-    DENIZEN_WAVE_UNROLL
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < 3; ++i) {
         store_packet<Scope::gpu>(
             &to->packet[i],
@@ -60,13 +60,13 @@ DENIZEN_HD inline Request told_command(const CommandSlot* from, uint32_t number)
     bool all = false;
     while (!all) {
         all = true;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) packet[i] = load_packet<Scope::gpu>(&from->packet[i]);
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) all = all && packet[i].sequence == number;
     }
     Command order;
-    DENIZEN_WAVE_UNROLL
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < 9; ++i) order.word[i] = packet[i / 3].word[i % 3];
     Request command = request_of(order);
     command.step = packet[3].word[0];
@@ -123,13 +123,13 @@ public:
 private:
     DENIZEN_HD void look()
     {
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 8; ++i) {
             packet_[i / 4][i % 4] = load_packet<Scope::system>(
                 &ring_.slots[(head_ + i / 4) & ring_.mask].packet[i % 4]);
         }
         bool here[2] = {true, true};
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 8; ++i) {
             here[i / 4] &= packet_[i / 4][i % 4].sequence == head_ + i / 4 + 1;
         }
@@ -348,7 +348,7 @@ private:
     DENIZEN_HD bool few_have_come()
     {
         bool all = true;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < few_cells; ++i) {
             if (i >= few_) continue;
             const Packet packet = load_packet<Scope::gpu>(&l_.control->few[i]);
