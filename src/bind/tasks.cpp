@@ -21,12 +21,12 @@ namespace nb = nanobind;
 namespace denizen::bind {
 namespace {
 
-using task::Image;
+using task::Image; // which the actors have too, as the next four
 using task::Options;
 using task::Shared;
 using task::Stats;
 using task::Table;
-using task::TaskRuntime; // which the actors have too, as the next four
+using task::TaskRuntime;
 
 // A compiled library stays loaded: a worker that does not return may be in its code.
 Image load_tasks(const nb::bytes& library, std::vector<std::string> names)
