@@ -124,10 +124,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             kernels beside it. For handlers that read much of the GPU's memory.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
-        host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
-            stash_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots, asks,
-            max_actors, state_bytes: sizes of the rings and stores (64-byte slots), of what may be
-            unanswered, and of the actors' memory; see denizen::Options
+        host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,
+            egress_slots, stash_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots,
+            asks, max_actors, state_bytes: sizes of the rings and stashes (64-byte slots), of what
+            may be unanswered, and of the actors' memory; see denizen::Options
             (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
             device.
 

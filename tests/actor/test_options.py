@@ -61,8 +61,14 @@ def test_auto_takes_the_gpu_if_there_is_one():
         ({"breath_us": "long"}, "breath_us = 'long'; use a whole number from 0"),
         ({"breath_us": 1_000_001}, "breath = 1000001 us; use 1 to 1,000,000, or 0 for one kernel"),
         ({"host_ring_slots": 100}, "host_ring_slots = 100; use a power of two from 2 to 65536"),
-        ({"host_ring_slots": 1 << 17}, "host_ring_slots = 131072; use a power of two from 2 to 65536"),
-        ({"host_ring_slots": 2**32 + 256}, "host_ring_slots = 4294967552; use a whole number from 0"),
+        (
+            {"host_ring_slots": 1 << 17},
+            "host_ring_slots = 131072; use a power of two from 2 to 65536",
+        ),
+        (
+            {"host_ring_slots": 2**32 + 256},
+            "host_ring_slots = 4294967552; use a whole number from 0",
+        ),
         ({"inbox_slots": 1}, "inbox_slots = 1; use a power of two from 2 to 65536"),
         ({"egress_slots": 3}, "egress_slots = 3; use a power of two from 2 to 1048576"),
         ({"asks": 0}, "asks = 0; use 1 to 65,536"),
@@ -159,7 +165,9 @@ def test_sizes_out_of_range(options, text):
 
 def test_stash_slots_are_what_a_paused_actor_can_gather(device):
     workers = {"workers": 1} if device == "gpu" else {}
-    with denizen.Runtime(sample.program(), device, **workers, stash_slots=20, host_ring_slots=4) as rt:
+    with denizen.Runtime(
+        sample.program(), device, **workers, stash_slots=20, host_ring_slots=4
+    ) as rt:
         (counter,) = rt.spawn("Counter")
         rt.pause(counter)
         sent = 0

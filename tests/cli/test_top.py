@@ -32,8 +32,8 @@ from denizen.top import command, screen
 def worker(i, handled, **changed):
     fields = {
         "node": 0, "number": i, "mode": "running", "actors": 10, "handled": handled,
-        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "host_ring": 0, "inbox": 0, "near": 0,
-        "outbox": 0,
+        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "host_ring": 0, "inbox": 0,
+        "near": 0, "outbox": 0,
         "sent": (0, 0, 0, 0, 0, 0), "busy": 0.0, "busy_actor": 0, "busy_message": "",
     }  # fmt: skip
     return Worker(**{**fields, **changed})

@@ -42,8 +42,8 @@ class Measured:
     """One cell in one process.
 
     ``seconds[arm][block]`` are the two slots' times of one operation. ``slots`` are (arm, begin,
-    end) on this process's clock in the first blocks, ``spans`` (arm, track, begin, end) on the arm's
-    own, in the check after the measurement: tracing has not slowed what was measured.
+    end) on this process's clock in the first blocks, ``spans`` (arm, track, begin, end) on the
+    arm's own, in the check after the measurement: tracing has not slowed what was measured.
     """
 
     operations: int

@@ -179,9 +179,10 @@ def _timeline(bars: Sequence[tuple[str, float, float]], title: str) -> str:
         parts.append(_text(_LEFT - 10, i * 20 + 17, label, "end"))
         parts.append(f'<path class="tick" d="M{_LEFT:g} {i * 20 + 21}H{_WIDTH - 40:g}"/>')
     for name, b, e in bars:
+        row = tracks.index(name)
         parts.append(
-            f'<rect class="slot track{tracks.index(name) % 6}" x="{_LEFT + (b - begin) * scale:.1f}" '
-            f'y="{tracks.index(name) * 20 + 6}" width="{max((e - b) * scale, 0.8):.1f}" height="13">'
+            f'<rect class="slot track{row % 6}" x="{_LEFT + (b - begin) * scale:.1f}" '
+            f'y="{row * 20 + 6}" width="{max((e - b) * scale, 0.8):.1f}" height="13">'
             f"<title>{escape(name)}: {duration(e - b)} from {duration(b - begin)}</title></rect>"
         )
     for part in range(5):
