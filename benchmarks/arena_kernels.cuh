@@ -28,15 +28,15 @@ struct Bump {
 
     __device__ void* allocate(uint64_t bytes) const
     {
-        const uint32_t mates = __activemask();
+        const uint32_t active = __activemask();
         const uint32_t lane = threadIdx.x & 31;
-        const int leader = __ffs(static_cast<int>(mates)) - 1;
-        const uint32_t rank = static_cast<uint32_t>(__popc(mates & ((1u << lane) - 1)));
+        const int leader = __ffs(static_cast<int>(active)) - 1;
+        const uint32_t rank = static_cast<uint32_t>(__popc(active & ((1u << lane) - 1)));
         unsigned long long at = 0;
         if (static_cast<int>(lane) == leader) {
-            at = atomicAdd(next, bytes * static_cast<uint32_t>(__popc(mates)));
+            at = atomicAdd(next, bytes * static_cast<uint32_t>(__popc(active)));
         }
-        return base + __shfl_sync(mates, at, leader) + rank * bytes;
+        return base + __shfl_sync(active, at, leader) + rank * bytes;
     }
     __device__ void deallocate(void*) const {}
 };

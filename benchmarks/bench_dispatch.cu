@@ -4,9 +4,9 @@
 // what would be used instead, and against two words in memory, which no protocol can beat.
 //
 // All ways take turns in blocks, in one process, while the runtime stays resident. It is idle while
-// another way has its block; its workers then look at their lanes about once a microsecond each, a
-// disturbance that the other ways share and that `ask` has too. Each answer is checked after the
-// clock has been read.
+// another way has its block; its workers then look at their host rings about once a microsecond
+// each, a disturbance that the other ways share and that `ask` has too. Each answer is checked
+// after the clock has been read.
 #include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
@@ -147,8 +147,8 @@ bool block(Way& way, uint32_t warm, uint32_t count, Samples& samples)
     return right;
 }
 
-// The host's half alone: sends that nobody has to acknowledge, in bursts that fit in the lane. One
-// sample is the mean of a burst. In between the actor has to say that all have arrived.
+// The host's half alone: sends that nobody has to acknowledge, in bursts that fit in the host ring.
+// One sample is the mean of a burst. In between the actor has to say that all have arrived.
 class StoresOnly {
 public:
     static constexpr uint32_t burst = 100;
@@ -229,7 +229,7 @@ void measure(const Arguments& arguments)
         return arms.back().result;
     };
     const auto in = [](const char* memory) { return Json().add("memory", memory); };
-    const Json lanes = Json().add("memory", description.lane_memory);
+    const Json rings = Json().add("memory", description.host_ring_memory);
     std::vector<std::string> bases{"raw mailbox"};
 #if defined(__CUDACC__)
     if (arguments.gpu()) {
@@ -245,8 +245,8 @@ void measure(const Arguments& arguments)
     }
 #endif
     if (!arguments.gpu()) add("raw mailbox", in("host"), threads);
-    add("ask", lanes, ask).ratio_base = bases;
-    add("ask", lanes, ask).arm = "A/A";
+    add("ask", rings, ask).ratio_base = bases;
+    add("ask", rings, ask).arm = "A/A";
     arms.push_back({Case("host stores only", Json().add("latency", false)),
                     Samples(size_t{rounds} * bursts),
                     [&](Samples& s) { return stores.block(bursts, s); }});

@@ -185,7 +185,7 @@ DENIZEN_HD bool by_team(Team& team, Kernel kernel, const Given& given, uint32_t 
     return true;
 }
 
-struct Alone {
+struct OneThread {
     DENIZEN_HD uint32_t rank() const { return 0; }
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD void sync() const {}
@@ -322,10 +322,10 @@ int main(int argc, char** argv)
         const auto taken = std::make_unique<Taken>();
         const auto kept = std::make_unique<Kept>();
         const auto workspace = std::make_unique<Workspace>();
-        Alone alone;
+        OneThread team;
         Case one(names[k], Json().add("on", "one core"), "Msps");
         one.n = uint64_t{samples_of(kernel)} * pieces * rounds;
-        one.verified = by_team(alone, kernel, *given, pieces, ~0ull, *taken, *kept, *workspace) &&
+        one.verified = by_team(team, kernel, *given, pieces, ~0ull, *taken, *kept, *workspace) &&
                        agree(expected[k], *taken);
         one.print(rates[k]);
     }

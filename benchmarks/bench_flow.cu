@@ -291,15 +291,15 @@ void radio(const Arguments& arguments)
 {
     const bool quick = arguments.quick;
     const uint32_t rounds = quick ? 3 : 11;
-    const uint32_t crew = arguments.gpu() ? 64 : 2;
-    const uint32_t in_flight = 2 * crew;
+    const uint32_t chain_workers = arguments.gpu() ? 64 : 2;
+    const uint32_t in_flight = 2 * chain_workers;
     const uint64_t quanta = arguments.gpu() ? (quick ? 5'000 : 100'000) : (quick ? 300 : 3'000);
     const RadioSignal signal = radio_signal();
     std::optional<RadioFigures>
         rival; // first: what it loads would wait for a resident kernel to end
     if (arguments.gpu()) rival = radio_by_launches(signal, in_flight, quanta, rounds);
     Options options = arguments.options();
-    flow::Resident resident(flow::resident::image(), options, crew);
+    flow::Resident resident(flow::resident::image(), options, chain_workers);
     bool right = true;
     std::vector<double> us;
     receive(resident, signal, 1, 200, us, right); // a warm-up

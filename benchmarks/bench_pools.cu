@@ -257,7 +257,7 @@ void measure_gpu(const Arguments& arguments)
     const Way again = buffers(runtime, prover, BufferKind::device, "buffer", "A/A");
     std::vector<Way> ours = {device, again,
                              buffers(runtime, prover, BufferKind::pinned, "buffer, pinned")};
-    if (runtime.description().lane_memory == "mapped") {
+    if (runtime.description().host_ring_memory == "mapped") {
         ours.push_back(buffers(runtime, prover, BufferKind::mapped, "buffer, mapped"));
     } else {
         std::fprintf(stderr, "buffer, mapped is left out: %s\n",

@@ -42,10 +42,10 @@ public:
     Flow(Runtime<Echoing>& runtime, const Arguments& arguments)
         : runtime_(runtime), echo_(runtime.spawn<Echo>(actors))
     {
-        // Half of all host lanes, and well within the egress ring, lie between the two threads.
+        // Half of all host rings, and well within the egress ring, lie between the two threads.
         const Options o = arguments.options();
-        const uint32_t lanes = runtime.description().workers * o.lane_slots / 2;
-        window_ = std::min({lanes, o.egress_slots / 2, 8192u});
+        const uint32_t slots = runtime.description().workers * o.host_ring_slots / 2;
+        window_ = std::min({slots, o.egress_slots / 2, 8192u});
         batch_ = std::bit_floor(std::min(512u, window_ / 4)); // divides the number of actors
     }
     ~Flow()

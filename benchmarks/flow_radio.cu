@@ -83,7 +83,7 @@ void check(cudaError_t status)
     if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
 }
 
-struct Lane { // one buffer under way
+struct Buffer { // one buffer under way
     cudaStream_t stream = nullptr;
     cudaEvent_t done = nullptr;
     std::complex<float>* in = nullptr; // pinned: `before` samples, then the quantum
@@ -96,45 +96,45 @@ struct Lane { // one buffer under way
 constexpr size_t in_bytes = (before + radio_quantum) * sizeof(Iq);
 constexpr size_t low_bytes = (fm_before + made) * sizeof(Iq);
 
-void submit(Lane& lane, const RadioSignal& signal, const float* taps, uint64_t number)
+void submit(Buffer& buffer, const RadioSignal& signal, const float* taps, uint64_t number)
 {
     const size_t period = signal.iq.size();
     const size_t begin = number * radio_quantum % period;
-    std::memcpy(lane.in + before, signal.iq.data() + begin, radio_quantum * sizeof(Iq));
+    std::memcpy(buffer.in + before, signal.iq.data() + begin, radio_quantum * sizeof(Iq));
     // What is in front of a quantum is the end of the one before.
     const size_t past = (begin + period - before) % period;
     const size_t first = std::min<size_t>(before, period - past);
-    std::memcpy(lane.in, signal.iq.data() + past, first * sizeof(Iq));
-    std::memcpy(lane.in + first, signal.iq.data(), (before - first) * sizeof(Iq));
-    auto* in = reinterpret_cast<Iq*>(lane.device);
-    auto* low = reinterpret_cast<Iq*>(lane.device + in_bytes);
-    auto* out = reinterpret_cast<float*>(lane.device + in_bytes + low_bytes);
-    check(cudaMemcpyAsync(in, lane.in, in_bytes, cudaMemcpyHostToDevice, lane.stream));
+    std::memcpy(buffer.in, signal.iq.data() + past, first * sizeof(Iq));
+    std::memcpy(buffer.in + first, signal.iq.data(), (before - first) * sizeof(Iq));
+    auto* in = reinterpret_cast<Iq*>(buffer.device);
+    auto* low = reinterpret_cast<Iq*>(buffer.device + in_bytes);
+    auto* out = reinterpret_cast<float*>(buffer.device + in_bytes + low_bytes);
+    check(cudaMemcpyAsync(in, buffer.in, in_bytes, cudaMemcpyHostToDevice, buffer.stream));
     Stage fir;
     fir.down = radio_down;
     fir.values = radio_taps;
     launch<flow::resident::Fir<Iq, float>>
-        <<<3, 128, 0, lane.stream>>>(fir, taps, in + before, low + fm_before, fm_before, made);
+        <<<3, 128, 0, buffer.stream>>>(fir, taps, in + before, low + fm_before, fm_before, made);
     Stage fm;
     fm.a = 1;
     launch<flow::resident::DemodulateFm>
-        <<<2, 128, 0, lane.stream>>>(fm, nullptr, low + fm_before, out, 0, made);
-    check(
-        cudaMemcpyAsync(lane.out, out, made * sizeof(float), cudaMemcpyDeviceToHost, lane.stream));
-    check(cudaEventRecord(lane.done, lane.stream));
-    lane.number = number;
-    lane.busy = true;
+        <<<2, 128, 0, buffer.stream>>>(fm, nullptr, low + fm_before, out, 0, made);
+    check(cudaMemcpyAsync(buffer.out, out, made * sizeof(float), cudaMemcpyDeviceToHost,
+                          buffer.stream));
+    check(cudaEventRecord(buffer.done, buffer.stream));
+    buffer.number = number;
+    buffer.busy = true;
 }
 
-void wait(Lane& lane)
+void wait(Buffer& buffer)
 {
-    check(cudaEventSynchronize(lane.done));
-    lane.busy = false;
+    check(cudaEventSynchronize(buffer.done));
+    buffer.busy = false;
 }
 
-bool right(const Lane& lane, const RadioSignal& signal)
+bool right(const Buffer& buffer, const RadioSignal& signal)
 {
-    return lane.number == 0 || radio_right(signal, lane.number * made, lane.out, made);
+    return buffer.number == 0 || radio_right(signal, buffer.number * made, buffer.out, made);
 }
 
 } // namespace
@@ -149,44 +149,44 @@ RadioFigures radio_by_launches(const RadioSignal& signal, uint32_t in_flight, ui
     check(cudaMemcpy(taps, signal.taps.data(), radio_taps * sizeof(float), cudaMemcpyHostToDevice));
     cudaStream_t stream[streams];
     for (cudaStream_t& s : stream) check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    std::vector<Lane> lanes(in_flight);
-    const auto finish = [&](Lane& lane) {
-        wait(lane);
-        figures.right &= right(lane, signal);
+    std::vector<Buffer> buffers(in_flight);
+    const auto finish = [&](Buffer& buffer) {
+        wait(buffer);
+        figures.right &= right(buffer, signal);
     };
-    for (size_t i = 0; i < lanes.size(); ++i) {
-        Lane& lane = lanes[i];
-        lane.stream = stream[i % streams];
-        check(cudaEventCreateWithFlags(&lane.done, cudaEventDisableTiming));
-        check(cudaHostAlloc(&lane.in, in_bytes, cudaHostAllocDefault));
-        check(cudaHostAlloc(&lane.out, made * sizeof(float), cudaHostAllocDefault));
-        check(cudaMalloc(&lane.device, in_bytes + low_bytes + made * sizeof(float)));
+    for (size_t i = 0; i < buffers.size(); ++i) {
+        Buffer& buffer = buffers[i];
+        buffer.stream = stream[i % streams];
+        check(cudaEventCreateWithFlags(&buffer.done, cudaEventDisableTiming));
+        check(cudaHostAlloc(&buffer.in, in_bytes, cudaHostAllocDefault));
+        check(cudaHostAlloc(&buffer.out, made * sizeof(float), cudaHostAllocDefault));
+        check(cudaMalloc(&buffer.device, in_bytes + low_bytes + made * sizeof(float)));
     }
     for (uint64_t k = 0; k < quanta + 100; ++k) { // the first hundred are a warm-up
         const uint64_t begin = now_ns();
-        submit(lanes[0], signal, taps, k);
-        wait(lanes[0]);
+        submit(buffers[0], signal, taps, k);
+        wait(buffers[0]);
         if (k >= 100) figures.latency_us.push_back(static_cast<double>(now_ns() - begin) * 1e-3);
-        figures.right &= right(lanes[0], signal);
+        figures.right &= right(buffers[0], signal);
     }
     for (uint32_t round = 0; round < rounds; ++round) {
         const uint64_t begin = now_ns();
         for (uint64_t k = 0; k < quanta; ++k) {
-            Lane& lane = lanes[k % in_flight];
-            if (lane.busy) finish(lane);
-            submit(lane, signal, taps, k);
+            Buffer& buffer = buffers[k % in_flight];
+            if (buffer.busy) finish(buffer);
+            submit(buffer, signal, taps, k);
         }
-        for (Lane& lane : lanes)
-            if (lane.busy) finish(lane);
+        for (Buffer& buffer : buffers)
+            if (buffer.busy) finish(buffer);
         figures.msps.push_back(static_cast<double>(quanta * radio_quantum) /
                                static_cast<double>(now_ns() - begin) * 1e3);
     }
     figures.quanta = quanta;
-    for (Lane& lane : lanes) {
-        check(cudaFreeHost(lane.in));
-        check(cudaFreeHost(lane.out));
-        check(cudaFree(lane.device));
-        check(cudaEventDestroy(lane.done));
+    for (Buffer& buffer : buffers) {
+        check(cudaFreeHost(buffer.in));
+        check(cudaFreeHost(buffer.out));
+        check(cudaFree(buffer.device));
+        check(cudaEventDestroy(buffer.done));
     }
     for (cudaStream_t s : stream) check(cudaStreamDestroy(s));
     check(cudaFree(taps));

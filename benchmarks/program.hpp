@@ -150,7 +150,7 @@ void told_by(const Arguments& arguments, const Case& arm, Measure&& measure)
 inline Json environment(const Arguments& arguments, const denizen::Description& description)
 {
     Json json = environment(arguments);
-    json.add("memory", description.lane_memory).add("workers", description.workers);
+    json.add("memory", description.host_ring_memory).add("workers", description.workers);
     if (!description.why_not_mapped.empty()) json.add("why_not_mapped", description.why_not_mapped);
     return json;
 }

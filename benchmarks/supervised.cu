@@ -137,7 +137,7 @@ public:
         const uint64_t expected = failing ? failures_of(hops) : 0;
         failures_ += expected;
         right &= all.finished == tokens && all.ids == tokens * (tokens - 1) / 2 &&
-                 all.failures == expected && after.held == 0 &&
+                 all.failures == expected && after.stashed == 0 &&
                  after.dead_letters - before.dead_letters == expected;
         return static_cast<double>(messages(hops)) * 1e3 / static_cast<double>(ns);
     }

@@ -320,14 +320,15 @@ private:
     // run was not traced.
     std::vector<std::tuple<std::string, double, double>> spans(const Words& w)
     {
-        static const char* const lanes[] = {"copy", "sum", "wait"};
+        static const char* const tracks[] = {"copy", "sum", "wait"};
         std::vector<std::tuple<std::string, double, double>> list;
         if (view_.tracing == 0) return list;
         const auto since = [&](uint64_t t) {
             return static_cast<double>(t - w.mark[0].begin) * 1e-9;
         };
         for (uint32_t k = 0; k < w.marks && k < max_marks; ++k)
-            list.emplace_back(lanes[w.mark[k].lane], since(w.mark[k].begin), since(w.mark[k].end));
+            list.emplace_back(tracks[w.mark[k].track], since(w.mark[k].begin),
+                              since(w.mark[k].end));
         check_cuda(cudaMemset(&view_.words[0]->marks, 0, sizeof w.marks), "words");
         return list;
     }

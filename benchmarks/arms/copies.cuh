@@ -24,7 +24,7 @@ struct Loads {
     {
         for (Tiles t(n); t.any(); t.next += Unroll * t.step) {
             float4 total[Unroll];
-            Span copying(v, Lane::copy);
+            Span copying(v, Track::copy);
             for (uint32_t r = 0; r < s.count; ++r) {
                 float4 found[Unroll];
 #pragma unroll
@@ -75,10 +75,10 @@ struct Async {
         for (uint32_t stage = 0; t.any(); t.next += t.step, stage = (stage + 1) % Stages) {
             // The slot that the last round emptied is filled before this round's is waited for.
             fetch(t.at(Stages - 1), (stage + Stages - 1) % Stages);
-            Span waiting(v, Lane::copy);
+            Span waiting(v, Track::copy);
             asm volatile("cp.async.wait_group %0;" ::"n"(Stages - 1) : "memory");
             waiting.end();
-            Span summing(v, Lane::sum);
+            Span summing(v, Track::sum);
             if (t.at(0) < n) {
                 float4 total = *place(stage, 0);
                 for (uint32_t r = 1; r < s.count; ++r) total = total + *place(stage, r);
@@ -139,7 +139,7 @@ struct Bulk {
             for (uint32_t k = 0; k < Stages; ++k) fetch(t.next + k * t.step, k);
         uint32_t round = 0;
         for (uint32_t stage = 0; t.any(); t.next += t.step) {
-            Span waiting(v, Lane::copy);
+            Span waiting(v, Track::copy);
             const uint32_t bar = shared_address(&full[stage]);
             uint32_t done = 0;
             while (done == 0) { // ends: the copy engine completes, or the context dies of its error
@@ -150,7 +150,7 @@ struct Bulk {
                              : "memory");
             }
             waiting.end();
-            Span summing(v, Lane::sum);
+            Span summing(v, Track::sum);
             if (t.at(0) < n) {
                 const float4* mine = &staged[stage * s.count * threads + threadIdx.x];
                 float4 total = mine[0];
@@ -186,7 +186,7 @@ struct Stores {
     {
         constexpr uint32_t unroll = 4;
         for (Tiles t(n); t.any(); t.next += unroll * t.step) {
-            Span copying(v, Lane::copy);
+            Span copying(v, Track::copy);
             float4 found[unroll];
 #pragma unroll
             for (uint32_t k = 0; k < unroll; ++k)
@@ -217,7 +217,7 @@ struct BulkStores {
             if (threadIdx.x == 0)
                 asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(stages - 1) : "memory");
             __syncthreads();
-            Span copying(v, Lane::copy);
+            Span copying(v, Track::copy);
             float4* tile = &staged[stage * threads];
             if (t.at(0) < n) tile[threadIdx.x] = __ldcv(&from[t.at(0)]);
             // The asynchronous proxy reads what the threads wrote.

@@ -22,10 +22,10 @@ inline constexpr uint64_t deadline_ns = 2'000'000'000;
 struct Mark {
     uint64_t begin;
     uint64_t end;
-    uint32_t lane; // Lane
+    uint32_t track; // Track
     uint32_t unused;
 };
-enum class Lane : uint32_t { copy, sum, wait };
+enum class Track : uint32_t { copy, sum, wait };
 
 // Of one rank, on its own device.
 struct alignas(128) Words {
@@ -122,7 +122,7 @@ __device__ inline void count_operation(const View& v)
 // A span of block 0, thread 0, if the run is traced: from its making to end().
 class Span {
 public:
-    __device__ Span(const View& v, Lane lane) : v_(v), lane_(lane)
+    __device__ Span(const View& v, Track track) : v_(v), track_(track)
     {
         if (traced()) begin_ = now();
     }
@@ -131,7 +131,7 @@ public:
         if (!traced()) return;
         Words& own = v_.own();
         if (own.marks < max_marks)
-            own.mark[own.marks++] = {begin_, now(), static_cast<uint32_t>(lane_), 0};
+            own.mark[own.marks++] = {begin_, now(), static_cast<uint32_t>(track_), 0};
     }
 
 private:
@@ -140,7 +140,7 @@ private:
         return v_.tracing != 0 && blockIdx.x == 0 && threadIdx.x == 0;
     }
     const View& v_;
-    Lane lane_;
+    Track track_;
     uint64_t begin_ = 0;
 };
 

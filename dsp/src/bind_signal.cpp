@@ -190,17 +190,17 @@ void flow_signals(nb::module_& m)
         .def(
             "__init__",
             [](Resident* self, bool on_gpu, int ordinal, const nb::bytes& cubin, uint32_t threads,
-               uint32_t sms, uint32_t crew) {
+               uint32_t sms, uint32_t chain_workers) {
                 resident::ProgramImage program = resident::image();
                 program.image.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                 const Options options = options_of(on_gpu, ordinal, threads, sms);
                 const Unlocked unlocked;
-                new (self) Resident(std::move(program), options, crew);
+                new (self) Resident(std::move(program), options, chain_workers);
             },
             nb::arg("on_gpu"), nb::arg("ordinal"), nb::arg("cubin"), nb::arg("threads"),
-            nb::arg("sms"), nb::arg("crew"))
+            nb::arg("sms"), nb::arg("chain_workers"))
         .def_prop_ro("device", [](Resident& r) { return r.runtime().description().device; })
-        .def_prop_ro("crew", &Resident::crew);
+        .def_prop_ro("chain_workers", &Resident::chain_workers);
 
     nb::class_<LibraryBlock, BlockHandle>(m, "FlowLibraryBlock")
         .def("port",

@@ -16,8 +16,8 @@ namespace {
 
 using Complex = std::complex<float>;
 
-// From here to there, real and imaginary parts apart.
-struct Way {
+// One pass from here to there, real and imaginary parts apart.
+struct Pass {
     const float* __restrict re;
     const float* __restrict im;
     float* __restrict to_re;
@@ -25,8 +25,9 @@ struct Way {
 };
 
 // One butterfly each for `width` neighbours: q of butterfly.hpp, and lanes.
-__attribute__((always_inline)) inline void steps(Way way, size_t rest, size_t width, size_t stride,
-                                                 const float* roots_re, const float* roots_im)
+__attribute__((always_inline)) inline void steps(Pass pass, size_t rest, size_t width,
+                                                 size_t stride, const float* roots_re,
+                                                 const float* roots_im)
 {
     const size_t quarter = rest / 4;
     const auto root = [&](size_t k) { return Iq{roots_re[k], roots_im[k]}; };
@@ -34,10 +35,10 @@ __attribute__((always_inline)) inline void steps(Way way, size_t rest, size_t wi
         const Iq w1 = root(p * stride);
         const Iq w2 = root(2 * p * stride);
         const Iq w3 = root(3 * p * stride);
-        const float* __restrict re = way.re + p * width;
-        const float* __restrict im = way.im + p * width;
-        float* __restrict to_re = way.to_re + 4 * p * width;
-        float* __restrict to_im = way.to_im + 4 * p * width;
+        const float* __restrict re = pass.re + p * width;
+        const float* __restrict im = pass.im + p * width;
+        float* __restrict to_re = pass.to_re + 4 * p * width;
+        float* __restrict to_im = pass.to_im + 4 * p * width;
         const size_t apart = quarter * width;
         for (size_t q = 0; q < width; ++q) {
             Iq out[4];
@@ -53,28 +54,28 @@ __attribute__((always_inline)) inline void steps(Way way, size_t rest, size_t wi
 }
 
 // A width known beforehand leaves no loop behind.
-DENIZEN_LEVELS void step4(Way way, size_t rest, size_t width, size_t stride, const float* roots_re,
-                          const float* roots_im)
+DENIZEN_LEVELS void step4(Pass pass, size_t rest, size_t width, size_t stride,
+                          const float* roots_re, const float* roots_im)
 {
     if (width == 4) {
-        steps(way, rest, 4, stride, roots_re, roots_im);
+        steps(pass, rest, 4, stride, roots_re, roots_im);
     } else if (width == Fft::lanes) {
-        steps(way, rest, Fft::lanes, stride, roots_re, roots_im);
+        steps(pass, rest, Fft::lanes, stride, roots_re, roots_im);
     } else {
-        steps(way, rest, width, stride, roots_re, roots_im);
+        steps(pass, rest, width, stride, roots_re, roots_im);
     }
 }
 
 // The same for one transform's first step, whose butterflies have no neighbours: p are the lanes.
-DENIZEN_LEVELS void first4(Way way, size_t points, const float* w1_re, const float* w1_im,
+DENIZEN_LEVELS void first4(Pass pass, size_t points, const float* w1_re, const float* w1_im,
                            const float* w2_re, const float* w2_im, const float* w3_re,
                            const float* w3_im)
 {
     const size_t quarter = points / 4;
-    const float* __restrict re = way.re;
-    const float* __restrict im = way.im;
-    float* __restrict to_re = way.to_re;
-    float* __restrict to_im = way.to_im;
+    const float* __restrict re = pass.re;
+    const float* __restrict im = pass.im;
+    float* __restrict to_re = pass.to_re;
+    float* __restrict to_im = pass.to_im;
     for (size_t p = 0; p < quarter; ++p) {
         Iq out[4];
         radix4({re[p], im[p]}, {re[p + quarter], im[p + quarter]},
@@ -89,12 +90,12 @@ DENIZEN_LEVELS void first4(Way way, size_t points, const float* w1_re, const flo
 }
 
 // The last step, if a factor of two is left.
-DENIZEN_LEVELS void last2(Way way, size_t width)
+DENIZEN_LEVELS void last2(Pass pass, size_t width)
 {
-    const float* __restrict re = way.re;
-    const float* __restrict im = way.im;
-    float* __restrict to_re = way.to_re;
-    float* __restrict to_im = way.to_im;
+    const float* __restrict re = pass.re;
+    const float* __restrict im = pass.im;
+    float* __restrict to_re = pass.to_re;
+    float* __restrict to_im = pass.to_im;
     for (size_t q = 0; q < width; ++q) {
         to_re[q] = re[q] + re[q + width];
         to_im[q] = im[q] + im[q + width];
@@ -166,15 +167,15 @@ void Fft::run(bool swapped)
     for (size_t rest = points_; rest > 1; rest /= 4, stride *= 4) {
         const size_t width = stride * side_by_side;
         const int re = swapped ? 1 : 0;
-        const Way way = {buffers_[re].data(), buffers_[1 - re].data(), buffers_[2 + re].data(),
-                         buffers_[3 - re].data()};
+        const Pass pass = {buffers_[re].data(), buffers_[1 - re].data(), buffers_[2 + re].data(),
+                           buffers_[3 - re].data()};
         if (rest == 2) {
-            last2(way, width);
+            last2(pass, width);
         } else if (width == 1) {
-            first4(way, points_, first_[0][0].data(), first_[0][1].data(), first_[1][0].data(),
+            first4(pass, points_, first_[0][0].data(), first_[0][1].data(), first_[1][0].data(),
                    first_[1][1].data(), first_[2][0].data(), first_[2][1].data());
         } else {
-            step4(way, rest, width, stride, roots_[0].data(), roots_[1].data());
+            step4(pass, rest, width, stride, roots_[0].data(), roots_[1].data());
         }
         std::swap(buffers_[0], buffers_[2]);
         std::swap(buffers_[1], buffers_[3]);

@@ -157,7 +157,7 @@ void check(const Work& w)
     EXPECT_GT(apart(w.back, std::vector<Complex>(points)), 100.0f); // there was something
 }
 
-struct Alone {
+struct OneThread {
     DENIZEN_HD uint32_t rank() const { return 0; }
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD void sync() const {}
@@ -167,8 +167,8 @@ TEST(Team, OfOneComputesWhatTheLoopsDo)
 {
     const auto work = std::make_unique<Work>();
     fill(*work);
-    Alone alone;
-    everything(alone, *work, pieces, std::size(pieces));
+    OneThread team;
+    everything(team, *work, pieces, std::size(pieces));
     check(*work);
 }
 
@@ -178,11 +178,11 @@ TEST(Team, GivesTheSameHoweverTheStreamIsCut)
     const auto cut = std::make_unique<Work>();
     fill(*whole);
     fill(*cut);
-    Alone alone;
+    OneThread team;
     const uint32_t one[] = {samples};
-    everything(alone, *whole, one, 1);
+    everything(team, *whole, one, 1);
     const std::vector<uint32_t> single(samples, 1);
-    everything(alone, *cut, single.data(), samples);
+    everything(team, *cut, single.data(), samples);
     const auto same = [](const auto& a, const auto& b) { return std::equal(a, std::end(a), b); };
     EXPECT_TRUE(same(whole->filtered, cut->filtered));
     EXPECT_TRUE(same(whole->rate, cut->rate));

@@ -261,8 +261,8 @@ def test_what_is_refused():
         flow.Fm("fm", device="cpu")
     with pytest.raises(denizen.ArgumentError, match="one GPU or the CPU"):
         flow.Fm("fm", executor="resident", device="cpu:2x1")
-    with pytest.raises(denizen.ArgumentError, match="a crew of 0"):
-        flow.Resident("cpu:1", crew=0)
+    with pytest.raises(denizen.ArgumentError, match="0 chain_workers"):
+        flow.Resident("cpu:1", chain_workers=0)
     with pytest.raises(denizen.ArgumentError, match="one at least"):
         flow.Fir("fir", [])
     with pytest.raises(denizen.ArgumentError, match="complex taps take complex samples"):
@@ -294,8 +294,8 @@ def test_what_is_refused():
 
 
 def test_a_runtime_is_shared_and_ends_with_its_blocks():
-    resident = flow.Resident("cpu:1", crew=3)
-    assert (resident.device, resident.crew) == ("CPU", 3)
+    resident = flow.Resident("cpu:1", chain_workers=3)
+    assert (resident.device, resident.chain_workers) == ("CPU", 3)
     fm = flow.Fm("fm", executor=resident)
     assert fm.resident is resident
     one = flow.Fm("one", executor="resident", device="cpu:1")

@@ -579,12 +579,12 @@ class FlowLibraryBlock(FlowHandle):
 
 class FlowResident:
     def __init__(
-        self, on_gpu: bool, ordinal: int, cubin: bytes, threads: int, sms: int, crew: int
+        self, on_gpu: bool, ordinal: int, cubin: bytes, threads: int, sms: int, chain_workers: int
     ) -> None: ...
     @property
     def device(self) -> str: ...
     @property
-    def crew(self) -> int: ...
+    def chain_workers(self) -> int: ...
 
 def flow_fir_real(
     name: str, taps: NDArray[Any], down: int, where: FlowResident | None

@@ -21,7 +21,7 @@ def rows(device: str) -> list[tuple[str, str]]:
     with denizen.Runtime(cases.echo_program(), device=device) as rt:
         found = rt.description
     gpu = bool(found["on_gpu"])
-    memory = str(found["lane_memory"])
+    memory = str(found["host_ring_memory"])
     lines = [
         ("denizen", f"{denizen.__version__}, Python {platform.python_version()}"),
         ("device", str(found["device"])),

@@ -79,7 +79,7 @@ class ActorStatus:
     """1, and one more for each restart."""
     failure: int
     """Code of the last failure, 0 if there was none."""
-    held: int
+    stashed: int
     """Messages that wait for it."""
     supervisor: int | None
     """Its address."""

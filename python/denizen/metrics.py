@@ -139,7 +139,7 @@ def _of_workers(t: Telemetry) -> Iterator[Metric]:
         {
             (*key, queue): float(getattr(w, queue))
             for key, w in workers.items()
-            for queue in ("lane", "inbox", "near", "outbox")
+            for queue in ("host_ring", "inbox", "near", "outbox")
         },
         "node", "worker", "queue",
     )  # fmt: skip

@@ -62,14 +62,14 @@ class Received:
 
 
 _SIZES = (
-    "lane_slots",
+    "host_ring_slots",
     "inbox_slots",
     "local_slots",
     "near_slots",
     "urgent_slots",
     "outbox_slots",
     "egress_slots",
-    "held_slots",
+    "stash_slots",
     "watch_slots",
     "subscriptions",
     "dead_letter_slots",
@@ -124,10 +124,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             kernels beside it. For handlers that read much of the GPU's memory.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
-        lane_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots, egress_slots,
-            held_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots, asks,
-            max_actors, state_bytes: sizes of the rings and stores (64-byte slots), of what may be
-            unanswered, and of the actors' memory; see denizen::Options
+        host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,
+            egress_slots, stash_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots,
+            asks, max_actors, state_bytes: sizes of the rings and stashes (64-byte slots), of what
+            may be unanswered, and of the actors' memory; see denizen::Options
             (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
             device.
 
@@ -484,7 +484,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     def pause(self, actor: int | Whole = Whole.PROGRAM, *, timeout: float = 1.0) -> None:
         """Lets the messages of an actor wait until resume(actor), or those of all, until resume().
 
-        An actor's messages wait in order, in its worker's store of held_slots; when that is full,
+        An actor's messages wait in order, in its worker's store of stash_slots; when that is full,
         the worker takes no more from a ring whose first message is for such an actor, and what lies
         behind it waits too. restart(actor) ends the pause too. Done to a supervisor, this, resume,
         restart and stop reach all of its children.
@@ -518,7 +518,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         return self._core.parked()
 
     def stats(self) -> dict[str, Any]:
-        """Messages handled, held and dead, errors with the first one's text, launches.
+        """Messages handled, stashed and dead, errors with the first one's text, launches.
 
         "incarnations": kernels that have been queued, where no kernel lasts (`breath_us`).
         "handover_ns": how long nobody was there between two of them, in ns: "count", "min", "mean"

@@ -21,7 +21,7 @@ DURATION_ERROR = 0.125
 class Worker:
     """One worker: a warp on a GPU, a thread on the CPU.
 
-    ``lane`` (from the host), ``inbox`` (from workers of its node), ``near`` (from those of its
+    ``host_ring`` (from the host), ``inbox`` (from workers of its node), ``near`` (from those of its
     cluster and itself, while observed) and ``outbox`` (what found no room) are queues in 64-byte
     slots; the first two may be given as at most a quarter of the ring too long. ``batches`` and
     ``idle_rounds``, the rounds with and without a message, count while observed.
@@ -35,7 +35,7 @@ class Worker:
     batches: int
     idle_rounds: int
     dead_letters: int
-    lane: int
+    host_ring: int
     inbox: int
     near: int
     outbox: int

@@ -366,7 +366,7 @@ Stats AnyRuntime::stats()
             s.handled_by_worker.push_back(load<Scope::system>(&node.reports[w].handled));
             s.handled += s.handled_by_worker.back();
             s.dead_letters += load<Scope::system>(&node.reports[w].dead_letters);
-            s.held += load<Scope::system>(&node.reports[w].held);
+            s.stashed += load<Scope::system>(&node.reports[w].stashed);
             for (uint32_t r = 0; r < reasons; ++r) {
                 s.dead_letters_by_reason[r] +=
                     load<Scope::system>(&node.reports[w].dead_by_reason[r]);

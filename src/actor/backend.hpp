@@ -16,8 +16,8 @@ namespace denizen {
 struct Regions {
     std::byte* host = nullptr;         // the host and all nodes reach it at this address
     std::byte* device = nullptr;       // near the workers; zero-filled; the CPU may not reach it
-    std::byte* lanes_host = nullptr;   // the host lanes' slots as the host writes them
-    std::byte* lanes_device = nullptr; // and as the workers read them
+    std::byte* rings_host = nullptr;   // the host rings' slots as the host writes them
+    std::byte* rings_device = nullptr; // and as the workers read them
 };
 
 class Backend {
@@ -28,7 +28,7 @@ public:
     // From now on this node's workers may write into `peer`'s device memory. Before any launch.
     virtual void reach(const Backend& peer) = 0;
     // Called once. All regions are zero-filled and aligned to 256 bytes.
-    virtual Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) = 0;
+    virtual Regions allocate(size_t host_bytes, size_t device_bytes, size_t ring_bytes) = 0;
     // What the workers will be given; for every node before the first launch.
     virtual void wire(const Shared& shared) = 0;
     // Puts the node's workers on the processor and returns.
@@ -40,7 +40,7 @@ public:
     virtual bool refresh(uint64_t patience_ns) = 0;
     // Errc::ok, or why the program can never go on, with the reason in `text`.
     virtual Errc failure(std::string& text) = 0;
-    // After publishing to worker w's lane, one light_fence() after the last of several.
+    // After publishing to worker w's host ring, one light_fence() after the last of several.
     virtual void wake(uint32_t worker) = 0;
     virtual bool parked() const = 0;
     virtual uint64_t launches() const = 0;
@@ -62,7 +62,7 @@ public:
     // When join failed, on this node or another: gives up the processor so that the process can go
     // on. Memory stays, for whoever still writes there.
     virtual void abandon() = 0;
-    // True if stores to the lanes stay in write-combining buffers until a store fence.
+    // True if stores to the host rings stay in write-combining buffers until a store fence.
     virtual bool write_combined() const = 0;
     // Fills in the device's name and kind, and adds the bytes that this node takes.
     virtual void describe(Description& d) const = 0;

@@ -126,19 +126,22 @@ struct AnyRuntime::Core {
         return a.node() < nodes.size() && a.worker() < workers && a.local() < actors_per_worker;
     }
 
-    size_t lanes() const { return nodes.size() * workers; }
+    size_t all_workers() const { return nodes.size() * workers; }
 
     // The number of the address's worker among those of all nodes.
-    size_t lane(Address a) const { return a.node() * static_cast<size_t>(workers) + a.worker(); }
+    size_t worker_index(Address a) const
+    {
+        return a.node() * static_cast<size_t>(workers) + a.worker();
+    }
 
-    // The worker that lane() numbers.
-    Address address_of_lane(size_t i) const
+    // The worker that worker_index() numbers.
+    Address address_of_worker(size_t i) const
     {
         return Address::actor(static_cast<uint32_t>(i % workers), 0,
                               static_cast<uint32_t>(i / workers));
     }
 
-    size_t index(Address a) const { return lane(a) * actors_per_worker + a.local(); }
+    size_t index(Address a) const { return worker_index(a) * actors_per_worker + a.local(); }
 
     // Type + 1 of the actor at an index, 0: none. Threads may send to an actor while another stops
     // it: whoever comes too late sends a dead letter.
@@ -242,14 +245,14 @@ struct AnyRuntime::Core {
 
     void wake(Address worker) { nodes[worker.node()].backend->wake(worker.worker()); }
 
-    // Waits, without the lock, until the lane to a worker may have room for n slots.
+    // Waits, without the lock, until the host ring of a worker may have room for n slots.
     template <class Held>
     void wait_for_room(Held& held, Port& port, Address to, uint32_t n, uint64_t begin,
                        uint64_t deadline_ns, size_t sent, size_t count)
     {
         Backoff wait;
         flush_stores();
-        while (!port.lanes.room(lane(to), n)) { // ends by credit, failure or deadline
+        while (!port.rings.room(worker_index(to), n)) { // ends by credit, failure or deadline
             held.unlock();
             wake(to);
             drain_egress_if_full(); // a worker may be waiting for us to take its messages
@@ -259,8 +262,8 @@ struct AnyRuntime::Core {
                 const std::string who = stuck(500'000'000);
                 throw Error(Errc::full,
                             std::string(&port == &ports[urgent] ? "urgent " : "") +
-                                "host lane of " + worker_name(to) + " (" +
-                                std::to_string(port.lanes.capacity()) + " slots) is full: " +
+                                "host ring of " + worker_name(to) + " (" +
+                                std::to_string(port.rings.capacity()) + " slots) is full: " +
                                 (who.empty()
                                      ? "its worker has not kept up for " + seconds(now_ns() - begin)
                                      : who) +
@@ -279,15 +282,15 @@ struct AnyRuntime::Core {
             return;
         }
         const Address to{h.destination};
-        const size_t w = lane(to);
+        const size_t w = worker_index(to);
         std::unique_lock held(port.lock);
         const uint32_t n = slots_for(h.length);
-        if (!port.lanes.room(w, n)) {
+        if (!port.rings.room(w, n)) {
             wait_for_room(held, port, to, n, now_ns(), deadline_ns, 0, 1);
         }
         if (!with_length(h.length,
-                         [&]<uint32_t L>() { port.lanes.write_short<L>(w, h, payload); })) {
-            port.lanes.write(w, h, payload);
+                         [&]<uint32_t L>() { port.rings.write_short<L>(w, h, payload); })) {
+            port.rings.write(w, h, payload);
         }
         held.unlock();
         flush_stores();
@@ -329,7 +332,7 @@ struct AnyRuntime::Core {
         const uint32_t n = fixed ? 1 : slots_for(length);
         const uint64_t begin = now_ns();
         Port& port = port_of(type);
-        Lanes lanes = port.lanes;
+        HostRings rings = port.rings;
         const Takers takers(*this, type);
         for (size_t i = 0; i < count;) {
             const size_t end = i + chunk < count ? i + chunk : count;
@@ -353,15 +356,15 @@ struct AnyRuntime::Core {
                         throw Error(e.code(), std::string(e.what()) + accepted(i, count));
                     }
                 }
-                const size_t w = lane(a);
-                if (!lanes.room(w, n)) {
+                const size_t w = worker_index(a);
+                if (!rings.room(w, n)) {
                     wait_for_room(held, port, a, n, begin, deadline_ns, i, count);
                 }
                 const Header h{a.value, host.value, type, 0, fixed ? L : length};
                 if constexpr (fixed) {
-                    lanes.write_short<L>(w, h, payload + i * stride);
+                    rings.write_short<L>(w, h, payload + i * stride);
                 } else {
-                    lanes.write(w, h, payload + i * stride);
+                    rings.write(w, h, payload + i * stride);
                 }
                 refs.sent();
             }
@@ -517,7 +520,7 @@ struct AnyRuntime::Core {
 
     // ---- life (nodes.cpp)
 
-    // Whether any lane has a message that has not been handled.
+    // Whether any host ring has a message that has not been handled.
     bool pending();
     // Makes every node tell a state not older than this call; false if that took too long.
     bool refresh(uint64_t patience_ns);
@@ -616,8 +619,8 @@ struct AnyRuntime::Core {
     std::vector<Slot> trace_copy; // of one node's trace rings, and room to align it
     HostTrace host_trace;
     std::mutex spawn_mutex;
-    std::vector<Address> everywhere;  // by lane(): each worker, as its first actor's address
-    std::vector<uint32_t> next_local; // by lane()
+    std::vector<Address> everywhere; // by worker_index(): each worker, as its first actor's address
+    std::vector<uint32_t> next_local; // by worker_index()
     size_t next_worker = 0;           // who gets the next actor that is spawned anywhere
     size_t next_near = 0;             // and near another
     std::mutex move_mutex;

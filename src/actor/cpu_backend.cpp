@@ -23,7 +23,7 @@ namespace denizen {
 namespace {
 
 // What the threads share with the backend, and keep if it has to leave one of them behind.
-struct Crew {
+struct ThreadControl {
     std::mutex mutex;
     std::condition_variable changed;
     Command wanted = Command::run;
@@ -35,7 +35,8 @@ struct Crew {
 };
 
 // A worker's thread: on and off until the program stops.
-void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id, Crew& crew)
+void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id,
+          ThreadControl& thread_control)
 {
     const auto stopped = [&] {
         return load<Scope::system>(&s.board->command) == static_cast<uint32_t>(Command::stop);
@@ -43,22 +44,23 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id, Cr
     uint32_t incarnation = 1;
     for (;;) { // ends by the stop command
         run(s, id);
-        std::unique_lock lock(crew.mutex);
+        std::unique_lock lock(thread_control.mutex);
         if (s.breath.ns != 0 &&
             load<Scope::gpu>(&s.status[id].mode) != static_cast<uint32_t>(Mode::left)) {
             // All come here, or none: the breather counts on.
-            crew.changed.wait(lock, [&] { return crew.incarnation != incarnation; });
+            thread_control.changed.wait(lock,
+                                        [&] { return thread_control.incarnation != incarnation; });
             ++incarnation;
             continue;
         }
-        ++crew.off;
-        crew.changed.wait(lock, [&] { return !crew.held || stopped(); });
-        --crew.off;
+        ++thread_control.off;
+        thread_control.changed.wait(lock, [&] { return !thread_control.held || stopped(); });
+        --thread_control.off;
         if (stopped()) {
             break;
         }
     }
-    crew.left.fetch_add(1, std::memory_order_release); // partner: join()
+    thread_control.left.fetch_add(1, std::memory_order_release); // partner: join()
 }
 
 class CpuBackend final : public Backend {
@@ -76,7 +78,7 @@ public:
             // A thread is still inside a handler: its memory and its code must outlive us.
             threads_.detach();
             new std::shared_ptr<void>(library_);
-            crew_.release();
+            thread_control_.release();
             shared_.release();
             return;
         }
@@ -90,9 +92,9 @@ public:
     const Geometry& geometry() const override { return geometry_; }
     void reach(const Backend&) override {} // all of it is ordinary memory
 
-    Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    Regions allocate(size_t host_bytes, size_t device_bytes, size_t ring_bytes) override
     {
-        const size_t total = host_bytes + device_bytes + lane_bytes;
+        const size_t total = host_bytes + device_bytes + ring_bytes;
         // Anonymous pages are zero, and cost nothing before they are used.
         void* pages =
             mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -107,7 +109,7 @@ public:
         Regions r;
         r.host = memory_;
         r.device = r.host + host_bytes;
-        r.lanes_host = r.lanes_device = r.device + device_bytes;
+        r.rings_host = r.rings_device = r.device + device_bytes;
         return r;
     }
 
@@ -115,12 +117,11 @@ public:
 
     void launch() override
     {
-        crew_ = std::make_unique<Crew>();
+        thread_control_ = std::make_unique<ThreadControl>();
         store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(Command::run));
         threads_.start(workers_, "worker",
-                       [run = run_, s = shared_.get(), crew = crew_.get()](uint32_t w) {
-                           work(run, *s, w, *crew);
-                       });
+                       [run = run_, s = shared_.get(), control = thread_control_.get()](
+                           uint32_t w) { work(run, *s, w, *control); });
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
         if (shared_->breath.ns != 0) {
             breather_ = std::thread([this] { breathe(); });
@@ -129,12 +130,12 @@ public:
 
     void command(Command c) override
     {
-        if (!crew_) {
+        if (!thread_control_) {
             return;
         }
-        const std::lock_guard guard(crew_->mutex);
-        crew_->wanted = c;
-        if (!crew_->held || c == Command::stop) {
+        const std::lock_guard guard(thread_control_->mutex);
+        thread_control_->wanted = c;
+        if (!thread_control_->held || c == Command::stop) {
             tell(c);
         }
     }
@@ -145,7 +146,7 @@ public:
             c = Command::stop; // a worker has stopped the program: that holds
         }
         store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(c));
-        crew_->changed.notify_all();
+        thread_control_->changed.notify_all();
         show_command();
     }
 
@@ -160,8 +161,8 @@ public:
 
     Command commanded() const override
     {
-        const std::lock_guard guard(crew_->mutex);
-        return crew_->wanted;
+        const std::lock_guard guard(thread_control_->mutex);
+        return thread_control_->wanted;
     }
 
     bool refresh(uint64_t) override
@@ -183,8 +184,8 @@ public:
 
     uint64_t incarnations() const override
     {
-        const std::lock_guard guard(crew_->mutex);
-        return crew_->incarnation;
+        const std::lock_guard guard(thread_control_->mutex);
+        return thread_control_->incarnation;
     }
 
     bool read(void* to, const void* device_memory, size_t bytes) override
@@ -205,22 +206,22 @@ public:
 
     void hold() override
     {
-        const std::lock_guard guard(crew_->mutex);
-        crew_->held = true;
+        const std::lock_guard guard(thread_control_->mutex);
+        thread_control_->held = true;
         tell(Command::leave);
     }
 
     bool held() override
     {
-        const std::lock_guard guard(crew_->mutex);
-        return crew_->held && crew_->off == workers_;
+        const std::lock_guard guard(thread_control_->mutex);
+        return thread_control_->held && thread_control_->off == workers_;
     }
 
     void let_go() override
     {
-        const std::lock_guard guard(crew_->mutex);
-        crew_->held = false;
-        tell(crew_->wanted);
+        const std::lock_guard guard(thread_control_->mutex);
+        thread_control_->held = false;
+        tell(thread_control_->wanted);
     }
 
     bool join(uint64_t patience_ns) override
@@ -231,7 +232,7 @@ public:
         const uint64_t begin = now_ns();
         // Ends when the last thread has left or by the deadline. Acquire: partner of the release in
         // work(); what the workers wrote is seen.
-        while (crew_->left.load(std::memory_order_acquire) != workers_) {
+        while (thread_control_->left.load(std::memory_order_acquire) != workers_) {
             if (now_ns() - begin > patience_ns) {
                 return false;
             }
@@ -251,7 +252,7 @@ public:
     {
         d.device = "CPU";
         d.on_gpu = false;
-        d.lane_memory = "host";
+        d.host_ring_memory = "host";
         d.host_bytes += bytes_;
     }
 
@@ -277,19 +278,20 @@ private:
     void breathe()
     {
         const auto breath = std::chrono::nanoseconds(shared_->breath.ns);
-        std::unique_lock lock(crew_->mutex);
+        std::unique_lock lock(thread_control_->mutex);
         for (;;) { // ends by stop_breather()
-            if (crew_->changed.wait_for(lock, breath, [&] { return crew_->ending; })) {
+            if (thread_control_->changed.wait_for(lock, breath,
+                                                  [&] { return thread_control_->ending; })) {
                 return;
             }
             // Ends with the incarnation, or by a command to leave.
-            for (uint32_t failed = 0; !crew_->ending && begin_attempt(failed); ++failed) {
+            for (uint32_t failed = 0; !thread_control_->ending && begin_attempt(failed); ++failed) {
                 lock.unlock();
                 const bool over = try_hand_over();
                 lock.lock();
                 if (over) {
-                    ++crew_->incarnation;
-                    crew_->changed.notify_all();
+                    ++thread_control_->incarnation;
+                    thread_control_->changed.notify_all();
                     break;
                 }
             }
@@ -333,10 +335,10 @@ private:
     {
         if (breather_.joinable()) {
             {
-                const std::lock_guard guard(crew_->mutex);
-                crew_->ending = true;
+                const std::lock_guard guard(thread_control_->mutex);
+                thread_control_->ending = true;
             }
-            crew_->changed.notify_all();
+            thread_control_->changed.notify_all();
             breather_.join();
         }
     }
@@ -348,7 +350,7 @@ private:
     std::byte* memory_ = nullptr;
     size_t bytes_ = 0;
     std::unique_ptr<Shared> shared_;
-    std::unique_ptr<Crew> crew_;
+    std::unique_ptr<ThreadControl> thread_control_;
     Threads threads_;
     std::thread breather_;
     uint32_t soon_ = 0; // the breather's

@@ -83,28 +83,28 @@ public:
         }
     }
 
-    Regions allocate(size_t host_bytes, size_t device_bytes, size_t lane_bytes) override
+    Regions allocate(size_t host_bytes, size_t device_bytes, size_t ring_bytes) override
     {
         Regions r;
         if (!residents().without_any(
-                [&] { r = take_memory(host_bytes, device_bytes, lane_bytes); })) {
+                [&] { r = take_memory(host_bytes, device_bytes, ring_bytes); })) {
             refuse_to_wait();
         }
         return r;
     }
 
-    Regions take_memory(size_t host_bytes, size_t device_bytes, size_t lane_bytes)
+    Regions take_memory(size_t host_bytes, size_t device_bytes, size_t ring_bytes)
     {
         const ContextScope scope(context_);
         if (want_mapped_) {
             if (auto made =
-                    MappedMemory::try_create(info_.ordinal, info_.uuid, lane_bytes, &why_not_)) {
+                    MappedMemory::try_create(info_.ordinal, info_.uuid, ring_bytes, &why_not_)) {
                 mapped_ = std::make_unique<MappedMemory>(std::move(*made));
             }
         } else {
             why_not_ = "switched off";
         }
-        const size_t shared_bytes = host_bytes + (mapped_ ? 0 : lane_bytes);
+        const size_t shared_bytes = host_bytes + (mapped_ ? 0 : ring_bytes);
         host_bytes_ = shared_bytes + StagedCopies::staging_bytes;
         device_bytes_ = device_bytes;
         const auto size = [](size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
@@ -119,8 +119,8 @@ public:
         r.host = static_cast<std::byte*>(host_memory_); // one address for all: unified addressing
         copies_.open(context_, copy_stream_, r.host + shared_bytes);
         r.device = reinterpret_cast<std::byte*>(device_memory_);
-        r.lanes_host = mapped_ ? mapped_->host() : r.host + host_bytes;
-        r.lanes_device = mapped_ ? reinterpret_cast<std::byte*>(mapped_->device()) : r.lanes_host;
+        r.rings_host = mapped_ ? mapped_->host() : r.host + host_bytes;
+        r.rings_device = mapped_ ? reinterpret_cast<std::byte*>(mapped_->device()) : r.rings_host;
         return r;
     }
 
@@ -207,7 +207,7 @@ public:
         d.device =
             d.device.empty() || d.device == info_.name ? info_.name : d.device + ", " + info_.name;
         d.on_gpu = true;
-        d.lane_memory = mapped_ ? "mapped" : "pinned";
+        d.host_ring_memory = mapped_ ? "mapped" : "pinned";
         d.why_not_mapped = why_not_;
         d.device_bytes += device_bytes_ + (mapped_ ? mapped_->size() : 0);
         d.host_bytes += host_bytes_;

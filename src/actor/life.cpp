@@ -13,7 +13,7 @@ namespace denizen {
 namespace {
 
 // What ends an actor or copies it comes behind what the caller has sent it before; the rest must
-// get through however full the lanes are.
+// get through however full the host rings are.
 Priority priority_of(SystemOp op)
 {
     const bool behind = op == SystemOp::stop || op == SystemOp::drain || op == SystemOp::checkpoint;
@@ -166,7 +166,7 @@ ActorStatus AnyRuntime::inspect(Address actor, nanoseconds deadline)
     if (r.incarnation == 0) {
         core().refuse(actor, 0);
     }
-    return {static_cast<Life>(r.life), r.incarnation, r.failure, r.held, Address{r.supervisor}};
+    return {static_cast<Life>(r.life), r.incarnation, r.failure, r.stashed, Address{r.supervisor}};
 }
 
 void AnyRuntime::stop(Address actor, nanoseconds deadline)
@@ -257,7 +257,7 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
         const std::lock_guard guard(c.spawn_mutex);
         // Beside its first child.
         Node& node = c.nodes[children[0].node()];
-        uint32_t& local = c.next_local[c.lane(children[0])];
+        uint32_t& local = c.next_local[c.worker_index(children[0])];
         const uint64_t heap = round_up(node.heap_used, 256);
         const uint64_t bytes = detail::supervisor_bytes(n, budget.max_restarts);
         if (heap + bytes > c.options.state_bytes) {

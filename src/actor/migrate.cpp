@@ -16,7 +16,7 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
 {
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(actor_type), 16));
     for (auto v = vacancies.begin(); v != vacancies.end(); ++v) {
-        if (lane(v->at) == lane(worker) && v->bytes == bytes) {
+        if (worker_index(v->at) == worker_index(worker) && v->bytes == bytes) {
             const Guest found = *v;
             vacancies.erase(v);
             return found;
@@ -24,7 +24,7 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
     }
     const std::lock_guard guard(spawn_mutex);
     Node& node = nodes[worker.node()];
-    uint32_t& local = next_local[lane(worker)];
+    uint32_t& local = next_local[worker_index(worker)];
     const uint64_t offset =
         round_up(node.heap_used, std::max<uint64_t>(image.table.actor[actor_type].align, 16));
     if (local >= actors_per_worker) {
@@ -45,7 +45,7 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
     return {Address::actor(worker.worker(), local++, worker.node()), bytes, offset};
 }
 
-// Opens the actor's place there; what its home has held follows it.
+// Opens the actor's place there; what its home has stashed follows it.
 void AnyRuntime::Core::send_move_in(Address actor, const Guest& to, uint64_t deadline_ns)
 {
     const Address ticket = take_cell(deadline_ns);
@@ -112,8 +112,8 @@ bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadl
         (from.node() == next.at.node() || hear_out(from.node(), deadline_ns))) {
         return true;
     }
-    // Its home holds its messages: a ring with one that found no room to be held is at a stand, and
-    // an echo may be behind it. The actor goes on where it was, and that ends.
+    // Its home holds its messages: a ring with one that found no room in the stash is at a stand,
+    // and an echo may be behind it. The actor goes on where it was, and that ends.
     why = stuck(100'000'000);
     const uint64_t limit_ns = why.empty() ? carry_through_ns : 5'000'000'000;
     send_move_in(actor, present, std::max(deadline_ns, limit_ns));
@@ -145,10 +145,10 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
     const Interruptible never(nullptr); // but between two tries
     const uint32_t type = type_at(index(actor)) - 1u;
     const Address from = place_of(actor);
-    if (lane(from) == lane(to)) {
+    if (worker_index(from) == worker_index(to)) {
         return;
     }
-    const bool home = lane(to) == lane(actor);
+    const bool home = worker_index(to) == worker_index(actor);
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(type), 16));
     const Guest next = home ? Guest{actor, bytes, 0} : make_place(to, type);
     const uint64_t begin = now_ns();
@@ -165,9 +165,9 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
                 throw Error(Errc::timeout,
                             describe(actor) + " could not be moved within " + seconds(deadline_ns) +
                                 ": " +
-                                (why.empty() ? "its messages found no room to be held (" +
-                                                   std::to_string(options.held_slots) +
-                                                   " slots); raise held_slots"
+                                (why.empty() ? "its messages found no room in the stash (" +
+                                                   std::to_string(options.stash_slots) +
+                                                   " slots); raise stash_slots"
                                              : why));
             }
             const Interruptible here(interrupt);

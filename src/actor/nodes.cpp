@@ -12,8 +12,8 @@ bool AnyRuntime::Core::pending()
         const std::lock_guard guard(port.lock);
         for (uint32_t n = 0; n < nodes.size(); ++n) {
             for (uint32_t w = 0; w < workers; ++w) {
-                if (load<Scope::system>(&nodes[n].reports[w].lane_done[data ? 1 : 0]) !=
-                    port.lanes.tail(lane(Address::actor(w, 0, n)))) {
+                if (load<Scope::system>(&nodes[n].reports[w].host_ring_done[data ? 1 : 0]) !=
+                    port.rings.tail(worker_index(Address::actor(w, 0, n)))) {
                     return true;
                 }
             }
@@ -59,8 +59,8 @@ Handovers AnyRuntime::Core::handovers() const
     return denizen::detail::read(nodes[0].control->handovers);
 }
 
-// Nothing is under way. All lanes have been handled; a scan that began after that is looked at,
-// because the one that told so may still say quiet from before.
+// Nothing is under way. All host rings have been handled; a scan that began after that is looked
+// at, because the one that told so may still say quiet from before.
 //
 // With several nodes: if no node has handled anything between its two scans, no node did so at
 // the moment between the two rounds either. Each was quiet then, and what they had sent each

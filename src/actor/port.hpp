@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of all host lanes: SPSC rings, one data and one urgent per worker, whose producer
-// is whoever holds the port's lock. Threads that send share the lanes; a thread that waits for room
-// does so without the lock, so a full lane stalls only its own senders.
+// The host's side of all host rings: SPSC rings, one data and one urgent per worker, whose producer
+// is whoever holds the port's lock. Threads that send share the rings; a thread that waits for room
+// does so without the lock, so a full host ring stalls only its own senders.
 #pragma once
 
 #include <denizen/actor/detail/layout.hpp>
@@ -32,80 +32,80 @@ private:
     uint32_t word_ = 0;
 };
 
-// One lane as its producer sees it.
-struct Lane {
+// One ring as its producer sees it.
+struct HostRing {
     Slot* slots = nullptr;
     const uint32_t* credit = nullptr;
     uint32_t tail = 0;
     uint32_t seen = 0; // credit as last read
 };
 
-// The lanes' producer side. Trivially copyable: a loop that sends works on a copy, whose words
+// The rings' producer side. Trivially copyable: a loop that sends works on a copy, whose words
 // stay in registers. Everything here needs the port's lock.
-class Lanes {
+class HostRings {
 public:
-    Lanes() = default;
-    Lanes(uint32_t mask, Lane* lanes) : mask_(mask), lanes_(lanes) {}
+    HostRings() = default;
+    HostRings(uint32_t mask, HostRing* rings) : mask_(mask), rings_(rings) {}
 
     uint32_t capacity() const { return mask_ + 1; }
-    uint32_t tail(size_t w) const { return lanes_[w].tail; }
+    uint32_t tail(size_t w) const { return rings_[w].tail; }
 
-    // Whether lane w has room for n slots.
+    // Whether ring w has room for n slots.
     bool room(size_t w, uint32_t n)
     {
-        Lane& lane = lanes_[w];
-        if (lane.tail + n - lane.seen <= capacity()) {
+        HostRing& ring = rings_[w];
+        if (ring.tail + n - ring.seen <= capacity()) {
             return true;
         }
         // Acquire: partner of the worker's release of its credit.
-        lane.seen = load<Scope::system, Order::acquire>(lane.credit);
-        return lane.tail + n - lane.seen <= capacity();
+        ring.seen = load<Scope::system, Order::acquire>(ring.credit);
+        return ring.tail + n - ring.seen <= capacity();
     }
 
     void write(size_t w, const Header& h, const void* payload)
     {
-        Lane& lane = lanes_[w];
-        store_message<Scope::system>(lane.slots, mask_, lane.tail, h, payload);
-        lane.tail += slots_for(h.length);
+        HostRing& ring = rings_[w];
+        store_message<Scope::system>(ring.slots, mask_, ring.tail, h, payload);
+        ring.tail += slots_for(h.length);
     }
 
     // As write, for a length of at most 36 bytes known at compile time.
     template <uint32_t L>
     void write_short(size_t w, const Header& h, const void* payload)
     {
-        Lane& lane = lanes_[w];
-        store_short<Scope::system, L>(lane.slots + (lane.tail & mask_), lane.tail, h, payload);
-        ++lane.tail;
+        HostRing& ring = rings_[w];
+        store_short<Scope::system, L>(ring.slots + (ring.tail & mask_), ring.tail, h, payload);
+        ++ring.tail;
     }
 
 private:
     uint32_t mask_ = 0;
-    Lane* lanes_ = nullptr;
+    HostRing* rings_ = nullptr;
 };
 
-// The lanes of one priority to the workers of all nodes, node by node.
+// The rings of one priority to the workers of all nodes, node by node.
 struct Port {
-    // Appends the lanes of one node: [workers][mask + 1] slots, credits `credit_stride` apart.
+    // Appends the rings of one node: [workers][mask + 1] slots, credits `credit_stride` apart.
     void add(uint32_t workers, uint32_t mask, Slot* slots, const uint32_t* credit)
     {
         for (size_t w = 0; w < workers; ++w) {
             table.push_back({slots + w * (mask + size_t{1}), credit + w * credit_stride});
         }
-        lanes = {mask, table.data()};
+        rings = {mask, table.data()};
     }
 
-    // What has been sent on lane `i` and not been handled from ticket `head` on, slot by slot.
+    // What has been sent on ring `i` and not been handled from ticket `head` on, slot by slot.
     template <class Use>
     void each_slot(size_t i, uint32_t head, Use&& use)
     {
         for (uint32_t t = head; t != table[i].tail; ++t) { // ends: the tail is not far
-            use(table[i].slots[t & (lanes.capacity() - 1)], t);
+            use(table[i].slots[t & (rings.capacity() - 1)], t);
         }
     }
 
     SpinLock lock;
-    Lanes lanes;
-    std::vector<Lane> table;
+    HostRings rings;
+    std::vector<HostRing> table;
 };
 
 } // namespace denizen

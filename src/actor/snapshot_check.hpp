@@ -8,7 +8,7 @@
 #include "core.hpp"
 #include <denizen/actor/detail/snapshot_file.hpp>
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
@@ -17,9 +17,9 @@ namespace denizen {
 struct NodeImage {
     const Node* node = nullptr;
     std::vector<Status> status; // by worker, as the next four
-    std::vector<Ward> wards;
+    std::vector<WorkerState> worker_states;
     std::vector<std::vector<ActorEntry>> actors; // of those that the host has placed
-    std::vector<std::vector<ActorBook>> books;
+    std::vector<std::vector<ActorRecord>> actor_records;
     Board board;
 };
 
@@ -80,11 +80,11 @@ private:
 
     void check_worker(const NodeImage& image, uint32_t w);
     void check_entry(const NodeImage& image, Address place, const ActorEntry& entry,
-                     const ActorBook& book);
+                     const ActorRecord& record);
     uint32_t check_failed(const NodeImage& image, uint32_t w) const;
     uint32_t check_ready(const NodeImage& image, uint32_t w) const;
     uint32_t check_sweeping(const NodeImage& image, uint32_t w);
-    void check_held(const NodeImage& image, uint32_t w) const;
+    void check_stash(const NodeImage& image, uint32_t w) const;
     void check_watchers(const NodeImage& image, uint32_t w) const;
     void check_guests();
 

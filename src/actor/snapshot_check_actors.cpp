@@ -33,13 +33,13 @@ std::vector<NodeImage> read_images(const AnyRuntime::Core& core)
         NodeImage image;
         image.node = &node;
         image.status = read_all(node, s.status, s.workers);
-        image.wards = read_all(node, s.wards, s.workers);
+        image.worker_states = read_all(node, s.worker_states, s.workers);
         read_memory(node, &image.board, s.board, sizeof image.board);
         for (uint32_t w = 0; w < s.workers; ++w) {
-            const uint32_t n = core.next_local[core.lane(Address::actor(w, 0, s.node))];
+            const uint32_t n = core.next_local[core.worker_index(Address::actor(w, 0, s.node))];
             const size_t first = w * static_cast<size_t>(s.actors_per_worker);
             image.actors.push_back(read_all(node, s.actors + first, n));
-            image.books.push_back(read_all(node, s.books + first, n));
+            image.actor_records.push_back(read_all(node, s.actor_records + first, n));
         }
         images.push_back(std::move(image));
     }
@@ -108,7 +108,7 @@ uint64_t SnapshotCheck::state_bytes(const NodeImage& image, Address place,
 }
 
 void SnapshotCheck::check_entry(const NodeImage& image, Address place, const ActorEntry& entry,
-                                const ActorBook& book)
+                                const ActorRecord& record)
 {
     const auto what = [&](const char* text) {
         return "has actor #" + std::to_string(place.local()) + ' ' + text;
@@ -118,27 +118,27 @@ void SnapshotCheck::check_entry(const NodeImage& image, Address place, const Act
             refuse(place, what(text));
         }
     };
-    need(book.supervisor == nobody || c_.inside({book.supervisor}),
+    need(record.supervisor == nobody || c_.inside({record.supervisor}),
          "whose supervisor is outside of the program");
-    need(book.listed <= 1, "that is in the list of those catching up more than once");
+    need(record.listed <= 1, "that is in the list of those catching up more than once");
     if (entry.kind == 0) {
-        need(book.life == static_cast<uint32_t>(Life::stopped) || book.life == 0,
+        need(record.life == static_cast<uint32_t>(Life::stopped) || record.life == 0,
              "that lives and has no entry");
         need(entry.self == 0 || c_.inside({entry.self}), "whose address is outside of the program");
         return;
     }
     const uint32_t type = entry.type();
     need(type < c_.image.table.actors || type == supervisor_type, "of no type of the program");
-    need(entry.kind >> 8 == book.life && book.life <= static_cast<uint32_t>(Life::moved) &&
-             book.life != static_cast<uint32_t>(Life::stopped),
-         "whose entry and book tell of different lives");
+    need(entry.kind >> 8 == record.life && record.life <= static_cast<uint32_t>(Life::moved) &&
+             record.life != static_cast<uint32_t>(Life::stopped),
+         "whose entry and record tell of different lives");
     need(c_.inside({entry.self}), "whose address is outside of the program");
     const uint8_t known = c_.type_at(c_.index(place));
     need(known == 0 || known == type + 1, "of another type than the host knows");
-    if (book.life == static_cast<uint32_t>(Life::moved)) {
-        const Address to{book.forward};
+    if (record.life == static_cast<uint32_t>(Life::moved)) {
+        const Address to{record.forward};
         need(c_.inside(to), "that has moved outside of the program");
-        const std::vector<ActorBook>& there = images_[to.node()].books[to.worker()];
+        const std::vector<ActorRecord>& there = images_[to.node()].actor_records[to.worker()];
         need(to.local() < there.size() &&
                  there[to.local()].life != static_cast<uint32_t>(Life::moved),
              "that has moved to where nobody is");
@@ -153,12 +153,12 @@ void SnapshotCheck::check_entry(const NodeImage& image, Address place, const Act
 // The failures that nobody has been told of: how many.
 uint32_t SnapshotCheck::check_failed(const NodeImage& image, uint32_t w) const
 {
-    const std::vector<ActorBook>& books = image.books[w];
+    const std::vector<ActorRecord>& actor_records = image.actor_records[w];
     uint32_t n = 0;
-    for (uint32_t at = image.wards[w].failed; at != 0; ++n) { // ends: n counts them
-        require(at <= books.size() && n < books.size(), worker_of(image, w),
+    for (uint32_t at = image.worker_states[w].failed; at != 0; ++n) { // ends: n counts them
+        require(at <= actor_records.size() && n < actor_records.size(), worker_of(image, w),
                 "has a list of failures that leads astray");
-        const uint32_t next = books[at - 1].next_failed;
+        const uint32_t next = actor_records[at - 1].next_failed;
         require(next != 0, worker_of(image, w), "has a list of failures that breaks off");
         at = next == last_failed ? 0 : next;
     }
@@ -168,16 +168,17 @@ uint32_t SnapshotCheck::check_failed(const NodeImage& image, uint32_t w) const
 // Those catching up: how many.
 uint32_t SnapshotCheck::check_ready(const NodeImage& image, uint32_t w) const
 {
-    const std::vector<ActorBook>& books = image.books[w];
+    const std::vector<ActorRecord>& actor_records = image.actor_records[w];
     uint32_t n = 0;
     uint32_t last = 0;
-    for (uint32_t at = image.wards[w].ready_first; at != 0; ++n) { // ends: n counts them
-        require(at <= books.size() && n < books.size() && books[at - 1].listed == 1,
+    for (uint32_t at = image.worker_states[w].ready_first; at != 0; ++n) { // ends: n counts them
+        require(at <= actor_records.size() && n < actor_records.size() &&
+                    actor_records[at - 1].listed == 1,
                 worker_of(image, w), "has a list of actors catching up that leads astray");
         last = at;
-        at = books[at - 1].next_ready;
+        at = actor_records[at - 1].next_ready;
     }
-    require(last == image.wards[w].ready_last, worker_of(image, w),
+    require(last == image.worker_states[w].ready_last, worker_of(image, w),
             "has a list of actors catching up whose end is another");
     return n;
 }
@@ -189,7 +190,7 @@ uint32_t SnapshotCheck::check_sweeping(const NodeImage& image, uint32_t w)
     const Node& node = *image.node;
     uint32_t n = 0;
     std::set<uint32_t> found;
-    for (uint32_t at = image.wards[w].sweeping; at != 0; ++n) { // ends: none is found twice
+    for (uint32_t at = image.worker_states[w].sweeping; at != 0; ++n) { // ends: none is found twice
         require(at <= actors.size() && found.insert(at).second, worker_of(image, w),
                 "has a list of supervisors that leads astray");
         const ActorEntry& entry = actors[at - 1];
@@ -220,33 +221,35 @@ uint32_t SnapshotCheck::check_sweeping(const NodeImage& image, uint32_t w)
 
 // The messages that wait, in a store of slots: each slot is in one list, and no more are given out
 // than there are. What the messages say: snapshot_check_messages.cpp.
-void SnapshotCheck::check_held(const NodeImage& image, uint32_t w) const
+void SnapshotCheck::check_stash(const NodeImage& image, uint32_t w) const
 {
     const Shared& s = image.node->shared;
-    const Ward& ward = image.wards[w];
+    const WorkerState& worker_state = image.worker_states[w];
     const Address worker = worker_of(image, w);
-    const char* const astray = "has a list of held messages that leads astray";
-    require(ward.held_fresh <= s.held_slots && ward.held_used <= ward.held_fresh, worker,
-            "holds more messages than there is room for");
-    const std::vector<HeldSlot> slots =
-        read_all(*image.node, s.held + w * static_cast<size_t>(s.held_slots), ward.held_fresh);
+    const char* const astray = "has a list of stashed messages that leads astray";
+    require(worker_state.stash_fresh <= s.stash_slots &&
+                worker_state.stash_used <= worker_state.stash_fresh,
+            worker, "holds more messages than there is room for");
+    const std::vector<StashSlot> slots = read_all(
+        *image.node, s.stash + w * static_cast<size_t>(s.stash_slots), worker_state.stash_fresh);
     std::vector<bool> taken(slots.size());
     const auto take = [&](uint32_t at) {
         require(at != 0 && at <= slots.size() && !taken[at - 1], worker, astray);
         taken[at - 1] = true;
     };
     uint32_t free = 0;
-    for (uint32_t at = ward.held_free; at != 0; at = slots[at - 1].next) { // ends: none twice
+    for (uint32_t at = worker_state.stash_free; at != 0;
+         at = slots[at - 1].next) { // ends: none twice
         take(at);
         ++free;
     }
-    require(ward.held_fresh - free == ward.held_used, worker,
-            "counts other held slots than there are");
-    for (const ActorBook& book : image.books[w]) {
-        uint32_t message = book.first_held;
-        for (uint32_t k = 0; k < book.held; ++k) { // ends: no slot is taken twice
+    require(worker_state.stash_fresh - free == worker_state.stash_used, worker,
+            "counts other stash slots than there are");
+    for (const ActorRecord& record : image.actor_records[w]) {
+        uint32_t message = record.first_stashed;
+        for (uint32_t k = 0; k < record.stashed; ++k) { // ends: no slot is taken twice
             take(message);
-            const Header h = detail::held_header(slots[message - 1]);
+            const Header h = detail::stashed_header(slots[message - 1]);
             uint32_t n = 1;
             for (uint32_t at = slots[message - 1].next; at != 0; at = slots[at - 1].next, ++n) {
                 take(at);
@@ -260,7 +263,7 @@ void SnapshotCheck::check_held(const NodeImage& image, uint32_t w) const
             } else {
                 check_payload(worker, h, flag_traced);
             }
-            require(k + 1 != book.held || book.last_held == message, worker, astray);
+            require(k + 1 != record.stashed || record.last_stashed == message, worker, astray);
             message = slots[message - 1].link;
         }
     }
@@ -269,11 +272,12 @@ void SnapshotCheck::check_held(const NodeImage& image, uint32_t w) const
 void SnapshotCheck::check_watchers(const NodeImage& image, uint32_t w) const
 {
     const Shared& s = image.node->shared;
-    const Ward& ward = image.wards[w];
+    const WorkerState& worker_state = image.worker_states[w];
     const Address worker = worker_of(image, w);
-    require(ward.watch_fresh <= s.watch_slots, worker, "has more watchers than there is room for");
+    require(worker_state.watch_fresh <= s.watch_slots, worker,
+            "has more watchers than there is room for");
     const std::vector<WatchEntry> table = read_all(
-        *image.node, s.watchers + w * static_cast<size_t>(s.watch_slots), ward.watch_fresh);
+        *image.node, s.watchers + w * static_cast<size_t>(s.watch_slots), worker_state.watch_fresh);
     std::vector<bool> taken(table.size());
     const auto follow = [&](uint32_t at) {
         for (; at != 0; at = table[at - 1].next) { // ends: no entry is taken twice
@@ -282,9 +286,9 @@ void SnapshotCheck::check_watchers(const NodeImage& image, uint32_t w) const
             taken[at - 1] = true;
         }
     };
-    follow(ward.watch_free);
-    for (const ActorBook& book : image.books[w]) {
-        follow(book.watchers);
+    follow(worker_state.watch_free);
+    for (const ActorRecord& record : image.actor_records[w]) {
+        follow(record.watchers);
     }
 }
 
@@ -292,7 +296,7 @@ void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
 {
     const Shared& s = image.node->shared;
     const Status& status = image.status[w];
-    const Ward& ward = image.wards[w];
+    const WorkerState& worker_state = image.worker_states[w];
     const Address worker = worker_of(image, w);
     require(status.actors <= s.actors_per_worker, worker, "has more actors than there is room for");
     require(status.outbox <= s.outbox_capacity, worker,
@@ -306,17 +310,18 @@ void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
     for (uint32_t local = 0; local < image.actors[w].size(); ++local) {
         const Address place = Address::actor(w, local, s.node);
         const ActorEntry& entry = image.actors[w][local];
-        const ActorBook& book = image.books[w][local];
-        check_entry(image, place, entry, book);
-        away += detail::is_away(book.life) ? 1 : 0;
-        moving += book.life == static_cast<uint32_t>(Life::moving) && entry.self == place.value;
+        const ActorRecord& record = image.actor_records[w][local];
+        check_entry(image, place, entry, record);
+        away += detail::is_away(record.life) ? 1 : 0;
+        moving += record.life == static_cast<uint32_t>(Life::moving) && entry.self == place.value;
     }
-    require(ward.away >= away, worker, "counts fewer actors that do not run than there are");
-    require(ward.moving >= moving, worker, "counts fewer actors that move than there are");
+    require(worker_state.away >= away, worker,
+            "counts fewer actors that do not run than there are");
+    require(worker_state.moving >= moving, worker, "counts fewer actors that move than there are");
     const uint32_t chores =
         check_failed(image, w) + check_ready(image, w) + check_sweeping(image, w);
-    require(ward.chores == chores, worker, "counts other chores than there are");
-    check_held(image, w);
+    require(worker_state.chores == chores, worker, "counts other chores than there are");
+    check_stash(image, w);
     check_watchers(image, w);
 }
 
@@ -355,9 +360,10 @@ void SnapshotCheck::check_guests()
     for (const Guest& g : c_.vacancies) {
         take(g);
         const NodeImage& image = images_[g.at.node()];
-        const ActorBook& book = image.books[g.at.worker()][g.at.local()];
-        require(image.actors[g.at.worker()][g.at.local()].kind == 0 && book.listed == 0 &&
-                    book.next_failed == 0 && book.held == 0 && book.watchers == 0 && book.life == 0,
+        const ActorRecord& record = image.actor_records[g.at.worker()][g.at.local()];
+        require(image.actors[g.at.worker()][g.at.local()].kind == 0 && record.listed == 0 &&
+                    record.next_failed == 0 && record.stashed == 0 && record.watchers == 0 &&
+                    record.life == 0,
                 g.at, "has somebody in a place that is free");
         take_room(g);
     }
@@ -378,7 +384,7 @@ void SnapshotCheck::check_heaps()
 {
     for (const Claim& claim : claims_) {
         Node& node = c_.nodes[claim.first.node()];
-        uint32_t& local = c_.next_local[c_.lane(claim.first)];
+        uint32_t& local = c_.next_local[c_.worker_index(claim.first)];
         require(claim.first.local() >= local, claim.first, "is told twice to make one actor");
         local = claim.first.local() + claim.count;
         extents_[claim.first.node()].push_back(claim.states);

@@ -15,7 +15,7 @@
 namespace denizen {
 namespace {
 
-// A ring by who reads it: lane of the worker (or node, for egress) and what it is to that reader.
+// A ring by who reads it: number of the worker (or node, for egress) and what it is to that reader.
 using RingName = std::tuple<size_t, uint32_t>;
 
 // Of the second part. Sources number a worker's rings in global memory.
@@ -88,8 +88,8 @@ void SnapshotCheck::check_life_order(Address reader, const Header& h, const uint
     case SystemOp::watch:
     case SystemOp::unwatch:
     case SystemOp::failure: break;
-    case SystemOp::drained: good = r.value < c_.lanes(); break;
-    case SystemOp::bounce: good = r.value < c_.lanes() && c_.inside({r.rank}); break;
+    case SystemOp::drained: good = r.value < c_.all_workers(); break;
+    case SystemOp::bounce: good = r.value < c_.all_workers() && c_.inside({r.rank}); break;
     case SystemOp::pass:
     case SystemOp::passed: good = c_.inside({r.rank}); break;
     case SystemOp::attach: good = r.value == nobody || c_.inside({r.value}); break;
@@ -116,7 +116,7 @@ void SnapshotCheck::check_system(Address reader, const Header& h, const uint32_t
     // Where an order puts new states: where no actor is yet.
     const auto claim = [&](uint32_t first, uint64_t count, uint64_t at, uint64_t bytes) {
         const Node& node = c_.nodes[reader.node()];
-        require(first >= c_.next_local[c_.lane(reader)] && first < c_.actors_per_worker &&
+        require(first >= c_.next_local[c_.worker_index(reader)] && first < c_.actors_per_worker &&
                     count >= 1 && count <= c_.actors_per_worker - first,
                 reader, "is told to make actors where there are some, or is no room");
         require(at >= node.heap_used && at % 256 == 0 && at <= c_.options.state_bytes &&
@@ -201,19 +201,20 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
                 case RingKind::urgent: {
                     const bool data = static_cast<RingKind>(p.kind) == RingKind::inbox;
                     good = p.index < s.workers;
-                    ring = {c_.lane(worker) - w + p.index, data ? source_node : source_node_urgent};
+                    ring = {c_.worker_index(worker) - w + p.index,
+                            data ? source_node : source_node_urgent};
                     break;
                 }
                 case RingKind::near:
                     good = p.index < near;
-                    ring = {c_.lane(worker) - w + first + p.index, near_rings + w % s.near};
+                    ring = {c_.worker_index(worker) - w + first + p.index, near_rings + w % s.near};
                     break;
                 case RingKind::peer: {
                     const uint32_t node = p.index / max_workers;
                     const uint32_t to = p.index % max_workers;
                     good = node < s.nodes && node != s.node && to < s.workers;
                     if (good) {
-                        ring = {c_.lane(Address::actor(to, 0, node)),
+                        ring = {c_.worker_index(Address::actor(to, 0, node)),
                                 source_of(c_.nodes[node], s.node)};
                     }
                     break;
@@ -328,12 +329,12 @@ void SnapshotCheck::check_messages()
             RingView r;
             r.reader = worker_of(image, w);
             r.node = &node;
-            const size_t lane = c_.lane(r.reader);
+            const size_t reader = c_.worker_index(r.reader);
             const uint32_t* done = image.status[w].done;
             const auto ring = [&](uint32_t source, uint32_t mask, const Slot* memory,
                                   const uint32_t* tail, const uint32_t* credit,
                                   const Node& writer) {
-                r.name = {lane, source};
+                r.name = {reader, source};
                 r.mask = mask;
                 r.head = done[source];
                 r.tail = word(writer, tail);
@@ -355,18 +356,18 @@ void SnapshotCheck::check_messages()
             }
             for (const uint32_t source : {source_host, source_host_urgent}) {
                 Port& port = c_.ports[source == source_host ? 0 : AnyRuntime::Core::urgent];
-                const Lane& l = port.table[lane];
+                const HostRing& l = port.table[reader];
                 require(l.seen == done[source], r.reader,
                         "has handled other messages of the host "
                         "than the host knows");
-                r.name = {lane, source};
-                r.mask = port.lanes.capacity() - 1;
+                r.name = {reader, source};
+                r.mask = port.rings.capacity() - 1;
                 r.head = r.credit = l.seen;
                 r.tail = l.tail;
                 r.memory = l.slots;
                 r.node = nullptr;
-                r.slots.assign(port.lanes.capacity(), Slot{});
-                port.each_slot(lane, r.head, [&](const Slot& slot, uint32_t ticket) {
+                r.slots.assign(port.rings.capacity(), Slot{});
+                port.each_slot(reader, r.head, [&](const Slot& slot, uint32_t ticket) {
                     r.slots[ticket & r.mask] = slot;
                 });
                 check_ring(r, flight);
@@ -386,7 +387,7 @@ void SnapshotCheck::check_messages()
                     continue;
                 }
                 const uint32_t sender = w - own + from;
-                r.name = {c_.lane(worker_of(image, w)), near_rings + from};
+                r.name = {c_.worker_index(worker_of(image, w)), near_rings + from};
                 r.reader = worker_of(image, w);
                 r.node = &node;
                 r.head = r.tail = r.credit = boxes[w].head[from];

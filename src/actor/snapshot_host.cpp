@@ -46,7 +46,7 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
         put_guest(g);
     }
     s.put(c.moves);
-    for (size_t i = 0; i < c.lanes(); ++i) {
+    for (size_t i = 0; i < c.all_workers(); ++i) {
         s.put(c.types.data() + i * c.actors_per_worker, c.next_local[i]);
     }
     return s;
@@ -56,7 +56,7 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
 {
     BufferTable::skip_generations(s.take<uint64_t>());
     take_all(s, c.next_local);
-    c.next_worker = static_cast<size_t>(s.take<uint64_t>()) % c.lanes();
+    c.next_worker = static_cast<size_t>(s.take<uint64_t>()) % c.all_workers();
     c.next_near = static_cast<size_t>(s.take<uint64_t>());
     for (Node& node : c.nodes) {
         node.heap_used = s.take<uint64_t>();
@@ -82,7 +82,7 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
         c.vacancies.push_back(take_guest());
     }
     c.moves = s.take<uint32_t>();
-    for (size_t i = 0; i < c.lanes(); ++i) {
+    for (size_t i = 0; i < c.all_workers(); ++i) {
         if (c.next_local[i] > c.actors_per_worker) {
             s.refuse("tells of more actors than there is room for");
         }
@@ -96,10 +96,10 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
     }
 }
 
-// How far the workers have handled one of their rings, lane by lane.
+// How far the workers have handled one of their rings, worker by worker.
 std::vector<uint32_t> heads_of(const AnyRuntime::Core& c, uint32_t source)
 {
-    std::vector<uint32_t> heads(c.lanes());
+    std::vector<uint32_t> heads(c.all_workers());
     for (size_t i = 0; i < heads.size(); ++i) {
         const Node& node = c.nodes[i / c.workers];
         read_memory(node, &heads[i], &node.shared.status[i % c.workers].done[source],
@@ -111,14 +111,14 @@ std::vector<uint32_t> heads_of(const AnyRuntime::Core& c, uint32_t source)
 // The messages that the host has sent and no worker has taken. With the port's lock held, so that
 // no later one gets in between; a sender that has let go of the lock may still have some of its
 // last message in its core's write-combining buffers, hence the wait for whole slots.
-SnapshotSection lanes_section(const char* name, const AnyRuntime::Core& c, Port& port,
-                              const std::vector<uint32_t>& heads, uint64_t deadline_ns)
+SnapshotSection host_rings_section(const char* name, const AnyRuntime::Core& c, Port& port,
+                                   const std::vector<uint32_t>& heads, uint64_t deadline_ns)
 {
     SnapshotSection s(name);
     const uint64_t begin = now_ns();
-    for (size_t i = 0; i < c.lanes(); ++i) {
+    for (size_t i = 0; i < c.all_workers(); ++i) {
         s.put(heads[i]);
-        s.put(port.lanes.tail(i));
+        s.put(port.rings.tail(i));
         port.each_slot(i, heads[i], [&](const Slot& slot, uint32_t ticket) {
             Slot whole;
             for (uint32_t k = 0; k < 4;) { // ends when all four have arrived
@@ -127,7 +127,7 @@ SnapshotSection lanes_section(const char* name, const AnyRuntime::Core& c, Port&
                     ++k;
                 } else if (now_ns() - begin > deadline_ns) {
                     throw Error(Errc::timeout,
-                                "a message to " + c.worker_name(c.address_of_lane(i)) +
+                                "a message to " + c.worker_name(c.address_of_worker(i)) +
                                     " did not arrive within " + seconds(deadline_ns));
                 }
             }
@@ -137,16 +137,16 @@ SnapshotSection lanes_section(const char* name, const AnyRuntime::Core& c, Port&
     return s;
 }
 
-void take_lanes(SnapshotBytes s, AnyRuntime::Core& c, Port& port)
+void take_host_rings(SnapshotBytes s, AnyRuntime::Core& c, Port& port)
 {
-    for (size_t i = 0; i < c.lanes(); ++i) {
+    for (size_t i = 0; i < c.all_workers(); ++i) {
         const auto head = s.take<uint32_t>();
-        Lane& lane = port.table[i];
-        lane.tail = s.take<uint32_t>();
-        lane.seen = head;
-        store<Scope::system>(const_cast<uint32_t*>(lane.credit), head);
-        if (lane.tail - head > port.lanes.capacity()) {
-            s.refuse("tells of more messages than lane " + std::to_string(i) + " holds");
+        HostRing& ring = port.table[i];
+        ring.tail = s.take<uint32_t>();
+        ring.seen = head;
+        store<Scope::system>(const_cast<uint32_t*>(ring.credit), head);
+        if (ring.tail - head > port.rings.capacity()) {
+            s.refuse("tells of more messages than host ring " + std::to_string(i) + " holds");
         }
         port.each_slot(i, head, [&](Slot& slot, uint32_t) {
             const auto whole = s.take<Slot>();
@@ -300,9 +300,10 @@ void save_host(AnyRuntime::Core& core, std::vector<SnapshotSection>& sections, u
         const std::lock_guard data(core.ports[0].lock);
         const std::lock_guard urgent_too(core.ports[urgent].lock);
         const std::lock_guard received(core.egress_lock);
-        sections.push_back(lanes_section("lanes", core, core.ports[0], heads, deadline_ns));
         sections.push_back(
-            lanes_section("urgent lanes", core, core.ports[urgent], urgent_heads, deadline_ns));
+            host_rings_section("host rings", core, core.ports[0], heads, deadline_ns));
+        sections.push_back(host_rings_section("urgent host rings", core, core.ports[urgent],
+                                              urgent_heads, deadline_ns));
         core.take_into_backlog();
         sections.push_back(egress_section(core));
     }
@@ -317,8 +318,8 @@ void save_host(AnyRuntime::Core& core, std::vector<SnapshotSection>& sections, u
 void restore_host(const SnapshotFile& file, AnyRuntime::Core& core)
 {
     take_host(file.section("host"), core);
-    take_lanes(file.section("lanes"), core, core.ports[0]);
-    take_lanes(file.section("urgent lanes"), core, core.ports[AnyRuntime::Core::urgent]);
+    take_host_rings(file.section("host rings"), core, core.ports[0]);
+    take_host_rings(file.section("urgent host rings"), core, core.ports[AnyRuntime::Core::urgent]);
     take_egress(file.section("egress"), core);
     take_dead(file.section("dead letters"), core);
     take_cells(file.section("cells"), core.cells);

@@ -3,7 +3,7 @@
 
 #include "sparse.hpp"
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
@@ -37,7 +37,7 @@ struct Fill {
     std::vector<Status> status;
     std::vector<Inbox> inbox;
     std::vector<Inbox> urgent_inbox;
-    std::vector<Ward> wards;
+    std::vector<WorkerState> worker_states;
     std::vector<uint32_t> peer_tail[max_nodes]; // by sending node: the tails to our workers
 };
 
@@ -59,13 +59,14 @@ public:
             return rows(sizeof(ActorEntry) * s_.actors_per_worker,
                         [&](uint32_t w) { return sizeof(ActorEntry) * spawned(w); });
         }
-        if (m == "books") {
-            return rows(sizeof(ActorBook) * s_.actors_per_worker,
-                        [&](uint32_t w) { return sizeof(ActorBook) * spawned(w); });
+        if (m == "actor_records") {
+            return rows(sizeof(ActorRecord) * s_.actors_per_worker,
+                        [&](uint32_t w) { return sizeof(ActorRecord) * spawned(w); });
         }
-        if (m == "held") {
-            return rows(sizeof(HeldSlot) * s_.held_slots,
-                        [&](uint32_t w) { return sizeof(HeldSlot) * fill_.wards[w].held_fresh; });
+        if (m == "stash") {
+            return rows(sizeof(StashSlot) * s_.stash_slots, [&](uint32_t w) {
+                return sizeof(StashSlot) * fill_.worker_states[w].stash_fresh;
+            });
         }
         if (m == "heap") {
             return {{0, node_.heap_used}};
@@ -99,7 +100,7 @@ public:
 private:
     uint32_t spawned(uint32_t w) const
     {
-        return core_.next_local[core_.lane(Address::actor(w, 0, s_.node))];
+        return core_.next_local[core_.worker_index(Address::actor(w, 0, s_.node))];
     }
 
     template <class Used>
@@ -223,7 +224,7 @@ Fill fill_of(const AnyRuntime::Core& c, const Node& node)
     f.status = read_array(node, s.status, s.workers);
     f.inbox = read_array(node, s.inbox, s.workers);
     f.urgent_inbox = read_array(node, s.urgent_inbox, s.workers);
-    f.wards = read_array(node, s.wards, s.workers);
+    f.worker_states = read_array(node, s.worker_states, s.workers);
     for (const Node& other : c.nodes) {
         if (&other == &node) {
             continue;
@@ -254,7 +255,7 @@ void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core)
 {
     // The words that say how much of the rest is in use.
     const auto says_how_much = [](const std::string& m) {
-        return m == "status" || m == "inbox" || m == "urgent_inbox" || m == "wards" ||
+        return m == "status" || m == "inbox" || m == "urgent_inbox" || m == "worker_states" ||
                (m.starts_with("peer ") && m.ends_with(" tails"));
     };
     for (const Node& node : core.nodes) {

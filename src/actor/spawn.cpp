@@ -143,21 +143,21 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         }
     }
     for (size_t k = 0; k < takers; ++k) {
-        const uint32_t taken = next_local[lane(worker(k))];
+        const uint32_t taken = next_local[worker_index(worker(k))];
         if (taken + static_cast<uint64_t>(share(k)) > actors_per_worker) {
             throw Error(Errc::exhausted,
                         std::to_string(count) + " actors " + actor_name(actor_type) +
                             " exceed max_actors = " + std::to_string(options.max_actors) +
-                            (n == lanes() ? ""
-                                          : ": " + worker_name(worker(k)) + " has room for " +
-                                                std::to_string(actors_per_worker - taken)) +
+                            (n == all_workers() ? ""
+                                                : ": " + worker_name(worker(k)) + " has room for " +
+                                                      std::to_string(actors_per_worker - taken)) +
                             "; raise it");
         }
     }
     std::vector<Address> addresses(count);
     for (size_t k = 0; k < takers; ++k) {
         const Address w = worker(k);
-        uint32_t local = next_local[lane(w)];
+        uint32_t local = next_local[worker_index(w)];
         for (size_t i = k; i < count; i += n) {
             addresses[i] = Address::actor(w.worker(), local++, w.node());
         }
@@ -168,7 +168,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         uint64_t& at = heap[w.node()];
         const SpawnRequest r{actor_type,
                              share(k),
-                             next_local[lane(w)],
+                             next_local[worker_index(w)],
                              static_cast<uint32_t>(stride),
                              at,
                              static_cast<uint32_t>(life)};
@@ -196,7 +196,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         set_type(index(a), actor_type + 1);
     }
     for (size_t k = 0; k < takers; ++k) {
-        next_local[lane(worker(k))] += share(k);
+        next_local[worker_index(worker(k))] += share(k);
     }
     for (size_t k = 0; k < nodes.size(); ++k) {
         nodes[k].heap_used = need[k] == 0 ? nodes[k].heap_used : heap[k];

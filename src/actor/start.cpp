@@ -2,7 +2,7 @@
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/detail/topics.hpp>
 
@@ -13,7 +13,7 @@ namespace denizen {
 namespace {
 
 constexpr uint32_t max_egress_slots = 1u << 20;
-constexpr uint32_t max_held_slots = 1u << 20;
+constexpr uint32_t max_stash_slots = 1u << 20;
 
 void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 {
@@ -41,12 +41,12 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     make_buffers();
     const Shared& first = nodes[0].shared;
     cells.open(first.cells, first.cell_slots, options.asks);
-    host_trace.open(lanes() * options.trace_slots);
-    for (size_t i = 0; i < lanes(); ++i) {
-        everywhere.push_back(address_of_lane(i));
+    host_trace.open(all_workers() * options.trace_slots);
+    for (size_t i = 0; i < all_workers(); ++i) {
+        everywhere.push_back(address_of_worker(i));
     }
-    next_local.assign(lanes(), 0);
-    types.assign(lanes() * actors_per_worker, 0);
+    next_local.assign(all_workers(), 0);
+    types.assign(all_workers() * actors_per_worker, 0);
     stopped.assign(types.size(), 0);
     if (!options.restore.empty()) {
         restore(options.restore);
@@ -72,7 +72,7 @@ void AnyRuntime::Core::check_options() const
                                        std::to_string(image.table.abi) + ", this runtime has " +
                                        std::to_string(layout_abi) + "; compile it again");
     }
-    require_power_of_two("lane_slots", options.lane_slots, 1u << 16);
+    require_power_of_two("host_ring_slots", options.host_ring_slots, 1u << 16);
     require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
     if (options.local_slots != 0) { // 0: the backend's choice, as the next
         require_power_of_two("local_slots", options.local_slots, 1u << 12);
@@ -87,10 +87,10 @@ void AnyRuntime::Core::check_options() const
     if (options.trace_slots != 0) {
         require_power_of_two("trace_slots", options.trace_slots, max_egress_slots);
     }
-    if (options.held_slots < 1 || options.held_slots > max_held_slots || options.watch_slots < 1 ||
-        options.watch_slots > max_held_slots) {
+    if (options.stash_slots < 1 || options.stash_slots > max_stash_slots ||
+        options.watch_slots < 1 || options.watch_slots > max_stash_slots) {
         throw Error(Errc::bad_argument,
-                    "held_slots = " + std::to_string(options.held_slots) + ", watch_slots = " +
+                    "stash_slots = " + std::to_string(options.stash_slots) + ", watch_slots = " +
                         std::to_string(options.watch_slots) + "; use 1 to 1,048,576");
     }
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
@@ -192,11 +192,11 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.near_mask = g.near_slots - 1;
     shared.local_mask = g.local_slots - 1;
     shared.box_bytes = static_cast<uint32_t>(g.box_bytes());
-    shared.lane_mask = std::max(options.lane_slots, least) - 1;
+    shared.host_ring_mask = std::max(options.host_ring_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
-    shared.held_slots = std::max(options.held_slots, longest);
+    shared.stash_slots = std::max(options.stash_slots, longest);
     shared.watch_slots = options.watch_slots;
     shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
     shared.dead_mask = options.dead_letter_slots - 1;
@@ -243,8 +243,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         const size_t of_workers = workers;
         in_host(shared.control, 1);
         in_host(shared.reports, of_workers);
-        in_host(shared.lane_credit, of_workers * credit_stride);
-        in_host(shared.urgent_lane_credit, of_workers * credit_stride);
+        in_host(shared.host_ring_credit, of_workers * credit_stride);
+        in_host(shared.urgent_host_ring_credit, of_workers * credit_stride);
         in_host(egress_words, 1);
         in_host(shared.egress, shared.egress_mask + 1u);
         in_host(shared.dead, shared.dead_mask + 1u);
@@ -266,12 +266,12 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("urgent_inboxes", shared.urgent_inboxes, of_workers * (shared.urgent_mask + 1));
         in_device("inboxes", shared.inboxes, of_workers * (shared.inbox_mask + 1));
         in_device("outboxes", shared.outboxes, of_workers * shared.outbox_capacity);
-        in_device("wards", shared.wards, of_workers);
-        in_device("held", shared.held, of_workers * shared.held_slots);
+        in_device("worker_states", shared.worker_states, of_workers);
+        in_device("stash", shared.stash, of_workers * shared.stash_slots);
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
         in_device("topics", shared.topics, 1);
         in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
-        in_device("books", shared.books, of_workers * shared.actors_per_worker);
+        in_device("actor_records", shared.actor_records, of_workers * shared.actors_per_worker);
         in_device("actors", shared.actors, of_workers * shared.actors_per_worker);
         in_device("buffers", shared.buffers, options.buffers);
         in_device("scratch", shared.scratch, 2 * of_workers * shared.scratch_bytes);
@@ -290,24 +290,25 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("heap", shared.heap, options.state_bytes);
     };
     plan();
-    const size_t lane_slots = static_cast<size_t>(workers) * (shared.lane_mask + 1);
+    const size_t host_ring_slots = static_cast<size_t>(workers) * (shared.host_ring_mask + 1);
     const size_t urgent_slots = static_cast<size_t>(workers) * (shared.urgent_mask + 1);
     base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
-                                  (lane_slots + urgent_slots) * sizeof(Slot));
+                                  (host_ring_slots + urgent_slots) * sizeof(Slot));
     plan();
     shared.breath.command = &shared.board->command;
     shared.breath.state = &shared.board->breath;
     shared.breath.jammed = &shared.board->jammed;
     shared.egress_credit = &egress_words->credit;
-    shared.lanes = reinterpret_cast<Slot*>(base.lanes_device);
-    shared.urgent_lanes = shared.lanes + lane_slots;
+    shared.host_rings = reinterpret_cast<Slot*>(base.rings_device);
+    shared.urgent_host_rings = shared.host_rings + host_ring_slots;
     node.control = shared.control;
     node.reports = shared.reports;
     node.egress = SpscReceiver<Scope::system>({shared.egress, shared.egress_mask, 0, egress_words});
     write_combined |= node.backend->write_combined();
-    auto* lanes = reinterpret_cast<Slot*>(base.lanes_host);
-    ports[0].add(workers, shared.lane_mask, lanes, shared.lane_credit);
-    ports[urgent].add(workers, shared.urgent_mask, lanes + lane_slots, shared.urgent_lane_credit);
+    auto* rings = reinterpret_cast<Slot*>(base.rings_host);
+    ports[0].add(workers, shared.host_ring_mask, rings, shared.host_ring_credit);
+    ports[urgent].add(workers, shared.urgent_mask, rings + host_ring_slots,
+                      shared.urgent_host_ring_credit);
 }
 
 void AnyRuntime::Core::make_arenas()
@@ -338,7 +339,7 @@ void AnyRuntime::Core::wire_peers()
             peer.from_credits = const_cast<uint32_t*>(there.credits);
             peer.bells = other.shared.bells;
             peer.heap = other.shared.heap;
-            peer.books = other.shared.books;
+            peer.actor_records = other.shared.actor_records;
             peer.actors = other.shared.actors;
         }
     }

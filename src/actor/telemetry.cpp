@@ -13,7 +13,7 @@ namespace {
 
 // What one node's workers hold, as copied beside them.
 struct Reading {
-    std::vector<uint32_t> lane_tails;
+    std::vector<uint32_t> ring_tails;
     std::vector<Inbox> inboxes;
     std::vector<Inbox> urgent_inboxes;
     std::vector<Status> statuses;
@@ -46,7 +46,7 @@ Reading read(Core& c, const Node& node)
     for (Port& port : c.ports) {
         const std::lock_guard guard(port.lock);
         for (uint32_t w = 0; w < s.workers; ++w) {
-            r.lane_tails.push_back(port.lanes.tail(c.lane(Address::actor(w, 0, s.node))));
+            r.ring_tails.push_back(port.rings.tail(c.worker_index(Address::actor(w, 0, s.node))));
         }
     }
     copy(r.inboxes, s.inbox, s.workers);
@@ -89,8 +89,8 @@ WorkerTelemetry worker(const Node& node, const Reading& r, uint32_t w, uint32_t 
     const Shared& s = node.shared;
     const Status& status = r.statuses[w];
     const Report& report = node.reports[w];
-    const auto in_lane = [&](uint32_t tail, uint32_t which, const uint32_t* credit) {
-        return depth(tail, load<Scope::system>(&report.lane_done[which]),
+    const auto in_ring = [&](uint32_t tail, uint32_t which, const uint32_t* credit) {
+        return depth(tail, load<Scope::system>(&report.host_ring_done[which]),
                      load<Scope::system>(&credit[w * credit_stride]));
     };
     WorkerTelemetry one;
@@ -101,8 +101,8 @@ WorkerTelemetry worker(const Node& node, const Reading& r, uint32_t w, uint32_t 
     one.batches = r.counters[w].batches;
     one.idle_rounds = r.counters[w].idle_rounds;
     one.dead_letters = status.dead_letters;
-    one.lane = in_lane(r.lane_tails[w], 1, s.lane_credit) +
-               in_lane(r.lane_tails[s.workers + w], 0, s.urgent_lane_credit);
+    one.host_ring = in_ring(r.ring_tails[w], 1, s.host_ring_credit) +
+                    in_ring(r.ring_tails[s.workers + w], 0, s.urgent_host_ring_credit);
     one.inbox = depth(r.inboxes[w].tail, status.done[source_node], r.inboxes[w].credit) +
                 depth(r.urgent_inboxes[w].tail, status.done[source_node_urgent],
                       r.urgent_inboxes[w].credit);

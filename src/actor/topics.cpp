@@ -87,15 +87,15 @@ uint32_t AnyRuntime::publish(std::string_view topic, uint32_t type, const void* 
                            flag_system, sizeof aim};
         const Header then{Address::actor(0, priority).value, ticket.value, type, flag_publish,
                           length};
-        const size_t w = c.lane(lead);
+        const size_t w = c.worker_index(lead);
         const uint32_t n = slots_for(sizeof aim) + slots_for(length);
         std::unique_lock held(port.lock);
-        if (!port.lanes.room(w, n)) {
+        if (!port.rings.room(w, n)) {
             c.wait_for_room(held, port, lead, n, now_ns(), ns(deadline), 0, 1);
         }
         // Both with one hold of the lock: nobody else's aim comes between them.
-        port.lanes.write(w, first, &aim);
-        port.lanes.write(w, then, payload);
+        port.rings.write(w, first, &aim);
+        port.rings.write(w, then, payload);
         held.unlock();
         c.flush_stores();
         c.wake(lead);

@@ -23,7 +23,7 @@ void on_actor(AnyRuntime& rt, uint32_t actor, double timeout)
     (rt.*Call)({actor}, seconds(timeout));
 }
 
-// (life, incarnation, code of the last failure, messages held, supervisor or None)
+// (life, incarnation, code of the last failure, messages stashed, supervisor or None)
 nb::tuple inspect(AnyRuntime& rt, uint32_t actor, double timeout)
 {
     ActorStatus s;
@@ -31,7 +31,7 @@ nb::tuple inspect(AnyRuntime& rt, uint32_t actor, double timeout)
         const Unlocked unlocked;
         s = rt.inspect({actor}, seconds(timeout));
     }
-    return nb::make_tuple(to_string(s.life), s.incarnation, s.failure, s.held,
+    return nb::make_tuple(to_string(s.life), s.incarnation, s.failure, s.stashed,
                           s.supervised() ? nb::cast(s.supervisor.value) : nb::none());
 }
 

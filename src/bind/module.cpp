@@ -87,7 +87,7 @@ nb::dict describe(const Description& d)
     out["cluster"] = d.cluster;
     out["per_sm"] = d.per_sm;
     out["shared_bytes"] = d.shared_bytes;
-    out["lane_memory"] = d.lane_memory;
+    out["host_ring_memory"] = d.host_ring_memory;
     out["why_not_mapped"] = d.why_not_mapped;
     out["device_bytes"] = d.device_bytes;
     out["host_bytes"] = d.host_bytes;
@@ -121,7 +121,7 @@ nb::dict to_dict(const WorkerTelemetry& w, const Image& image)
     out["batches"] = w.batches;
     out["idle_rounds"] = w.idle_rounds;
     out["dead_letters"] = w.dead_letters;
-    out["lane"] = w.lane;
+    out["host_ring"] = w.host_ring;
     out["inbox"] = w.inbox;
     out["near"] = w.near;
     out["outbox"] = w.outbox;
@@ -194,7 +194,7 @@ nb::dict stats(AnyRuntime& rt)
         by_reason[to_string(static_cast<Reason>(r))] = s.dead_letters_by_reason[r];
     }
     out["dead_letters_by_reason"] = by_reason;
-    out["held"] = s.held;
+    out["stashed"] = s.stashed;
     out["errors"] = s.errors;
     out["first_error"] = s.first_error;
     out["mode"] = to_string(s.mode);
@@ -261,16 +261,16 @@ Options options_from(const nb::dict& given)
             o.urgent_slots = n;
         } else if (name == "sms") {
             o.sms = n;
-        } else if (name == "lane_slots") {
-            o.lane_slots = n;
+        } else if (name == "host_ring_slots") {
+            o.host_ring_slots = n;
         } else if (name == "inbox_slots") {
             o.inbox_slots = n;
         } else if (name == "outbox_slots") {
             o.outbox_slots = n;
         } else if (name == "egress_slots") {
             o.egress_slots = n;
-        } else if (name == "held_slots") {
-            o.held_slots = n;
+        } else if (name == "stash_slots") {
+            o.stash_slots = n;
         } else if (name == "subscriptions") {
             o.subscriptions = n;
         } else if (name == "watch_slots") {

@@ -5,7 +5,7 @@
 #include "task/program_table.hpp"
 #include <denizen/device/driver.hpp>
 
-#include <denizen/task/any.hpp>
+#include <denizen/task/task_runtime.hpp>
 
 #include <cstring>
 #include <dlfcn.h>
@@ -21,12 +21,12 @@ namespace nb = nanobind;
 namespace denizen::bind {
 namespace {
 
-using task::AnyRuntime; // which the actors have too, as the next four
-using task::Image;
+using task::Image; // which the actors have too, as the next four
 using task::Options;
 using task::Shared;
 using task::Stats;
 using task::Table;
+using task::TaskRuntime;
 
 // A compiled library stays loaded: a worker that does not return may be in its code.
 Image load_tasks(const nb::bytes& library, std::vector<std::string> names)
@@ -82,7 +82,7 @@ Options options_of(bool on_gpu, int ordinal, const std::map<std::string, uint64_
 }
 
 // `count` tasks of one type, one behind the other.
-void spawn(AnyRuntime& rt, const Image& image, uint32_t type, uint32_t group, nb::bytes tasks,
+void spawn(TaskRuntime& rt, const Image& image, uint32_t type, uint32_t group, nb::bytes tasks,
            uint64_t count, double timeout)
 {
     const uint32_t bytes = image.table.size[type];
@@ -119,7 +119,7 @@ nb::dict to_dict(const Stats& s)
 struct Runtime {
     Runtime(Image&& code, const Options& options) : image(code), rt(std::move(code), options) {}
     Image image;
-    AnyRuntime rt;
+    TaskRuntime rt;
 };
 
 } // namespace

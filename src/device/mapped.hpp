@@ -2,7 +2,7 @@
 // Device memory that the CPU can store to: the host writes a message straight into the GPU's memory
 // and the poller on the GPU finds it there, without a read across PCIe. No kernel module is needed:
 // Vulkan allocates the memory device-local and host-visible, exports it as a file descriptor, and
-// CUDA imports that. For the host's lanes of a program and the mailbox of a resident group; where
+// CUDA imports that. For the host rings of a program and the mailbox of a resident group; where
 // it is not to be had they lie in pinned memory instead.
 //
 // Hazards:

@@ -112,7 +112,7 @@ ResidentChain::ResidentChain(std::vector<ResidentBlock*> blocks)
 ResidentChain::~ResidentChain()
 {
     resident_.leave(number_);
-    for (const Address worker : crew_) {
+    for (const Address worker : workers_) {
         try {
             resident_.runtime_.stop(worker, 1s);
         } catch (const Error&) { // the runtime has ended already
@@ -214,8 +214,8 @@ void ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t bes
 
     AnyRuntime& runtime = resident_.runtime_;
     const uint64_t areas = head().beside_ != nullptr ? 3 : 2;
-    crew_ = runtime.spawn(0, resident_.crew_, 10s);
-    for (const Address worker : crew_) {
+    workers_ = runtime.spawn(0, resident_.chain_workers_, 10s);
+    for (const Address worker : workers_) {
         areas_.push_back(runtime.buffer(setup.areas_at + areas * uint64_t{setup.area}));
         setup.memory = areas_.back().ref();
         runtime.send(worker, of_setup, &setup, sizeof setup, patience);
@@ -231,7 +231,7 @@ void ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t bes
 template <class M>
 void ResidentChain::tell_all(uint32_t type, const M& message)
 {
-    for (const Address worker : crew_) {
+    for (const Address worker : workers_) {
         resident_.runtime_.send(worker, type, &message, sizeof message, patience);
     }
 }
@@ -292,16 +292,16 @@ void put_past(std::vector<std::byte>& past, std::byte* first, size_t bytes)
 
 } // namespace
 
-// In how many pieces a quantum goes to the crew. One that finds all of it idle is cut, as nothing
-// else needs the workers: it is back the sooner. In a stream that keeps them busy each quantum is
-// whole, which costs the host and the bus the least.
+// In how many pieces a quantum goes to the workers. One that finds all of them idle is cut, as
+// nothing else needs the workers: it is back the sooner. In a stream that keeps them busy each
+// quantum is whole, which costs the host and the bus the least.
 uint32_t ResidentChain::pieces_of(size_t count) const
 {
     if (away() || head().beside_ != nullptr) {
         return 1;
     }
     const size_t least = std::max<size_t>(least_piece, 2 * size_t{head().stage_.before});
-    const size_t most = std::min<size_t>(most_pieces, crew_.size());
+    const size_t most = std::min<size_t>(most_pieces, workers_.size());
     return static_cast<uint32_t>(std::clamp<size_t>(count / least, 1, most));
 }
 
@@ -314,7 +314,7 @@ uint64_t ResidentChain::outputs_before(uint64_t position) const
     return position;
 }
 
-// The head's current quantum goes to the crew. Its tags and its window are those of the results
+// The head's current quantum goes to the workers. Its tags and its window are those of the results
 // from now on: how many there will be is known.
 void ResidentChain::submit()
 {
@@ -380,7 +380,7 @@ void ResidentChain::submit()
                                     blocks_.back()->stage_.out_bytes);
         job.count = static_cast<uint32_t>(inputs * (p + 1) / pieces - begin);
         job.ticket = ticket;
-        const Address worker = crew_[next_++ % crew_.size()];
+        const Address worker = workers_[next_++ % workers_.size()];
         resident_.runtime_.send(worker, of_job, &job, sizeof job, patience);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resident blocks that follow each other in a graph, at run time: the host's half. The first
-// block's thread hands quanta to the crew and sends on what has come back; the others have nothing
-// to do.
+// block's thread hands quanta to the workers and sends on what has come back; the others have
+// nothing to do.
 #pragma once
 
 #include "plan.hpp"
@@ -76,7 +76,7 @@ private:
     uint32_t beside_before_ = 0; // and of the second stream's
     uint64_t beside_at_ = 0;
     std::unordered_map<const Circuit*, std::shared_ptr<Memory>> memory_;
-    std::vector<Address> crew_;
+    std::vector<Address> workers_;
     std::vector<Buffer> areas_;
     std::vector<std::byte> past_;
     std::vector<std::byte> beside_past_;
@@ -84,7 +84,7 @@ private:
     std::unique_ptr<Flight[]> flights_; // by ticket
     uint32_t flight_mask_ = 0;
     uint32_t sent_ = 0; // tickets
-    size_t next_ = 0;   // of the crew
+    size_t next_ = 0;   // of the workers
     uint32_t returned_ = 0;
     uint64_t waits_since_ = 0; // for the oldest
 };

@@ -4,10 +4,10 @@
 #include <denizen/base/clock.hpp>
 #include <denizen/base/interrupt.hpp>
 
+#include "block_runner.hpp"
 #include "chain.hpp"
 #include "cores.hpp"
 #include "plan.hpp"
-#include "seat.hpp"
 
 namespace denizen::flow {
 namespace {
@@ -28,8 +28,8 @@ Flowgraph::~Flowgraph()
         for (auto& block : blocks_) {
             (void)block.release();
         }
-        for (auto& seat : seats_) {
-            (void)seat.release();
+        for (auto& runner : runners_) {
+            (void)runner.release();
         }
         return;
     }
@@ -151,12 +151,12 @@ void Flowgraph::refuse_seats(const Executors& executors, bool all) const
     }
 }
 
-void Flowgraph::make_lanes(const Plan& plan)
+void Flowgraph::make_rings(const Plan& plan)
 {
     for (const auto& block : blocks_) {
         for (OutputPort* port : block->outputs_) {
             for (OutputPort::Reader& reader : port->readers_) {
-                reader.way.lane = &reader.port->arrivals_.add(plan.quanta_at(*port));
+                reader.way.ring = &reader.port->arrivals_.add(plan.quanta_at(*port));
             }
         }
         for (InputPort* port : block->inputs_) {
@@ -198,30 +198,30 @@ void Flowgraph::hang_bells()
 void Flowgraph::run(const Executors& executors)
 {
     const Plan plan(circuits_, blocks_);
-    started_ = true; // also if it fails from here on: its lanes are made
+    started_ = true; // also if it fails from here on: its rings are made
     chains_ = ResidentChain::build(blocks_, plan);
-    make_lanes(plan);
+    make_rings(plan);
 
     std::set<const Block*> seated;
-    const auto seat = [&](const std::vector<std::reference_wrapper<Block>>& named, int core) {
+    const auto add_runner = [&](const std::vector<std::reference_wrapper<Block>>& named, int core) {
         std::vector<Block*> blocks;
         for (Block& block : named) {
             blocks.push_back(&block);
             seated.insert(&block);
         }
-        seats_.push_back(std::make_unique<Seat>(*this, std::move(blocks), core));
+        runners_.push_back(std::make_unique<BlockRunner>(*this, std::move(blocks), core));
     };
     for (const Sequence& sequence : executors.sequences) {
-        seat(sequence.blocks, sequence.core);
+        add_runner(sequence.blocks, sequence.core);
     }
-    std::vector<std::pair<Seat*, Scheduler*>> pooled;
+    std::vector<std::pair<BlockRunner*, Scheduler*>> pooled;
     for (const Pool& pool : executors.pools) {
         pools_.push_back(std::make_unique<Scheduler>(
             pool.cores, static_cast<uint32_t>(std::max<size_t>(1, pool.blocks.size()))));
         const auto spawn = [&](const std::vector<std::reference_wrapper<Block>>& blocks) {
-            seat(blocks, -1);
-            seats_.back()->will_be_pooled();
-            pooled.emplace_back(seats_.back().get(), pools_.back().get());
+            add_runner(blocks, -1);
+            runners_.back()->will_be_pooled();
+            pooled.emplace_back(runners_.back().get(), pools_.back().get());
         };
         if (pool.cores.size() == 1) { // nobody to steal from it: one coroutine is a sequence
             spawn(pool.blocks);
@@ -239,22 +239,22 @@ void Flowgraph::run(const Executors& executors)
         if (const auto* resident = dynamic_cast<const ResidentBlock*>(block.get())) {
             residents[&resident->resident()].emplace_back(*block);
         } else {
-            seat({*block}, -1);
+            add_runner({*block}, -1);
         }
     }
     for (const auto& [runtime, blocks] : residents) {
-        seat(blocks, -1);
+        add_runner(blocks, -1);
     }
 
-    for (const auto& one : seats_) {
+    for (const auto& one : runners_) {
         for (Block* block : one->blocks()) {
             block->bell_.store(&one->bell(), std::memory_order_release); // partner: Block::ring()
         }
     }
     hang_bells();
-    running_ = seats_.size();
-    std::vector<Seat*> alone;
-    for (const auto& one : seats_) {
+    running_ = runners_.size();
+    std::vector<BlockRunner*> alone;
+    for (const auto& one : runners_) {
         if (!one->pooled()) {
             alone.push_back(one.get());
         }
@@ -275,16 +275,16 @@ void Flowgraph::run(const Executors& executors)
 void Flowgraph::stop()
 {
     run_.stopping.store(true, std::memory_order_relaxed);
-    for (const auto& seat : seats_) {
-        seat->bell().ring();
+    for (const auto& runner : runners_) {
+        runner->bell().ring();
     }
 }
 
 void Flowgraph::abort()
 {
     run_.aborting.store(true, std::memory_order_relaxed);
-    for (const auto& seat : seats_) {
-        seat->bell().ring();
+    for (const auto& runner : runners_) {
+        runner->bell().ring();
     }
 }
 

@@ -88,7 +88,7 @@ OutputPort::OutputPort(Block& block, std::string name, SampleType type, InputPor
 
 void OutputPort::send(detail::Cell* cell)
 {
-    // The lanes' releases publish both words. The quantum is not touched after the last send: its
+    // The rings' releases publish both words. The quantum is not touched after the last send: its
     // readers may have given it back by then.
     cell->readers.store(static_cast<uint32_t>(readers_.size()), std::memory_order_relaxed);
     cell->where.store(readers_.size() == 1 ? static_cast<const Port*>(readers_[0].port) : this,
@@ -108,7 +108,7 @@ bool OutputPort::wanted() const
 void OutputPort::close()
 {
     for (const Reader& reader : readers_) {
-        reader.way.lane->close();
+        reader.way.ring->close();
         reader.port->block().ring();
     }
 }

@@ -26,11 +26,11 @@ uint32_t refuse_taps(const std::string& name, size_t taps, uint32_t down)
 } // namespace detail
 
 Resident::Resident(Image image, std::vector<std::string> kinds, const Options& options,
-                   uint32_t crew)
-    : kinds_(std::move(kinds)), crew_(crew), runtime_(std::move(image), options)
+                   uint32_t chain_workers)
+    : kinds_(std::move(kinds)), chain_workers_(chain_workers), runtime_(std::move(image), options)
 {
-    if (crew == 0) {
-        refuse("a crew of 0 workers; a chain of resident blocks needs one at least");
+    if (chain_workers == 0) {
+        refuse("0 chain_workers; a chain of resident blocks needs one at least");
     }
 }
 

@@ -3,7 +3,7 @@
 // open; the others connect, each sends a greeting and the descriptor of its memory (SCM_RIGHTS),
 // and when all have come each gets all of them. Both ends ask the kernel whose process the other
 // is. Every step has the same deadline, and nothing is left in the file system.
-#include "seat.hpp"
+#include "member.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/base/interrupt.hpp>

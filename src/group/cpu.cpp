@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks on the CPU: threads of one process over plain memory, or processes over memfds that the
 // bootstrap has handed around. The protocol and its text are those of the GPU.
-#include "seat.hpp"
+#include "member.hpp"
 
 #include <denizen/base/interrupt.hpp>
 #include <denizen/base/threads.hpp>
@@ -44,9 +44,10 @@ private:
     unsigned char* at_ = nullptr;
 };
 
-class CpuSeat final : public Seat {
+class CpuMember final : public Member {
 public:
-    explicit CpuSeat(std::vector<std::shared_ptr<Pages>> pages, const Layout& layout, uint32_t rank)
+    explicit CpuMember(std::vector<std::shared_ptr<Pages>> pages, const Layout& layout,
+                       uint32_t rank)
         : pages_(std::move(pages))
     {
         ref.layout = layout;
@@ -54,7 +55,7 @@ public:
         for (uint32_t r = 0; r < layout.ranks; ++r) ref.memory[r] = pages_[r]->at();
         device = "CPU";
     }
-    ~CpuSeat() override { checker_.join(); }
+    ~CpuMember() override { checker_.join(); }
 
     void run(const Call& call, void*) override
     {
@@ -173,21 +174,21 @@ private:
 
 } // namespace
 
-Seats make_cpu_seats(const Layout& layout)
+Members make_cpu_members(const Layout& layout)
 {
     std::vector<std::shared_ptr<Pages>> pages;
     for (uint32_t r = 0; r < layout.ranks; ++r) {
         pages.push_back(std::make_shared<Pages>(layout.bytes(), -1));
     }
-    Seats seats;
+    Members members;
     for (uint32_t r = 0; r < layout.ranks; ++r) {
-        seats.push_back(std::make_unique<CpuSeat>(pages, layout, r));
+        members.push_back(std::make_unique<CpuMember>(pages, layout, r));
     }
-    return seats;
+    return members;
 }
 
-std::unique_ptr<Seat> join_cpu(const std::string& path, Hello hello,
-                               std::chrono::nanoseconds timeout)
+std::unique_ptr<Member> join_cpu(const std::string& path, Hello hello,
+                                 std::chrono::nanoseconds timeout)
 {
     hello.bytes = hello.layout.bytes();
     std::strncpy(hello.device, "CPU", sizeof hello.device - 1);
@@ -213,13 +214,13 @@ std::unique_ptr<Seat> join_cpu(const std::string& path, Hello hello,
         throw;
     }
     for (const int fd : peers.memory) close(fd);
-    auto seat = std::make_unique<CpuSeat>(std::move(pages), hello.layout, hello.rank);
+    auto member = std::make_unique<CpuMember>(std::move(pages), hello.layout, hello.rank);
     const Hello& first = peers.hello[0];
-    seat->table.assign(first.table, first.table + first.choices);
+    member->table.assign(first.table, first.table + first.choices);
     for (uint32_t r = 0; r < hello.layout.ranks; ++r) {
-        if (r != hello.rank) seat->links.push_back({r, peers.hello[r].device, 0, true});
+        if (r != hello.rank) member->links.push_back({r, peers.hello[r].device, 0, true});
     }
-    return seat;
+    return member;
 }
 
 } // namespace denizen::group

@@ -4,7 +4,7 @@
 // it as a POSIX descriptor); multicast objects are never made. Taking and mapping memory and
 // loading code may wait for what is resident: the resident programs of this process leave for that
 // moment.
-#include "seat.hpp"
+#include "member.hpp"
 
 #include "device/mapped.hpp"
 #include <denizen/device/functions.hpp>
@@ -103,9 +103,9 @@ private:
     bool mapped_ = false;
 };
 
-class GpuSeat final : public Seat {
+class GpuMember final : public Member {
 public:
-    GpuSeat(std::shared_ptr<Chip> chip, const Layout& layout, uint32_t rank, const Code& code)
+    GpuMember(std::shared_ptr<Chip> chip, const Layout& layout, uint32_t rank, const Code& code)
         : chip_(std::move(chip)), driver_(driver())
     {
         ref.layout = layout;
@@ -132,7 +132,7 @@ public:
         }
     }
 
-    ~GpuSeat() override
+    ~GpuMember() override
     {
         try { // if a program is stuck, what we have stays taken: better than to wait for ever
             without_residents([this] { give_back(); });
@@ -403,9 +403,9 @@ void check_atomics(const GroupLink& link, uint32_t rank)
 
 } // namespace
 
-Seats make_gpu_seats(const Layout& layout, int first, const Code& code)
+Members make_gpu_members(const Layout& layout, int first, const Code& code)
 {
-    Seats seats;
+    Members members;
     off_the_gpu("a group", [&] {
         std::vector<std::shared_ptr<Chip>> chips;
         std::vector<int> ordinals;
@@ -421,40 +421,40 @@ Seats make_gpu_seats(const Layout& layout, int first, const Code& code)
             memory.push_back(std::make_shared<Mapped>(*chip, layout.bytes(), ordinals));
         }
         for (uint32_t r = 0; r < layout.ranks; ++r) {
-            // Into `seats` at once: a seat that goes waits for the residents, and may not do so
+            // Into `members` at once: a member that goes waits for the residents, and may not do so
             // here.
-            auto* const seat = new GpuSeat(chips[r], layout, r, code);
-            seats.emplace_back(seat);
-            seat->wire(memory);
-            seat->clear();
+            auto* const member = new GpuMember(chips[r], layout, r, code);
+            members.emplace_back(member);
+            member->wire(memory);
+            member->clear();
             for (uint32_t peer = 0; peer < layout.ranks; ++peer) {
                 if (peer == r) continue;
-                seat->links.push_back(
-                    {peer, chips[peer]->info.name, 0, seat->atomics_with(*chips[peer])});
-                check_atomics(seat->links.back(), r);
+                member->links.push_back(
+                    {peer, chips[peer]->info.name, 0, member->atomics_with(*chips[peer])});
+                check_atomics(member->links.back(), r);
             }
         }
     });
-    return seats;
+    return members;
 }
 
-std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
-                               std::chrono::nanoseconds timeout, int ordinal, const Code& code)
+std::unique_ptr<Member> join_gpu(const std::string& path, Hello hello,
+                                 std::chrono::nanoseconds timeout, int ordinal, const Code& code)
 {
     std::shared_ptr<Chip> chip;
     std::shared_ptr<Mapped> mine;
-    std::unique_ptr<GpuSeat> seat;
+    std::unique_ptr<GpuMember> member;
     int descriptor = -1;
     const auto clear = [&] {
         // The peers write here as soon as they know the descriptor: cleared before that.
-        seat->wire(std::vector<std::shared_ptr<Mapped>>(hello.layout.ranks, mine));
-        seat->clear();
+        member->wire(std::vector<std::shared_ptr<Mapped>>(hello.layout.ranks, mine));
+        member->clear();
     };
     off_the_gpu("a group", [&] {
         chip = std::make_shared<Chip>(ordinal);
         mine = std::make_shared<Mapped>(*chip, hello.layout.bytes(),
                                         std::vector<int>{chip->info.ordinal});
-        seat = std::make_unique<GpuSeat>(chip, hello.layout, hello.rank, code);
+        member = std::make_unique<GpuMember>(chip, hello.layout, hello.rank, code);
         clear();
         descriptor = mine->export_descriptor();
     });
@@ -482,7 +482,7 @@ std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
                                                        *chip, peers.hello[r].bytes,
                                                        std::vector<int>{ordinal}, peers.memory[r]));
             }
-            seat->wire(std::move(memory));
+            member->wire(std::move(memory));
         });
         for (uint32_t r = 0; r < hello.layout.ranks; ++r) {
             if (r == hello.rank) continue;
@@ -494,11 +494,11 @@ std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
                     info.ordinal != chip->info.ordinal) {
                     const Chip other(i);
                     check_reach(*chip, other);
-                    link.atomics = seat->atomics_with(other);
+                    link.atomics = member->atomics_with(other);
                 }
             }
             check_atomics(link, hello.rank);
-            seat->links.push_back(link);
+            member->links.push_back(link);
         }
     } catch (...) {
         close_all();
@@ -506,8 +506,8 @@ std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
     }
     close_all();
     const Hello& first = peers.hello[0];
-    seat->table.assign(first.table, first.table + first.choices);
-    return seat;
+    member->table.assign(first.table, first.table + first.choices);
+    return member;
 }
 
 } // namespace denizen::group

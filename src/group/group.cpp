@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Group: options, the plan of a call (which algorithm, how many channels, from where), errors. What
-// depends on the device is behind Seat.
+// depends on the device is behind Member.
 #include "meeting.hpp"
 #include "nccl.hpp"
 
@@ -86,13 +86,14 @@ Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& o)
     return layout;
 }
 
-void equip(Seat& seat, const GroupOptions& o)
+void equip(Member& member, const GroupOptions& o)
 {
-    seat.ref.timeout_ns = static_cast<uint64_t>(o.timeout.count());
-    seat.least_gbs = o.least_gbs;
-    for (Choice& row : seat.table) row.channels = std::min(row.channels, seat.ref.layout.channels);
-    std::copy(seat.table.begin(), seat.table.end(), seat.ref.table);
-    seat.ref.choices = static_cast<uint32_t>(seat.table.size());
+    member.ref.timeout_ns = static_cast<uint64_t>(o.timeout.count());
+    member.least_gbs = o.least_gbs;
+    for (Choice& row : member.table)
+        row.channels = std::min(row.channels, member.ref.layout.channels);
+    std::copy(member.table.begin(), member.table.end(), member.ref.table);
+    member.ref.choices = static_cast<uint32_t>(member.table.size());
 }
 
 std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptions& o)
@@ -137,15 +138,15 @@ std::string text_of(const Call& call)
     return text;
 }
 
-std::string no_more_use(const Seat& seat)
+std::string no_more_use(const Member& member)
 {
-    return "; the group of " + std::to_string(seat.ref.layout.ranks) +
+    return "; the group of " + std::to_string(member.ref.layout.ranks) +
            " is of no more use, make a new one";
 }
 
-void check_call(const Seat& seat, const Call& call)
+void check_call(const Member& member, const Call& call)
 {
-    const uint32_t ranks = seat.ref.layout.ranks;
+    const uint32_t ranks = member.ref.layout.ranks;
     if (static_cast<uint32_t>(call.kind) >= kinds || static_cast<uint32_t>(call.type) >= types ||
         static_cast<uint32_t>(call.op) >= ops ||
         static_cast<uint32_t>(call.algorithm) >= algorithms || call.root >= ranks ||
@@ -167,7 +168,7 @@ void check_call(const Seat& seat, const Call& call)
         throw Error(Errc::bad_argument, std::string(to_string(call.kind)) +
                                             ": data are missing or not aligned to their elements");
     }
-    const uint64_t mine = bytes * seat.ref.rank;
+    const uint64_t mine = bytes * member.ref.rank;
     const bool in_place = call.kind == Kind::all_gather       ? in == out + mine
                           : call.kind == Kind::reduce_scatter ? out == in + mine
                                                               : in == out;
@@ -178,7 +179,7 @@ void check_call(const Seat& seat, const Call& call)
     }
 }
 
-void Seat::plan(Call& call) const
+void Member::plan(Call& call) const
 {
     check_call(*this, call);
     const Choice& choice = ref.choice(call.count * size_of(call.type));
@@ -199,36 +200,36 @@ void Seat::plan(Call& call) const
     find_places(ref, call);
 }
 
-void Seat::look() const
+void Member::look() const
 {
     uint32_t word = 0;
     read(&word, &ref.control(ref.rank)->poison, sizeof word);
     if (word != 0) throw_verdict(*this, Verdict::of(word));
 }
 
-Mailbox Seat::open_mailbox(uint32_t)
+Mailbox Member::open_mailbox(uint32_t)
 {
     throw Error(Errc::bad_argument,
                 "a group between hosts (NCCL) has no kernels that stay: its calls are enqueued on "
                 "streams; use a group of one host for what is called without a launch");
 }
-void Seat::launch(const Mailbox& box, uint32_t teams)
+void Member::launch(const Mailbox& box, uint32_t teams)
 {
     (void)box;
     open_mailbox(teams);
 }
-void Seat::close_mailbox(const Mailbox&) {}
+void Member::close_mailbox(const Mailbox&) {}
 
-void throw_verdict(const Seat& seat, Verdict verdict)
+void throw_verdict(const Member& member, Verdict verdict)
 {
     const auto called = [&](uint32_t rank) {
         Packet packet;
-        seat.read(&packet, &seat.ref.control(rank)->called, sizeof packet);
+        member.read(&packet, &member.ref.control(rank)->called, sizeof packet);
         return name_of(packet);
     };
     const std::string culprit = "rank " + std::to_string(verdict.culprit);
     const std::string accuser = "rank " + std::to_string(verdict.accuser);
-    const std::string end = no_more_use(seat);
+    const std::string end = no_more_use(member);
     if (verdict.code == Errc::bad_argument) {
         throw Error(verdict.code, culprit + " called " + called(verdict.culprit) + ", but " +
                                       accuser + " called " + called(verdict.accuser) + end);
@@ -236,15 +237,16 @@ void throw_verdict(const Seat& seat, Verdict verdict)
     if (verdict.code == Errc::closed) {
         throw Error(verdict.code, culprit + " was interrupted in " + called(verdict.culprit) + end);
     }
-    throw Error(verdict.code, accuser + " waited " + denizen::detail::seconds(seat.ref.timeout_ns) +
-                                  " for " + culprit + " in " + called(verdict.accuser) + end);
+    throw Error(verdict.code, accuser + " waited " +
+                                  denizen::detail::seconds(member.ref.timeout_ns) + " for " +
+                                  culprit + " in " + called(verdict.accuser) + end);
 }
 
 } // namespace group
 
 using namespace group;
 
-Group::Group(std::unique_ptr<Seat> seat) : seat_(std::move(seat)) {}
+Group::Group(std::unique_ptr<Member> member) : member_(std::move(member)) {}
 Group::~Group() = default;
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
@@ -257,27 +259,28 @@ std::vector<Group> Group::local(uint32_t ranks, Device first, const GroupOptions
                          (!code.cubin.empty() || code.function != nullptr));
     const Layout layout = layout_of(ranks, on_gpu, options);
     const std::vector<Choice> table = table_of(on_gpu, layout, options);
-    Seats seats = on_gpu ? make_gpu_seats(layout, first.ordinal, code) : make_cpu_seats(layout);
-    for (auto& seat : seats) {
-        seat->table = table;
-        equip(*seat, options);
+    Members members =
+        on_gpu ? make_gpu_members(layout, first.ordinal, code) : make_cpu_members(layout);
+    for (auto& member : members) {
+        member->table = table;
+        equip(*member, options);
         if (!on_gpu) {
             for (uint32_t r = 0; r < ranks; ++r) {
-                if (r != seat->ref.rank) seat->links.push_back({r, "CPU", 0, true});
+                if (r != member->ref.rank) member->links.push_back({r, "CPU", 0, true});
             }
         }
     }
-    for (auto& seat : seats) seat->begin_check();
-    for (auto& seat : seats) seat->end_check();
+    for (auto& member : members) member->begin_check();
+    for (auto& member : members) member->end_check();
     std::vector<Group> groups;
-    for (auto& seat : seats) groups.push_back(Group(std::move(seat)));
+    for (auto& member : members) groups.push_back(Group(std::move(member)));
     return groups;
 }
 
 namespace {
 
-std::unique_ptr<Seat> join_on_host(const std::string& path, uint32_t rank, uint32_t ranks,
-                                   Device device, const GroupOptions& options, const Code& code)
+std::unique_ptr<Member> join_on_host(const std::string& path, uint32_t rank, uint32_t ranks,
+                                     Device device, const GroupOptions& options, const Code& code)
 {
     const bool on_gpu = device.kind == Device::Kind::gpu;
     Hello hello;
@@ -287,12 +290,12 @@ std::unique_ptr<Seat> join_on_host(const std::string& path, uint32_t rank, uint3
     const std::vector<Choice> table = table_of(on_gpu, hello.layout, options);
     std::copy(table.begin(), table.end(), hello.table);
     hello.choices = static_cast<uint32_t>(table.size());
-    auto seat = on_gpu ? join_gpu(path, hello, options.timeout, device.ordinal, code)
-                       : join_cpu(path, hello, options.timeout);
-    equip(*seat, options);
-    seat->begin_check();
-    seat->end_check();
-    return seat;
+    auto member = on_gpu ? join_gpu(path, hello, options.timeout, device.ordinal, code)
+                         : join_cpu(path, hello, options.timeout);
+    equip(*member, options);
+    member->begin_check();
+    member->end_check();
+    return member;
 }
 
 // A folder of this process's own, for the socket of ranks that met over the network.
@@ -350,9 +353,9 @@ Decision decide(const std::vector<Visit>& ranks, Folder& folder)
     return decision;
 }
 
-std::unique_ptr<Seat> join_over_network(const std::string& address, uint32_t rank, uint32_t ranks,
-                                        Device device, const GroupOptions& options,
-                                        const Code& code)
+std::unique_ptr<Member> join_over_network(const std::string& address, uint32_t rank, uint32_t ranks,
+                                          Device device, const GroupOptions& options,
+                                          const Code& code)
 {
     Visit mine;
     if (options.token.size() < 8 || options.token.size() > most_token) {
@@ -390,11 +393,11 @@ std::unique_ptr<Seat> join_over_network(const std::string& address, uint32_t ran
     }
     nccl::UniqueId id;
     std::memcpy(id.bytes, meeting.decision.start, sizeof id.bytes);
-    auto seat = join_nccl(id, rank, ranks, device.ordinal, options);
+    auto member = join_nccl(id, rank, ranks, device.ordinal, options);
     for (uint32_t r = 0; r < ranks; ++r) {
-        if (r != rank) seat->links.push_back({r, meeting.devices[r], 0, false});
+        if (r != rank) member->links.push_back({r, meeting.devices[r], 0, false});
     }
-    return seat;
+    return member;
 }
 
 } // namespace
@@ -418,46 +421,46 @@ Group Group::join(const std::string& address, uint32_t rank, uint32_t ranks, Dev
     return Group(join_on_host(address, rank, ranks, device, options, code));
 }
 
-uint32_t Group::rank() const { return seat_->ref.rank; }
-uint32_t Group::ranks() const { return seat_->ref.layout.ranks; }
-bool Group::on_gpu() const { return seat_->on_gpu; }
-const std::string& Group::device() const { return seat_->device; }
-const std::vector<GroupLink>& Group::links() const { return seat_->links; }
-const std::vector<Choice>& Group::table() const { return seat_->table; }
+uint32_t Group::rank() const { return member_->ref.rank; }
+uint32_t Group::ranks() const { return member_->ref.layout.ranks; }
+bool Group::on_gpu() const { return member_->on_gpu; }
+const std::string& Group::device() const { return member_->device; }
+const std::vector<GroupLink>& Group::links() const { return member_->links; }
+const std::vector<Choice>& Group::table() const { return member_->table; }
 const char* Group::engine() const
 {
-    return to_string(seat_->shares_memory ? Engine::memory : Engine::nccl);
+    return to_string(member_->shares_memory ? Engine::memory : Engine::nccl);
 }
 const GroupRef& Group::ref() const
 {
-    if (!seat_->shares_memory) {
+    if (!member_->shares_memory) {
         throw Error(Errc::bad_argument,
                     "kernels cannot take part in a group between hosts (NCCL): its ranks share no "
                     "memory; call it from the host");
     }
-    return seat_->ref;
+    return member_->ref;
 }
 
 void* Group::allocate(uint64_t bytes)
 {
     const uint64_t size = (bytes + 255) / 256 * 256;
-    const uint64_t room = seat_->ref.layout.heap_bytes;
-    if (size < bytes || size > room - seat_->allocated) {
+    const uint64_t room = member_->ref.layout.heap_bytes;
+    if (size < bytes || size > room - member_->allocated) {
         throw Error(Errc::exhausted, "the group's symmetric memory has " +
-                                         std::to_string(room - seat_->allocated) + " of " +
+                                         std::to_string(room - member_->allocated) + " of " +
                                          std::to_string(room) + " bytes left, not " +
                                          std::to_string(bytes) + "; give it more (heap_bytes)");
     }
-    void* const at = seat_->heap() + seat_->allocated;
-    seat_->allocated += size;
+    void* const at = member_->heap() + member_->allocated;
+    member_->allocated += size;
     return at;
 }
 
 void Group::run(Call call, void* stream)
 {
-    seat_->process.check("the group");
-    seat_->plan(call);
-    seat_->run(call, stream);
+    member_->process.check("the group");
+    member_->plan(call);
+    member_->run(call, stream);
 }
 
 namespace {
@@ -509,10 +512,10 @@ void Group::barrier(void* stream)
 
 void Group::wait(void* stream)
 {
-    seat_->process.check("the group");
-    seat_->wait(stream);
+    member_->process.check("the group");
+    member_->wait(stream);
 }
 
-void Group::check() const { seat_->look(); }
+void Group::check() const { member_->look(); }
 
 } // namespace denizen

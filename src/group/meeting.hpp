@@ -9,8 +9,8 @@
 // Who does not know the token is turned away and changes nothing. The line is not encrypted.
 #pragma once
 
+#include "member.hpp"
 #include "proof.hpp"
-#include "seat.hpp"
 
 #include <functional>
 

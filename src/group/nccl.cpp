@@ -136,7 +136,7 @@ void rest(uint32_t looks)
 }
 
 // Where a rank's calls are enqueued. NCCL uses it until a communicator has ended, which may be
-// after the seat that made it is gone.
+// after the member that made it is gone.
 struct Place {
     Place(const gpu::DeviceInfo& device, uint64_t bytes) : context(device)
     {
@@ -178,9 +178,9 @@ private:
     }
 };
 
-class NcclSeat final : public Seat {
+class NcclMember final : public Member {
 public:
-    NcclSeat(uint32_t rank, uint32_t ranks, int ordinal, const GroupOptions& options)
+    NcclMember(uint32_t rank, uint32_t ranks, int ordinal, const GroupOptions& options)
         : driver_(gpu::driver()), nccl_(library())
     {
         ref.layout.ranks = ranks;
@@ -193,7 +193,7 @@ public:
         device = info.name;
         place_ = std::make_shared<Place>(info, options.heap_bytes + line);
     }
-    ~NcclSeat() override
+    ~NcclMember() override
     {
         try {
             without_residents([this] {
@@ -425,19 +425,19 @@ private:
 
 } // namespace
 
-std::unique_ptr<Seat> join_nccl(const UniqueId& id, uint32_t rank, uint32_t ranks, int ordinal,
-                                const GroupOptions& options)
+std::unique_ptr<Member> join_nccl(const UniqueId& id, uint32_t rank, uint32_t ranks, int ordinal,
+                                  const GroupOptions& options)
 {
-    std::unique_ptr<NcclSeat> seat;
+    std::unique_ptr<NcclMember> member;
     off_the_gpu("a group",
-                [&] { seat = std::make_unique<NcclSeat>(rank, ranks, ordinal, options); });
+                [&] { member = std::make_unique<NcclMember>(rank, ranks, ordinal, options); });
     // Not in there: another rank of this process may have to come first. NCCL takes memory and
     // loads code now, which may wait for a program that is on the GPU, and then the deadline ends
     // it.
-    seat->connect(id);
-    seat->begin_check();
-    seat->end_check();
-    return seat;
+    member->connect(id);
+    member->begin_check();
+    member->end_check();
+    return member;
 }
 
 } // namespace denizen::group

@@ -5,7 +5,7 @@
 // switched off before it is loaded.
 #pragma once
 
-#include "seat.hpp"
+#include "member.hpp"
 
 #include <denizen/device/driver.hpp>
 
@@ -83,7 +83,7 @@ UniqueId new_id();
 namespace denizen::group {
 
 // One rank; all ranks come here with the same id within the time limit. Errc::timeout.
-std::unique_ptr<Seat> join_nccl(const nccl::UniqueId& id, uint32_t rank, uint32_t ranks,
-                                int ordinal, const GroupOptions& options);
+std::unique_ptr<Member> join_nccl(const nccl::UniqueId& id, uint32_t rank, uint32_t ranks,
+                                  int ordinal, const GroupOptions& options);
 
 } // namespace denizen::group

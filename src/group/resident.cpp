@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "seat.hpp"
+#include "member.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/base/interrupt.hpp>
@@ -30,22 +30,22 @@ bool reached(uint32_t number, uint32_t goal) { return static_cast<int32_t>(numbe
 } // namespace
 
 ResidentGroup::ResidentGroup(Group& group, uint32_t channels, std::chrono::nanoseconds lease)
-    : seat_(*group.seat_), channels_(channels != 0    ? channels
-                                     : group.on_gpu() ? 64
-                                                      : 1)
+    : member_(*group.member_), channels_(channels != 0    ? channels
+                                         : group.on_gpu() ? 64
+                                                          : 1)
 {
     if (lease.count() <= 0 || lease > std::chrono::seconds(60)) {
         throw Error(Errc::bad_argument,
                     "a resident group's lease must be above 0 and at most 60 s");
     }
-    channels_ = std::min(channels_, seat_.ref.layout.channels);
-    box_ = seat_.open_mailbox(channels_);
+    channels_ = std::min(channels_, member_.ref.layout.channels);
+    box_ = member_.open_mailbox(channels_);
     box_.lease_ns = static_cast<uint64_t>(lease.count());
     try {
-        seat_.launch(box_, channels_);
+        member_.launch(box_, channels_);
         ++launches_;
     } catch (...) {
-        seat_.close_mailbox(box_);
+        member_.close_mailbox(box_);
         throw;
     }
 }
@@ -54,7 +54,7 @@ ResidentGroup::~ResidentGroup()
 {
     // They leave by themselves at the end of the lease; this is quicker. If one waits for a peer it
     // is done at the group's deadline.
-    if (!seat_.process.here()) return;
+    if (!member_.process.here()) return;
     const Interruptible never(nullptr);
     try {
         if (posted_ >= posts) wait(posted_ + 1 - posts); // the place of the message is free
@@ -64,7 +64,7 @@ ResidentGroup::~ResidentGroup()
     const uint32_t number = posted_ + 1;
     for (Packet& p : leave) p = {{leave_kind, 0, 0}, number};
     write(box_.post + number % posts * post_packets, leave);
-    seat_.close_mailbox(box_);
+    member_.close_mailbox(box_);
 }
 
 bool ResidentGroup::finished(uint32_t number)
@@ -89,7 +89,7 @@ void ResidentGroup::come_back_if_left()
     if (left.sequence == 0 || !reached(posted_, left.sequence)) return;
     Direct::store(box_.left, Packet{});
     try {
-        seat_.launch(box_, channels_);
+        member_.launch(box_, channels_);
     } catch (...) { // no thread to be had: the next look tries again
         Direct::store(box_.left, left);
         throw;
@@ -107,7 +107,7 @@ bool ResidentGroup::follows(const Call& call)
     };
     const auto range = [&](const Call& c, const void* at, bool of_all) {
         return Range{static_cast<const unsigned char*>(at),
-                     c.count * size_of(c.type) * (of_all ? seat_.ref.layout.ranks : 1)};
+                     c.count * size_of(c.type) * (of_all ? member_.ref.layout.ranks : 1)};
     };
     const auto in = [&](const Call& c) { return range(c, c.in, scatters(c.kind)); };
     const auto out = [&](const Call& c) { return range(c, c.out, gathers(c.kind)); };
@@ -133,8 +133,8 @@ bool ResidentGroup::follows(const Call& call)
 
 uint32_t ResidentGroup::post(Call call)
 {
-    seat_.process.check("the group");
-    seat_.plan(call);
+    member_.process.check("the group");
+    member_.plan(call);
     call.channels = std::min(call.channels, channels_);
     if (posted_ >= posts) wait(posted_ + 1 - posts);
     if (follows(call)) wait(posted_);
@@ -163,9 +163,9 @@ uint32_t ResidentGroup::all_reduce(const void* in, void* out, uint64_t count, Ty
 
 void ResidentGroup::wait(uint32_t number)
 {
-    seat_.process.check("the group");
+    member_.process.check("the group");
     // Each call may wait for its peers, and launching may take a while.
-    const uint64_t patience = 2 * seat_.ref.timeout_ns + 5'000'000'000;
+    const uint64_t patience = 2 * member_.ref.timeout_ns + 5'000'000'000;
     uint64_t begin = 0;
     uint64_t deadline = 0;
     for (uint32_t looks = 1; !finished(number); ++looks) { // ends with the call, or the deadline
@@ -178,7 +178,7 @@ void ResidentGroup::wait(uint32_t number)
         }
         // The CPU's teams need the core. A GPU's answer is a matter of microseconds: who naps, or
         // yields, finds it late.
-        if (!seat_.on_gpu || now - begin > spin_ns) Direct::idle(looks);
+        if (!member_.on_gpu || now - begin > spin_ns) Direct::idle(looks);
         check_interrupt();
         if (now > deadline) {
             throw Error(Errc::timeout, "call " + std::to_string(number) +
@@ -188,8 +188,8 @@ void ResidentGroup::wait(uint32_t number)
     }
     if (Direct::load(box_.failed).sequence != 0) {
         uint32_t word = 0;
-        seat_.read(&word, &seat_.ref.control(seat_.ref.rank)->poison, sizeof word);
-        throw_verdict(seat_, Verdict::of(word));
+        member_.read(&word, &member_.ref.control(member_.ref.rank)->poison, sizeof word);
+        throw_verdict(member_, Verdict::of(word));
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor that a program of tasks lives on, as AnyRuntime's core sees it: CPU threads
+// The processor that a program of tasks lives on, as TaskRuntime's core sees it: CPU threads
 // (cpu_backend.cpp) or a GPU (gpu_backend.cpp).
 #pragma once
 
-#include <denizen/task/any.hpp>
+#include <denizen/task/task_runtime.hpp>
 
 namespace denizen::task {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// task::AnyRuntime: lays out the memory of tasks, hands in what the host spawns, and waits.
+// task::TaskRuntime: lays out the memory of tasks, hands in what the host spawns, and waits.
 #include "backend.hpp"
 
 #include "actor/port.hpp"
@@ -64,7 +64,7 @@ Indices take_indices(Carver& device, uint32_t count)
 
 } // namespace
 
-struct AnyRuntime::Core {
+struct TaskRuntime::Core {
     Core(Image program, const Options& wanted) : image(std::move(program)), options(wanted)
     {
         check_options();
@@ -265,12 +265,12 @@ struct AnyRuntime::Core {
     uint32_t last_sequence = 0;
 };
 
-AnyRuntime::AnyRuntime(Image image, const Options& options)
+TaskRuntime::TaskRuntime(Image image, const Options& options)
     : core_(std::make_unique<Core>(std::move(image), options))
 {
 }
 
-AnyRuntime::~AnyRuntime()
+TaskRuntime::~TaskRuntime()
 {
     if (!core_->process.here()) {
         (void)core_.release(); // what its threads hold is not this process's
@@ -284,18 +284,18 @@ AnyRuntime::~AnyRuntime()
     }
 }
 
-AnyRuntime::Core& AnyRuntime::core() const
+TaskRuntime::Core& TaskRuntime::core() const
 {
     core_->process.check("the runtime of tasks");
     return *core_;
 }
 
-uint32_t AnyRuntime::workers() const { return core_->shared.workers; }
-bool AnyRuntime::on_gpu() const { return core_->on_gpu; }
-const std::string& AnyRuntime::device() const { return core_->backend->device(); }
+uint32_t TaskRuntime::workers() const { return core_->shared.workers; }
+bool TaskRuntime::on_gpu() const { return core_->on_gpu; }
+const std::string& TaskRuntime::device() const { return core_->backend->device(); }
 
-void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline,
-                       uint64_t before, uint64_t after)
+void TaskRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, nanoseconds deadline,
+                        uint64_t before, uint64_t after)
 {
     Core& c = core();
     c.check_alive();
@@ -346,13 +346,13 @@ void AnyRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, na
     }
 }
 
-Ingress* AnyRuntime::ingress() const
+Ingress* TaskRuntime::ingress() const
 {
     core().actors_spawn.store(true, std::memory_order_relaxed);
     return core().shared.ingress;
 }
 
-uint32_t AnyRuntime::open_group(nanoseconds lifetime)
+uint32_t TaskRuntime::open_group(nanoseconds lifetime)
 {
     Core& c = core();
     c.check_alive();
@@ -371,7 +371,7 @@ uint32_t AnyRuntime::open_group(nanoseconds lifetime)
     return g;
 }
 
-void AnyRuntime::cancel(uint32_t group)
+void TaskRuntime::cancel(uint32_t group)
 {
     Core& c = core();
     c.check_alive();
@@ -381,7 +381,7 @@ void AnyRuntime::cancel(uint32_t group)
     c.order();
 }
 
-Ended AnyRuntime::wait(uint32_t group, nanoseconds deadline)
+Ended TaskRuntime::wait(uint32_t group, nanoseconds deadline)
 {
     Core& c = core();
     c.check_alive();
@@ -413,7 +413,7 @@ Ended AnyRuntime::wait(uint32_t group, nanoseconds deadline)
             load<Scope::system>(&report.dropped)};
 }
 
-void AnyRuntime::close_group(uint32_t group)
+void TaskRuntime::close_group(uint32_t group)
 {
     if (!core_->process.here()) {
         return;
@@ -422,7 +422,7 @@ void AnyRuntime::close_group(uint32_t group)
     core().free_groups.push_back(group);
 }
 
-std::pair<uint32_t, uint32_t> AnyRuntime::open_answer()
+std::pair<uint32_t, uint32_t> TaskRuntime::open_answer()
 {
     Core& c = core();
     c.check_alive();
@@ -447,7 +447,7 @@ std::pair<uint32_t, uint32_t> AnyRuntime::open_answer()
     return {answer, c.last_sequence};
 }
 
-bool AnyRuntime::answered(uint32_t answer, uint32_t sequence, uint32_t bytes) const
+bool TaskRuntime::answered(uint32_t answer, uint32_t sequence, uint32_t bytes) const
 {
     const Answer& a = core().shared.answer[answer];
     for (uint32_t k = 0; k == 0 || 12 * k < bytes; ++k) {
@@ -458,8 +458,8 @@ bool AnyRuntime::answered(uint32_t answer, uint32_t sequence, uint32_t bytes) co
     return true;
 }
 
-void AnyRuntime::read_answer(uint32_t answer, uint32_t sequence, void* to, uint32_t bytes,
-                             nanoseconds deadline)
+void TaskRuntime::read_answer(uint32_t answer, uint32_t sequence, void* to, uint32_t bytes,
+                              nanoseconds deadline)
 {
     Core& c = core();
     c.wait_until(
@@ -475,7 +475,7 @@ void AnyRuntime::read_answer(uint32_t answer, uint32_t sequence, void* to, uint3
     std::memcpy(to, words, bytes);
 }
 
-void AnyRuntime::close_answer(uint32_t answer, uint32_t sequence)
+void TaskRuntime::close_answer(uint32_t answer, uint32_t sequence)
 {
     if (!core_->process.here()) {
         return;
@@ -490,9 +490,9 @@ void AnyRuntime::close_answer(uint32_t answer, uint32_t sequence)
     }
 }
 
-const Arena& AnyRuntime::arena() const { return *core().arena; }
+const Arena& TaskRuntime::arena() const { return *core().arena; }
 
-Stats AnyRuntime::stats()
+Stats TaskRuntime::stats()
 {
     Core& c = core();
     Stats stats;
@@ -522,7 +522,7 @@ Stats AnyRuntime::stats()
     return stats;
 }
 
-void AnyRuntime::close(nanoseconds timeout)
+void TaskRuntime::close(nanoseconds timeout)
 {
     if (!core_->process.here()) {
         return; // a forked child has nothing to close

@@ -59,8 +59,8 @@ def test_without_a_margin_nothing_is_equivalent():
 
 def test_spans_are_those_of_the_checks():
     cell = measured(synthetic.experiment()).cells[0]
-    assert [(arm, lane) for arm, lane, _, _ in cell.spans] == [
-        (arm, lane) for arm in ("base", "quick", "same", "control") for lane in ("copy", "sum")
+    assert [(arm, track) for arm, track, _, _ in cell.spans] == [
+        (arm, track) for arm in ("base", "quick", "same", "control") for track in ("copy", "sum")
     ]
 
 

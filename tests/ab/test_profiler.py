@@ -52,7 +52,7 @@ def export(path, *, copies=True):
 def test_nsys(tmp_path):
     export(tmp_path / "a b.sqlite")
     spans = profiler.nsys_spans(tmp_path / "a b.sqlite")
-    assert [span.lane for span in spans] == ["copy", "reduce"]
+    assert [span.track for span in spans] == ["copy", "reduce"]
     assert [spans[0].end, spans[1].begin] == pytest.approx([2e-6, 1.5e-6])
     assert profiler.overlap(spans[:1], spans[1:]) == pytest.approx(5e-7)
     export(tmp_path / "b.sqlite", copies=False)
@@ -74,10 +74,10 @@ def test_overlap_against_counting():
     rng = np.random.default_rng(0)
     for _ in range(50):
         drawn, seconds = [], []
-        for lane in "ab":
+        for track in "ab":
             begins, lengths = rng.integers(0, 80, 6), rng.integers(0, 20, 6)
             ends = begins + lengths
-            drawn.append([Span(lane, b, e) for b, e in zip(begins, ends, strict=True)])
+            drawn.append([Span(track, b, e) for b, e in zip(begins, ends, strict=True)])
             seconds.append({t for b, e in zip(begins, ends, strict=True) for t in range(b, e)})
         assert profiler.overlap(*drawn) == len(seconds[0] & seconds[1])
         assert profiler.busy(drawn[0]) == len(seconds[0])

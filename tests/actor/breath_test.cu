@@ -271,7 +271,7 @@ TEST_P(breath, pause_and_resume)
     for (uint32_t i = 0; i < 10; ++i) {
         rt.pause(30s);
         EXPECT_TRUE(goes_on(rt, 3));
-        if (i % 2 == 0) { // the lanes are empty: these wait in them
+        if (i % 2 == 0) { // the host rings are empty: these wait in them
             flood(rt, all, sent, sent + 50, 2);
             sent += 50;
         }

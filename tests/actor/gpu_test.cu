@@ -403,8 +403,8 @@ void throw_a_ball(uint32_t* page, const Options& o)
     store<Scope::system, Order::release>(&page[phase], 1u);
     ASSERT_TRUE(eventually([&] { return peek(page, go_on) != 0; }, 60s));
     const Stats s = rt.stats();
-    store<Scope::system>(&page[launched], static_cast<uint32_t>(
-                                              o.breath == 0us ? s.launches : s.incarnations));
+    store<Scope::system>(&page[launched],
+                         static_cast<uint32_t>(o.breath == 0us ? s.launches : s.incarnations));
     EXPECT_EQ(s.errors, 0u);
     rt.close(100ms);
 }
@@ -451,7 +451,7 @@ TEST(child, dies_of_a_handler)
         expect_error_like(Errc::peer_dead, text, [&] { rt.drain(20s); });
         expect_error_like(Errc::peer_dead, text, [&] { rt.receive(20s); });
         expect_error_like(Errc::peer_dead, text, [&] {
-            for (;;) { // ends when the lane is full, or before
+            for (;;) { // ends when the host ring is full, or before
                 rt.send(actors[2], Add{1}, 20s);
             }
         });

@@ -245,7 +245,7 @@ TEST_P(lives, a_new_actor_runs)
     EXPECT_EQ(s.life, Life::running);
     EXPECT_EQ(s.incarnation, 1u);
     EXPECT_EQ(s.failure, 0u);
-    EXPECT_EQ(s.held, 0u);
+    EXPECT_EQ(s.stashed, 0u);
     EXPECT_FALSE(s.supervised());
     const Address never = Address::actor(a.worker(), 1000);
     EXPECT_EQ(error_of([&] { rt.inspect(never); }).code(), Errc::no_actor);
@@ -263,7 +263,7 @@ TEST_P(lives, a_created_actor_waits_for_its_start)
     }
     rt.broadcast<Scribe>(Note{3});
     rt.drain();
-    EXPECT_EQ(rt.stats().held, 20u);
+    EXPECT_EQ(rt.stats().stashed, 20u);
     for (const Address a : actors) {
         rt.resume(a);
         expect_notes(rt, a, 4);
@@ -287,17 +287,17 @@ TEST_P(lives, what_is_sent_to_a_paused_actor_waits_in_order)
     note(rt, a, 10, 50);
     note(rt, actors[1], 0, 5);
     rt.drain(); // what waits for a paused actor is not under way
-    EXPECT_EQ(rt.inspect(a).held, 50u);
-    EXPECT_EQ(rt.stats().held, 50u);
+    EXPECT_EQ(rt.inspect(a).stashed, 50u);
+    EXPECT_EQ(rt.stats().stashed, 50u);
     expect_notes(rt, actors[1], 5);
     rt.resume(a);
     note(rt, a, 60, 5);
     expect_notes(rt, a, 65);
     EXPECT_EQ(rt.state(a), Life::running);
-    EXPECT_EQ(rt.inspect(a).held, 0u);
+    EXPECT_EQ(rt.inspect(a).stashed, 0u);
     rt.resume(a);
     EXPECT_EQ(rt.state(a), Life::running);
-    EXPECT_EQ(rt.stats().held, 0u);
+    EXPECT_EQ(rt.stats().stashed, 0u);
     EXPECT_EQ(rt.stats().dead_letters, 0u);
 }
 
@@ -315,7 +315,7 @@ TEST_P(lives, long_messages_and_questions_wait_too)
     const Address asked = rt.untyped().ask_begin(a, Rt::id<Look>(), "", sizeof(Look), 1s);
     rt.drain();
     EXPECT_FALSE(rt.untyped().ask_ready(asked));
-    EXPECT_EQ(rt.inspect(a).held, 31u);
+    EXPECT_EQ(rt.inspect(a).stashed, 31u);
     rt.resume(team);
     rt.resume(a);
     Seen s{};
@@ -331,7 +331,7 @@ void lives::pause_and_resume_under_load(Device device, const Options& options)
 {
     for (const bool small : {false, true}) {
         Options o = small ? small_rings(options) : options;
-        o.held_slots = small ? 16 : 256;
+        o.stash_slots = small ? 16 : 256;
         o.outbox_slots = small ? 512 : o.outbox_slots; // a Burst is ten messages, of many at once
         Rt rt(device, o);
         const uint32_t pairs = 8;
@@ -385,8 +385,8 @@ TEST_P(lives, a_full_store_holds_back_the_ring_and_loses_nothing)
 {
     Options o = options();
     o.workers = 1;
-    o.held_slots = 8;
-    o.lane_slots = 16;
+    o.stash_slots = 8;
+    o.host_ring_slots = 16;
     Rt rt(device(), o);
     const auto actors = rt.spawn<Scribe>(2);
     rt.pause(actors[0]);
@@ -397,10 +397,10 @@ TEST_P(lives, a_full_store_holds_back_the_ring_and_loses_nothing)
             EXPECT_EQ(e.code(), Errc::full);
             break;
         }
-        ASSERT_LT(sent, 200u) << "the lane never fills";
+        ASSERT_LT(sent, 200u) << "the host ring never fills";
     }
-    EXPECT_GE(sent, 8u + 16u) << "the store and the lane";
-    EXPECT_EQ(rt.inspect(actors[0]).held, 8u) << "urgent requests get through";
+    EXPECT_GE(sent, 8u + 16u) << "the stash and the host ring";
+    EXPECT_EQ(rt.inspect(actors[0]).stashed, 8u) << "urgent requests get through";
     // What lies behind waits too, for whomever it is.
     EXPECT_EQ(error_of([&] { rt.send(actors[1], Note{0}, 50ms); }).code(), Errc::full);
     EXPECT_EQ(error_of([&] { rt.drain(100ms); }).code(), Errc::timeout);
@@ -421,7 +421,7 @@ TEST_P(lives, a_broadcast_waits_for_those_who_are_paused)
     rt.broadcast<Scribe>(Note{0});
     rt.broadcast<Scribe>(fat(1));
     rt.drain();
-    EXPECT_EQ(rt.stats().held, 40u);
+    EXPECT_EQ(rt.stats().stashed, 40u);
     expect_notes(rt, actors[1], 2);
     for (size_t i = 0; i < actors.size(); i += 2) {
         rt.resume(actors[i]);
@@ -524,7 +524,7 @@ TEST_P(lives, what_waits_for_an_actor_that_is_stopped_is_dead)
     EXPECT_EQ(rt.state(a), Life::stopped);
     rt.drain();
     const Stats s = rt.stats();
-    EXPECT_EQ(s.held, 0u);
+    EXPECT_EQ(s.stashed, 0u);
     EXPECT_EQ(s.dead_letters, 6u);
     EXPECT_EQ(s.dead_letters_by_reason[static_cast<uint32_t>(Reason::stopped)], 6u);
     const DeadLetters dead = rt.dead_letters();
@@ -671,7 +671,7 @@ TEST_P(lives, an_actor_may_fail_again_before_anybody_was_told)
     }
     o.local_slots = 2048;
     o.near_slots = o.inbox_slots = 2;
-    o.held_slots = 4;
+    o.stash_slots = 4;
     o.outbox_slots = 64;
     Rt rt(device(), o);
     const Address boss = rt.spawn<Boss>();
@@ -794,7 +794,7 @@ TEST_P(lives, the_oldest_are_dropped_by_those_who_want_it)
     }
 
     // Paused, it keeps the newest that there is room for.
-    o.held_slots = 16;
+    o.stash_slots = 16;
     o.local_slots = o.inbox_slots = 64;
     Rt other(device(), o);
     const Address b = other.spawn<Hasty>();
@@ -803,7 +803,7 @@ TEST_P(lives, the_oldest_are_dropped_by_those_who_want_it)
         other.send(b, Note{i}, 10s);
     }
     other.drain();
-    EXPECT_EQ(other.inspect(b).held, 16u);
+    EXPECT_EQ(other.inspect(b).stashed, 16u);
     other.resume(b);
     EXPECT_EQ(look(other, b).count, 16u);
     EXPECT_EQ(look(other, b).next, 50u);

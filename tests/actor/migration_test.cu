@@ -237,7 +237,7 @@ void walk_about(Device device, const Options& options, uint32_t seed, uint32_t m
         const Error error = error_of([&] { rt.migrate(a, worker, node, patience); });
         if (error.code() != Errc::ok) {
             const std::string why = error.what();
-            if (may_find_no_room && why.find("found no room to be held") != std::string::npos) {
+            if (may_find_no_room && why.find("found no room in the stash") != std::string::npos) {
                 continue; // it stays where it is, and nothing is lost
             }
             ADD_FAILURE() << why;
@@ -322,7 +322,7 @@ TEST_P(migration, takes_no_more_memory_the_more_often)
 TEST_P(migration, with_hardly_any_room_for_what_waits)
 {
     Options o = options();
-    o.held_slots = 8;
+    o.stash_slots = 8;
     walk_about(device(), o, 11, std::max(scaled(30), 5u), 20, 300ms, true);
 }
 

@@ -567,7 +567,7 @@ TEST_P(nodes, urgent_messages_overtake_data)
     }
 }
 
-TEST_P(nodes, a_full_urgent_lane_says_so)
+TEST_P(nodes, a_full_urgent_host_ring_says_so)
 {
     Options o = options();
     o.urgent_slots = 2; // as many as the longest message needs twice: 8
@@ -575,7 +575,7 @@ TEST_P(nodes, a_full_urgent_lane_says_so)
     const Address a = one_on_each(rt).back();
     rt.pause();
     expect_error_like(Errc::full,
-                      "urgent host lane of worker [0-9]+ on node [0-9]+ \\([0-9]+ slots\\) is "
+                      "urgent host ring of worker [0-9]+ on node [0-9]+ \\([0-9]+ slots\\) is "
                       "full: its worker has not kept up for .*",
                       [&] {
                           for (int i = 0; i < 64; ++i) {

@@ -98,9 +98,9 @@ protected:
 inline Options small_rings(Options o)
 {
     const uint32_t workers = o.workers != 0 ? o.workers : 256;
-    o.lane_slots = o.inbox_slots = o.egress_slots = 2;
+    o.host_ring_slots = o.inbox_slots = o.egress_slots = 2;
     o.local_slots = o.near_slots = o.urgent_slots = 2;
-    o.outbox_slots = (workers - 1) * o.inbox_slots + workers * o.lane_slots;
+    o.outbox_slots = (workers - 1) * o.inbox_slots + workers * o.host_ring_slots;
     return o;
 }
 

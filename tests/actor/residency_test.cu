@@ -90,7 +90,7 @@ protected:
     static Options options()
     {
         Options o = AtEveryPlace::options();
-        o.lane_slots = 16; // so that full lanes are reached soon
+        o.host_ring_slots = 16; // so that full host rings are reached soon
         return o;
     }
 };
@@ -117,8 +117,8 @@ TEST_P(life, values_outside_their_range_are_refused)
         expect_error(Errc::bad_argument, text, [&] { Rt rt(device(), o); });
     };
     const std::string power = "; use a power of two from 2 to ";
-    refused("lane_slots = 3" + power + "65536", [](Options& o) { o.lane_slots = 3; });
-    refused("lane_slots = 0" + power + "65536", [](Options& o) { o.lane_slots = 0; });
+    refused("host_ring_slots = 3" + power + "65536", [](Options& o) { o.host_ring_slots = 3; });
+    refused("host_ring_slots = 0" + power + "65536", [](Options& o) { o.host_ring_slots = 0; });
     refused("inbox_slots = 1" + power + "65536", [](Options& o) { o.inbox_slots = 1; });
     refused("inbox_slots = 131072" + power + "65536", [](Options& o) { o.inbox_slots = 1u << 17; });
     refused("egress_slots = 2097152" + power + "1048576",
@@ -252,15 +252,15 @@ TEST_P(life, description_says_what_was_taken)
     const Description& d = rt.description();
     EXPECT_EQ(d.on_gpu, on_gpu());
     EXPECT_GT(d.start_ms, 0.0);
-    EXPECT_GT(d.host_bytes + d.device_bytes, uint64_t{64} * 256); // at least the lanes
+    EXPECT_GT(d.host_bytes + d.device_bytes, uint64_t{64} * 256); // at least the host rings
     EXPECT_LE(d.host_bytes, 64u << 20) << "default limits";
     EXPECT_LE(d.device_bytes, 64u << 20) << "default limits";
     if (!on_gpu()) {
         EXPECT_EQ(d.device, "CPU");
-        EXPECT_EQ(d.lane_memory, "host");
+        EXPECT_EQ(d.host_ring_memory, "host");
     } else {
-        EXPECT_TRUE(d.lane_memory == "mapped" ||
-                    (d.lane_memory == "pinned" && !d.why_not_mapped.empty()));
+        EXPECT_TRUE(d.host_ring_memory == "mapped" ||
+                    (d.host_ring_memory == "pinned" && !d.why_not_mapped.empty()));
     }
 }
 
@@ -304,15 +304,15 @@ TEST_P(life, nothing_is_handled_while_paused_and_nothing_is_lost)
     EXPECT_EQ(rt.stats().errors, 0u);
 }
 
-TEST_P(life, a_lane_that_fills_while_paused_says_so)
+TEST_P(life, a_host_ring_that_fills_while_paused_says_so)
 {
     Rt rt(device(), options());
     const Address a = rt.spawn<Counter>();
     rt.pause(10s);
-    // Up to a quarter of the lane may be room that the worker has not given back.
+    // Up to a quarter of the host ring may be room that the worker has not given back.
     uint32_t accepted = 0;
     expect_error_like(Errc::full,
-                      "host lane of worker " + std::to_string(a.worker()) +
+                      "host ring of worker " + std::to_string(a.worker()) +
                           " \\(16 slots\\) is full: its worker has not kept up for [0-9.e-]+ s",
                       [&] {
                           for (; accepted < 100; ++accepted) {
@@ -323,7 +323,7 @@ TEST_P(life, a_lane_that_fills_while_paused_says_so)
     EXPECT_LE(accepted, 16u);
     const std::vector<Add> more(20, Add{1});
     expect_error_like(Errc::full,
-                      "host lane of worker .* has not kept up for [0-9.e-]+ s "
+                      "host ring of worker .* has not kept up for [0-9.e-]+ s "
                       "\\(0 of 20 messages were accepted before it\\)",
                       [&] { rt.send_many(a, more.data(), more.size(), 50ms); });
     rt.resume();
@@ -478,7 +478,7 @@ TEST_P(life, a_handler_that_takes_long_is_named_while_it_does)
     EXPECT_EQ(e.code(), Errc::full);
     std::string count;
     ASSERT_TRUE(matches(e.what(),
-                        "host lane of worker [0-9]+ \\(16 slots\\) is full: " + who +
+                        "host ring of worker [0-9]+ \\(16 slots\\) is full: " + who +
                             " \\(([0-9]+) of 1000 messages were accepted before it\\)",
                         &count))
         << e.what();

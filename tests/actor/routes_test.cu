@@ -287,7 +287,7 @@ protected:
         o.max_actors = 1024;
         o.state_bytes = 4u << 20;
         if (small) {
-            o.lane_slots = o.inbox_slots = o.egress_slots = 2;
+            o.host_ring_slots = o.inbox_slots = o.egress_slots = 2;
             o.local_slots = o.near_slots = o.urgent_slots = 2;
         }
         o.outbox_slots = 1u << 15; // for all that the writers of a worker can write at once

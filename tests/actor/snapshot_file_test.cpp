@@ -145,7 +145,7 @@ TEST_F(Files, say_what_is_wrong_with_them)
     EXPECT_EQ(refusal(bytes), "is not a denizen snapshot: its first bytes are others");
     bytes = content;
     bytes[8] = 9;
-    EXPECT_EQ(refusal(bytes), "has format version 9, this build reads 1");
+    EXPECT_EQ(refusal(bytes), "has format version 9, this build reads 2");
     bytes = content;
     bytes[header_bytes] ^= 1;
     EXPECT_EQ(refusal(bytes), "is altered: the checksum of its header does not match");

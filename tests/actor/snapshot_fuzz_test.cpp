@@ -93,10 +93,10 @@ Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
     Options o;
     o.workers = workers;
     o.nodes = nodes;
-    o.lane_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
+    o.host_ring_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
     o.egress_slots = o.dead_letter_slots = 32;
     o.outbox_slots = 256;
-    o.held_slots = o.watch_slots = 16;
+    o.stash_slots = o.watch_slots = 16;
     o.subscriptions = 16;
     o.asks = 4;
     o.buffers = 4;
@@ -395,16 +395,16 @@ TEST_P(snapshot_fuzz, is_refused_by_name_or_runs)
     EXPECT_LE(fates[Fate::stuck], n / 20);
 }
 
-// The words of the wards once were believed: one of them changed was enough.
-TEST_P(snapshot_fuzz, every_byte_of_the_wards_may_be_wrong)
+// The words of the workers' states once were believed: one of them changed was enough.
+TEST_P(snapshot_fuzz, every_byte_of_the_worker_states_may_be_wrong)
 {
     const Parts whole(base);
     Parts parts = whole;
-    const size_t bytes = parts["node 0 wards"].size();
+    const size_t bytes = parts["node 0 worker_states"].size();
     for (size_t at = 0; at < bytes; at += scaled(8) > 1 ? 1 : 7) {
         SCOPED_TRACE("byte " + std::to_string(at));
         parts = whole;
-        unsigned char& byte = parts["node 0 wards"][at];
+        unsigned char& byte = parts["node 0 worker_states"][at];
         byte = static_cast<unsigned char>(byte ^ (1 << at % 8));
         fate_of_mutated(parts);
         ASSERT_FALSE(HasFailure());

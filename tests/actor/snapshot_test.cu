@@ -391,7 +391,7 @@ TEST_P(snapshot, holds_what_waits_for_an_actor_and_dead_letters)
     }
     Runtime<Ring> rt(device(), restoring(options(), folder.file("ring")));
     EXPECT_EQ(rt.inspect(stations[1]).life, Life::paused);
-    EXPECT_EQ(rt.inspect(stations[1]).held, 10u);
+    EXPECT_EQ(rt.inspect(stations[1]).stashed, 10u);
     rt.resume(stations[1]);
     EXPECT_EQ(rt.ask<Seen>(stations[1], Look{}).from_host, 10u);
     EXPECT_EQ(rt.ask<Seen>(stations[1], Look{}).faults, 0u);
@@ -558,7 +558,7 @@ protected:
     static Options bank_options()
     {
         Options o = options();
-        o.lane_slots = 64;
+        o.host_ring_slots = 64;
         return o;
     }
     // On a GPU the saver takes a second to start: --gtest_repeat=5 makes it a hundred there too.

@@ -549,7 +549,7 @@ TEST_P(supervision, every_message_is_accounted_for_under_random_failures)
          {Strategy::one_for_one, Strategy::one_for_all, Strategy::resume}) {
         for (const bool small : {false, true}) {
             Options o = small ? small_rings(options()) : options();
-            o.held_slots = small ? 8 : 256;
+            o.stash_slots = small ? 8 : 256;
             Rt rt(device(), o);
             const uint32_t actors = 12;
             const auto workers = rt.spawn<Counting>(actors);
@@ -595,7 +595,7 @@ TEST_P(supervision, every_message_is_accounted_for_under_random_failures)
             EXPECT_GT(failing, 0u);
             EXPECT_EQ(s.dead_letters, failing);
             EXPECT_EQ(s.dead_letters_by_reason[static_cast<uint32_t>(Reason::failed)], failing);
-            EXPECT_EQ(s.held, 0u);
+            EXPECT_EQ(s.stashed, 0u);
             if (strategy != Strategy::resume) {
                 EXPECT_EQ(handled + s.dead_letters, uint64_t{n} * actors);
             }
@@ -664,7 +664,7 @@ TEST_P(supervision, every_message_is_accounted_for_whatever_is_done_to_the_child
         const DeadLetters dead = rt.dead_letters();
         EXPECT_EQ(dead.lost, 0u);
         EXPECT_EQ(dead.letters.size(), s.dead_letters);
-        EXPECT_EQ(s.held, 0u);
+        EXPECT_EQ(s.stashed, 0u);
         std::map<uint32_t, uint32_t> died; // by destination
         std::map<Reason, uint64_t> reasons;
         std::set<uint32_t> codes;

@@ -258,7 +258,7 @@ TEST_P(telemetry, counts_are_exact_and_never_go_back_under_load)
     EXPECT_EQ(t.handled, total(t, &WorkerTelemetry::handled));
     EXPECT_EQ(t.workers.size(), rt.description().workers);
     for (const WorkerTelemetry& w : t.workers) {
-        EXPECT_EQ(w.lane, 0u);
+        EXPECT_EQ(w.host_ring, 0u);
         EXPECT_EQ(w.inbox, 0u);
         EXPECT_EQ(w.outbox, 0u);
         EXPECT_EQ(w.busy_ns, 0u);
@@ -386,7 +386,7 @@ TEST_P(telemetry_of_nodes, workers_of_all_nodes_in_order)
 TEST_P(telemetry, busy_worker_and_its_queue)
 {
     Options o = options();
-    o.lane_slots = 64;
+    o.host_ring_slots = 64;
     Rt rt(device(), o);
     const auto spinners = rt.spawn<Spinner>(8);
     const Address a = spinners[3];
@@ -404,18 +404,18 @@ TEST_P(telemetry, busy_worker_and_its_queue)
     const WorkerTelemetry& w = t.workers[a.worker()];
     EXPECT_EQ(w.busy_actor, a);
     EXPECT_EQ(w.busy_message, Rt::id<Loop>());
-    EXPECT_GE(w.lane, waiting);
-    EXPECT_LE(w.lane, waiting + 1 + o.lane_slots / 4);
+    EXPECT_GE(w.host_ring, waiting);
+    EXPECT_LE(w.host_ring, waiting + 1 + o.host_ring_slots / 4);
     // It does not wait for the worker that is busy, and names the others as they are.
     for (uint32_t i = 0; i < t.workers.size(); ++i) {
         if (i != a.worker()) {
             EXPECT_EQ(t.workers[i].busy_ns, 0u);
-            EXPECT_EQ(t.workers[i].lane, 0u);
+            EXPECT_EQ(t.workers[i].host_ring, 0u);
         }
     }
     word.set(1);
     rt.drain();
-    EXPECT_EQ(rt.telemetry().workers[a.worker()].lane, 0u);
+    EXPECT_EQ(rt.telemetry().workers[a.worker()].host_ring, 0u);
     EXPECT_EQ(rt.telemetry().actor_types[spinner].handled, waiting + 1);
 }
 
@@ -506,7 +506,7 @@ TEST_P(telemetry, paused_and_closed)
     rt.send(a, Add{1});
     const Telemetry t = rt.telemetry();
     EXPECT_EQ(t.workers[a.worker()].mode, Mode::paused);
-    EXPECT_EQ(t.workers[a.worker()].lane, 1u);
+    EXPECT_EQ(t.workers[a.worker()].host_ring, 1u);
     rt.observe(true); // a paused worker agrees too
     rt.resume();
     rt.drain();

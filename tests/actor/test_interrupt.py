@@ -38,7 +38,7 @@ program = denizen.Program('''
     };
     ''', actors=["Spinner"], messages=[denizen.message("Spin", [("word", "u8")]),
                                        denizen.message("Add", [("n", "u4")])])
-rt = denizen.Runtime(program, "cpu:1", lane_slots=16)
+rt = denizen.Runtime(program, "cpu:1", host_ring_slots=16)
 (a,) = rt.spawn("Spinner")
 rt.send(a, "Spin", word=word.ctypes.data)
 adds = np.zeros(1000, program.messages["Add"].dtype)
@@ -249,7 +249,7 @@ def test_ctrl_c_ends_a_wait(name, tmp_path):
 
 
 def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):
-    """send_many is interrupted with its lane full: what it sent is handled, once each."""
+    """send_many is interrupted with its host ring full: what it sent is handled, once each."""
     text = SCRIPT.format(
         wait=WAIT,
         ready=RUNTIME + "(teller,) = rt.spawn('Teller')\n",

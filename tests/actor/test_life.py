@@ -60,8 +60,8 @@ def test_what_is_sent_to_created_actors_waits_until_they_run(rt):
         assert rt.state(counter) == "created"
         rt.send_many(counter, ADD.zeros(5))
     rt.drain()
-    assert [rt.inspect(counter).held for counter in created] == [5, 5, 5]
-    assert rt.stats()["held"] == 15
+    assert [rt.inspect(counter).stashed for counter in created] == [5, 5, 5]
+    assert rt.stats()["stashed"] == 15
     rt.resume(created[0])
     assert rt.state(created[0]) == "running"
     assert rt.ask(created[0], "Ask", timeout=20)["count"] == 5
@@ -69,7 +69,7 @@ def test_what_is_sent_to_created_actors_waits_until_they_run(rt):
     rt.drain()
     assert rt.stats()["dead_letters"] == 5
     assert rt.state(created[2]) == "created"
-    assert rt.inspect(created[2]).held == 5
+    assert rt.inspect(created[2]).stashed == 5
     with pytest.raises(denizen.ArgumentError, match='the program has no actor "Clerk"; it has Cou'):
         rt.create("Clerk")
 
@@ -123,7 +123,7 @@ def test_statistics_add_up(rt):
 def test_what_the_description_tells(rt, device):
     d = rt.description
     assert d["on_gpu"] == (device == "gpu")
-    assert d["lane_memory"] in (("mapped", "pinned") if device == "gpu" else ("host",))
+    assert d["host_ring_memory"] in (("mapped", "pinned") if device == "gpu" else ("host",))
     assert d["workers"] >= 1
     if device.startswith("cpu:"):
         assert (d["device"], d["workers"]) == ("CPU", int(device[4:]))

@@ -69,7 +69,7 @@ def test_scrape(rt, device):
     assert len(by_worker) == rt.description["workers"]
     assert sum(by_worker) == rt.stats()["handled"]
     name = "denizen_queue_slots"
-    for queue in ("lane", "inbox", "near", "outbox"):
+    for queue in ("host_ring", "inbox", "near", "outbox"):
         assert found[name, labels(node="0", worker="0", queue=queue)] == 0
     about = labels(program=rt.program.name, device=rt.description["device"])
     assert found["denizen_program", about] == 1

@@ -60,15 +60,21 @@ def test_auto_takes_the_gpu_if_there_is_one():
         ({"breath_us": -1}, "breath_us = -1; use a whole number from 0"),
         ({"breath_us": "long"}, "breath_us = 'long'; use a whole number from 0"),
         ({"breath_us": 1_000_001}, "breath = 1000001 us; use 1 to 1,000,000, or 0 for one kernel"),
-        ({"lane_slots": 100}, "lane_slots = 100; use a power of two from 2 to 65536"),
-        ({"lane_slots": 1 << 17}, "lane_slots = 131072; use a power of two from 2 to 65536"),
-        ({"lane_slots": 2**32 + 256}, "lane_slots = 4294967552; use a whole number from 0"),
+        ({"host_ring_slots": 100}, "host_ring_slots = 100; use a power of two from 2 to 65536"),
+        (
+            {"host_ring_slots": 1 << 17},
+            "host_ring_slots = 131072; use a power of two from 2 to 65536",
+        ),
+        (
+            {"host_ring_slots": 2**32 + 256},
+            "host_ring_slots = 4294967552; use a whole number from 0",
+        ),
         ({"inbox_slots": 1}, "inbox_slots = 1; use a power of two from 2 to 65536"),
         ({"egress_slots": 3}, "egress_slots = 3; use a power of two from 2 to 1048576"),
         ({"asks": 0}, "asks = 0; use 1 to 65,536"),
         ({"asks": 65_537}, "asks = 65537; use 1 to 65,536"),
         ({"max_actors": 0}, "max_actors = 0 on .* workers; use 1 to 262,144 per worker"),
-        ({"lanes": 3}, 'no option is called "lanes"; sizes are lane_slots, inbox_slots'),
+        ({"rings": 3}, 'no option is called "rings"; sizes are host_ring_slots, inbox_slots'),
     ],
 )
 def test_options_out_of_range(options, text):
@@ -86,7 +92,7 @@ def test_more_sms_than_the_gpu_has():
 def test_the_smallest_sizes_work(device):
     workers = {"workers": 1} if device == "gpu" else {}
     smallest = {
-        "lane_slots": 2, "inbox_slots": 2, "outbox_slots": 1, "egress_slots": 2, "asks": 1,
+        "host_ring_slots": 2, "inbox_slots": 2, "outbox_slots": 1, "egress_slots": 2, "asks": 1,
         "max_actors": 64,
     }  # fmt: skip
     with denizen.Runtime(sample.program(), device, **workers, **smallest) as rt:
@@ -107,7 +113,7 @@ def test_options_may_be_numpy_numbers():
 @pytest.mark.gpu
 def test_messages_through_pinned_memory():
     with denizen.Runtime(sample.program(), "gpu", mapped=False) as rt:
-        assert rt.description["lane_memory"] == "pinned"
+        assert rt.description["host_ring_memory"] == "pinned"
         assert rt.description["why_not_mapped"] == "switched off"
         counters = rt.spawn("Counter", 1000)
         rt.send_many(np.tile(counters, 50), sample.ADD.zeros(50_000))
@@ -130,7 +136,7 @@ def memory_of(device, **sizes):
     [  # at least so many bytes more, for two workers
         ("near_slots", 64, 4096, 2 * 64 * 4032),
         ("urgent_slots", 64, 4096, 2 * 64 * 4032),
-        ("held_slots", 64, 4096, 2 * 64 * 4032),
+        ("stash_slots", 64, 4096, 2 * 64 * 4032),
         ("watch_slots", 64, 4096, 2 * 8 * 4000),
         ("trace_slots", 64, 4096, 2 * 64 * 4032),
     ],
@@ -145,8 +151,8 @@ def test_sizes_are_memory(name, small, large, least):
     [
         ({"near_slots": 8192}, "near_slots = 8192; use a power of two from 2 to 4096"),
         ({"urgent_slots": 3}, "urgent_slots = 3; use a power of two from 2 to 4096"),
-        ({"held_slots": 0}, "held_slots = 0, watch_slots = 1024; use 1 to 1,048,576"),
-        ({"watch_slots": 2**21}, "held_slots = 2048, watch_slots = 2097152; use 1 to 1,048,576"),
+        ({"stash_slots": 0}, "stash_slots = 0, watch_slots = 1024; use 1 to 1,048,576"),
+        ({"watch_slots": 2**21}, "stash_slots = 2048, watch_slots = 2097152; use 1 to 1,048,576"),
         ({"trace_slots": 100}, "trace_slots = 100; use a power of two from 2 to 1048576"),
         ({"pool_bytes": -1}, "pool_bytes = -1; use a whole number from 0"),
         ({"pool_bytes": 2**48 + 1}, "pool_bytes = 281474976710657; use a whole number from 0"),
@@ -157,18 +163,20 @@ def test_sizes_out_of_range(options, text):
         denizen.Runtime(sample.program(), "cpu", **options)
 
 
-def test_held_slots_are_what_a_paused_actor_can_gather(device):
+def test_stash_slots_are_what_a_paused_actor_can_gather(device):
     workers = {"workers": 1} if device == "gpu" else {}
-    with denizen.Runtime(sample.program(), device, **workers, held_slots=20, lane_slots=4) as rt:
+    with denizen.Runtime(
+        sample.program(), device, **workers, stash_slots=20, host_ring_slots=4
+    ) as rt:
         (counter,) = rt.spawn("Counter")
         rt.pause(counter)
         sent = 0
         with pytest.raises(denizen.RingFullError):
-            while True:  # ends when store and lane are full
+            while True:  # ends when stash and host ring are full
                 rt.send(counter, "Add", n=1, timeout=0.2)
                 sent += 1
-        assert rt.inspect(counter).held == rt.stats()["held"] == 20
-        assert 20 < sent <= 20 + 32 + 4  # and the lane, and what the worker has in hand
+        assert rt.inspect(counter).stashed == rt.stats()["stashed"] == 20
+        assert 20 < sent <= 20 + 32 + 4  # and the host ring, and what the worker has in hand
         rt.resume(counter)
         assert rt.ask(counter, "Ask", timeout=20)["count"] == sent
 

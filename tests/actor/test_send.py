@@ -328,12 +328,12 @@ def test_a_message_that_is_not_the_programs_is_refused_by_name(rt):
     assert rt.ask(counter, "Ask", timeout=20).tolist() == (5, 1)
 
 
-def test_a_full_lane_is_an_error_that_names_it(device):
+def test_a_full_host_ring_is_an_error_that_names_it(device):
     workers = 1 if device == "gpu" else None
-    with Runtime(sample.program(), device, workers=workers, lane_slots=32) as rt:
+    with Runtime(sample.program(), device, workers=workers, host_ring_slots=32) as rt:
         (counter,) = rt.spawn("Counter")
         rt.pause()
-        with refuses(RingFullError, r"host lane of worker 0 \(\d+ slots\) is full.*of 100"):
+        with refuses(RingFullError, r"host ring of worker 0 \(\d+ slots\) is full.*of 100"):
             rt.send_many(counter, ADD.zeros(100), timeout=0.05)
         with refuses(RingFullError, "is full"):
             rt.send(counter, "Add", timeout=0.01)

@@ -95,7 +95,7 @@ def test_a_paused_actor_keeps_its_messages(rt):
     rt.send_many(b, work(0, 5))
     rt.drain()
     assert rt.state(a) == "paused"
-    assert rt.inspect(a).held == rt.stats()["held"] == 50
+    assert rt.inspect(a).stashed == rt.stats()["stashed"] == 50
     assert look(rt, b)["count"] == 5
     rt.resume(a)
     rt.send_many(a, work(50, 5))

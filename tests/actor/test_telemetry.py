@@ -30,7 +30,7 @@ def test_counts_are_exact(rt):
     assert t.handled == sum(w.handled for w in t.workers) == rt.stats()["handled"]
     assert len(t.workers) == rt.description["workers"]
     assert {w.mode for w in t.workers} == {"running"}
-    assert all(w.lane == w.inbox == w.near == w.outbox == w.busy == 0 for w in t.workers)
+    assert all(w.host_ring == w.inbox == w.near == w.outbox == w.busy == 0 for w in t.workers)
     assert (t.mode, t.launches, t.errors, t.dead_letters) == ("running", 1, 0, 0)
     assert not t.observed
     assert type_of(t, "Counter").durations.count == 0

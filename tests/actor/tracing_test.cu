@@ -496,15 +496,15 @@ TEST_P(tracing, what_is_not_taken_in_time_is_counted)
     Rt rt(device(), o);
     const Address link = rt.spawn<Link>();
     rt.trace(true);
-    const size_t lanes = size_t{rt.description().nodes} * rt.description().workers;
-    const size_t sent = 2 * lanes + 10;
+    const size_t workers = size_t{rt.description().nodes} * rt.description().workers;
+    const size_t sent = 2 * workers + 10;
     for (size_t i = 0; i < sent; ++i) {
         rt.send(link, Add{1});
     }
     rt.drain();
     const Trace t = rt.take_trace();
     EXPECT_EQ(t.records.size() + t.overwritten, 2 * sent);
-    EXPECT_EQ(t.records.size(), 2 + 2 * lanes) << "one worker's, and the host's";
+    EXPECT_EQ(t.records.size(), 2 + 2 * workers) << "one worker's, and the host's";
     EXPECT_EQ(rt.ask<Sum>(link, Ask{}, 20s).sum, sent);
 }
 

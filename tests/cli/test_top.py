@@ -32,8 +32,8 @@ from denizen.top import command, screen
 def worker(i, handled, **changed):
     fields = {
         "node": 0, "number": i, "mode": "running", "actors": 10, "handled": handled,
-        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "lane": 0, "inbox": 0, "near": 0,
-        "outbox": 0,
+        "batches": 100, "idle_rounds": 300, "dead_letters": 0, "host_ring": 0, "inbox": 0,
+        "near": 0, "outbox": 0,
         "sent": (0, 0, 0, 0, 0, 0), "busy": 0.0, "busy_actor": 0, "busy_message": "",
     }  # fmt: skip
     return Worker(**{**fields, **changed})
@@ -149,7 +149,7 @@ def test_more_at_160_columns():
     shown = lines(*two(workers=20), 160, 50)
     head = next(line for line in shown if line.startswith("worker"))
     assert head.split() == [
-        "worker", "mode", "handled/s", "load", "handled", "actors", "dead", "lane", "inbox",
+        "worker", "mode", "handled/s", "load", "handled", "actors", "dead", "host_ring", "inbox",
         "near", "outbox", "running",
     ]  # fmt: skip
     assert [line.split()[0] for line in shown[shown.index(head) + 1 :]] == [

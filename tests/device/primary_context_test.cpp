@@ -6,7 +6,7 @@
 #include "../../apps/graph/src/engine.hpp"
 #include "../../apps/wave/src/engine.hpp"
 #include "actor/backend.hpp"
-#include "group/seat.hpp"
+#include "group/member.hpp"
 #include "memory/arena_memory.hpp"
 #include "memory/space.hpp"
 #include "task/backend.hpp"
@@ -80,7 +80,7 @@ void keep_group()
     layout.slots = group::run_packets;
     layout.stage_bytes = 32;
     layout.heap_bytes = 4096;
-    group::make_gpu_seats(layout, 0, code);
+    group::make_gpu_members(layout, 0, code);
 }
 void keep_wave()
 {

@@ -25,19 +25,19 @@ bool whole(const Item& i)
            i.copies[2] == i.number * 7;
 }
 
-TEST(Lane, DeliversInOrderOverManyLaps)
+TEST(UncheckedRing, DeliversInOrderOverManyLaps)
 {
-    Lane<Item> lane(3);
+    UncheckedRing<Item> ring(3);
     Item got{};
-    EXPECT_FALSE(lane.try_receive(got));
+    EXPECT_FALSE(ring.try_receive(got));
     for (uint64_t n = 0; n < 100; n += 3) {
-        for (uint64_t k = 0; k < 3; ++k) lane.send(item(n + k));
+        for (uint64_t k = 0; k < 3; ++k) ring.send(item(n + k));
         for (uint64_t k = 0; k < 3; ++k) {
-            ASSERT_TRUE(lane.try_receive(got));
+            ASSERT_TRUE(ring.try_receive(got));
             EXPECT_EQ(got.number, n + k);
             EXPECT_TRUE(whole(got));
         }
-        EXPECT_FALSE(lane.try_receive(got));
+        EXPECT_FALSE(ring.try_receive(got));
     }
 }
 
@@ -71,7 +71,7 @@ void circulate(uint32_t depth, uint64_t rounds)
 
 TEST(Channel, ItemsCirculateOneDeep) { circulate(1, 20'000); }
 TEST(Channel, ItemsCirculateSixtyFourDeep) { circulate(64, 200'000); }
-TEST(Channel, SlotsAreReusedAtOnceWhenTheLaneIsExactlyFull) { circulate(2, 50'000); }
+TEST(Channel, SlotsAreReusedAtOnceWhenTheRingIsExactlyFull) { circulate(2, 50'000); }
 
 TEST(Channel, MergesSendersAndKeepsTheOrderOfEach)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resident blocks in graphs, on CPU threads always and on a GPU where there is one: the results are
-// those of the CPU's blocks, wherever quanta end and whoever of the crew has them.
+// those of the CPU's blocks, wherever quanta end and whichever worker of the chain has them.
 #include <denizen/dsp/fir.hpp>
 #include <denizen/dsp/resident/program.hpp>
 #include <denizen/dsp/sample.hpp>
@@ -99,8 +99,8 @@ TEST_P(flow_resident, filter_and_demodulate_between_cpu_blocks)
     std::vector<float> expected(low.size());
     dsp::FmDemodulator(2.0f).feed(low.data(), low.size(), expected.data());
 
-    for (const uint32_t crew : {1u, 3u}) {
-        Resident resident(resident::image(), where(), crew);
+    for (const uint32_t chain_workers : {1u, 3u}) {
+        Resident resident(resident::image(), where(), chain_workers);
         for (const size_t quantum : {7u, 100u, 1'024u}) { // shorter than the filter, and longer
             Flowgraph g;
             auto& source = g.add<VectorSource<Complex>>(
@@ -126,8 +126,8 @@ TEST_P(flow_resident, filter_and_demodulate_between_cpu_blocks)
     }
 }
 
-// A circuit of one quantum: it always finds the crew idle. The pieces need each other's samples,
-// and the results of one that is done must not lie where another one still reads.
+// A circuit of one quantum: it always finds all workers of the chain idle. The pieces need each
+// other's samples, and the results of one that is done must not lie where another one still reads.
 TEST_P(flow_resident, a_quantum_that_comes_alone_is_cut_among_the_crew)
 {
     constexpr size_t quantum = 512;
@@ -519,7 +519,7 @@ TEST_P(flow_resident, retuned_while_it_runs)
     g.start();
     fir.taps.post({5});
     g.wait(60s);
-    // Each change is at one boundary, for all of the crew; it may come before the first sample.
+    // Each change is at one boundary, for all of them; it may come before the first sample.
     if (until.levels.front() == 2.0f) until.levels.erase(until.levels.begin());
     EXPECT_EQ(until.levels, (std::vector<float>{5, 50}));
     g.abort();

@@ -24,18 +24,18 @@ class Torch:
         self.torch = torch = importlib.import_module("torch")
         torch.ones(1, device="cuda")
 
-    def lanes(self):
+    def streams(self):
         torch = self.torch
         return [(torch.cuda.Stream(), torch.zeros(1000, device="cuda")) for _ in range(STREAMS)]
 
-    def step(self, lane):
-        with self.torch.cuda.stream(lane[0]):
-            lane[1].add_(1)
-        return lane
+    def step(self, stream):
+        with self.torch.cuda.stream(stream[0]):
+            stream[1].add_(1)
+        return stream
 
-    def value(self, lane):
-        lane[0].synchronize()
-        return lane[1].cpu().numpy()
+    def value(self, stream):
+        stream[0].synchronize()
+        return stream[1].cpu().numpy()
 
 
 class Cupy:
@@ -44,21 +44,21 @@ class Cupy:
         self.add = cupy.ElementwiseKernel("", "float32 x", "x = x + 1", "soak_add")
         self.add(cupy.zeros(1000, cupy.float32))
 
-    def lanes(self):
+    def streams(self):
         cupy = self.cupy
         made = [(cupy.cuda.Stream(non_blocking=True), cupy.zeros(1000, cupy.float32))
                 for _ in range(STREAMS)]  # fmt: skip
         cupy.cuda.Device().synchronize()
         return made
 
-    def step(self, lane):
-        with lane[0]:
-            self.add(lane[1])
-        return lane
+    def step(self, stream):
+        with stream[0]:
+            self.add(stream[1])
+        return stream
 
-    def value(self, lane):
-        lane[0].synchronize()
-        return self.cupy.asnumpy(lane[1])
+    def value(self, stream):
+        stream[0].synchronize()
+        return self.cupy.asnumpy(stream[1])
 
 
 class Triton(Torch):
@@ -67,10 +67,10 @@ class Triton(Torch):
         self.add_one = importlib.import_module("soak_triton").add_one
         self.add_one[(1,)](self.torch.zeros(1000, device="cuda"), 1000, block=1024)
 
-    def step(self, lane):
-        with self.torch.cuda.stream(lane[0]):
-            self.add_one[(1,)](lane[1], 1000, block=1024)
-        return lane
+    def step(self, stream):
+        with self.torch.cuda.stream(stream[0]):
+            self.add_one[(1,)](stream[1], 1000, block=1024)
+        return stream
 
 
 class Jax:
@@ -81,14 +81,14 @@ class Jax:
         self.add = jax.jit(lambda x: x + 1)
         self.add(jax.numpy.zeros(1000)).block_until_ready()
 
-    def lanes(self):
+    def streams(self):
         return [self.jax.numpy.zeros(1000) for _ in range(STREAMS)]
 
-    def step(self, lane):
-        return self.add(lane)
+    def step(self, stream):
+        return self.add(stream)
 
-    def value(self, lane):
-        return self.jax.device_get(lane)
+    def value(self, stream):
+        return self.jax.device_get(stream)
 
 
 def main(framework, seconds):
@@ -97,13 +97,13 @@ def main(framework, seconds):
     launched, right, guard = [0], [True], threading.Lock()
 
     def work():
-        lanes, steps = on.lanes(), 0
+        streams, steps = on.streams(), 0
         while time.monotonic() < end:
             for _ in range(BURST):
-                lanes = [on.step(lane) for lane in lanes]
+                streams = [on.step(stream) for stream in streams]
             steps += BURST
             time.sleep(0.02)
-        good = all((on.value(lane) == steps).all() for lane in lanes)
+        good = all((on.value(stream) == steps).all() for stream in streams)
         with guard:
             launched[0] += steps * STREAMS
             right[0] &= good

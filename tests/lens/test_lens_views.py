@@ -219,7 +219,7 @@ def test_the_page_stands_alone_and_holds_the_figures(tmp_path):
     assert any("3 launches; bytes: least 20, median 56" in item for item in parsed.texts["p"])
     assert text.count("<circle") == 2 * len(NODES)
     data = json.loads(next(item for item in parsed.texts["script"] if item.startswith("{")))
-    assert data["lanes"] == [
+    assert data["tracks"] == [
         "thread 7 main",
         "thread 8 worker",
         "channel 0 compute/copy",

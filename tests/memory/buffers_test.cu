@@ -177,7 +177,7 @@ protected:
     static std::vector<BufferKind> kinds(Rt& rt)
     {
         std::vector<BufferKind> all = {BufferKind::device, BufferKind::pinned, BufferKind::mapped};
-        if (on_gpu() && rt.description().lane_memory != "mapped") {
+        if (on_gpu() && rt.description().host_ring_memory != "mapped") {
             all.pop_back(); // the machine has none, or this place does without
         }
         return all;

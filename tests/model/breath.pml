@@ -54,7 +54,7 @@ bit left;        /* Control::mode */
 bit gone[WORKERS]; /* Status::mode is left */
 byte breaths;
 byte patience;
-byte lane[WORKERS]; /* messages that wait */
+byte ring[WORKERS]; /* messages that wait */
 byte handled;
 byte sent;
 
@@ -84,7 +84,7 @@ end:
     :: begun > mine ->
         mine = begun;
         do
-        :: inside -> inside = 0; atomic { handled++; lane[me]-- } /* the handler returns */
+        :: inside -> inside = 0; atomic { handled++; ring[me]-- } /* the handler returns */
         :: !inside ->
             atomic { told = board; told_soon = soon; told_go = go };
             assert(mine == begun);
@@ -101,12 +101,12 @@ end:
             :: else -> gone[me] = 0
             fi;
             if
-            :: lane[me] > 0 -> inside = 1
+            :: ring[me] > 0 -> inside = 1
             :: else
             fi;
             /* Nothing has changed: a look that would find the same is left out. */
 end_idle:
-            inside || board != told || soon != told_soon || go != told_go || lane[me] > 0
+            inside || board != told || soon != told_soon || go != told_go || ring[me] > 0
         od;
         told_soon = 0; told_go = 0; told = RUN
     od
@@ -199,7 +199,7 @@ proctype Host() {
         :: to = 0
         :: to = 1
         fi;
-        atomic { lane[to]++; sent++ }
+        atomic { ring[to]++; sent++ }
     :: host_command = LEAVE;
         if
         :: left
@@ -209,7 +209,7 @@ proctype Host() {
         break
     od;
     do
-    :: sent < MESSAGES -> atomic { lane[0]++; sent++ }
+    :: sent < MESSAGES -> atomic { ring[0]++; sent++ }
     :: else -> break
     od
 }

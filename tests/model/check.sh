@@ -87,7 +87,7 @@ finds bell -DPLANTED_ONE_FLAG
 holds park
 finds park -DPLANTED_LAST_LAUNCH
 finds park -DPLANTED_LOOK_ONCE
-finds park -DPLANTED_ONLY_LANES
+finds park -DPLANTED_ONLY_RINGS
 finds park -DPLANTED_STAY
 
 holds breath
@@ -121,10 +121,10 @@ finds quiet -DPLANTED_ONE_PASS -DBUDGET=2
 finds quiet -DPLANTED_RELAXED -DBUDGET=2
 finds quiet -DPLANTED_TAILS_READ_FIRST -DBUDGET=2
 
-holds lane
-finds lane -DITEMS=3
-finds lane -DPLANTED_LOOK_AT_ONE
-finds lane -DPLANTED_NO_HEAVY_FENCE
+holds unchecked_ring
+finds unchecked_ring -DITEMS=3
+finds unchecked_ring -DPLANTED_LOOK_AT_ONE
+finds unchecked_ring -DPLANTED_NO_HEAVY_FENCE
 
 holds share
 finds share -DPLANTED_LATE_COUNT

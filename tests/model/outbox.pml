@@ -4,15 +4,15 @@
  * advance.
  *
  * Two workers that answer each other, inboxes of CAP slots, and a host that always has one more
- * message in each worker's lane. A handler sends on at most one message per message (to the other
+ * message in each worker's host ring. A handler sends on at most one message per message (to the other
  * worker; a message from the host starts HOPS of them). A send reads the credit, draws its ticket,
  * and writes its slot if that credit covers it; else the message is parked in the sender's outbox
- * with its ticket, and written by a later flush. No worker takes from its lane while anything is
+ * with its ticket, and written by a later flush. No worker takes from its host ring while anything is
  * parked anywhere (Board::jammed).
  *
  * Checked: nothing lost, duplicated or reordered between two workers; no slot written before it is
  * free; no deadlock; and no outbox ever holds more than OUTBOX messages, whatever the host sends.
- * That holds because of the rule for the lane: with a look at the own outbox alone (PLANTED_OWN_GATE)
+ * That holds because of the rule for the host ring: with a look at the own outbox alone (PLANTED_OWN_GATE)
  * the population grows until some other worker's outbox is full. A handler that waits for its slot
  * instead of parking (PLANTED_WAIT) deadlocks.
  * Left out: the late visibility of stores (mpsc.pml has it).
@@ -97,15 +97,15 @@ inline flush() {
 
 proctype Worker(bit me) {
     byte seen, ticket, left, i, kept, sent, expected;
-    bit from_lane;
+    bit from_ring;
     do
     :: atomic { /* what this round serves */
            if
-           :: ARRIVED(me) -> from_lane = false
-           :: !GATE -> from_lane = true /* at any time: the real worker prefers the inbox */
+           :: ARRIVED(me) -> from_ring = false
+           :: !GATE -> from_ring = true /* at any time: the real worker prefers the inbox */
            fi;
            if
-           :: from_lane -> left = HOPS
+           :: from_ring -> left = HOPS
            :: else ->
                left = hops[SLOT(me, head[me])];
                assert(number[SLOT(me, head[me])] == expected);
@@ -143,10 +143,10 @@ proctype Worker(bit me) {
        fi;
        atomic {
            if
-           :: from_lane
+           :: from_ring
            :: else -> head[me] = WRAP(head[me] + 1)
            fi;
-           from_lane = 0;
+           from_ring = 0;
            if
            :: WRAP(head[me] - credit[me]) > (CAP - 1) / 4 -> credit[me] = head[me]
            :: else

@@ -4,11 +4,11 @@
  * (send_header, pending), include/denizen/actor/kernel.hpp, detail/monitor.hpp (run_worker, run_monitor,
  * scan).
  *
- * Two host threads send messages into the lanes of two workers; each message makes its worker send
+ * Two host threads send messages into the host rings of two workers; each message makes its worker send
  * one to the other worker's inbox, which has room for INBOX. The monitor tells the workers to leave
  * whenever it likes. A worker leaves between two messages, also with more waiting or parked: they hold
  * tickets, so the last scan is not quiet. When both have left, the program has; the keeper then
- * looks whether a lane or an inbox holds anything, else announces that it sleeps, looks again, and
+ * looks whether a host ring or an inbox holds anything, else announces that it sleeps, looks again, and
  * sleeps on a bell. A sender publishes under the port's lock, then looks whether the keeper sleeps or
  * the program has left. Messages are counted; their contents are the ring models' business.
  *
@@ -16,12 +16,12 @@
  * on saying so until the worker has come as far as to say otherwise, while the monitor may be looking
  * already. So the monitor believes it only when it has told the workers to leave. It may then still be
  * wrong about a worker that has said nothing yet. The launch is over when the workers have really left,
- * and what the monitor told the host of the lanes before is older than what such a worker does.
+ * and what the monitor told the host of the host rings before is older than what such a worker does.
  *
  * Unlocking is a store: it and the tail it publishes sit in the sender's store buffer while the
  * sender goes on to look whether anybody sleeps. The keeper never wakes by time-out here.
  *
- * Checked: when nothing moves any more, no message is left in a lane, an inbox or an outbox, and all
+ * Checked: when nothing moves any more, no message is left in a host ring, an inbox or an outbox, and all
  * workers have left; and no worker stays that nobody can tell to leave any more.
  */
 #ifndef MESSAGES
@@ -39,9 +39,9 @@ bool worker_left[2]; /* says the worker, or said it at the end of the last launc
 bool on[2] = true;   /* it is in this launch and has not left */
 bool said[2];        /* it has said so */
 
-byte lane_tail[2]; /* drawn by the host */
-byte lane_done[2]; /* handled by the worker */
-byte lane_told[2]; /* told to the host */
+byte ring_tail[2]; /* drawn by the host */
+byte ring_done[2]; /* handled by the worker */
+byte ring_told[2]; /* told to the host */
 byte inbox_tail[2];
 byte inbox_written[2];
 byte inbox_done[2];
@@ -53,13 +53,13 @@ byte sleeping;
 byte bell;
 bool asleep;
 
-/* Sender w sends into lane w; who shares a lane is settled by the lock. */
+/* Sender w sends into host ring w; who shares a host ring is settled by the lock. */
 proctype Sender(bit me) {
     byte sent;
     bool look;
     do
     :: sent < MESSAGES - me ->
-        d_step { !locked -> locked = true; lane_tail[me]++; unlock_buffered[me] = true; sent++ }
+        d_step { !locked -> locked = true; ring_tail[me]++; unlock_buffered[me] = true; sent++ }
         look = sleeping > 0 || mode == LEFT;
         if
         :: look ->
@@ -81,24 +81,24 @@ end:
 }
 
 /* The packets of a message reach the worker before or after the tail reaches the keeper. */
-#define LANE_HAS (lane_tail[me] != lane_done[me] && parked[me] == 0)
+#define RING_HAS (ring_tail[me] != ring_done[me] && parked[me] == 0)
 #define INBOX_HAS (inbox_written[me] != inbox_done[me])
 #define ROOM(to) (inbox_written[to] - inbox_done[to] < INBOX)
 #define CAN_FLUSH (parked[me] > 0 && ROOM(1 - me))
-#define WORK (LANE_HAS || INBOX_HAS || CAN_FLUSH)
+#define WORK (RING_HAS || INBOX_HAS || CAN_FLUSH)
 
 proctype Worker(bit me) {
 end_left:
     do
     :: d_step { on[me] && !said[me] -> said[me] = true; worker_left[me] = false }
     :: d_step {
-           said[me] && LANE_HAS ->
+           said[me] && RING_HAS ->
            inbox_tail[1 - me]++;
            if
            :: ROOM(1 - me) -> inbox_written[1 - me]++
            :: else -> parked[me]++
            fi;
-           lane_done[me]++
+           ring_done[me]++
        }
     :: d_step { said[me] && INBOX_HAS -> inbox_done[me]++ }
     :: d_step { said[me] && CAN_FLUSH -> parked[me]--; inbox_written[1 - me]++ }
@@ -127,8 +127,8 @@ end_left:
     :: mode == RUNNING && command_leave && worker_left[0] && worker_left[1] ->
 #endif
         d_step {
-            lane_told[0] = lane_done[0];
-            lane_told[1] = lane_done[1];
+            ring_told[0] = ring_done[0];
+            ring_told[1] = ring_done[1];
             quiet = inbox_tail[0] == inbox_done[0] && inbox_tail[1] == inbox_done[1]
         }
         mode = LEFT
@@ -138,10 +138,10 @@ end_left:
 inline look_for_work() {
     d_step {
         !locked -> /* the port's lock, taken and given back */
-#ifdef PLANTED_ONLY_LANES
-        needed = lane_tail[0] != lane_told[0] || lane_tail[1] != lane_told[1]
+#ifdef PLANTED_ONLY_RINGS
+        needed = ring_tail[0] != ring_told[0] || ring_tail[1] != ring_told[1]
 #else
-        needed = !quiet || lane_tail[0] != lane_told[0] || lane_tail[1] != lane_told[1]
+        needed = !quiet || ring_tail[0] != ring_told[0] || ring_tail[1] != ring_told[1]
 #endif
     }
 }
@@ -190,8 +190,8 @@ end_asleep:
 }
 
 proctype Audit() {
-    timeout -> assert(mode == LEFT && !on[0] && !on[1] && lane_tail[0] == lane_done[0] &&
-                      lane_tail[1] == lane_done[1] && inbox_tail[0] == inbox_done[0] &&
+    timeout -> assert(mode == LEFT && !on[0] && !on[1] && ring_tail[0] == ring_done[0] &&
+                      ring_tail[1] == ring_done[1] && inbox_tail[0] == inbox_done[0] &&
                       inbox_tail[1] == inbox_done[1] && parked[0] + parked[1] == 0)
 }
 

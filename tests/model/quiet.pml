@@ -4,14 +4,14 @@
  * Worker::tell() in worker.hpp, scan() in monitor.hpp.
  *
  * Two workers with near rings to each other and to themselves, and a message from the host in each
- * one's lane. A handler sends what it likes while the BUDGET lasts. A message is under way from its
+ * one's host ring. A handler sends what it likes while the BUDGET lasts. A message is under way from its
  * ticket on, in a ring or parked, until its handler has returned; it reaches its receiver late. Now
  * and then, between two handlers, a worker tells its tails, waits until they are seen (the fence), and
  * then tells the positions up to which it has handled. Stores become visible late, in any order but
  * for the fence. The real worker tells only when it has nothing to do, which is less often.
  *
  * The monitor reads all positions, then all tails. It calls the program quiet if each pair is equal;
- * the host calls it drained if besides its lanes are handled.
+ * the host calls it drained if besides its host rings are handled.
  *
  * Checked: what is drained has no message under way. Each half of the rule is needed: positions told
  * first (PLANTED_HEADS_FIRST), or as soon as a message is handled (PLANTED_LIVE_HEADS), no fence
@@ -27,7 +27,7 @@ byte budget = BUDGET;
 byte tail[4];    /* tickets drawn */
 byte arrived[4]; /* of these, seen by the receiver */
 byte head[4];    /* of these, handled */
-bool lane_done[2];
+bool ring_done[2];
 
 /* As told, and stores on their way. */
 byte told_tail[4];
@@ -74,7 +74,7 @@ inline tell_heads() {
         TELL_HEAD(RING(0, me));
         TELL_HEAD(RING(1, me));
         if
-        :: lane_done[me] && !told_done[me] -> done_out[me] = true
+        :: ring_done[me] && !told_done[me] -> done_out[me] = true
         :: else
         fi
     }
@@ -101,7 +101,7 @@ inline handled(r) {
 proctype Worker(bit me) {
 end:
     do
-    :: !lane_done[me] -> handler(); lane_done[me] = true
+    :: !ring_done[me] -> handler(); ring_done[me] = true
     :: head[RING(0, me)] < arrived[RING(0, me)] -> handler(); handled(RING(0, me))
     :: head[RING(1, me)] < arrived[RING(1, me)] -> handler(); handled(RING(1, me))
 #ifdef PLANTED_HEADS_FIRST
@@ -120,7 +120,7 @@ end:
 
 #define UNDER_WAY                                                                               \
     ((tail[0] - head[0]) + (tail[1] - head[1]) + (tail[2] - head[2]) + (tail[3] - head[3]) +    \
-     (lane_done[0] -> 0 : 1) + (lane_done[1] -> 0 : 1))
+     (ring_done[0] -> 0 : 1) + (ring_done[1] -> 0 : 1))
 
 inline read_heads() {
     done = told_done[0];

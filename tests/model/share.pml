@@ -17,8 +17,8 @@
 byte contents[QUANTA];
 byte readers[QUANTA];
 byte home[QUANTA]; /* how often it is there: 0 or 1 */
-chan lane0 = [QUANTA] of { byte, byte };
-chan lane1 = [QUANTA] of { byte, byte };
+chan ring0 = [QUANTA] of { byte, byte };
+chan ring1 = [QUANTA] of { byte, byte };
 
 proctype Source() {
     byte sent;
@@ -33,14 +33,14 @@ proctype Source() {
         sent++;
         contents[q] = sent;
 #ifdef PLANTED_LATE_COUNT
-        lane0!q, sent;
+        ring0!q, sent;
         readers[q] = 2;
-        lane1!q, sent
+        ring1!q, sent
 #else
         readers[q] = 2;
-        assert(nfull(lane0) && nfull(lane1)); /* they never overfill */
-        lane0!q, sent;
-        lane1!q, sent
+        assert(nfull(ring0) && nfull(ring1)); /* they never overfill */
+        ring0!q, sent;
+        ring1!q, sent
 #endif
     :: sent == SENDS -> break
     od
@@ -75,10 +75,10 @@ proctype Reader(bit me) {
     byte count;
 end:
     do
-    :: (me == 0 && nempty(lane0)) || (me == 1 && nempty(lane1)) ->
+    :: (me == 0 && nempty(ring0)) || (me == 1 && nempty(ring1)) ->
        if
-       :: me == 0 -> lane0?q, expected
-       :: me == 1 -> lane1?q, expected
+       :: me == 0 -> ring0?q, expected
+       :: me == 1 -> ring1?q, expected
        fi;
 #ifdef PLANTED_RELAXED_RELEASE
        give_back();

@@ -5,7 +5,7 @@
 #include <denizen/graph/detail/view.hpp>
 #include <denizen/graph/detail/visits.hpp>
 #include <denizen/graph/search.hpp>
-#include <denizen/task/any.hpp>
+#include <denizen/task/task_runtime.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -89,7 +89,7 @@ public:
     double run(Visits* search, uint32_t source);
 
 private:
-    task::AnyRuntime runtime_;
+    task::TaskRuntime runtime_;
 };
 
 inline uint32_t levels_of(const Paths& paths)

@@ -44,7 +44,7 @@ void check_below(std::span<const uint32_t> values, size_t count, const char* wha
 
 Packer::Packer(std::vector<uint32_t> addresses, uint32_t activities, int64_t late, uint32_t threads)
     : addresses_(std::move(addresses)), open_(addresses_.size()), activities_(activities),
-      late_(late), threads_(std::max(threads, 1u)), newest_(never), hands_(threads_)
+      late_(late), threads_(std::max(threads, 1u)), newest_(never), per_thread_(threads_)
 {
     if (late < 0 || late >= int64_t{1} << 62) {
         throw Error(Errc::bad_argument,
@@ -128,7 +128,7 @@ void Packer::pack_alone(const Columns& all, const Send& send)
 {
     const size_t n = all.times.size();
     for (size_t begin = 0; begin < n; begin += most_per_thread) {
-        Batch& out = hands_[0].batch;
+        Batch& out = per_thread_[0].batch;
         for (size_t i = begin; i < std::min(n, begin + most_per_thread); ++i) {
             newest_ = std::max(newest_, all.times[i]);
             take({all.times[i], all.activities[i]}, all.cases[i], newest_ - late_, out);
@@ -141,18 +141,18 @@ void Packer::pack_alone(const Columns& all, const Send& send)
 void Packer::deal(const Columns& some, uint32_t thread, uint32_t threads)
 {
     const size_t n = some.times.size();
-    Hand& hand = hands_[thread];
-    hand.dealt.resize(threads);
-    for (std::vector<uint32_t>& to : hand.dealt) to.clear();
-    hand.newest = never;
+    PerThread& mine = per_thread_[thread];
+    mine.dealt.resize(threads);
+    for (std::vector<uint32_t>& to : mine.dealt) to.clear();
+    mine.newest = never;
     for (size_t i = n * thread / threads; i < n * (thread + 1) / threads; ++i) {
         // Whole cache lines of open_ are one thread's. Fibonacci hashing: without a division, and
         // not every so-many-th case, whose actors may be on few workers.
         const uint32_t spread = some.cases[i] / 16 * 0x9e3779b1u;
         const uint64_t whose = uint64_t{spread} * threads >> 32;
-        hand.dealt[whose].push_back(static_cast<uint32_t>(i));
-        hand.newest = std::max(hand.newest, some.times[i]);
-        if (late_ != 0) newest_in_part_[i] = hand.newest;
+        mine.dealt[whose].push_back(static_cast<uint32_t>(i));
+        mine.newest = std::max(mine.newest, some.times[i]);
+        if (late_ != 0) newest_in_part_[i] = mine.newest;
     }
 }
 
@@ -161,12 +161,13 @@ void Packer::deal(const Columns& some, uint32_t thread, uint32_t threads)
 int64_t Packer::take_dealt(const Columns& some, uint32_t thread, uint32_t threads, int64_t newest)
 {
     for (uint32_t part = 0; part < threads; ++part) {
-        for (const uint32_t i : hands_[part].dealt[thread]) {
+        for (const uint32_t i : per_thread_[part].dealt[thread]) {
             const int64_t bound =
                 late_ == 0 ? 0 : std::max(newest, newest_in_part_[i]) - late_; // 0: not looked at
-            take({some.times[i], some.activities[i]}, some.cases[i], bound, hands_[thread].batch);
+            take({some.times[i], some.activities[i]}, some.cases[i], bound,
+                 per_thread_[thread].batch);
         }
-        newest = std::max(newest, hands_[part].newest);
+        newest = std::max(newest, per_thread_[part].newest);
     }
     return newest;
 }
@@ -201,7 +202,7 @@ void Packer::pack_together(const Columns& all, uint32_t threads, const Send& sen
             if (over) return;
             guarded([&] {
                 newest[t] = take_dealt(some, t, threads, newest[t]);
-                give(hands_[t].batch, send);
+                give(per_thread_[t].batch, send);
             });
             meet.arrive_and_wait();
             if (over) return;

@@ -20,7 +20,7 @@ constexpr size_t whole = 2 * (lead + block_samples + reach); // bytes that a blo
 constexpr size_t copy_bytes = (whole + 127) / 128 * 128;     // of a copy of them
 constexpr size_t alignment = 16;                             // of a block, see load_block()
 
-struct Alone {
+struct OneThread {
     uint32_t rank() const { return 0; }
     uint32_t size() const { return 1; }
     void sync() const {}
@@ -54,7 +54,7 @@ public:
         ring.limit = ~0ull; // a thread that naps costs nothing
         threads_.start(count_, "scanning", [ring](uint32_t) {
             const auto scan = std::make_unique<ScanMemory>();
-            Alone team;
+            OneThread team;
             ScanTurn turn{};
             scan_ring(team, ring, *scan, turn);
         });

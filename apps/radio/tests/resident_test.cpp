@@ -18,7 +18,7 @@ namespace {
 
 using test::Signal;
 
-struct Alone {
+struct OneThread {
     uint32_t rank() const { return 0; }
     uint32_t size() const { return 1; }
     void sync() const {}
@@ -138,7 +138,7 @@ TEST(ResidentReceiver, ScansACrowdedBlockItself)
                 iq[2 * (begin + 16 + 2 * bit + (format4[bit] ? 0 : 1))] = 220;
         }
     }
-    Alone alone;
+    OneThread team;
     const auto memory = std::make_unique<ScanMemory>();
     std::vector<Candidate> out(slot_room);
     struct alignas(16) Aligned {
@@ -146,7 +146,7 @@ TEST(ResidentReceiver, ScansACrowdedBlockItself)
     };
     const auto copy = std::make_unique<Aligned>();
     std::copy_n(iq.begin(), sizeof copy->iq, copy->iq);
-    EXPECT_GT(scan_block(alone, copy->iq, 0, block_samples, block_samples + reach, *memory,
+    EXPECT_GT(scan_block(team, copy->iq, 0, block_samples, block_samples + reach, *memory,
                          out.data(), slot_room),
               slot_room);
     check(iq, 2, 3);
@@ -166,10 +166,10 @@ public:
         ring.tickets = &tickets_;
         ring.limit = 1'000'000;
         const auto work = [this, ring] {
-            Alone alone;
+            OneThread team;
             const auto memory = std::make_unique<ScanMemory>();
             ScanTurn turn{};
-            scan_ring(alone, ring, *memory, turn);
+            scan_ring(team, ring, *memory, turn);
             on_ -= 1;
         };
         workers_.clear();

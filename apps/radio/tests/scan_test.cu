@@ -16,7 +16,7 @@ namespace {
 
 using test::Signal;
 
-struct Alone {
+struct OneThread {
     DENIZEN_HD uint32_t rank() const { return 0; }
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD void sync() const {}
@@ -72,7 +72,7 @@ TEST(ScanBlock, AloneFindsWhatTheReceiverFinds)
     const auto memory = std::make_unique<ScanMemory>();
     Airspace airspace;
     uint64_t free = 0;
-    Alone team;
+    OneThread team;
     const auto samples = static_cast<uint32_t>(iq.size() / 2);
     // Aligned as a team wants it.
     const std::unique_ptr<uint8_t[], decltype(&std::free)> copy(

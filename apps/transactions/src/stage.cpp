@@ -247,14 +247,15 @@ bool Stage::pump()
         std::copy_if(alerts, alerts + n, std::back_inserter(arrived_),
                      [this](const Alert& a) { return a.sequence >= done_; });
     }
-    Finished told{};
-    while (rt_.receive_many(id<Finished>(), &told, sizeof told, sizeof told, 1, nullptr) != 0) {
+    Finished finished{};
+    while (rt_.receive_many(id<Finished>(), &finished, sizeof finished, sizeof finished, 1,
+                            nullptr) != 0) {
         any = true;
         for (Flying& f : flying_) {
-            if (f.batch != told.batch) continue;
+            if (f.batch != finished.batch) continue;
             f.finished = true;
-            f.alerts = told.alerts;
-            for (uint32_t o = 0; o < outcomes; ++o) counts_.of[o] += told.tally[o];
+            f.alerts = finished.alerts;
+            for (uint32_t o = 0; o < outcomes; ++o) counts_.of[o] += finished.tally[o];
         }
     }
     Full full{};

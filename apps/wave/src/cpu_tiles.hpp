@@ -19,7 +19,7 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     constexpr uint32_t packets = hops<T, S>();
     const Packing packing = pack<T, S>();
     std::vector<Packet> mail(size_t{2} * packets * tiling.count());
-    std::vector<Told> commands(most_under_way);
+    std::vector<CommandSlot> commands(most_under_way);
     std::vector<Request> changes(most_changes);
     std::vector<Source> sources = state.sources;
     sources.resize(most_sources);

@@ -75,7 +75,7 @@ private:
         const Packing packing = pack<T, S>();
         slab_.make_spare();
         if (control_ == nullptr) {
-            commands_ = chip_.take_zeros<Told>(most_under_way);
+            commands_ = chip_.take_zeros<CommandSlot>(most_under_way);
             changes_ = chip_.take_zeros<Request>(most_changes);
             control_ = chip_.take_zeros<Control>(1);
         }
@@ -83,7 +83,7 @@ private:
         chip_.reserve(mail_, mail_size_, mail_packets);
         chip_.set(mail_, 0, mail_packets * sizeof(Packet));
         chip_.set(control_, 0, sizeof(Control));
-        chip_.set(commands_, 0, most_under_way * sizeof(Told));
+        chip_.set(commands_, 0, most_under_way * sizeof(CommandSlot));
         chip_.reserve(hops_, hops_size_, 2 * size_t{packets});
         chip_.put(hops_, packing.outgoing);
         chip_.put(hops_ + packets, packing.incoming);
@@ -160,7 +160,7 @@ private:
     std::vector<Seats> seats_[2]; // of tiles, of deep ones
     uint8_t* start_ = nullptr;    // Cell by cell
     // Taken at first use.
-    Told* commands_ = nullptr;
+    CommandSlot* commands_ = nullptr;
     Request* changes_ = nullptr;
     Control* control_ = nullptr;
     Packet* mail_ = nullptr;

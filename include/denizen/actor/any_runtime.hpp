@@ -51,13 +51,13 @@ inline constexpr std::chrono::microseconds default_breath{2000};
 struct Options {
     Device device;
     uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 5
-    uint32_t workers =
-        0; // of each node; 0: one on each of `sms` (GPU) or one per core (CPU); at most 2048
+    // Of each node, at most 2048; 0: one on each of `sms` (GPU) or one per core (CPU).
+    uint32_t workers = 0;
     // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
     // blocks need a whole SM run only on the others.
     uint32_t sms = 0;
-    uint32_t lane_slots = 256;   // host -> one worker
-    uint32_t inbox_slots = 1024; // workers -> one worker
+    uint32_t host_ring_slots = 256; // host -> one worker
+    uint32_t inbox_slots = 1024;    // workers -> one worker
     // 0: 64 and 16 on a GPU, where they lie in shared memory; 1024 and 256 on the CPU.
     uint32_t local_slots = 0;   // one worker -> itself
     uint32_t near_slots = 0;    // one worker -> one other of its cluster
@@ -69,7 +69,7 @@ struct Options {
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
-    uint32_t held_slots = 2048;
+    uint32_t stash_slots = 2048;
     uint32_t watch_slots = 1024;   // of each worker: who watches its actors
     uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
@@ -104,7 +104,7 @@ struct Stats {
     uint64_t handled = 0;      // messages handled; a reply may arrive just before it is counted
     uint64_t dead_letters = 0; // messages that no handler took, or whose handler failed
     std::array<uint64_t, reasons> dead_letters_by_reason{}; // by Reason; their sum is the above
-    uint64_t held = 0; // messages that wait for actors that do not run; they count as handled
+    uint64_t stashed = 0; // messages that wait for actors that do not run; they count as handled
     uint64_t errors = 0;
     std::string first_error; // of the first node that has one
     Mode mode = Mode::starting;
@@ -140,7 +140,7 @@ struct ActorStatus {
     Life life = Life::stopped;
     uint32_t incarnation = 0; // 1, and one more for each restart
     uint32_t failure = 0;     // code of the last failure
-    uint32_t held = 0;        // messages that wait for it
+    uint32_t stashed = 0;     // messages that wait for it
     Address supervisor{nobody};
     bool supervised() const { return supervisor.value != nobody; }
 };
@@ -159,12 +159,12 @@ struct Description {
     bool on_gpu = false;
     int ordinal = 0; // of the first node's GPU
     uint32_t nodes = 1;
-    uint32_t workers = 0;       // of each node
-    uint32_t cluster = 1;       // SMs (CPU: workers) whose workers share near rings
-    uint32_t per_sm = 1;        // workers of one SM
-    uint64_t shared_bytes = 0;  // GPU: shared memory taken of each of these SMs
-    std::string lane_memory;    // "mapped", "pinned" or "host"
-    std::string why_not_mapped; // where it is not "mapped" on a GPU
+    uint32_t workers = 0;         // of each node
+    uint32_t cluster = 1;         // SMs (CPU: workers) whose workers share near rings
+    uint32_t per_sm = 1;          // workers of one SM
+    uint64_t shared_bytes = 0;    // GPU: shared memory taken of each of these SMs
+    std::string host_ring_memory; // "mapped", "pinned" or "host"
+    std::string why_not_mapped;   // where it is not "mapped" on a GPU
     uint64_t device_bytes = 0;
     uint64_t host_bytes = 0;
     double start_ms = 0;
@@ -307,7 +307,7 @@ public:
 
     // Returns once nothing is under way: every message sent before the call and every message these
     // caused has been handled, and whatever other threads sent meanwhile. Messages that have been
-    // set aside for actors that do not run (Stats::held) are not under way. Beside threads that
+    // set aside for actors that do not run (Stats::stashed) are not under way. Beside threads that
     // send all the time that moment may not come (Errc::timeout).
     void drain(nanoseconds deadline);
     // Handlers stop between two messages; what is sent meanwhile waits in the rings.

@@ -80,20 +80,20 @@ struct Down {
 
 inline constexpr uint32_t nobody = ~0u; // no address: no supervisor
 
-inline constexpr uint32_t last_failed = ~0u; // ActorBook::next_failed of the last in its list
+inline constexpr uint32_t last_failed = ~0u; // ActorRecord::next_failed of the last in its list
 
 // What is known of an actor besides its ActorEntry, for the cases that are rare. Only its worker
 // touches it, but for `drop`, to which senders add.
-struct alignas(64) ActorBook {
+struct alignas(64) ActorRecord {
     uint32_t life = 0;        // Life; ActorEntry::kind says the same while the actor is not stopped
     uint32_t incarnation = 0; // 1 at spawn, one more with each restart; 0: never spawned
     uint32_t failure = 0;     // code of the last failure
-    uint32_t supervisor = ~0u; // address, or nobody
-    uint32_t rank = 0;         // its place in the supervisor's list
-    uint32_t epoch = 0;        // number of the supervisor's last order to it
-    uint32_t held = 0;         // messages that wait for it
-    uint32_t first_held = 0;   // 1 + slot of the first of them in the worker's store
-    uint32_t last_held = 0;
+    uint32_t supervisor = ~0u;  // address, or nobody
+    uint32_t rank = 0;          // its place in the supervisor's list
+    uint32_t epoch = 0;         // number of the supervisor's last order to it
+    uint32_t stashed = 0;       // messages that wait for it
+    uint32_t first_stashed = 0; // 1 + slot of the first of them in the worker's store
+    uint32_t last_stashed = 0;
     // The list of failures that nobody has been told of: 0 if not in it, else 1 + local of the
     // next, or last_failed.
     uint32_t next_failed = 0;
@@ -106,6 +106,6 @@ struct alignas(64) ActorBook {
     uint32_t forward = 0;
 };
 
-static_assert(sizeof(ActorBook) == 64);
+static_assert(sizeof(ActorRecord) == 64);
 
 } // namespace denizen

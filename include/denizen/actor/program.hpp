@@ -9,8 +9,8 @@
 //       DENIZEN_HD void on(const Tick& m, auto&) { sum += m.n; }
 //       DENIZEN_HD void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
 //   };
-//   using Counting = denizen::Program<denizen::Actors<Counter>, denizen::Messages<Tick, Ask,
-//   Total>>;
+//   using Counting = denizen::Program<denizen::Actors<Counter>,
+//                                     denizen::Messages<Tick, Ask, Total>>;
 //
 // An actor handles a message type iff it has an `on` for it, with the context or without. Its state
 // is constructed by default, is owned by one worker and needs no lock. A handler runs on one

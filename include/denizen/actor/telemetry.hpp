@@ -34,10 +34,10 @@ struct WorkerTelemetry {
     uint64_t idle_rounds = 0; // rounds that found none, while observed
     uint64_t dead_letters = 0;
     // Queues, in 64-byte slots: at most a quarter of the ring more than there are.
-    uint32_t lane = 0;   // from the host
-    uint32_t inbox = 0;  // from workers of the node
-    uint32_t near = 0;   // from near ones and itself, as told in their last looks while observed
-    uint32_t outbox = 0; // messages that found no room
+    uint32_t host_ring = 0; // from the host
+    uint32_t inbox = 0;     // from workers of the node
+    uint32_t near = 0;      // from near ones and itself, as told in their last looks while observed
+    uint32_t outbox = 0;    // messages that found no room
     // Messages by Route, as told in its last look while observed, else when it was last idle.
     std::array<uint64_t, routes> sent{};
     // The handler that runs now, if any.

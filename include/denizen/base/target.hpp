@@ -57,6 +57,13 @@ using uintptr_t = unsigned long;
 #define DENIZEN_ROLLED
 #endif
 
+// In front of a loop whose every turn has registers of its own: unrolled whole.
+#if DENIZEN_ON_DEVICE
+#define DENIZEN_UNROLL _Pragma("unroll")
+#else
+#define DENIZEN_UNROLL
+#endif
+
 // 1 where host code with the standard library can be compiled (everywhere but NVRTC).
 #if defined(__CUDACC_RTC__)
 #define DENIZEN_HOSTED 0

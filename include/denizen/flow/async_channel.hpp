@@ -15,32 +15,32 @@ public:
     explicit AsyncChannel(uint32_t items, uint32_t senders = 1)
     {
         for (uint32_t i = 0; i < senders; ++i) {
-            lanes_.add(items);
+            rings_.add(items);
         }
-        only_ = &lanes_[0];
+        only_ = &rings_[0];
     }
 
     void send(const T& item, uint32_t sender = 0)
     {
-        (sender == 0 ? *only_ : lanes_[sender]).send(item);
+        (sender == 0 ? *only_ : rings_[sender]).send(item);
         parking_.notify();
     }
     void close(uint32_t sender = 0)
     {
-        lanes_[sender].close();
+        rings_[sender].close();
         parking_.notify();
     }
 
     bool try_receive(T& item)
     {
-        return lanes_.size() == 1 ? only_->try_receive(item) : lanes_.try_receive(item);
+        return rings_.size() == 1 ? only_->try_receive(item) : rings_.try_receive(item);
     }
     // co_await receive(item): false when all senders have closed and everything was received.
     auto receive(T& item)
     {
         auto settled = [this, &item] {
             got_ = try_receive(item);
-            return got_ || lanes_.drained();
+            return got_ || rings_.drained();
         };
         struct Receive : Until<decltype(settled)> {
             const bool& got;
@@ -50,8 +50,8 @@ public:
     }
 
 private:
-    Lanes<T> lanes_;
-    Lane<T>* only_;
+    UncheckedRings<T> rings_;
+    UncheckedRing<T>* only_;
     bool got_ = false; // the receiver's
     Parking parking_;
 };

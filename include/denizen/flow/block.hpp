@@ -62,7 +62,7 @@ private:
     friend class Plan;
     friend class Port;
     friend class ResidentChain;
-    friend class Seat;
+    friend class BlockRunner;
     friend class SourcePort;
 
     bool step();       // false: nothing could be done

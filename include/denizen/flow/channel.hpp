@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several senders, one receiver, as one lane per sender: a sender that is preempted in the middle
+// Several senders, one receiver, as one ring per sender: a sender that is preempted in the middle
 // of sending delays its own item and nobody else's, and senders share no word. One sender is the
 // common case and costs no scan.
 //
@@ -7,22 +7,22 @@
 //   channel.send(item);                   Item item;  while (channel.receive(item)) ...
 #pragma once
 
-#include <denizen/flow/detail/lane.hpp>
+#include <denizen/flow/detail/unchecked_ring.hpp>
 
 #include <memory>
 #include <vector>
 
 namespace denizen::flow {
 
-// The lanes of one receiver. Order is kept per sender; ready lanes are served in turn.
+// The rings of one receiver. Order is kept per sender; ready rings are served in turn.
 template <class T>
-class Lanes {
+class UncheckedRings {
 public:
-    Lane<T>& add(uint32_t items)
+    UncheckedRing<T>& add(uint32_t items)
     {
-        Lane<T>& lane = *lanes_.emplace_back(std::make_unique<Lane<T>>(items));
-        only_ = lanes_.size() == 1 ? &lane : nullptr;
-        return lane;
+        UncheckedRing<T>& ring = *rings_.emplace_back(std::make_unique<UncheckedRing<T>>(items));
+        only_ = rings_.size() == 1 ? &ring : nullptr;
+        return ring;
     }
 
     bool ready() const
@@ -30,8 +30,8 @@ public:
         if (only_ != nullptr) {
             return only_->ready();
         }
-        for (const auto& lane : lanes_) {
-            if (lane->ready()) {
+        for (const auto& ring : rings_) {
+            if (ring->ready()) {
                 return true;
             }
         }
@@ -42,11 +42,11 @@ public:
         if (only_ != nullptr) {
             return only_->try_receive(item);
         }
-        const size_t n = lanes_.size();
+        const size_t n = rings_.size();
         for (size_t tried = 0; tried < n; ++tried) {
-            Lane<T>& lane = *lanes_[next_];
+            UncheckedRing<T>& ring = *rings_[next_];
             next_ = next_ + 1 == n ? 0 : next_ + 1;
-            if (lane.try_receive(item)) {
+            if (ring.try_receive(item)) {
                 return true;
             }
         }
@@ -55,20 +55,20 @@ public:
     // All have closed, and nothing is left. True forever once it is.
     bool drained() const
     {
-        for (const auto& lane : lanes_) {
-            if (!lane->closed() || lane->ready()) {
+        for (const auto& ring : rings_) {
+            if (!ring->closed() || ring->ready()) {
                 return false;
             }
         }
         return true;
     }
-    size_t size() const { return lanes_.size(); }
-    Lane<T>& operator[](size_t i) { return *lanes_[i]; }
+    size_t size() const { return rings_.size(); }
+    UncheckedRing<T>& operator[](size_t i) { return *rings_[i]; }
 
 private:
-    // A lane stays where it is: its sender holds a reference.
-    std::vector<std::unique_ptr<Lane<T>>> lanes_;
-    Lane<T>* only_ = nullptr; // the common case
+    // A ring stays where it is: its sender holds a reference.
+    std::vector<std::unique_ptr<UncheckedRing<T>>> rings_;
+    UncheckedRing<T>* only_ = nullptr; // the common case
     size_t next_ = 0;
 };
 
@@ -79,35 +79,35 @@ public:
     explicit Channel(uint32_t items, uint32_t senders = 1)
     {
         for (uint32_t i = 0; i < senders; ++i) {
-            lanes_.add(items);
+            rings_.add(items);
         }
-        first_ = &lanes_[0];
+        first_ = &rings_[0];
     }
 
     void send(const T& item, uint32_t sender = 0)
     {
-        (sender == 0 ? *first_ : lanes_[sender]).send(item);
+        (sender == 0 ? *first_ : rings_[sender]).send(item);
         bell_.ring();
     }
     void close(uint32_t sender = 0)
     {
-        lanes_[sender].close();
+        rings_[sender].close();
         bell_.ring();
     }
 
-    bool try_receive(T& item) { return lanes_.try_receive(item); }
+    bool try_receive(T& item) { return rings_.try_receive(item); }
     // Spins, then sleeps. False when all senders have closed and everything was received.
     bool receive(T& item)
     {
         uint32_t tries = 0;
         while (!try_receive(item)) { // ends: by an item or when the last sender closes
-            if (lanes_.drained()) {
+            if (rings_.drained()) {
                 return false;
             }
             if (++tries < spins) {
                 relax();
             } else {
-                bell_.sleep(1'000'000'000, [&] { return lanes_.ready() || lanes_.drained(); });
+                bell_.sleep(1'000'000'000, [&] { return rings_.ready() || rings_.drained(); });
             }
         }
         return true;
@@ -116,8 +116,8 @@ public:
     static constexpr uint32_t spins = 1024;
 
 private:
-    Lanes<T> lanes_;
-    Lane<T>* first_;
+    UncheckedRings<T> rings_;
+    UncheckedRing<T>* first_;
     Bell bell_;
 };
 

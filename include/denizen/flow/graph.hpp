@@ -36,7 +36,7 @@ struct Executors {
 class Plan;
 class ResidentChain;
 class Scheduler;
-class Seat;
+class BlockRunner;
 
 class Flowgraph {
 public:
@@ -100,15 +100,16 @@ private:
     bool owns(const Block& block) const;
     void refuse_seats(const Executors& executors, bool all) const;
     void run(const Executors& executors);
-    void make_lanes(const Plan& plan);
+    void make_rings(const Plan& plan);
     void hang_bells();
     void seat_left();
-    friend class Seat;
+    friend class BlockRunner;
 
     Process process_;
     RunState run_;
-    std::vector<std::unique_ptr<Seat>> seats_; // before the blocks, which ring the seats' bells
-    Threads threads_;                          // one for each seat outside of a pool
+    std::vector<std::unique_ptr<BlockRunner>>
+        runners_;     // before the blocks, which ring the runners' bells
+    Threads threads_; // one for each runner outside of a pool
     std::vector<std::unique_ptr<Scheduler>> pools_;
     std::deque<Circuit> circuits_; // before the blocks, which may hold quanta
     std::vector<std::unique_ptr<Block>> blocks_;

@@ -23,15 +23,15 @@ class Block;
 
 namespace detail {
 
-// Where a port sends quanta: the lane, and the bell of the thread that takes them out, which lives
+// Where a port sends quanta: the ring, and the bell of the thread that takes them out, which lives
 // longer than all blocks. Null: it is the sender's own thread, which looks before it sleeps.
 struct CellWay {
-    Lane<Cell*>* lane = nullptr;
+    UncheckedRing<Cell*>* ring = nullptr;
     Doorbell* bell = nullptr;
 
     void send(Cell* cell) const
     {
-        lane->send(cell);
+        ring->send(cell);
         if (bell != nullptr) {
             bell->ring();
         }
@@ -135,7 +135,7 @@ private:
 
     bool reads_only_;
     uint32_t holds_ = 1;
-    Lanes<detail::Cell*> arrivals_;
+    UncheckedRings<detail::Cell*> arrivals_;
     std::vector<OutputPort*> writers_;
     std::vector<std::pair<const Circuit*, detail::CellWay>> homes_;
     std::vector<TagCarry*> followers_;

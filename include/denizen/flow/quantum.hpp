@@ -75,8 +75,8 @@ private:
     SourcePort* source_;
     size_t samples_;
     std::vector<std::unique_ptr<detail::Cell>> cells_;
-    std::vector<detail::Cell*> idle_; // at the source, not yet filled
-    Lanes<detail::Cell*> returned_;   // one lane per port that gives back
+    std::vector<detail::Cell*> idle_;        // at the source, not yet filled
+    UncheckedRings<detail::Cell*> returned_; // one ring per port that gives back
 };
 
 } // namespace denizen::flow

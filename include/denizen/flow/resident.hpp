@@ -3,8 +3,8 @@
 // its CPU backend. Their twins on the graph's own threads are in signal.hpp. They are added and
 // connected as all blocks; their circuits' buffers lie in pinned memory from the start on. Resident
 // blocks that follow each other are one chain: a worker takes a quantum through all of it, and the
-// quanta of a stream go to the `crew` workers of a chain by turns and leave in their order. A
-// quantum that finds all of the crew idle is cut among them, unless it is of two streams. Host
+// quanta of a stream go to the `chain_workers` of a chain by turns and leave in their order. A
+// quantum that finds all of them idle is cut among them, unless it is of two streams. Host
 // only.
 //
 //   #include <denizen/dsp/resident/program.hpp>         // in a .cu file for the GPU
@@ -33,17 +33,19 @@ struct ProgramImage; // resident/program.hpp
 // The runtime that resident blocks share. It outlives their graphs.
 class Resident {
 public:
-    // `crew`: workers of each chain. Throws as the runtime's constructor, and bad_argument for 0.
+    // `chain_workers`: workers of each chain. Throws as the runtime's constructor, and bad_argument
+    // for 0.
     template <class ProgramImage>
-    explicit Resident(ProgramImage program, Options options = {}, uint32_t crew = 4)
-        : Resident(std::move(program.image), std::move(program.kinds), options, crew)
+    explicit Resident(ProgramImage program, Options options = {}, uint32_t chain_workers = 4)
+        : Resident(std::move(program.image), std::move(program.kinds), options, chain_workers)
     {
     }
-    Resident(Image image, std::vector<std::string> kinds, const Options& options, uint32_t crew);
+    Resident(Image image, std::vector<std::string> kinds, const Options& options,
+             uint32_t chain_workers);
     ~Resident();
 
     AnyRuntime& runtime() { return runtime_; }
-    uint32_t crew() const { return crew_; }
+    uint32_t chain_workers() const { return chain_workers_; }
     // The number of a kind of blocks. Throws bad_argument if the program does not have it.
     uint32_t kind(const std::string& name) const;
 
@@ -55,7 +57,7 @@ private:
     void collect();
 
     std::vector<std::string> kinds_;
-    uint32_t crew_;
+    uint32_t chain_workers_;
     AnyRuntime runtime_;
     std::mutex mutex_; // guards what follows
     std::map<uint32_t, ResidentChain*> chains_;

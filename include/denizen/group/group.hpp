@@ -56,7 +56,7 @@ static inline Code compiled_code() { return {{}, &detail::group_kernel}; }
 inline Code compiled_code() { return {}; }
 #endif
 
-class Seat;
+class Member;
 
 // What carries the data. Between hosts: NCCL, which is loaded at run time.
 enum class Engine : uint32_t {
@@ -153,8 +153,8 @@ public:
 
 private:
     friend class ResidentGroup;
-    explicit Group(std::unique_ptr<group::Seat> seat);
-    std::unique_ptr<group::Seat> seat_;
+    explicit Group(std::unique_ptr<group::Member> member);
+    std::unique_ptr<group::Member> member_;
 };
 
 } // namespace denizen

@@ -59,11 +59,11 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors;
          i += unroll * threads) {
         Vector some[unroll] = {};
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t u = 0; u < unroll; ++u) {
             if (i + u * threads < vectors) some[u] = vector_at(group.memory[peer], i + u * threads);
         }
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t u = 0; u < unroll; ++u) mix ^= some[u].word[0] ^ some[u].word[3];
     }
     if (mix == 0x2545f491u) *result = mix; // so that the loads are not left out

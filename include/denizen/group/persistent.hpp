@@ -5,8 +5,8 @@
 //
 //   denizen::group::Channel channel(group, blockIdx.x);
 //   denizen::group::AllReduce<float> sum(channel, gridDim.x, in, out, count); // all threads
-//   for (...) { ...; if (!sum(channel)) return; }                              // all ranks as
-//   often channel.close();
+//   for (...) { ...; if (!sum(channel)) return; } // all ranks as often
+//   channel.close();
 //
 // That is so for results of at most a packet for each thread, 12 * channels * threads bytes, by
 // one_shot. Others, the first call, and a call after another one of the channel are all_reduce().
@@ -68,14 +68,14 @@ private:
             const uint64_t side = (channel.turn() & 1) != 0 ? odd_ : 0;
             Packet own = pick<T>(in_, left_);
             own.sequence = channel.sequence();
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t step = 1; step < N; ++step) {
                 if (step >= ranks) break;
                 channel.memory().store(
                     reinterpret_cast<Packet*>(g.memory[channel.peer(step)] + to_ + side), own);
             }
             Packet got[N];
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < N; ++r) got[r] = own;
             good = collect<N>(channel, reinterpret_cast<const Packet*>(from_ + side),
                               g.layout.slots, 0, max_ranks, got);

@@ -44,7 +44,7 @@ private:
     bool follows(const group::Call& call);
     void come_back_if_left();
 
-    group::Seat& seat_;
+    group::Member& member_;
     uint32_t channels_;
     group::Mailbox box_{};
     uint32_t posted_ = 0;

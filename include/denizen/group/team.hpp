@@ -11,13 +11,6 @@
 #include <time.h>
 #endif
 
-// A loop whose every turn has registers of its own.
-#if DENIZEN_ON_DEVICE
-#define DENIZEN_EACH _Pragma("unroll")
-#else
-#define DENIZEN_EACH
-#endif
-
 // Groups are for compute capability 9.0; a program that holds their kernels may be compiled for
 // others too.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -53,7 +46,7 @@ struct Team {
 
 // A part of a team that runs in step: a warp, or the one thread of the host. Lanes of it share a
 // piece of the data.
-struct Crew {
+struct Warp {
 #if DENIZEN_ON_DEVICE
     __device__ static uint32_t rank() { return threadIdx.x % 32; }
     __device__ static uint32_t size() // the last one of a block may be smaller

@@ -13,9 +13,9 @@
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/type_name.hpp>
-#include <denizen/task/any.hpp>
 #include <denizen/task/kernel.hpp>
 #include <denizen/task/ref.hpp>
+#include <denizen/task/task_runtime.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -77,7 +77,7 @@ Image image_of()
 template <class T>
 class Future {
 public:
-    Future(AnyRuntime& runtime, Promise<T> promise) : runtime_(&runtime), promise_(promise) {}
+    Future(TaskRuntime& runtime, Promise<T> promise) : runtime_(&runtime), promise_(promise) {}
     Future(Future&& other) noexcept
         : runtime_(std::exchange(other.runtime_, nullptr)), promise_(other.promise_)
     {
@@ -100,7 +100,7 @@ public:
     }
 
 private:
-    AnyRuntime* runtime_;
+    TaskRuntime* runtime_;
     Promise<T> promise_;
 };
 
@@ -230,7 +230,7 @@ private:
         }
     }
 
-    AnyRuntime runtime_;
+    TaskRuntime runtime_;
 };
 
 } // namespace denizen::task

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A message on the wire: one 64-byte slot of four packets, or several consecutive slots.
 //
-//   first slot    [ destination | kind | sender | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq
-//   ] further slots [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
+// clang-format off
+//   first slot    [ destination | kind | sender | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
+//   further slots [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ] [ 12 B | seq ]
+// clang-format on
 //
 // A ring gives ticket t the slot t mod capacity; every packet of that slot then carries sequence
 // t + 1. Whole slots are written and awaited, also when the payload is shorter. A packet left out

@@ -30,7 +30,7 @@ class ExperimentError(DenizenError):
 class Span:
     """Something that ran from ``begin`` to ``end`` (seconds on any one clock), for timelines."""
 
-    lane: str
+    track: str
     begin: float
     end: float
 

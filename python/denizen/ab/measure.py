@@ -42,8 +42,8 @@ class Measured:
     """One cell in one process.
 
     ``seconds[arm][block]`` are the two slots' times of one operation. ``slots`` are (arm, begin,
-    end) on this process's clock in the first blocks, ``spans`` (arm, lane, begin, end) on the arm's
-    own, in the check after the measurement: tracing has not slowed what was measured.
+    end) on this process's clock in the first blocks, ``spans`` (arm, track, begin, end) on the
+    arm's own, in the check after the measurement: tracing has not slowed what was measured.
     """
 
     operations: int
@@ -82,7 +82,7 @@ def _results(cell: Cell, operations: int, when: str) -> tuple[list[Gate], list[A
     for arm in cell.arms:
         arm.poison()
         sample = arm.sample(operations)
-        spans += [(arm.name, span.lane, span.begin, span.end) for span in sample.spans]
+        spans += [(arm.name, span.track, span.begin, span.end) for span in sample.spans]
         checks.append(gates.result(arm.name, arm.result(), cell.reference, when))
     return checks, spans
 

@@ -166,22 +166,23 @@ def _row(arm: Compared, y: float, x: Callable[[float], float], beyond: bool) -> 
 
 
 def _timeline(bars: Sequence[tuple[str, float, float]], title: str) -> str:
-    """A lane a name, a bar for each time it ran."""
+    """A track a name, a bar for each time it ran."""
     if not bars:
         return ""
-    lanes = list(dict.fromkeys(sorted(name for name, _, _ in bars)))
+    tracks = list(dict.fromkeys(sorted(name for name, _, _ in bars)))
     begin, end = min(b for _, b, _ in bars), max(e for _, _, e in bars)
     scale = (_WIDTH - _LEFT - 40) / max(end - begin, 1e-12)
-    bottom = len(lanes) * 20 + 6
+    bottom = len(tracks) * 20 + 6
     parts = []
-    for i, lane in enumerate(lanes):
-        label = "base again (A/A)" if lane == AGAIN else lane
+    for i, track in enumerate(tracks):
+        label = "base again (A/A)" if track == AGAIN else track
         parts.append(_text(_LEFT - 10, i * 20 + 17, label, "end"))
         parts.append(f'<path class="tick" d="M{_LEFT:g} {i * 20 + 21}H{_WIDTH - 40:g}"/>')
     for name, b, e in bars:
+        row = tracks.index(name)
         parts.append(
-            f'<rect class="slot lane{lanes.index(name) % 6}" x="{_LEFT + (b - begin) * scale:.1f}" '
-            f'y="{lanes.index(name) * 20 + 6}" width="{max((e - b) * scale, 0.8):.1f}" height="13">'
+            f'<rect class="slot track{row % 6}" x="{_LEFT + (b - begin) * scale:.1f}" '
+            f'y="{row * 20 + 6}" width="{max((e - b) * scale, 0.8):.1f}" height="13">'
             f"<title>{escape(name)}: {duration(e - b)} from {duration(b - begin)}</title></rect>"
         )
     for part in range(5):
@@ -197,14 +198,14 @@ def _spans(cell: CellRecord) -> str:
     """One timeline for each arm that tells what ran inside of a slot, with what ran at once."""
     drawn = []
     for name in dict.fromkeys(name for name, _, _, _ in cell.spans):
-        spans = [Span(lane, begin, end) for arm, lane, begin, end in cell.spans if arm == name]
+        spans = [Span(track, begin, end) for arm, track, begin, end in cell.spans if arm == name]
         title = f"Inside {name}"
-        lanes = list(dict.fromkeys(span.lane for span in spans))
-        if len(lanes) == 2:
-            first, second = ([span for span in spans if span.lane == lane] for lane in lanes)
+        tracks = list(dict.fromkeys(span.track for span in spans))
+        if len(tracks) == 2:
+            first, second = ([span for span in spans if span.track == track] for track in tracks)
             share = profiler.overlap(first, second) / (profiler.busy(first) or 1.0)
-            title += f": {lanes[1]} ran during {share:.0%} of {lanes[0]}"
-        drawn.append(_timeline([(span.lane, span.begin, span.end) for span in spans], title))
+            title += f": {tracks[1]} ran during {share:.0%} of {tracks[0]}"
+        drawn.append(_timeline([(span.track, span.begin, span.end) for span in spans], title))
     return "\n".join(drawn)
 
 

@@ -57,7 +57,7 @@ _NSYS = {
 
 
 def nsys_spans(path: Path) -> list[Span]:
-    """Kernels (by short name) and copies (lane ``copy``) from ``nsys export --type sqlite``.
+    """Kernels (by short name) and copies (track ``copy``) from ``nsys export --type sqlite``.
 
     In the order of their beginnings, in seconds of the capture's clock. Raises ExperimentError if
     the file is no such export or nothing ran.

@@ -113,7 +113,7 @@ class Program:
                 seconds=float(answer["seconds"]),
                 ran={str(key): int(n) for key, n in answer["ran"].items()},
                 spans=[
-                    Span(str(lane), float(a), float(b)) for lane, a, b in answer.get("spans", ())
+                    Span(str(track), float(a), float(b)) for track, a, b in answer.get("spans", ())
                 ],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -11,7 +11,7 @@ from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.program import cubin_of
 
-_TEXT = """#include <denizen/dsp/resident/crew.hpp>
+_TEXT = """#include <denizen/dsp/resident/chain_worker.hpp>
 using denizen_program = denizen::flow::resident::Program<>;
 DENIZEN_PROGRAM(denizen_program)
 """
@@ -25,24 +25,30 @@ class Resident:
     goes through all of them at one worker, and crosses the bus once in each direction.
 
     ``device``: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
-    ``crew``: workers of each chain, which get its quanta by turns; 64 on a GPU and as many as
-    threads on the CPU if not said. ``sms``: most SMs to use, 0: a quarter of them.
+    ``chain_workers``: workers of each chain, which get its quanta by turns; 64 on a GPU and as many
+    as threads on the CPU if not said. ``sms``: most SMs to use, 0: a quarter of them.
     Raises ArgumentError, DeviceError, CompileError.
     """
 
-    def __init__(self, device: str = "auto", *, crew: int | None = None, sms: int = 0) -> None:
+    def __init__(
+        self, device: str = "auto", *, chain_workers: int | None = None, sms: int = 0
+    ) -> None:
         where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; blocks of a graph use one GPU or the CPU')
         threads = where.threads or 0
-        if crew is None:
-            crew = 64 if where.on_gpu else threads or 2
-        if crew < 1:
-            raise ArgumentError(f"a crew of {crew} workers; a chain of blocks needs one at least")
+        if chain_workers is None:
+            chain_workers = 64 if where.on_gpu else threads or 2
+        if chain_workers < 1:
+            raise ArgumentError(
+                f"{chain_workers} chain_workers; a chain of blocks needs one at least"
+            )
         cubin = b""
         if where.on_gpu:
             cubin = cubin_of(_TEXT, "the blocks of flow graphs", capability(where))
-        self._core = _core.FlowResident(where.on_gpu, where.first, cubin, threads, sms, crew)
+        self._core = _core.FlowResident(
+            where.on_gpu, where.first, cubin, threads, sms, chain_workers
+        )
 
     @property
     def device(self) -> str:
@@ -50,9 +56,9 @@ class Resident:
         return self._core.device
 
     @property
-    def crew(self) -> int:
+    def chain_workers(self) -> int:
         """Workers of each chain."""
-        return self._core.crew
+        return self._core.chain_workers
 
 
 _lock = threading.Lock()

@@ -73,7 +73,7 @@ def ask(device: str, *, quick: bool) -> list[Measured]:
     wrong = 0
     with denizen.Runtime(echo_program(), device=device) as rt:
         (echo,) = rt.spawn("Echo").tolist()
-        memory = rt.description["lane_memory"]
+        memory = rt.description["host_ring_memory"]
         for i in range(-warm, rounds):
             ping = PING(value=i + warm)
             begin = time.perf_counter_ns()
@@ -104,7 +104,7 @@ def send_many(device: str, *, quick: bool) -> list[Measured]:
     items["rest"] = random.integers(0, 2**32, (count, 8), dtype=np.uint32)
     expected = int(items["value"].sum(dtype=np.uint64)) + int(items["rest"].sum(dtype=np.uint64))
     with denizen.Runtime(sum_program(), device=device) as rt:
-        memory = rt.description["lane_memory"]
+        memory = rt.description["host_ring_memory"]
         actors = rt.spawn("Sum", rt.description["workers"])
         ways = {"in turn": actors, f"in runs of {_RUN}": np.repeat(actors, _RUN)}
         targets = [np.resize(pattern, count) for pattern in ways.values()]

@@ -184,7 +184,7 @@ def _engine(capture: Capture, submission: Submission, found: Decoded | None) -> 
 def _data(
     capture: Capture, submissions: Sequence[tuple[Submission, Decoded | None]]
 ) -> dict[str, Any]:
-    """What the timeline draws: doorbells by their time, calls, the names of the lanes."""
+    """What the timeline draws: doorbells by their time, calls, the names of the tracks."""
     submissions = sorted(submissions, key=lambda item: item[0].doorbell.time_ns)
     bells = [submission.doorbell for submission, _ in submissions]
     last = bells[-1].time_ns if bells else 0
@@ -194,10 +194,10 @@ def _data(
     threads = {tid: i for i, tid in enumerate(dict.fromkeys(bell.tid for bell in bells))}
     numbers = sorted({bell.channel for bell in bells})
     channels = {number: len(threads) + i for i, number in enumerate(numbers)}
-    lanes = [f"thread {tid} {capture.threads.get(tid, '')}".strip() for tid in threads]
+    tracks = [f"thread {tid} {capture.threads.get(tid, '')}".strip() for tid in threads]
     for number in numbers:
         engines = "/".join(sorted(summary.channel_engines(capture, number)))
-        lanes.append("no known channel" if number == NONE else f"channel {number} {engines}")
+        tracks.append("no known channel" if number == NONE else f"channel {number} {engines}")
     apis: dict[str, int] = {}
     whats: dict[str, int] = {}
 
@@ -212,7 +212,7 @@ def _data(
 
     return {
         "span": max(us(end), 1.0),
-        "lanes": lanes,
+        "tracks": tracks,
         "calls": [
             [us(call.begin_ns), us(call.end_ns), threads[call.tid]]
             for call in calls

@@ -220,7 +220,7 @@ def _load(now: Worker, before: Worker | None) -> str:
 
 
 def _queued(w: Worker) -> int:
-    return w.lane + w.inbox + w.near + w.outbox
+    return w.host_ring + w.inbox + w.near + w.outbox
 
 
 def _workers(
@@ -243,7 +243,7 @@ def _workers(
     columns = [("worker", False), ("mode", True), ("handled/s", False), ("load", False)]
     if wide:
         columns += [("handled", False), ("actors", False), ("dead", False)]
-    columns += [(queue, False) for queue in ("lane", "inbox", "near", "outbox")]
+    columns += [(queue, False) for queue in ("host_ring", "inbox", "near", "outbox")]
     columns.append(("running", True))
     table = _table(columns)
     for i in places:
@@ -256,7 +256,7 @@ def _workers(
             cells += [number(w.handled), number(w.actors), number(w.dead_letters)]
             if w.busy > 0:
                 running += f", {_where(w.busy_actor, _only(now.actor_types))}"
-        cells += [number(w.lane), number(w.inbox), number(w.near), number(w.outbox)]
+        cells += [number(w.host_ring), number(w.inbox), number(w.near), number(w.outbox)]
         cells.append(running)
         table.add_row(*map(Text, cells), style="bold red" if w.busy > 1 else "")
     if more == 0 or most == 1:

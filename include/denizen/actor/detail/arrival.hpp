@@ -130,11 +130,12 @@ public:
         for (uint32_t g = first(); g < count_; g += step()) {
             Ring& r = ring(g);
             if (g == source_host_urgent) {
-                set(r, s.urgent_lanes, w, s.urgent_mask, s.urgent_lane_credit + w * credit_stride);
+                set(r, s.urgent_host_rings, w, s.urgent_mask,
+                    s.urgent_host_ring_credit + w * credit_stride);
             } else if (g == source_node_urgent) {
                 set(r, s.urgent_inboxes, w, s.urgent_mask, &s.urgent_inbox[w].credit);
             } else if (g == source_host) {
-                set(r, s.lanes, w, s.lane_mask, s.lane_credit + w * credit_stride);
+                set(r, s.host_rings, w, s.host_ring_mask, s.host_ring_credit + w * credit_stride);
             } else if (g == source_node) {
                 set(r, s.inboxes, w, s.inbox_mask, &s.inbox[w].credit);
             } else {

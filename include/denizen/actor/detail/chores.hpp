@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker has to do between messages while the lives of its actors change: tell of failures,
 // give a supervisor's orders, and hand out the messages that waited. A step at a time, with all
-// lanes; Ward::chores counts what is left.
+// lanes; WorkerState::chores counts what is left.
 #pragma once
 
 #include <denizen/actor/detail/handle.hpp>
@@ -14,24 +14,24 @@ inline constexpr uint32_t orders_per_step = 32;
 
 // Release: partner of the monitor's acquire in scan(). What the chore has sent has drawn its
 // tickets before the program can be taken for quiet.
-DENIZEN_HD inline void chore_done(Ward& ward)
+DENIZEN_HD inline void chore_done(WorkerState& worker_state)
 {
-    fetch_add<Scope::gpu, Order::release>(&ward.chores, ~0u);
+    fetch_add<Scope::gpu, Order::release>(&worker_state.chores, ~0u);
 }
 
 template <class P>
 DENIZEN_COLD void tell_failure(const Shared& s, uint32_t id, uint32_t local)
 {
-    ActorBook& book = book_of(s, id, local);
+    ActorRecord& record = record_of(s, id, local);
     tell_watchers<P>(s, id, local);
-    const Address above{book.supervisor};
-    if (book.supervisor == nobody) {
-        bury_held<P>(s, id, book, Reason::failed);
+    const Address above{record.supervisor};
+    if (record.supervisor == nobody) {
+        bury_stashed<P>(s, id, record, Reason::failed);
     } else if (above.node() == s.node && above.worker() == id) {
-        child_failed<P>(s, id, above.local(), book.rank, book.failure, book.epoch);
+        child_failed<P>(s, id, above.local(), record.rank, record.failure, record.epoch);
     } else {
         send_system(s, id, SystemOp::failure, above, entry_of(s, id, local).self,
-                    {above.local(), book.failure, book.rank, book.epoch});
+                    {above.local(), record.failure, record.rank, record.epoch});
     }
 }
 
@@ -39,16 +39,17 @@ DENIZEN_COLD void tell_failure(const Shared& s, uint32_t id, uint32_t local)
 template <class P>
 DENIZEN_COLD void tell_failures(const Shared& s, uint32_t id)
 {
-    Ward& ward = s.wards[id];
-    while (ward.failed != 0) { // ends: each turn takes one, and only handlers and supervisors fail
-        const uint32_t local = ward.failed - 1;
-        ActorBook& book = book_of(s, id, local);
-        ward.failed = book.next_failed != last_failed ? book.next_failed : 0;
-        book.next_failed = 0;
-        if (life_of(book) == Life::failed) { // nobody has stopped or restarted it since
+    WorkerState& worker_state = s.worker_states[id];
+    while (worker_state.failed !=
+           0) { // ends: each turn takes one, and only handlers and supervisors fail
+        const uint32_t local = worker_state.failed - 1;
+        ActorRecord& record = record_of(s, id, local);
+        worker_state.failed = record.next_failed != last_failed ? record.next_failed : 0;
+        record.next_failed = 0;
+        if (life_of(record) == Life::failed) { // nobody has stopped or restarted it since
             tell_failure<P>(s, id, local);
         }
-        chore_done(ward);
+        chore_done(worker_state);
     }
 }
 
@@ -56,18 +57,18 @@ DENIZEN_COLD void tell_failures(const Shared& s, uint32_t id)
 template <class P>
 DENIZEN_COLD void give_orders(const Shared& s, uint32_t id)
 {
-    Ward& ward = s.wards[id];
-    if (ward.sweeping == 0) {
+    WorkerState& worker_state = s.worker_states[id];
+    if (worker_state.sweeping == 0) {
         return;
     }
-    const uint32_t local = ward.sweeping - 1;
+    const uint32_t local = worker_state.sweeping - 1;
     auto& sup = *static_cast<Supervisor*>(entry_of(s, id, local).state);
     for (uint32_t i = 0; i < orders_per_step && sup.next < sup.end; ++i) {
         order_child<P>(s, id, local, sup.next++, static_cast<SystemOp>(sup.order));
     }
     if (sup.next >= sup.end) {
         // A child that is a supervisor itself is now first in the list, if it is on this worker.
-        for (uint32_t* at = &ward.sweeping; *at != 0;) { // ends at this supervisor
+        for (uint32_t* at = &worker_state.sweeping; *at != 0;) { // ends at this supervisor
             auto& other = *static_cast<Supervisor*>(entry_of(s, id, *at - 1).state);
             if (*at == local + 1) {
                 *at = other.link;
@@ -76,7 +77,7 @@ DENIZEN_COLD void give_orders(const Shared& s, uint32_t id)
             at = &other.link;
         }
         sup.listed = 0;
-        chore_done(ward);
+        chore_done(worker_state);
     }
 }
 
@@ -85,15 +86,15 @@ DENIZEN_COLD void give_orders(const Shared& s, uint32_t id)
 template <class P>
 DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
 {
-    Ward& ward = s.wards[id];
-    if (ward.ready_first == 0) {
+    WorkerState& worker_state = s.worker_states[id];
+    if (worker_state.ready_first == 0) {
         return;
     }
-    HeldSlot* slots = held_of(s, id);
-    uint32_t next = ward.ready_first; // 1 + local of this lane's actor
+    StashSlot* slots = stash_of(s, id);
+    uint32_t next = worker_state.ready_first; // 1 + local of this lane's actor
     DENIZEN_ROLLED
     for (uint32_t k = 0; k < lanes::id() && next != 0; ++k) {
-        next = book_of(s, id, next - 1).next_ready;
+        next = record_of(s, id, next - 1).next_ready;
     }
     const uint32_t local = next - 1;
     bool todo = false;
@@ -101,12 +102,12 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     ActorEntry entry;
     Header h;
     if (next != 0) {
-        const ActorBook& book = book_of(s, id, local);
+        const ActorRecord& record = record_of(s, id, local);
         entry = entry_of(s, id, local);
-        todo = book.held != 0 &&
-               (life_of(book) == Life::catching_up || life_of(book) == Life::draining);
+        todo = record.stashed != 0 &&
+               (life_of(record) == Life::catching_up || life_of(record) == Life::draining);
         if (todo) {
-            h = held_header(slots[book.first_held - 1]);
+            h = stashed_header(slots[record.first_stashed - 1]);
             alone = h.length > first_payload || P::grain(entry.type()) == Grain::warp;
         }
     }
@@ -123,20 +124,20 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     if (before == 0) {
         const uint32_t only = lanes::shuffle(local, 0);
         entry = entry_of(s, id, only);
-        const uint32_t first = book_of(s, id, only).first_held - 1;
-        h = held_header(slots[first]);
+        const uint32_t first = record_of(s, id, only).first_stashed - 1;
+        h = stashed_header(slots[first]);
         whole = P::grain(entry.type()) == Grain::warp;
         payload = slots[first].word + 3;
         if (h.length > first_payload) {
             unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
             if (lanes::id() == 0) {
-                held_payload(slots, first, scratch);
+                stashed_payload(slots, first, scratch);
             }
             payload = scratch;
             lanes::sync();
         }
     } else if (todo) {
-        payload = slots[book_of(s, id, local).first_held - 1].word + 3;
+        payload = slots[record_of(s, id, local).first_stashed - 1].word + 3;
     }
     if (whole || todo) {
         handle_any<P>(s, id, entry, h, payload, whole, observed);
@@ -147,27 +148,29 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
     DENIZEN_ROLLED
     for (uint32_t l = 0; l < n; ++l) {
         if (lanes::id() == l) {
-            ActorBook& book = book_of(s, id, local);
+            ActorRecord& record = record_of(s, id, local);
             if (todo) {
-                drop_held<P>(s, id, book.first_held - 1);
-                release_held(s, id, book);
+                drop_stashed<P>(s, id, record.first_stashed - 1);
+                release_stashed(s, id, record);
             }
-            ward.ready_first = book.next_ready;
-            ward.ready_last = ward.ready_first == 0 ? 0 : ward.ready_last;
-            book.next_ready = 0;
-            const bool runs = life_of(book) == Life::catching_up || life_of(book) == Life::draining;
-            if (runs && book.held != 0) {
-                (ward.ready_last == 0 ? ward.ready_first
-                                      : book_of(s, id, ward.ready_last - 1).next_ready) = next;
-                ward.ready_last = next;
+            worker_state.ready_first = record.next_ready;
+            worker_state.ready_last = worker_state.ready_first == 0 ? 0 : worker_state.ready_last;
+            record.next_ready = 0;
+            const bool runs =
+                life_of(record) == Life::catching_up || life_of(record) == Life::draining;
+            if (runs && record.stashed != 0) {
+                (worker_state.ready_last == 0
+                     ? worker_state.ready_first
+                     : record_of(s, id, worker_state.ready_last - 1).next_ready) = next;
+                worker_state.ready_last = next;
             } else {
-                book.listed = 0;
-                if (life_of(book) == Life::catching_up) {
+                record.listed = 0;
+                if (life_of(record) == Life::catching_up) {
                     set_life(s, id, local, Life::running);
-                } else if (runs && book.ending != 0) {
+                } else if (runs && record.ending != 0) {
                     end_life<P>(s, id, local);
                 }
-                chore_done(ward);
+                chore_done(worker_state);
             }
         }
         lanes::rejoin();
@@ -176,7 +179,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
 
 } // namespace detail
 
-// A step of what there is to do. Called when Ward::chores is not 0.
+// A step of what there is to do. Called when WorkerState::chores is not 0.
 template <class P>
 DENIZEN_COLD void do_chores(const Shared& s, uint32_t id, bool observed)
 {

@@ -16,8 +16,8 @@ namespace detail {
 // A message to an actor that is not simply running: true if it is to be handled now.
 DENIZEN_COLD inline bool runs_now(const Shared& s, uint32_t id, uint32_t local)
 {
-    const ActorBook& book = book_of(s, id, local);
-    return life_of(book) == Life::draining && book.held == 0 && book.ending == 0;
+    const ActorRecord& record = record_of(s, id, local);
+    return life_of(record) == Life::draining && record.stashed == 0 && record.ending == 0;
 }
 
 // A message that has to wait: behind the others of its actor. If the actor has stopped meanwhile,
@@ -26,21 +26,21 @@ template <class P>
 DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, const Header& h,
                                const void* payload)
 {
-    ActorBook& book = book_of(s, id, local);
-    const Life life = life_of(book);
+    ActorRecord& record = record_of(s, id, local);
+    const Life life = life_of(record);
     Header sent = h; // as its sender knows it
     sent.destination = entry_of(s, id, local).self;
     if (life == Life::moved) {
         P::keep_buffers(s, h.type, payload); // what goes on refers to them for itself
-        forward(s, id, book, h, payload);
-    } else if (life == Life::failed && book.supervisor == nobody) {
-        bury(s, id, Reason::failed, book.failure, sent, payload);
-    } else if (life == Life::stopped || book.ending != 0) {
+        forward(s, id, record, h, payload);
+    } else if (life == Life::failed && record.supervisor == nobody) {
+        bury(s, id, Reason::failed, record.failure, sent, payload);
+    } else if (life == Life::stopped || record.ending != 0) {
         bury(s, id, Reason::stopped, 0, sent, payload);
-    } else if (held_room(s, id) < slots_for(h.length)) {
+    } else if (stash_room(s, id) < slots_for(h.length)) {
         bury(s, id, Reason::dropped, 0, sent, payload); // make_room() has found no way for so many
     } else {
-        hold(s, id, book, h, payload);
+        stash(s, id, record, h, payload);
         P::keep_buffers(s, h.type, payload); // until it is taken out again
     }
 }
@@ -51,43 +51,44 @@ DENIZEN_COLD void hold_or_bury(const Shared& s, uint32_t id, uint32_t local, con
 template <class P>
 DENIZEN_COLD bool make_room(const Shared& s, uint32_t id, bool all, uint32_t local, const Header& h)
 {
-    const Ward& ward = s.wards[id];
+    const WorkerState& worker_state = s.worker_states[id];
     const uint32_t n = slots_for(h.length);
     if (all) {
-        return n * static_cast<uint64_t>(ward.away) <= held_room(s, id) || ward.held_used == 0;
+        return n * static_cast<uint64_t>(worker_state.away) <= stash_room(s, id) ||
+               worker_state.stash_used == 0;
     }
     if (local >= s.actors_per_worker || entry_of(s, id, local).kind <= 0xff) {
         return true;
     }
-    ActorBook& book = book_of(s, id, local);
-    const bool moving = life_of(book) == Life::moving;
-    // Of an actor that moves, the host's messages leave half of the store to the others: a worker's
+    ActorRecord& record = record_of(s, id, local);
+    const bool moving = life_of(record) == Life::moving;
+    // Of an actor that moves, the host's messages leave half of the stash to the others: a worker's
     // echo may be behind those.
-    const uint32_t kept = moving && Address{h.sender}.is_host() ? s.held_slots / 2 : 0;
-    if (held_room(s, id) >= n + kept) {
+    const uint32_t kept = moving && Address{h.sender}.is_host() ? s.stash_slots / 2 : 0;
+    if (stash_room(s, id) >= n + kept) {
         return true;
     }
     if (moving) {
         return false;
     }
-    if (runs_now(s, id, local) || book.ending != 0 || life_of(book) == Life::moved ||
-        (life_of(book) == Life::failed && book.supervisor == nobody)) {
+    if (runs_now(s, id, local) || record.ending != 0 || life_of(record) == Life::moved ||
+        (life_of(record) == Life::failed && record.supervisor == nobody)) {
         return true;
     }
     if (!P::drops_oldest || P::overflow(entry_of(s, id, local).type()) != Overflow::drop_oldest) {
         return false;
     }
     if (lanes::id() == 0) {
-        const HeldSlot* slots = held_of(s, id);
-        while (held_room(s, id) < n && book.held != 0) { // ends: each turn takes one
-            const uint32_t first = book.first_held - 1;
-            bury(s, id, Reason::dropped, 0, held_header(slots[first]), slots[first].word + 3);
-            drop_held<P>(s, id, first);
-            release_held(s, id, book);
+        const StashSlot* slots = stash_of(s, id);
+        while (stash_room(s, id) < n && record.stashed != 0) { // ends: each turn takes one
+            const uint32_t first = record.first_stashed - 1;
+            bury(s, id, Reason::dropped, 0, stashed_header(slots[first]), slots[first].word + 3);
+            drop_stashed<P>(s, id, first);
+            release_stashed(s, id, record);
         }
     }
     lanes::rejoin();
-    return held_room(s, id) >= n;
+    return stash_room(s, id) >= n;
 }
 
 // Whether this message is one of those that senders have asked to drop, the oldest of a mailbox
@@ -98,7 +99,7 @@ DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint3
     if (!drops) {
         return false;
     }
-    uint32_t* drop = &book_of(s, id, local).drop;
+    uint32_t* drop = &record_of(s, id, local).drop;
     bool yes = false;
     if (!whole || lanes::id() == 0) {
         yes = load<Scope::system>(drop) != 0; // peers add to it too
@@ -112,17 +113,17 @@ DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint3
 DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, uint32_t type,
                                  void* state, Life life)
 {
-    ActorBook book;
-    book.life = static_cast<uint32_t>(life);
-    book.incarnation = 1;
-    book_of(s, id, local) = book;
+    ActorRecord record;
+    record.life = static_cast<uint32_t>(life);
+    record.incarnation = 1;
+    record_of(s, id, local) = record;
     if (life != Life::running) {
-        fetch_add<Scope::block>(&s.wards[id].away, 1u);
+        fetch_add<Scope::block>(&s.worker_states[id].away, 1u);
     }
     ActorEntry& entry = entry_of(s, id, local);
     entry.self = Address::actor(id, local, s.node).value;
     entry.state = state;
-    store<Scope::gpu>(&entry.kind, (type + 1) | book.life << 8);
+    store<Scope::gpu>(&entry.kind, (type + 1) | record.life << 8);
 }
 
 DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
@@ -230,7 +231,7 @@ DENIZEN_COLD void conclude(const Shared& s, uint32_t id, const ActorEntry& entry
     }
     auto reason = static_cast<Reason>(out.wrong - 1);
     Header header = h;
-    const bool was = local < s.actors_per_worker && book_of(s, id, local).incarnation != 0;
+    const bool was = local < s.actors_per_worker && record_of(s, id, local).incarnation != 0;
     if (was) {
         header.destination = entry.self; // as its sender knows it: a guest has another address
         reason = reason == Reason::no_actor ? Reason::stopped : reason;
@@ -289,7 +290,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
     const uint32_t begin = all ? 0 : named;
     const uint32_t end = all ? load<Scope::gpu>(&s.status[id].actors) : named + 1;
     h.flags &= ~flag_broadcast;
-    if (load<Scope::block>(&s.wards[id].away) != 0 && !make_room<P>(s, id, all, named, h)) {
+    if (load<Scope::block>(&s.worker_states[id].away) != 0 && !make_room<P>(s, id, all, named, h)) {
         return false;
     }
     for (uint32_t base = begin; base < end;) {
@@ -316,7 +317,7 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
         lanes::rejoin();
         bool aside = waits && (!whole || lanes::id() == 0);
         if constexpr (P::drops_oldest) { // what an actor that has moved drops does not go on
-            if (aside && life_of(book_of(s, id, local)) == Life::moved &&
+            if (aside && life_of(record_of(s, id, local)) == Life::moved &&
                 drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local,
                           false)) {
                 bury(s, id, Reason::dropped, 0, h, payload);
@@ -360,7 +361,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
         } else if (op == SystemOp::move_out || op == SystemOp::depart || op == SystemOp::move_in ||
                    op == SystemOp::settle || op == SystemOp::vacate) {
             const auto r = from_words<MoveRequest>(words);
-            report = report_of(book_of(s, id, r.local), Errc::ok);
+            report = report_of(record_of(s, id, r.local), Errc::ok);
             Errc done = Errc::ok;
             switch (op) {
             case SystemOp::move_out: done = move_out<P>(s, id, h.sender, r, later); break;
@@ -394,11 +395,11 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
             } else {
                 report.life = static_cast<uint32_t>(Life::stopped);
                 if (r.local < s.actors_per_worker) {
-                    report = report_of(book_of(s, id, r.local), Errc::ok);
+                    report = report_of(record_of(s, id, r.local), Errc::ok);
                 }
                 report.error = static_cast<uint32_t>(apply<P>(s, id, op, h.sender, r, later));
                 if (op == SystemOp::look && r.local < s.actors_per_worker) {
-                    report.held = book_of(s, id, r.local).held;
+                    report.stashed = record_of(s, id, r.local).stashed;
                 }
             }
         }

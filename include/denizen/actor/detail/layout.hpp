@@ -3,9 +3,9 @@
 // only: they cross the boundary between a host compiler's binary and a cubin, so their layout is
 // part of the ABI (`layout_abi`; a cached program of another number is refused).
 //
-// Who writes what: each word has one writing side. The host writes lanes, Control's command half
-// and the egress credit; a worker writes its Status and its own credits; the monitor writes Board's
-// command and Control's report half.
+// Who writes what: each word has one writing side. The host writes host rings, Control's command
+// half and the egress credit; a worker writes its Status and its own credits; the monitor writes
+// Board's command and Control's report half.
 #pragma once
 
 #include <denizen/device/detail/resident.hpp>
@@ -14,11 +14,11 @@
 
 namespace denizen {
 
-struct ActorBook; // actor/life.hpp
-struct Ward;      // resident/held.hpp, as the next two
-struct HeldSlot;
+struct ActorRecord; // actor/life.hpp
+struct WorkerState; // detail/stash.hpp, as the next two
+struct StashSlot;
 struct WatchEntry;
-struct TopicBoard; // resident/topics.hpp, as the next
+struct TopicBoard; // detail/topics.hpp, as the next
 struct Subscription;
 namespace arena {
 struct Map; // memory/arena/map.hpp
@@ -169,7 +169,7 @@ struct LifeReport {
     uint32_t life;  // before the request
     uint32_t incarnation;
     uint32_t failure;
-    uint32_t held;
+    uint32_t stashed;
     uint32_t supervisor;
 };
 
@@ -225,20 +225,20 @@ struct alignas(line) Status {
     uint64_t running[32] = {};
     uint64_t sent[8] = {}; // messages by Route
     uint64_t dead_by_reason[8] = {};
-    uint32_t held = 0; // messages that wait for actors that do not run
+    uint32_t stashed = 0; // messages that wait for actors that do not run
 };
 
 // What the monitor tells the host of one worker. Host memory.
 struct alignas(128) Report {
     uint64_t handled = 0;
     uint64_t dead_letters = 0;
-    uint64_t busy_ns = 0;       // how long the handlers that run now have been running
-    uint64_t running = 0;       // of one of them: destination | (message type + 1) << 32; 0: none
-    uint32_t lane_done[2] = {}; // host lanes, urgent and data: tickets that have been handled
+    uint64_t busy_ns = 0; // how long the handlers that run now have been running
+    uint64_t running = 0; // of one of them: destination | (message type + 1) << 32; 0: none
+    uint32_t host_ring_done[2] = {}; // host rings, urgent and data: tickets that have been handled
     uint32_t mode = 0;
     uint32_t outbox = 0; // parked sends, and actors whose life is about to change
     uint64_t dead_by_reason[7] = {};
-    uint32_t held = 0;
+    uint32_t stashed = 0;
 };
 
 struct ErrorRecord {
@@ -361,8 +361,8 @@ struct PeerLink {
     const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
     struct Bell* bells = nullptr;     // the peer's, CPU backend only
-    unsigned char* heap = nullptr;    // the peer's, and its actors' books
-    ActorBook* books = nullptr;
+    unsigned char* heap = nullptr;    // the peer's, and its actors' records
+    ActorRecord* actor_records = nullptr;
     const ActorEntry* actors = nullptr; // the peer's
 };
 
@@ -380,12 +380,12 @@ struct Shared {
     uint32_t near_mask = 0;  // slots of a near ring - 1
     uint32_t local_mask = 0; // slots of a worker's ring to itself - 1
     uint32_t box_bytes = 0;  // of a worker's NearBox with its slots
-    uint32_t lane_mask = 0;
+    uint32_t host_ring_mask = 0;
     uint32_t inbox_mask = 0;
-    uint32_t urgent_mask = 0; // of the urgent lanes and the urgent inboxes
+    uint32_t urgent_mask = 0; // of the urgent host rings and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t held_slots = 0;        // per worker
+    uint32_t stash_slots = 0;       // per worker
     uint32_t watch_slots = 0;       // per worker
     uint32_t subscription_mask = 0; // of the table of subscriptions
     uint32_t dead_mask = 0;         // of the ring of dead letters
@@ -402,25 +402,25 @@ struct Shared {
     uint32_t incarnation = 0;     // the launch's number, from 1 on, if it breathes
     uint32_t successor = 0;       // 1: it goes on where the one before it in the stream has ended
 
-    Slot* lanes = nullptr;                  // [workers][lane_mask + 1], written by the host
-    uint32_t* lane_credit = nullptr;        // [workers], 64 bytes apart, host memory
-    Slot* inboxes = nullptr;                // [workers][inbox_mask + 1]
-    Inbox* inbox = nullptr;                 // [workers]
-    Slot* urgent_lanes = nullptr;           // [workers][urgent_mask + 1], written by the host
-    uint32_t* urgent_lane_credit = nullptr; // [workers], 64 bytes apart, host memory
-    Slot* urgent_inboxes = nullptr;         // [workers][urgent_mask + 1]
-    Inbox* urgent_inbox = nullptr;          // [workers]
-    unsigned char* boxes = nullptr;         // [workers][box_bytes]
-    PeerLink peer[max_nodes] = {};          // by node; our own is unused
-    Parked* outboxes = nullptr;             // [workers][outbox_capacity]
-    Slot* egress = nullptr;                 // host memory
+    Slot* host_rings = nullptr;           // [workers][host_ring_mask + 1], written by the host
+    uint32_t* host_ring_credit = nullptr; // [workers], 64 bytes apart, host memory
+    Slot* inboxes = nullptr;              // [workers][inbox_mask + 1]
+    Inbox* inbox = nullptr;               // [workers]
+    Slot* urgent_host_rings = nullptr;    // [workers][urgent_mask + 1], written by the host
+    uint32_t* urgent_host_ring_credit = nullptr; // [workers], 64 bytes apart, host memory
+    Slot* urgent_inboxes = nullptr;              // [workers][urgent_mask + 1]
+    Inbox* urgent_inbox = nullptr;               // [workers]
+    unsigned char* boxes = nullptr;              // [workers][box_bytes]
+    PeerLink peer[max_nodes] = {};               // by node; our own is unused
+    Parked* outboxes = nullptr;                  // [workers][outbox_capacity]
+    Slot* egress = nullptr;                      // host memory
     const uint32_t* egress_credit = nullptr;
-    Slot* cells = nullptr;          // host memory
-    ActorEntry* actors = nullptr;   // [workers][actors_per_worker]
-    ActorBook* books = nullptr;     // [workers][actors_per_worker]
-    Ward* wards = nullptr;          // [workers]
-    HeldSlot* held = nullptr;       // [workers][held_slots]
-    WatchEntry* watchers = nullptr; // [workers][watch_slots]
+    Slot* cells = nullptr;                // host memory
+    ActorEntry* actors = nullptr;         // [workers][actors_per_worker]
+    ActorRecord* actor_records = nullptr; // [workers][actors_per_worker]
+    WorkerState* worker_states = nullptr; // [workers]
+    StashSlot* stash = nullptr;           // [workers][stash_slots]
+    WatchEntry* watchers = nullptr;       // [workers][watch_slots]
     TopicBoard* topics = nullptr;
     Subscription* subscriptions = nullptr; // [subscription_mask + 1]
     Slot* dead = nullptr;                  // [dead_mask + 1], host memory: dead letters

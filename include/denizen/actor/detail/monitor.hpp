@@ -5,7 +5,7 @@
 // takes the program off the GPU when it is idle, told to, or when the host has died.
 #pragma once
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
@@ -55,8 +55,8 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
         store<Scope::system>(&host.running, now.running);
     }
     for (uint32_t i = 0; i < 2; ++i) {
-        if (now.lane_done[i] != told.lane_done[i]) {
-            store<Scope::system>(&host.lane_done[i], now.lane_done[i]);
+        if (now.host_ring_done[i] != told.host_ring_done[i]) {
+            store<Scope::system>(&host.host_ring_done[i], now.host_ring_done[i]);
         }
     }
     if (now.mode != told.mode) {
@@ -65,8 +65,8 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     if (now.outbox != told.outbox) {
         store<Scope::system>(&host.outbox, now.outbox);
     }
-    if (now.held != told.held) {
-        store<Scope::system>(&host.held, now.held);
+    if (now.stashed != told.stashed) {
+        store<Scope::system>(&host.stashed, now.stashed);
     }
     DENIZEN_ROLLED
     for (uint32_t i = 0; i < 7; ++i) {
@@ -129,14 +129,14 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
         r.dead_letters = load<Scope::gpu>(&status.dead_letters);
         r.busy_ns = (turn & 1) != 0 ? now - watch.since : 0;
         r.running = running;
-        r.lane_done[0] = watch.done[source_host_urgent];
-        r.lane_done[1] = watch.done[source_host];
+        r.host_ring_done[0] = watch.done[source_host_urgent];
+        r.host_ring_done[1] = watch.done[source_host];
         r.mode = mode;
         // Before the tails below: what a chore has sent by then has drawn its ticket.
-        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.wards[w].chores) +
-                                load<Scope::gpu, detail::host_acquire>(&s.wards[w].moving);
+        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].chores) +
+                                load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].moving);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
-        r.held = load<Scope::gpu>(&status.held);
+        r.stashed = load<Scope::gpu>(&status.stashed);
         for (uint32_t i = 0; i < 7; ++i) {
             r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
         }

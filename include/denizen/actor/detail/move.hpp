@@ -11,7 +11,7 @@
 //   pass       an echo, behind what the actor has sent it. When all of these
 //   passed     are there, its messages from there have arrived, and the host is answered.
 //   move_in    to the home: it opens the new place with
-//   settle     and sends there what it has held, the same way and so behind it.
+//   settle     and sends there what it has stashed, the same way and so behind it.
 //   vacate     to the old place, if that is not the home.
 // Before move_in nothing is lost if it goes wrong: the host then says move_in to the old place.
 #pragma once
@@ -34,7 +34,7 @@ static_assert(sizeof(MoveRequest) <= first_payload);
 
 namespace detail {
 
-// ActorBook::forward of a place that is being left: number of the attempt << 16 | echoes to come.
+// ActorRecord::forward of a place that is being left: number of the attempt << 16 | echoes to come.
 inline constexpr uint32_t echo_bits = 16;
 static_assert(2 * max_workers * max_nodes < 1u << echo_bits);
 
@@ -49,13 +49,13 @@ DENIZEN_HD inline void fence()
 
 // A message to an actor that has moved goes on. The way of data, whatever it is: what the home
 // sends arrives in one order.
-DENIZEN_COLD inline void forward(const Shared& s, uint32_t id, const ActorBook& book, Header h,
+DENIZEN_COLD inline void forward(const Shared& s, uint32_t id, const ActorRecord& record, Header h,
                                  const void* payload)
 {
-    h.destination = book.forward;
+    h.destination = record.forward;
     if ((h.flags & flag_system) != 0) {
         auto r = from_words<LifeRequest>(static_cast<const uint32_t*>(payload));
-        r.local = Address{book.forward}.local();
+        r.local = Address{record.forward}.local();
         post_raw(s, id, h, &r, Priority::data);
     } else {
         post_raw(s, id, h, payload, Priority::data);
@@ -74,29 +74,30 @@ DENIZEN_COLD inline void leave_place(const Shared& s, uint32_t id, uint32_t send
                                      const MoveRequest& r, bool urgent)
 {
     const ActorEntry& entry = entry_of(s, id, r.local);
-    ActorBook& book = book_of(s, id, r.local);
+    ActorRecord& record = record_of(s, id, r.local);
     const Address to{r.to};
     const bool here = to.node() == s.node;
     unsigned char* heap = here ? s.heap : s.peer[to.node()].heap;
-    ActorBook* books = here ? s.books : s.peer[to.node()].books;
+    ActorRecord* actor_records = here ? s.actor_records : s.peer[to.node()].actor_records;
     // States are aligned to 16 bytes, and so are the places they lie in.
     auto* words = reinterpret_cast<uint64_t*>(heap + r.offset);
     for (uint32_t i = 0; i < r.bytes / 8; ++i) {
         words[i] = static_cast<const uint64_t*>(entry.state)[i];
     }
-    ActorBook& there = books[static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local()];
+    ActorRecord& there =
+        actor_records[static_cast<uint64_t>(to.worker()) * s.actors_per_worker + to.local()];
     if (to.value != entry.self) { // at home, what it holds and who watches is kept
-        there = ActorBook{};
+        there = ActorRecord{};
     }
-    there.incarnation = book.incarnation;
-    there.failure = book.failure;
-    there.supervisor = book.supervisor;
-    there.rank = book.rank;
-    there.epoch = book.epoch;
+    there.incarnation = record.incarnation;
+    there.failure = record.failure;
+    there.supervisor = record.supervisor;
+    there.rank = record.rank;
+    there.epoch = record.epoch;
     // Release, by way of the echoes, the host and the home: partner of the fence in settle().
     fence();
     const uint32_t rings = urgent && !here ? 2 : 1; // a node's urgent messages share one ring
-    book.forward = r.number << echo_bits | s.workers * s.nodes * rings;
+    record.forward = r.number << echo_bits | s.workers * s.nodes * rings;
     const uint32_t place = Address::actor(id, r.local, s.node).value;
     for (uint32_t i = 0; i < s.workers * s.nodes; ++i) {
         const Address each = Address::actor(i % s.workers, 0, i / s.workers);
@@ -116,20 +117,20 @@ DENIZEN_COLD Errc move_out(const Shared& s, uint32_t id, uint32_t sender, MoveRe
                            bool& later)
 {
     const ActorEntry& entry = entry_of(s, id, r.local);
-    ActorBook& book = book_of(s, id, r.local);
-    const Life life = life_of(book);
+    ActorRecord& record = record_of(s, id, r.local);
+    const Life life = life_of(record);
     if (life != Life::running && life != Life::catching_up && life != Life::moved) {
         return life == Life::stopped ? Errc::no_actor : Errc::bad_argument;
     }
     set_life(s, id, r.local, Life::moving);
-    // The program is not quiet while messages are held here.
-    fetch_add<Scope::gpu>(&s.wards[id].moving, 1u);
+    // The program is not quiet while messages are stashed here.
+    fetch_add<Scope::gpu>(&s.worker_states[id].moving, 1u);
     later = true;
     if (life != Life::moved) {
         leave_place(s, id, sender, r, P::has_urgent);
         return Errc::ok;
     }
-    const Address present{book.forward};
+    const Address present{record.forward};
     r.local = present.local();
     if (r.to == entry.self) {
         r.offset = static_cast<uint64_t>(static_cast<unsigned char*>(entry.state) - s.heap);
@@ -142,8 +143,8 @@ template <class P>
 DENIZEN_COLD Errc depart(const Shared& s, uint32_t id, uint32_t sender, const MoveRequest& r,
                          bool& later)
 {
-    ActorBook& book = book_of(s, id, r.local);
-    const Life life = life_of(book);
+    ActorRecord& record = record_of(s, id, r.local);
+    const Life life = life_of(record);
     if (life == Life::catching_up) { // behind the messages that waited
         post_move(s, id, SystemOp::depart, Address::actor(id, r.local, s.node), sender, r);
         later = true;
@@ -161,11 +162,11 @@ DENIZEN_COLD Errc depart(const Shared& s, uint32_t id, uint32_t sender, const Mo
 // An echo; true if it is the last one.
 DENIZEN_HD inline bool passed(const Shared& s, uint32_t id, const LifeRequest& r)
 {
-    ActorBook& book = book_of(s, id, Address{r.rank}.local());
-    if (book.forward >> echo_bits != r.value || (book.forward & 0xffff) == 0) {
+    ActorRecord& record = record_of(s, id, Address{r.rank}.local());
+    if (record.forward >> echo_bits != r.value || (record.forward & 0xffff) == 0) {
         return false; // of an attempt that was given up
     }
-    return (--book.forward & 0xffff) == 0;
+    return (--record.forward & 0xffff) == 0;
 }
 
 DENIZEN_COLD inline void settle(const Shared& s, uint32_t id, const MoveRequest& r)
@@ -174,7 +175,7 @@ DENIZEN_COLD inline void settle(const Shared& s, uint32_t id, const MoveRequest&
     fence();
     ActorEntry& entry = entry_of(s, id, r.local);
     if (entry.self == r.self && entry.state != nullptr) { // it stays after all
-        if (life_of(book_of(s, id, r.local)) == Life::moving) {
+        if (life_of(record_of(s, id, r.local)) == Life::moving) {
             set_life(s, id, r.local, Life::running);
         }
         return;
@@ -187,29 +188,30 @@ DENIZEN_COLD inline void settle(const Shared& s, uint32_t id, const MoveRequest&
     store<Scope::gpu>(actors, used > r.local ? used : r.local + 1);
 }
 
-// The runtime's own messages among those that are held, in their order; the others stay, in theirs.
-// (A data message that was sent before one of these is overtaken, as by all that is urgent.)
+// The runtime's own messages among those that are stashed, in their order; the others stay, in
+// theirs. (A data message that was sent before one of these is overtaken, as by all that is
+// urgent.)
 template <class P>
-DENIZEN_COLD void obey_held(const Shared& s, uint32_t id, uint32_t local)
+DENIZEN_COLD void obey_stashed(const Shared& s, uint32_t id, uint32_t local)
 {
-    ActorBook& book = book_of(s, id, local);
-    HeldSlot* slots = held_of(s, id);
-    for (uint32_t left = book.held; left != 0 && book.held != 0; --left) {
-        const uint32_t first = book.first_held;
-        const Header h = held_header(slots[first - 1]);
+    ActorRecord& record = record_of(s, id, local);
+    StashSlot* slots = stash_of(s, id);
+    for (uint32_t left = record.stashed; left != 0 && record.stashed != 0; --left) {
+        const uint32_t first = record.first_stashed;
+        const Header h = stashed_header(slots[first - 1]);
         if ((h.flags & flag_system) == 0) { // to the end of the list
-            if (book.held > 1) {
-                book.first_held = slots[first - 1].link;
-                slots[book.last_held - 1].link = first;
+            if (record.stashed > 1) {
+                record.first_stashed = slots[first - 1].link;
+                slots[record.last_stashed - 1].link = first;
                 slots[first - 1].link = 0;
-                book.last_held = first;
+                record.last_stashed = first;
             }
             continue;
         }
         const auto r = from_words<LifeRequest>(slots[first - 1].word + 3);
-        release_held(s, id, book);
+        release_stashed(s, id, record);
         bool later = false;
-        LifeReport report = report_of(book, Errc::ok);
+        LifeReport report = report_of(record, Errc::ok);
         report.error = static_cast<uint32_t>(
             apply<P>(s, id, static_cast<SystemOp>(h.type), h.sender, r, later));
         if (!later) {
@@ -224,15 +226,15 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
                           bool& later)
 {
     const ActorEntry& entry = entry_of(s, id, r.local);
-    ActorBook& book = book_of(s, id, r.local);
-    if (life_of(book) != Life::moving) {
+    ActorRecord& record = record_of(s, id, r.local);
+    if (life_of(record) != Life::moving) {
         return; // it has stopped, or never left
     }
     if (r.to == entry.self) {
         fence(); // as in settle()
         run(s, id, r.local);
-        obey_held<P>(s, id, r.local);
-        if (life_of(book) == Life::catching_up && book.held == 0) {
+        obey_stashed<P>(s, id, r.local);
+        if (life_of(record) == Life::catching_up && record.stashed == 0) {
             set_life(s, id, r.local, Life::running);
         }
     } else {
@@ -242,18 +244,19 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
         on.bytes = entry.type();
         on.self = entry.self;
         post_move(s, id, SystemOp::settle, Address{r.to}, sender, on);
-        book.forward = r.to;
+        record.forward = r.to;
         set_life(s, id, r.local, Life::moved);
-        const HeldSlot* slots = held_of(s, id);
+        const StashSlot* slots = stash_of(s, id);
         unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
-        while (book.held != 0) { // ends: each turn takes one
-            const uint32_t first = book.first_held - 1;
-            forward(s, id, book, held_header(slots[first]), held_payload(slots, first, scratch));
-            release_held(s, id, book);
+        while (record.stashed != 0) { // ends: each turn takes one
+            const uint32_t first = record.first_stashed - 1;
+            forward(s, id, record, stashed_header(slots[first]),
+                    stashed_payload(slots, first, scratch));
+            release_stashed(s, id, record);
         }
     }
     // Release: partner of the monitor's acquire in scan(): the tickets of these have been drawn.
-    fetch_add<Scope::gpu, Order::release>(&s.wards[id].moving, ~0u);
+    fetch_add<Scope::gpu, Order::release>(&s.worker_states[id].moving, ~0u);
 }
 
 // The place of an actor that has moved on is free.
@@ -263,33 +266,33 @@ DENIZEN_COLD inline void vacate(const Shared& s, uint32_t id, uint32_t local)
     ActorEntry& entry = entry_of(s, id, local);
     entry.self = 0;
     entry.state = nullptr;
-    book_of(s, id, local) = ActorBook{};
+    record_of(s, id, local) = ActorRecord{};
 }
 
 // A guest tells its home, which its watchers know, how it fares.
 template <class P>
 DENIZEN_COLD void told(const Shared& s, uint32_t id, const LifeRequest& r)
 {
-    ActorBook& book = book_of(s, id, r.local);
-    const bool was_moving = life_of(book) == Life::moving;
-    const uint32_t life = book.life;
-    book.failure = r.rank;
-    book.incarnation = r.epoch;
-    book.life = r.value; // as the watchers are told
+    ActorRecord& record = record_of(s, id, r.local);
+    const bool was_moving = life_of(record) == Life::moving;
+    const uint32_t life = record.life;
+    record.failure = r.rank;
+    record.incarnation = r.epoch;
+    record.life = r.value; // as the watchers are told
     tell_watchers<P>(s, id, r.local);
-    book.life = life;
+    record.life = life;
     if (r.value == static_cast<uint32_t>(Life::stopped)) {
         set_life(s, id, r.local, Life::stopped);
-        bury_held<P>(s, id, book, Reason::stopped);
-        remove_watchers(s, id, book, 0, true);
+        bury_stashed<P>(s, id, record, Reason::stopped);
+        remove_watchers(s, id, record, 0, true);
         if (was_moving) {
-            fetch_add<Scope::gpu, Order::release>(&s.wards[id].moving, ~0u);
+            fetch_add<Scope::gpu, Order::release>(&s.worker_states[id].moving, ~0u);
         }
     }
 }
 
 // What the worker of an actor's home does with an order to an actor that is not there: true if that
-// was all. `waits`: it is held, or, if there is no room, has to wait where it is.
+// was all. `waits`: it is stashed, or, if there is no room, has to wait where it is.
 DENIZEN_COLD inline bool pass_on(const Shared& s, uint32_t id, const Header& h,
                                  const LifeRequest& r, bool& waits)
 {
@@ -297,16 +300,16 @@ DENIZEN_COLD inline bool pass_on(const Shared& s, uint32_t id, const Header& h,
     if (r.local >= s.actors_per_worker || op == SystemOp::watch || op == SystemOp::unwatch) {
         return false;
     }
-    ActorBook& book = book_of(s, id, r.local);
+    ActorRecord& record = record_of(s, id, r.local);
     const bool at_home = entry_of(s, id, r.local).self == Address::actor(id, r.local, s.node).value;
-    if (life_of(book) == Life::moved) {
-        forward(s, id, book, h, &r);
+    if (life_of(record) == Life::moved) {
+        forward(s, id, record, h, &r);
         return true;
     }
-    if (life_of(book) == Life::moving && at_home) {
-        waits = held_room(s, id) == 0;
+    if (life_of(record) == Life::moving && at_home) {
+        waits = stash_room(s, id) == 0;
         if (!waits) {
-            hold(s, id, book, h, &r);
+            stash(s, id, record, h, &r);
         }
         return true;
     }

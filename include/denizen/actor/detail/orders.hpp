@@ -4,7 +4,7 @@
 // while a handler of that actor runs (fail() excepted, at its end).
 #pragma once
 
-#include <denizen/actor/detail/held.hpp>
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/program.hpp>
@@ -21,84 +21,86 @@ DENIZEN_HD inline bool is_away(uint32_t life)
            life != static_cast<uint32_t>(Life::moved); // its messages go on at once
 }
 
-DENIZEN_HD inline Life life_of(const ActorBook& book) { return static_cast<Life>(book.life); }
+DENIZEN_HD inline Life life_of(const ActorRecord& record) { return static_cast<Life>(record.life); }
 
 // As others are told: that messages which waited go first is between an actor and its worker.
-DENIZEN_HD inline uint32_t life_told(const ActorBook& book)
+DENIZEN_HD inline uint32_t life_told(const ActorRecord& record)
 {
-    const Life life = life_of(book);
+    const Life life = life_of(record);
     return static_cast<uint32_t>(life == Life::catching_up ? Life::running : life);
 }
 
 DENIZEN_COLD inline void set_life(const Shared& s, uint32_t id, uint32_t local, Life life)
 {
     ActorEntry& entry = entry_of(s, id, local);
-    ActorBook& book = book_of(s, id, local);
+    ActorRecord& record = record_of(s, id, local);
     const auto number = static_cast<uint32_t>(life);
-    const uint32_t away = is_away(number) - static_cast<uint32_t>(is_away(book.life));
+    const uint32_t away = is_away(number) - static_cast<uint32_t>(is_away(record.life));
     if (away != 0) {
-        fetch_add<Scope::block>(&s.wards[id].away, away); // other lanes' actors may be failing too
+        fetch_add<Scope::block>(&s.worker_states[id].away,
+                                away); // other lanes' actors may be failing too
     }
-    book.life = number;
+    record.life = number;
     // Senders look at it too: Context::policy_of().
     store<Scope::gpu>(&entry.kind, life == Life::stopped ? 0 : (entry.kind & 0xff) | number << 8);
 }
 
 // Gives back the buffers that a message which waited refers to.
 template <class P>
-DENIZEN_COLD void drop_held(const Shared& s, uint32_t id, uint32_t first)
+DENIZEN_COLD void drop_stashed(const Shared& s, uint32_t id, uint32_t first)
 {
     if constexpr (P::has_buffers) {
-        const HeldSlot* slots = held_of(s, id);
-        const Header h = held_header(slots[first]);
+        const StashSlot* slots = stash_of(s, id);
+        const Header h = stashed_header(slots[first]);
         // The second scratch: the first may hold the message that is being delivered.
         unsigned char* scratch =
             s.scratch + (static_cast<uint64_t>(s.workers) + id) * s.scratch_bytes;
         if ((h.flags & flag_system) == 0) {
-            P::drop_buffers(s, h.type, held_payload(slots, first, scratch));
+            P::drop_buffers(s, h.type, stashed_payload(slots, first, scratch));
         }
     }
 }
 
 // Whatever waits for the actor becomes dead letters.
 template <class P>
-DENIZEN_COLD void bury_held(const Shared& s, uint32_t id, ActorBook& book, Reason reason)
+DENIZEN_COLD void bury_stashed(const Shared& s, uint32_t id, ActorRecord& record, Reason reason)
 {
-    const HeldSlot* slots = held_of(s, id);
-    while (book.held != 0) { // ends: each turn takes one
-        const uint32_t first = book.first_held - 1;
-        const Header h = held_header(slots[first]);
+    const StashSlot* slots = stash_of(s, id);
+    while (record.stashed != 0) { // ends: each turn takes one
+        const uint32_t first = record.first_stashed - 1;
+        const Header h = stashed_header(slots[first]);
         if ((h.flags & flag_system) == 0) { // an order to an actor that moved: there is nobody
-            bury(s, id, reason, book.failure, h, slots[first].word + 3);
+            bury(s, id, reason, record.failure, h, slots[first].word + 3);
         }
-        drop_held<P>(s, id, first);
-        release_held(s, id, book);
+        drop_stashed<P>(s, id, first);
+        release_stashed(s, id, record);
     }
 }
 
 // One more chore; the worker's loop is told, by the flag that it looks at anyway.
 DENIZEN_HD inline void begin_chore(const Shared& s, uint32_t id)
 {
-    fetch_add<Scope::block>(&s.wards[id].chores, 1u);
+    fetch_add<Scope::block>(&s.worker_states[id].chores, 1u);
     cluster::store_own(box::parked(own_box(s, id)), 1);
 }
 
 // The actor runs; what waits for it goes first.
 DENIZEN_COLD inline void run(const Shared& s, uint32_t id, uint32_t local)
 {
-    ActorBook& book = book_of(s, id, local);
-    Ward& ward = s.wards[id];
-    if (book.held == 0) {
+    ActorRecord& record = record_of(s, id, local);
+    WorkerState& worker_state = s.worker_states[id];
+    if (record.stashed == 0) {
         set_life(s, id, local, Life::running);
         return;
     }
     set_life(s, id, local, Life::catching_up);
-    if (book.listed == 0) {
-        book.listed = 1;
-        book.next_ready = 0;
-        (ward.ready_last == 0 ? ward.ready_first : book_of(s, id, ward.ready_last - 1).next_ready) =
+    if (record.listed == 0) {
+        record.listed = 1;
+        record.next_ready = 0;
+        (worker_state.ready_last == 0 ? worker_state.ready_first
+                                      : record_of(s, id, worker_state.ready_last - 1).next_ready) =
             local + 1;
-        ward.ready_last = local + 1;
+        worker_state.ready_last = local + 1;
         begin_chore(s, id);
     }
 }
@@ -107,17 +109,17 @@ DENIZEN_COLD inline void run(const Shared& s, uint32_t id, uint32_t local)
 // batch.
 DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint32_t code)
 {
-    ActorBook& book = book_of(s, id, local);
-    Ward& ward = s.wards[id];
-    book.failure = code;
+    ActorRecord& record = record_of(s, id, local);
+    WorkerState& worker_state = s.worker_states[id];
+    record.failure = code;
     set_life(s, id, local, Life::failed);
-    if (book.next_failed != 0) {
+    if (record.next_failed != 0) {
         return; // an order restarted it before anybody was told of the last time
     }
-    uint32_t first = load<Scope::block>(&ward.failed);
+    uint32_t first = load<Scope::block>(&worker_state.failed);
     do { // ends: another lane's success is the only reason to go round again
-        book.next_failed = first != 0 ? first : last_failed;
-    } while (!compare_exchange<Scope::block>(&ward.failed, first, local + 1));
+        record.next_failed = first != 0 ? first : last_failed;
+    } while (!compare_exchange<Scope::block>(&worker_state.failed, first, local + 1));
     begin_chore(s, id);
 }
 
@@ -133,16 +135,17 @@ template <class P>
 DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
 {
     if constexpr (P::template message_id<Down> != no_type) {
-        const ActorBook& book = book_of(s, id, local);
+        const ActorRecord& record = record_of(s, id, local);
         const uint32_t self = entry_of(s, id, local).self;
         const WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
-        const Down down{self, life_told(book), book.failure, book.incarnation};
+        const Down down{self, life_told(record), record.failure, record.incarnation};
         if (self != Address::actor(id, local, s.node).value) { // they are known where it was born
-            send_system(s, id, SystemOp::tell, Address{self}, self,
-                        {Address{self}.local(), life_told(book), book.failure, book.incarnation});
+            send_system(
+                s, id, SystemOp::tell, Address{self}, self,
+                {Address{self}.local(), life_told(record), record.failure, record.incarnation});
             return;
         }
-        for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
+        for (uint32_t i = record.watchers; i != 0; i = table[i - 1].next) {
             send_down<P>(s, id, table[i - 1].address, self, down);
         }
     }
@@ -154,15 +157,15 @@ DENIZEN_COLD inline void begin_orders(const Shared& s, uint32_t id, uint32_t loc
                                       uint32_t first)
 {
     auto& sup = *static_cast<Supervisor*>(entry_of(s, id, local).state);
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     const bool same = sup.next < sup.end && sup.order == static_cast<uint32_t>(order);
     sup.order = static_cast<uint32_t>(order);
     sup.next = same && sup.next < first ? sup.next : first;
     sup.end = sup.children;
     if (sup.listed == 0) {
         sup.listed = 1;
-        sup.link = ward.sweeping;
-        ward.sweeping = local + 1;
+        sup.link = worker_state.sweeping;
+        worker_state.sweeping = local + 1;
         begin_chore(s, id);
     }
 }
@@ -170,19 +173,19 @@ DENIZEN_COLD inline void begin_orders(const Shared& s, uint32_t id, uint32_t loc
 template <class P>
 DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
 {
-    ActorBook& book = book_of(s, id, local);
+    ActorRecord& record = record_of(s, id, local);
     const bool supervisor = entry_of(s, id, local).type() == supervisor_type;
     set_life(s, id, local, Life::stopped);
-    bury_held<P>(s, id, book, Reason::stopped);
+    bury_stashed<P>(s, id, record, Reason::stopped);
     tell_watchers<P>(s, id, local);
-    remove_watchers(s, id, book, 0, true);
+    remove_watchers(s, id, record, 0, true);
     forget_subscriber(s, id, entry_of(s, id, local).self);
     if (supervisor) {
         begin_orders(s, id, local, SystemOp::stop, 0);
     }
-    if (book.ending != 0) {
-        acknowledge(s, book.ending, SystemOp::drain);
-        book.ending = 0;
+    if (record.ending != 0) {
+        acknowledge(s, record.ending, SystemOp::drain);
+        record.ending = 0;
     }
 }
 
@@ -199,8 +202,8 @@ template <class P>
 DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
 {
     const ActorEntry entry = entry_of(s, id, local);
-    ActorBook& book = book_of(s, id, local);
-    ++book.incarnation;
+    ActorRecord& record = record_of(s, id, local);
+    ++record.incarnation;
     if (entry.type() == supervisor_type) {
         static_cast<Supervisor*>(entry.state)->restarts = 0;
         set_life(s, id, local, Life::running);
@@ -215,9 +218,9 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
 // Whether a restart changes an actor's state and the number of its life, and nothing else: it runs,
 // is no supervisor, and nobody is to be told. (Who watches a guest is known at its home.)
 DENIZEN_HD inline bool restarts_quietly(const Shared& s, uint32_t id, uint32_t local,
-                                        const ActorEntry& entry, const ActorBook& book)
+                                        const ActorEntry& entry, const ActorRecord& record)
 {
-    return entry.running() & (entry.type() != supervisor_type) & (book.watchers == 0) &
+    return entry.running() & (entry.type() != supervisor_type) & (record.watchers == 0) &
            (entry.self == Address::actor(id, local, s.node).value);
 }
 
@@ -229,13 +232,13 @@ DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, const LifeRequest&
         return false;
     }
     const ActorEntry entry = entry_of(s, id, r.local);
-    ActorBook& book = book_of(s, id, r.local);
-    const ActorBook was = book;
+    ActorRecord& record = record_of(s, id, r.local);
+    const ActorRecord was = record;
     if (!restarts_quietly(s, id, r.local, entry, was)) {
         return false;
     }
-    book.epoch = r.epoch != 0 ? r.epoch : was.epoch;
-    book.incarnation = was.incarnation + 1;
+    record.epoch = r.epoch != 0 ? r.epoch : was.epoch;
+    record.incarnation = was.incarnation + 1;
     renew<P>(entry);
     return true;
 }
@@ -250,8 +253,8 @@ template <class P>
 DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local,
                                   const ActorEntry& entry, uint32_t code)
 {
-    ActorBook& book = book_of(s, id, local);
-    const ActorBook was = book;
+    ActorRecord& record = record_of(s, id, local);
+    const ActorRecord was = record;
     const Address above{was.supervisor};
     const bool beside = (above.node() == s.node) & (above.worker() == id);
     if (!((was.supervisor != nobody) & beside & (life_of(was) == Life::running) &
@@ -273,9 +276,9 @@ DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local,
     if (was.epoch + 1 != epoch) {
         return false;
     }
-    child.epoch = book.epoch = epoch;
-    book.failure = code;
-    book.incarnation = was.incarnation + 1;
+    child.epoch = record.epoch = epoch;
+    record.failure = code;
+    record.incarnation = was.incarnation + 1;
     renew<P>(entry);
     return true;
 }
@@ -290,14 +293,14 @@ DENIZEN_COLD inline void drain_further(const Shared& s, uint32_t id, uint32_t se
     send_system(s, id, SystemOp::bounce, to, sender, {Address{self}.local(), worker, self, 0});
 }
 
-DENIZEN_COLD inline LifeReport report_of(const ActorBook& book, Errc error)
+DENIZEN_COLD inline LifeReport report_of(const ActorRecord& record, Errc error)
 {
     return {static_cast<uint32_t>(error),
-            life_told(book),
-            book.incarnation,
-            book.failure,
-            book.held,
-            book.supervisor};
+            life_told(record),
+            record.incarnation,
+            record.failure,
+            record.stashed,
+            record.supervisor};
 }
 
 // Does what `op` says; Errc::ok if that could be done in the state the actor is in. `no_answer`
@@ -306,15 +309,15 @@ template <class P>
 DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t sender,
                         const LifeRequest& r, bool& no_answer)
 {
-    if (r.local >= s.actors_per_worker || book_of(s, id, r.local).incarnation == 0) {
+    if (r.local >= s.actors_per_worker || record_of(s, id, r.local).incarnation == 0) {
         return Errc::no_actor;
     }
     const ActorEntry entry = entry_of(s, id, r.local);
-    ActorBook& book = book_of(s, id, r.local);
+    ActorRecord& record = record_of(s, id, r.local);
     const bool supervisor = entry.type() == supervisor_type;
-    const Life life = life_of(book);
+    const Life life = life_of(record);
     if (r.epoch != 0) {
-        book.epoch = r.epoch;
+        record.epoch = r.epoch;
     }
     switch (op) { // what goes for actors that have stopped
     case SystemOp::look: return Errc::ok;
@@ -322,17 +325,17 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
         if (life == Life::stopped) {
             if constexpr (P::template message_id<Down> != no_type) {
                 send_down<P>(s, id, r.value, entry.self,
-                             {entry.self, book.life, book.failure, book.incarnation});
+                             {entry.self, record.life, record.failure, record.incarnation});
             }
             return Errc::ok;
         }
-        if (!add_watcher(s, id, book, r.value)) {
+        if (!add_watcher(s, id, record, r.value)) {
             report_error(s, {static_cast<uint32_t>(Errc::exhausted), id, entry.self,
                              watch_table_full, r.value});
             return Errc::exhausted;
         }
         return Errc::ok;
-    case SystemOp::unwatch: remove_watchers(s, id, book, r.value, false); return Errc::ok;
+    case SystemOp::unwatch: remove_watchers(s, id, record, r.value, false); return Errc::ok;
     default: break;
     }
     if (life == Life::stopped) {
@@ -366,7 +369,7 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
         if (supervisor) {
             begin_orders(s, id, r.local, op, 0);
         }
-        book.failure = failed_above;
+        record.failure = failed_above;
         set_life(s, id, r.local, Life::failed);
         return Errc::ok;
     case SystemOp::drain:
@@ -383,8 +386,8 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
             no_answer = true;
             return Errc::ok;
         }
-        book.ending = Address{sender}.is_reply_cell() ? sender : 1; // 1: nobody waits for it
-        if (book.held == 0 || life == Life::failed) {
+        record.ending = Address{sender}.is_reply_cell() ? sender : 1; // 1: nobody waits for it
+        if (record.stashed == 0 || life == Life::failed) {
             end_life<P>(s, id, r.local);
         } else {
             set_life(s, id, r.local, Life::draining); // ends when the last of them is handled
@@ -394,15 +397,15 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
     case SystemOp::checkpoint:
         return P::checkpoint(entry.type(), entry.state) ? Errc::ok : Errc::bad_argument;
     case SystemOp::attach:
-        if (r.value != nobody && book.supervisor != nobody) {
+        if (r.value != nobody && record.supervisor != nobody) {
             return Errc::bad_argument;
         }
-        book.supervisor = r.value;
-        book.rank = r.rank;
-        book.epoch = 0;
+        record.supervisor = r.value;
+        record.rank = r.rank;
+        record.epoch = 0;
         if (life == Life::failed && r.value != nobody) { // it comes too late to be told by chores
             send_system(s, id, SystemOp::failure, Address{r.value}, entry.self,
-                        {Address{r.value}.local(), book.failure, r.rank, 0});
+                        {Address{r.value}.local(), record.failure, r.rank, 0});
         }
         return Errc::ok;
     default: return Errc::bad_argument;
@@ -431,8 +434,8 @@ template <class P>
 DENIZEN_COLD void escalate(const Shared& s, uint32_t id, uint32_t local, uint32_t child,
                            uint32_t code)
 {
-    const ActorBook& book = book_of(s, id, local);
-    const bool above = book.supervisor != nobody;
+    const ActorRecord& record = record_of(s, id, local);
+    const bool above = record.supervisor != nobody;
     begin_orders(s, id, local, above ? SystemOp::suspend : SystemOp::stop, 0);
     if (!above) {
         report_error(s, {static_cast<uint32_t>(Errc::failed), id, child, supervisor_gave_up, code});
@@ -446,7 +449,7 @@ DENIZEN_COLD void child_failed(const Shared& s, uint32_t id, uint32_t local, uin
                                uint32_t code, uint32_t epoch)
 {
     const ActorEntry& entry = entry_of(s, id, local);
-    if (entry.type() != supervisor_type || life_of(book_of(s, id, local)) != Life::running) {
+    if (entry.type() != supervisor_type || life_of(record_of(s, id, local)) != Life::running) {
         return; // it stops, or is suspended, and its children with it
     }
     auto& sup = *static_cast<Supervisor*>(entry.state);

@@ -84,7 +84,7 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
 }
 
 // Wakes the CPU worker that may sleep on the other side.
-DENIZEN_HD inline void ring_worker([[maybe_unused]] const Target& t)
+DENIZEN_HD inline void wake([[maybe_unused]] const Target& t)
 {
 #if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
     if (t.bell != nullptr) {
@@ -133,7 +133,7 @@ DENIZEN_COLD inline void write_parked(const Shared& s, uint32_t id, const Parked
 {
     const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
     write_slot(t, p.ticket, p.slot);
-    ring_worker(t);
+    wake(t);
 }
 
 DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
@@ -152,21 +152,21 @@ inline constexpr uint32_t entry_free = 0;
 inline constexpr uint32_t entry_filling = 1;
 inline constexpr uint32_t entry_filled = 2;
 
-enum class Outlook { moving, only_to_self };
+enum class Progress { moving, only_to_self };
 
 // One lane, in the middle of a handler, writes the parked messages that have room and frees their
 // entries, all but the first, which it claims: `mine`, null if there was none. The list keeps its
 // length: other lanes may be adding to it.
-DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
+DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
 {
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     uint32_t open = 0;
     // Acquire: partner of the release below.
     if (!compare_exchange<Scope::block, Order::acquire>(&status.outbox_lock, open, 1u)) {
-        return Outlook::moving; // another lane is at it
+        return Progress::moving; // another lane is at it
     }
-    Outlook outlook = Outlook::only_to_self;
+    Progress progress = Progress::only_to_self;
     uint32_t host_credit = 0; // lies across the bus: one reading serves the whole pass
     bool host_asked = false;
     for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
@@ -188,13 +188,13 @@ DENIZEN_COLD inline Outlook flush_during_handler(const Shared& s, uint32_t id, P
             } else {
                 store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
             }
-            outlook = Outlook::moving;
+            progress = Progress::moving;
         } else if (!filled || !to_self(s, id, p)) {
-            outlook = Outlook::moving;
+            progress = Progress::moving;
         }
     }
     store<Scope::block, Order::release>(&status.outbox_lock, 0u);
-    return outlook;
+    return progress;
 }
 
 DENIZEN_HD inline bool claim(Parked& p)
@@ -245,14 +245,14 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         // with an error: at once if all of it waits for this very worker, which cannot make room
         // before this handler ends, and after two seconds if nobody else makes room either. The
         // program then stops, instead of hanging or losing the message silently.
-        const detail::Outlook outlook = detail::flush_during_handler(s, id, p);
+        const detail::Progress progress = detail::flush_during_handler(s, id, p);
         if (p != nullptr) {
             break;
         }
         if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
             return;
         }
-        if (outlook == detail::Outlook::only_to_self || now_ns() - begin > 2'000'000'000) {
+        if (progress == detail::Progress::only_to_self || now_ns() - begin > 2'000'000'000) {
             const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id, h.sender, h.type,
                                      h.destination};
             report_error(s, record);

@@ -54,7 +54,7 @@ DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
 }
 
 // Where a message goes, found from its destination.
-struct Way {
+struct Path {
     RingKind kind;
     uint32_t index; // of target()
     Route route;
@@ -68,7 +68,7 @@ DENIZEN_HD inline Route near_route(const Shared& s, uint32_t id, cluster::Addres
                                                          : Route::cluster;
 }
 
-DENIZEN_HD inline Way way_to(const Shared& s, uint32_t id, Address to, Priority priority)
+DENIZEN_HD inline Path path_to(const Shared& s, uint32_t id, Address to, Priority priority)
 {
     if (to.is_host()) {
         return {RingKind::egress, 0, Route::to_host};
@@ -105,17 +105,17 @@ struct Drawn {
     uint32_t free;
 };
 
-DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Way& way, const Target& t,
+DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, const Target& t,
                              uint32_t n)
 {
     // The credit may be older than the ticket: it is only a lower bound.
     uint32_t credit = 0;
     uint32_t ticket = 0;
-    if (way.kind == RingKind::near) {
+    if (path.kind == RingKind::near) {
         const cluster::Address b = own_box(s, id);
-        credit = cluster::load(box::credit(b, way.index));
-        ticket = cluster::add(box::tail(b, way.index), n); // only this worker's lanes draw from it
-    } else if (way.kind == RingKind::egress) {
+        credit = cluster::load(box::credit(b, path.index));
+        ticket = cluster::add(box::tail(b, path.index), n); // only this worker's lanes draw from it
+    } else if (path.kind == RingKind::egress) {
         ticket = fetch_add<Scope::gpu>(t.tail, n);
         // The host's credit lies across the bus: the last reading serves until it runs out.
         credit = load<Scope::block>(&s.status[id].egress_credit);
@@ -216,7 +216,7 @@ DENIZEN_COLD inline void write_parts(const Target& to, const Drawn& drawn, uint3
 }
 
 // Parks what there was no room for. With `nothing` these tickets carry a message that says so.
-DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Way& way,
+DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Path& path,
                                     const Drawn& drawn, const Outgoing& m, uint32_t n, bool nothing)
 {
     DENIZEN_ROLLED
@@ -225,12 +225,12 @@ DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Way& way
         for (uint32_t k = 0; k < 4; ++k) {
             kept.packet[k] = odd_packet(m, nothing ? k : 4 * i + k, drawn.ticket + i + 1);
         }
-        park(s, id, kept, way.kind, way.index, drawn.ticket + i, m.h);
+        park(s, id, kept, path.kind, path.index, drawn.ticket + i, m.h);
     }
 }
 
 // For a message that finds no room: what its actor wants, told to it if that is to drop its oldest.
-// A peer's table and books lie in its own memory, hence the scope.
+// A peer's table and actor records lie in its own memory, hence the scope.
 DENIZEN_COLD inline Overflow overflow_of(const Shared& s, Address to, Overflow policy)
 {
     if (policy == Overflow::wait || policy == Overflow::fail) {
@@ -250,14 +250,14 @@ DENIZEN_COLD inline Overflow overflow_of(const Shared& s, Address to, Overflow p
         policy = static_cast<Overflow>(s.overflow[type / 32] >> type % 32 * 2 & 3);
     }
     if (policy == Overflow::drop_oldest) {
-        fetch_add<Scope::system>(&(here ? s.books : peer.books)[place].drop, 1u);
+        fetch_add<Scope::system>(&(here ? s.actor_records : peer.actor_records)[place].drop, 1u);
     }
     return policy;
 }
 
 // Fills the tickets of a message that was not sent after all.
-DENIZEN_COLD inline void send_nothing(const Shared& s, uint32_t id, const Way& way, const Target& t,
-                                      const Drawn& drawn, Header h, uint32_t n)
+DENIZEN_COLD inline void send_nothing(const Shared& s, uint32_t id, const Path& path,
+                                      const Target& t, const Drawn& drawn, Header h, uint32_t n)
 {
     h.type = static_cast<uint32_t>(SystemOp::none);
     h.flags = flag_system;
@@ -267,28 +267,28 @@ DENIZEN_COLD inline void send_nothing(const Shared& s, uint32_t id, const Way& w
     for (uint32_t i = 0; i < drawn.free; ++i) {
         write_parts(t, {drawn.ticket + i, 1}, drawn.ticket + i + 1, nothing, 0, 1);
     }
-    park_parts(s, id, way, drawn, nothing, n, true);
+    park_parts(s, id, path, drawn, nothing, n, true);
 }
 
 // Draws n tickets and writes the slots; what has no room is parked. False: the actor's policy is to
 // refuse what has no room, and the message was not sent.
-DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Way& way, const Outgoing& m,
+DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Path& path, const Outgoing& m,
                                   uint32_t n, Overflow policy)
 {
-    const Target t = target(s, id, way.kind, way.index);
-    const Drawn drawn = draw(s, id, way, t, n);
+    const Target t = target(s, id, path.kind, path.index);
+    const Drawn drawn = draw(s, id, path, t, n);
     const bool room = drawn.free == n;
     const bool refused =
         !room && overflow_of(s, Address{m.h.destination}, policy) == Overflow::fail;
     if (refused) {
-        send_nothing(s, id, way, t, drawn, m.h, n);
+        send_nothing(s, id, path, t, drawn, m.h, n);
     } else {
         write_parts(t, drawn, drawn.ticket + 1, m, 0, 1);
         if (!room) {
-            park_parts(s, id, way, drawn, m, n, false);
+            park_parts(s, id, path, drawn, m, n, false);
         }
     }
-    ring_worker(t);
+    wake(t);
     return !refused;
 }
 
@@ -337,9 +337,9 @@ DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& h,
     if (to.is_reply_cell()) {
         reply_to_cell(s, m, n);
     } else {
-        const Way way = way_to(s, id, to, priority);
-        route = way.route;
-        if (!send_slots(s, id, way, m, n, policy)) {
+        const Path path = path_to(s, id, to, priority);
+        route = path.route;
+        if (!send_slots(s, id, path, m, n, policy)) {
             return false;
         }
     }
@@ -351,7 +351,7 @@ DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& h,
 }
 
 // What post_bytes() leaves to do.
-struct Rest {
+struct Unsent {
     enum Kind : uint32_t { all, nothing, park_near, park_inbox };
     Kind kind = all;
     uint32_t index = 0; // of the ring, whose ticket is drawn and has no room yet
@@ -359,17 +359,17 @@ struct Rest {
 };
 
 // `words`: nine.
-DENIZEN_COLD inline bool post_rest(const Shared& s, uint32_t id, const Header& h,
-                                   const uint32_t* words, Priority priority, Overflow policy,
-                                   const Rest& rest)
+DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header& h,
+                                     const uint32_t* words, Priority priority, Overflow policy,
+                                     const Unsent& unsent)
 {
-    if (rest.kind == Rest::all) {
+    if (unsent.kind == Unsent::all) {
         return post_any(s, id, h, words, priority, policy);
     }
-    const Slot content =
-        make_slot<first_payload>(rest.ticket + 1, h, reinterpret_cast<const unsigned char*>(words));
-    park(s, id, content, rest.kind == Rest::park_near ? RingKind::near : RingKind::inbox,
-         rest.index, rest.ticket, h);
+    const Slot content = make_slot<first_payload>(unsent.ticket + 1, h,
+                                                  reinterpret_cast<const unsigned char*>(words));
+    park(s, id, content, unsent.kind == Unsent::park_near ? RingKind::near : RingKind::inbox,
+         unsent.index, unsent.ticket, h);
     return true;
 }
 
@@ -385,14 +385,14 @@ DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Heade
     if (to.is_reply_cell() || !exists(s, to) || tracing(s, id)) {
         return Posted::not_at_all;
     }
-    const Way way = way_to(s, id, to, priority);
-    const Target t = target(s, id, way.kind, way.index);
+    const Path path = path_to(s, id, to, priority);
+    const Target t = target(s, id, path.kind, path.index);
     const Outgoing m = outgoing(h, payload);
     const uint32_t n = slots_for(h.length);
     Drawn drawn{};
     bool refused = false;
     if (lanes::id() == 0) {
-        drawn = draw(s, id, way, t, n);
+        drawn = draw(s, id, path, t, n);
         refused = drawn.free < n && overflow_of(s, to, policy) == Overflow::fail;
     }
     lanes::rejoin();
@@ -404,14 +404,14 @@ DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Heade
     }
     if (lanes::id() == 0) {
         if (!sent) {
-            send_nothing(s, id, way, t, drawn, h, n);
+            send_nothing(s, id, path, t, drawn, h, n);
         } else {
             if (drawn.free < n) {
-                park_parts(s, id, way, drawn, m, n, false);
+                park_parts(s, id, path, drawn, m, n, false);
             }
-            count_route(s, id, way.route);
+            count_route(s, id, path.route);
         }
-        ring_worker(t);
+        wake(t);
     }
     lanes::sync();
     return sent ? Posted::yes : Posted::refused;
@@ -424,7 +424,7 @@ DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Heade
 // False if it was refused.
 //
 // The common ways of a short message are here, in as few instructions as they need: a lone warp
-// runs as fast as its instructions are fetched. All others are detail::post_rest()'s, in one call
+// runs as fast as its instructions are fetched. All others are detail::post_unsent()'s, in one call
 // at the end.
 template <uint32_t L>
 DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
@@ -432,7 +432,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
 {
     if constexpr (L <= first_payload) {
         const auto* bytes = static_cast<const unsigned char*>(payload);
-        detail::Rest rest;
+        detail::Unsent unsent;
         if (priority == Priority::data && policy == Overflow::wait) {
             const cluster::Address b = detail::own_box(s, id);
             const uint32_t there = h.destination >> 18; // node and worker
@@ -449,13 +449,13 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                 const cluster::Address slot = ring + (ticket & mask) * sizeof(Slot);
                 const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
                 const bool room = ticket - credit <= mask;
-                rest = {detail::Rest::park_near, near, ticket};
+                unsent = {detail::Unsent::park_near, near, ticket};
                 if (self) { // where the other's slots lie is found out anew by each store
                     if (room) {
                         for (uint32_t k = 0; k < 4; ++k) {
                             cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
                         }
-                        rest.kind = detail::Rest::nothing;
+                        unsent.kind = detail::Unsent::nothing;
                     }
                     cluster::add(detail::box::sent(b, Route::worker), 1);
                 } else {
@@ -463,13 +463,13 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                         for (uint32_t k = 0; k < 4; ++k) {
                             cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
                         }
-                        rest.kind = detail::Rest::nothing;
+                        unsent.kind = detail::Unsent::nothing;
                     }
                     const bool same_sm = near - cluster::load(detail::box::sm(b)) < s.per_sm;
                     cluster::add(detail::box::sent(b, same_sm ? Route::sm : Route::cluster), 1);
                 }
 #if !DENIZEN_ON_DEVICE
-                detail::ring_worker(detail::target(s, id, RingKind::near, near));
+                detail::wake(detail::target(s, id, RingKind::near, near));
 #endif
             } else if (w < workers) {
                 // Acquire on the host: partner of the owner's release in give_credit().
@@ -483,13 +483,13 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                     for (uint32_t k = 0; k < 4; ++k) {
                         store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
                     }
-                    rest.kind = detail::Rest::nothing;
+                    unsent.kind = detail::Unsent::nothing;
                 } else {
-                    rest = {detail::Rest::park_inbox, w, ticket};
+                    unsent = {detail::Unsent::park_inbox, w, ticket};
                 }
                 cluster::add(detail::box::sent(b, Route::gpu), 1);
 #if !DENIZEN_ON_DEVICE
-                detail::ring_worker(detail::target(s, id, RingKind::inbox, w));
+                detail::wake(detail::target(s, id, RingKind::inbox, w));
 #endif
             } else if constexpr (L <= compact_payload) {
                 const Address to{h.destination};
@@ -499,16 +499,16 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                     detail::store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots,
                                           to, h.type, h.flags, words, L);
                     cluster::add(detail::box::sent(b, Route::to_host), 1);
-                    rest.kind = detail::Rest::nothing;
+                    unsent.kind = detail::Unsent::nothing;
                 }
             }
         }
-        if (rest.kind != detail::Rest::nothing) {
+        if (unsent.kind != detail::Unsent::nothing) {
             uint32_t words[first_payload / 4] = {}; // copies: what a call gets by reference lies in
             copy_bytes(words, payload, L);          // local memory
             const Header header = h;
-            const detail::Rest what = rest;
-            return detail::post_rest(s, id, header, words, priority, policy, what);
+            const detail::Unsent what = unsent;
+            return detail::post_unsent(s, id, header, words, priority, policy, what);
         }
         return true;
     } else {

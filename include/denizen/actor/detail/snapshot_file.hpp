@@ -17,7 +17,7 @@ namespace denizen {
 
 enum class SnapshotKind : uint32_t { program = 1, actor = 2, transactions = 3 };
 
-inline constexpr uint32_t snapshot_version = 1;
+inline constexpr uint32_t snapshot_version = 2;
 
 // A section being written.
 class SnapshotSection {

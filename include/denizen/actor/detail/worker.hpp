@@ -491,7 +491,7 @@ private:
     // batch is cut to what there is room for.
     DENIZEN_HD void keep_room(Batch& batch) const
     {
-        const uint32_t room = detail::held_room(s_, id_);
+        const uint32_t room = detail::stash_room(s_, id_);
         const uint32_t most = room > 1 ? room : 1; // behind a single one there is none
         if (batch.n > most) {
             const uint32_t all = lanes::ballot(batch.mine);
@@ -502,7 +502,7 @@ private:
 
     DENIZEN_HD void look_for_chores()
     {
-        chores_ = lanes::shuffle(load<Scope::block>(&s_.wards[id_].chores), 0) != 0;
+        chores_ = lanes::shuffle(load<Scope::block>(&s_.worker_states[id_].chores), 0) != 0;
     }
 
     // Chores, and messages that are parked. `worked`: a message was handled in this round. True if

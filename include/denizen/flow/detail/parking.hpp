@@ -12,7 +12,7 @@
 // pays one read-modify-write of a word that the other side changes only when it has nothing to do.
 #pragma once
 
-#include <denizen/flow/detail/lane.hpp>
+#include <denizen/flow/detail/unchecked_ring.hpp>
 
 #include <atomic>
 #include <coroutine>

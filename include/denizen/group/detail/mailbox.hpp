@@ -81,7 +81,7 @@ DENIZEN_HD inline bool later(uint32_t number, uint32_t than)
     return number != 0 && static_cast<int32_t>(number - than) > 0;
 }
 
-// By a team's first crew, until message `number` is there, or one that has taken its place. False:
+// By a team's first warp, until message `number` is there, or one that has taken its place. False:
 // the lease is over. All of a message is there, or nothing.
 DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t number,
                                     Packet* shared)
@@ -96,13 +96,13 @@ DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t 
                              : denizen::load<Scope::gpu, Order::acquire>(box.over) != 0;
         }
         bool here = true;
-        for (uint32_t p = Crew::rank(); p < post_packets; p += Crew::size()) {
+        for (uint32_t p = Warp::rank(); p < post_packets; p += Warp::size()) {
             shared[p] = Direct::load(at + p);
             const uint32_t got = shared[p].sequence;
             here = here && (got == number || later(got, number));
         }
-        if (Crew::all(here)) return true;
-        if (Crew::all(over)) return false;
+        if (Warp::all(here)) return true;
+        if (Warp::all(over)) return false;
         Direct::idle(looks);
     }
 }
@@ -117,9 +117,9 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
     uint32_t number = box.stay[team];
     for (;; ++number) { // ends when the host or the lease says so
         Packet* const here = shared + number % 2 * post_packets;
-        if (Crew::index() == 0) {
+        if (Warp::index() == 0) {
             const bool came = take_message(box, team, number, here);
-            for (uint32_t p = Crew::rank(); p < post_packets; p += Crew::size()) {
+            for (uint32_t p = Warp::rank(); p < post_packets; p += Warp::size()) {
                 if (!came) here[p] = Packet{{leave_kind, 0, 0}, number};
                 // Partner: the other teams' load. What the call refers to was there before the host
                 // posted it.

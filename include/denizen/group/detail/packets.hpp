@@ -2,8 +2,9 @@
 // Collectives by packets: the data carry their own arrival, so a result is one way (one_shot) or
 // two ways (two_shot) after the call, without a barrier. For small sizes; larger ones go in rounds.
 //
-// one_shot sends n - 1 times what pull reads, and 16 bytes for 12. p6 of the first probes did the
-// same with 8 bytes of 16: denser packets need 16-byte accesses that cannot tear (base/packet.hpp).
+// one_shot sends n - 1 times what pull reads, and 16 bytes for 12: a packet is that dense because a
+// 16-byte access does not tear (base/packet.hpp). With 8-byte accesses half of each would be
+// sequence.
 #pragma once
 
 #include <denizen/group/detail/channel.hpp>
@@ -19,7 +20,7 @@ template <class T>
 DENIZEN_HD DENIZEN_APART inline Packet pick_elements(const unsigned char* from, uint64_t left)
 {
     T some[per_packet<T>] = {};
-    DENIZEN_EACH
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < per_packet<T>; ++i) {
 #if DENIZEN_ON_DEVICE
         if (i < left) some[i] = reinterpret_cast<const T*>(from)[i];
@@ -38,7 +39,7 @@ DENIZEN_HD DENIZEN_APART inline void place_elements(unsigned char* to, const Pac
 {
     T some[per_packet<T>];
     copy_bytes(some, p.word, sizeof p.word);
-    DENIZEN_EACH
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < per_packet<T>; ++i) {
 #if DENIZEN_ON_DEVICE
         if (i < left) reinterpret_cast<T*>(to)[i] = some[i];
@@ -57,7 +58,7 @@ DENIZEN_HD inline Packet pick(const unsigned char* from, uint64_t left)
         Packet p{};
 #if DENIZEN_ON_DEVICE
         const auto* const words = reinterpret_cast<const uint32_t*>(from);
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 3; ++i) p.word[i] = words[i];
 #else
         copy_bytes(p.word, from, sizeof p.word);
@@ -73,7 +74,7 @@ DENIZEN_HD inline void place(unsigned char* to, const Packet& p, uint64_t left)
     if (left >= per_packet<T> && (!DENIZEN_ON_DEVICE || reinterpret_cast<uintptr_t>(to) % 4 == 0)) {
 #if DENIZEN_ON_DEVICE
         auto* const words = reinterpret_cast<uint32_t*>(to);
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 3; ++i) words[i] = p.word[i];
 #else
         copy_bytes(to, p.word, sizeof p.word);
@@ -93,7 +94,7 @@ public:
     {
         T some[per_packet<T>];
         copy_bytes(some, p.word, sizeof p.word);
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < per_packet<T>; ++i) {
             const Wide value = widen(some[i]);
             sum_[i] = first ? value : combine(op, sum_[i], value);
@@ -102,7 +103,7 @@ public:
     DENIZEN_HD Packet result(Op op, uint32_t ranks) const
     {
         T some[per_packet<T>];
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < per_packet<T>; ++i) {
             some[i] = Narrow<T>::of(conclude(op, sum_[i], ranks));
         }
@@ -163,11 +164,11 @@ DENIZEN_HD inline bool collect(const Channel<Memory>& channel, const Packet* fir
         return r < ranks_of<N>(channel) && r != me && (from == max_ranks || r == from);
     };
     const auto packet = [&](uint32_t r) { return first + (uint64_t{r} * slots + i); };
-    DENIZEN_EACH
+    DENIZEN_UNROLL
     for (uint32_t r = 0; r < N; ++r) {
         if (sends(r)) got[r] = channel.memory().load(packet(r));
     }
-    DENIZEN_EACH
+    DENIZEN_UNROLL
     for (uint32_t r = 0; r < N; ++r) {
         if (sends(r) && !channel.wait(packet(r), r, got[r])) return false;
     }
@@ -187,7 +188,7 @@ template <class T, uint32_t N>
 DENIZEN_HD inline Packet reduced(Op op, const Packet (&got)[N], uint32_t ranks)
 {
     Sum<T> sum;
-    DENIZEN_EACH
+    DENIZEN_UNROLL
     for (uint32_t r = 0; r < N; ++r) {
         if (r < ranks) sum.add(op, got[r], r == 0);
     }
@@ -242,7 +243,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
             const uint64_t element = at + uint64_t{number(i)} * each;
             Packet got[N] = {};
             const Packet own = sends ? source(number(i), me) : Packet{};
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < N; ++r) {
                 if (r == me) got[r] = own;
             }
@@ -253,7 +254,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
                          call.count - element);
                 continue;
             }
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < N; ++r) {
                 if (r >= ranks || (broadcast && r != call.root)) continue;
                 place<T>(out + ((gathers(call.kind) ? r * call.count : 0) + element) * sizeof(T),
@@ -315,7 +316,7 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
             const uint32_t n = number(i);
             Packet got[N] = {};
             const Packet own = source(n, me);
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < N; ++r) {
                 if (r == me) got[r] = own;
             }

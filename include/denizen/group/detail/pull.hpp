@@ -46,7 +46,7 @@ DENIZEN_HD inline Vector vector_at(const unsigned char* from, uint64_t i)
 #endif
 }
 
-// By all of `Who`: the team, or a crew of it. `to` is the user's, or is read by peers after what
+// By all of `Who`: the team, or a warp of it. `to` is the user's, or is read by peers after what
 // tells them so.
 template <class T, class Who = Team, class Memory>
 DENIZEN_HD DENIZEN_APART inline void copy_elements(const Memory memory, unsigned char* to,
@@ -61,9 +61,9 @@ DENIZEN_HD DENIZEN_APART inline void copy_elements(const Memory memory, unsigned
         DENIZEN_ROLLED
         for (; i + (unroll - 1) * Who::size() < vectors; i += unroll * Who::size()) {
             Vector some[unroll];
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t u = 0; u < unroll; ++u) some[u] = vector_at(from, i + u * Who::size());
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t u = 0; u < unroll; ++u) {
                 memory.write(target + i + u * Who::size(), some[u]);
             }
@@ -100,7 +100,7 @@ DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op o
         Vector next[unroll] = {};
         const auto fetch = [&](uint32_t r) {
             const unsigned char* const from = source(r);
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t u = 0; u < unroll; ++u) {
                 if (i + u * Who::size() < vectors) next[u] = vector_at(from, i + u * Who::size());
             }
@@ -109,26 +109,26 @@ DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op o
         DENIZEN_ROLLED
         for (uint32_t r = 0; r < ranks; ++r) {
             Vector some[unroll];
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t u = 0; u < unroll; ++u) some[u] = next[u];
             if (r + 1 < ranks) fetch(r + 1);
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t u = 0; u < unroll; ++u) {
                 T values[per_vector<T>];
                 copy_bytes(values, some[u].word, sizeof values);
-                DENIZEN_EACH
+                DENIZEN_UNROLL
                 for (uint32_t e = 0; e < per_vector<T>; ++e) {
                     const Wide value = widen(values[e]);
                     sum[u][e] = r == 0 ? value : combine(op, sum[u][e], value);
                 }
             }
         }
-        DENIZEN_EACH
+        DENIZEN_UNROLL
         for (uint32_t u = 0; u < unroll; ++u) {
             const uint64_t at = i + u * Who::size();
             if (at >= vectors) continue;
             T values[per_vector<T>];
-            DENIZEN_EACH
+            DENIZEN_UNROLL
             for (uint32_t e = 0; e < per_vector<T>; ++e) {
                 values[e] = Narrow<T>::of(conclude(op, sum[u][e], ranks));
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives by stores into the peers' stages: for sizes where bytes count more than the quarter
-// of a packet that is its sequence, but a barrier still counts. Each crew (warp) of a team takes
+// of a packet that is its sequence, but a barrier still counts. Each warp of a team takes
 // pieces of the slice of its channel: it copies one into the stages of all peers, releases, and
 // sends a packet that says so; then it takes up an earlier piece that has come. Nothing is loaded
 // over the link, nobody waits for a whole round, and all stages of a round are free when it begins
@@ -22,7 +22,7 @@ inline constexpr uint64_t most_piece = 16384; // bytes
 struct Rounds {
     uint64_t fits;  // of each writer in a stage, that has `parts` of them
     uint64_t room;  // of a round: the slice in as few as there can be, of about the same length
-    uint64_t piece; // of a crew: a round is 16 of them, or more if that is more than most_piece
+    uint64_t piece; // of a warp: a round is 16 of them, or more if that is more than most_piece
 };
 template <class T>
 DENIZEN_HD inline Rounds rounds_of(const Layout& layout, uint32_t parts, uint64_t slice)
@@ -55,17 +55,17 @@ DENIZEN_HD inline uint64_t cut(uint64_t count, uint64_t i, uint64_t piece)
     return begin >= count ? 0 : count - begin < piece ? count - begin : piece;
 }
 
-// By a whole crew, behind its stores to the stages: piece i is there. Not to whom `skip` is true.
+// By a whole warp, behind its stores to the stages: piece i is there. Not to whom `skip` is true.
 template <class Memory, class Skip>
 DENIZEN_HD inline void announce(const Channel<Memory>& channel, uint32_t phase, uint64_t i,
                                 const Skip& skip)
 {
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    Crew::sync();
-    if (Crew::rank() < channel.ranks()) channel.memory().release(); // partner: arrived()
+    Warp::sync();
+    if (Warp::rank() < channel.ranks()) channel.memory().release(); // partner: arrived()
     DENIZEN_ROLLED
-    for (uint32_t r = Crew::rank(); r < channel.ranks(); r += Crew::size()) {
+    for (uint32_t r = Warp::rank(); r < channel.ranks(); r += Warp::size()) {
         if (r == me || skip(r)) continue;
         Packet p{};
         p.sequence = channel.sequence();
@@ -73,7 +73,7 @@ DENIZEN_HD inline void announce(const Channel<Memory>& channel, uint32_t phase, 
     }
 }
 
-// By a whole crew: until piece i has come from all but `skip`. False if the group is poisoned.
+// By a whole warp: until piece i has come from all but `skip`. False if the group is poisoned.
 template <class Memory, class Skip>
 DENIZEN_HD inline bool arrived(const Channel<Memory>& channel, uint32_t phase, uint64_t i,
                                const Skip& skip)
@@ -82,15 +82,15 @@ DENIZEN_HD inline bool arrived(const Channel<Memory>& channel, uint32_t phase, u
     const uint32_t me = channel.rank();
     bool good = true;
     DENIZEN_ROLLED
-    for (uint32_t r = Crew::rank(); good && r < channel.ranks(); r += Crew::size()) {
+    for (uint32_t r = Warp::rank(); good && r < channel.ranks(); r += Warp::size()) {
         if (r == me || skip(r)) continue;
         const Packet* const p = g.inbox(me, channel.index(), channel.turn(), phase, r) + i;
         Packet got = channel.memory().load(p);
         good = channel.wait(p, r, got);
     }
-    if (Crew::rank() < channel.ranks()) channel.memory().acquire(); // partner: announce()
-    Crew::sync(); // the order holds for the lanes that did not look: a vote alone orders no memory
-    return Crew::all(good);
+    if (Warp::rank() < channel.ranks()) channel.memory().acquire(); // partner: announce()
+    Warp::sync(); // the order holds for the lanes that did not look: a vote alone orders no memory
+    return Warp::all(good);
 }
 
 // Everything but push_twice. Returns the turn to go on from (Channel::go_on).
@@ -119,22 +119,22 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
                    writer(of, from) * fits * sizeof(T);
         };
         bool good = true;
-        // Ends when the last piece has been taken up, behind the others' by one for each crew.
+        // Ends when the last piece has been taken up, behind the others' by one for each warp.
         DENIZEN_ROLLED
-        for (uint64_t i = Crew::index(); good && i < pieces + Crew::count(); i += Crew::count()) {
+        for (uint64_t i = Warp::index(); good && i < pieces + Warp::count(); i += Warp::count()) {
             if (sends && i < pieces) {
                 DENIZEN_ROLLED
                 for (uint32_t step = 1; step < ranks; ++step) {
                     const uint32_t r = channel.peer(step);
                     const uint64_t from = (scatters(call.kind) ? r * call.count : 0) + at;
-                    copy_elements<T, Crew>(channel.memory(), stage(r, me) + i * piece * sizeof(T),
+                    copy_elements<T, Warp>(channel.memory(), stage(r, me) + i * piece * sizeof(T),
                                            in + (from + i * piece) * sizeof(T),
                                            cut(count, i, piece));
                 }
                 announce(channel, 0, i, nobody);
             }
-            if (i < Crew::count()) continue;
-            const uint64_t now = i - Crew::count();
+            if (i < Warp::count()) continue;
+            const uint64_t now = i - Warp::count();
             good = arrived(channel, 0, now, others);
             if (!good) break;
             const uint64_t element = at + now * piece;
@@ -143,7 +143,7 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
                 return in + ((scatters(call.kind) ? me * call.count : 0) + element) * sizeof(T);
             };
             if (reduces(call.kind)) {
-                reduce_elements<T, Crew>(channel.memory(), ranks, call.op, cut(count, now, piece),
+                reduce_elements<T, Warp>(channel.memory(), ranks, call.op, cut(count, now, piece),
                                          source, 1,
                                          [&](uint32_t) { return out + element * sizeof(T); });
                 continue;
@@ -154,7 +154,7 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
                 unsigned char* const to =
                     out + ((gathers(call.kind) ? r * call.count : 0) + element) * sizeof(T);
                 if (to != source(r)) {
-                    copy_elements<T, Crew>(channel.memory(), to, source(r), cut(count, now, piece));
+                    copy_elements<T, Warp>(channel.memory(), to, source(r), cut(count, now, piece));
                 }
             }
         }
@@ -197,21 +197,21 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
                    ((phase * (ranks - 1) + writer(of, from)) * fits + i * piece) * sizeof(T);
         };
         bool good = true;
-        // Ends when the last sums have come, behind the pieces sent by two for each crew.
-        const uint64_t end = pieces + 2 * Crew::count();
+        // Ends when the last sums have come, behind the pieces sent by two for each warp.
+        const uint64_t end = pieces + 2 * Warp::count();
         DENIZEN_ROLLED
-        for (uint64_t i = Crew::index(); good && i < end; i += Crew::count()) {
+        for (uint64_t i = Warp::index(); good && i < end; i += Warp::count()) {
             if (i < pieces) {
                 DENIZEN_ROLLED
                 for (uint32_t step = 1; step < ranks; ++step) {
                     const uint32_t r = channel.peer(step);
-                    copy_elements<T, Crew>(channel.memory(), stage(r, 0, me, i), in + offset(i, r),
+                    copy_elements<T, Warp>(channel.memory(), stage(r, 0, me, i), in + offset(i, r),
                                            count(i, r));
                 }
                 announce(channel, 0, i, [&](uint32_t r) { return count(i, r) == 0; });
             }
-            if (i < Crew::count()) continue;
-            if (const uint64_t now = i - Crew::count(); now < pieces && count(now, me) != 0) {
+            if (i < Warp::count()) continue;
+            if (const uint64_t now = i - Warp::count(); now < pieces && count(now, me) != 0) {
                 good = arrived(channel, 0, now, [](uint32_t) { return false; });
                 if (!good) break;
                 // Where the ranks want the sum. A peer's `out` is free: what it has sent of this
@@ -225,18 +225,18 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
                 const auto source = [&](uint32_t r) -> const unsigned char* {
                     return r == me ? in + offset(now, me) : stage(me, 0, r, now);
                 };
-                reduce_elements<T, Crew>(channel.memory(), ranks, call.op, count(now, me), source,
+                reduce_elements<T, Warp>(channel.memory(), ranks, call.op, count(now, me), source,
                                          ranks, target);
                 announce(channel, 1, now, [](uint32_t) { return false; });
             }
-            if (i < 2 * Crew::count()) continue;
-            const uint64_t now = i - 2 * Crew::count();
+            if (i < 2 * Warp::count()) continue;
+            const uint64_t now = i - 2 * Warp::count();
             good = arrived(channel, 1, now, [&](uint32_t r) { return count(now, r) == 0; });
             if (!good || direct) continue;
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t r = channel.peer(step);
-                copy_elements<T, Crew>(channel.memory(), out + offset(now, r), stage(me, 1, r, now),
+                copy_elements<T, Warp>(channel.memory(), out + offset(now, r), stage(me, 1, r, now),
                                        count(now, r));
             }
         }

@@ -88,28 +88,29 @@ private:
     }
 
     // One lane of those that want the same class gets blocks for all of them. Lanes that want
-    // different classes do so side by side: all shuffles are among all mates.
+    // different classes do so side by side: all shuffles are among all coalesced lanes.
     DENIZEN_HD void* take_block(uint32_t c) const
     {
-        const arena::Mates mates = arena::Mates::here();
-        const uint32_t group = mates.same(c);
+        const arena::Coalesced coalesced = arena::Coalesced::here();
+        const uint32_t group = coalesced.same(c);
         const uint32_t leader = bits::first(group);
         const uint32_t blocks = arena::blocks_shift(c);
         uint32_t left = bits::count(group); // lanes of the group that have none yet
-        uint32_t turn = bits::count(group & ((1u << mates.lane()) - 1)); // this one's among them
+        uint32_t turn =
+            bits::count(group & ((1u << coalesced.lane()) - 1)); // this one's among them
         unsigned char* mine = nullptr;
-        while (mates.any(left != 0)) { // ends: a lane gets a block in each turn, or all give up
+        while (coalesced.any(left != 0)) { // ends: a lane gets a block in each turn, or all give up
             arena::Grant g;
-            if (left != 0 && mates.lane() == leader) {
+            if (left != 0 && coalesced.lane() == leader) {
                 g = arena::grant(*map_, c, left);
                 if (g.bits == 0) {
                     fetch_add<Scope::gpu>(&map_->tally->failed, uint64_t{left});
                 }
             }
-            g.at = mates.get(g.at, leader);
-            g.whole = mates.get(g.whole, leader);
-            g.bits = uint64_t{mates.get(static_cast<uint32_t>(g.bits >> 32), leader)} << 32 |
-                     mates.get(static_cast<uint32_t>(g.bits), leader);
+            g.at = coalesced.get(g.at, leader);
+            g.whole = coalesced.get(g.whole, leader);
+            g.bits = uint64_t{coalesced.get(static_cast<uint32_t>(g.bits >> 32), leader)} << 32 |
+                     coalesced.get(static_cast<uint32_t>(g.bits), leader);
             if (left == 0) {
                 continue;
             }
@@ -125,7 +126,8 @@ private:
             turn -= count; // of those that have one it is not asked any more
             left = count != 0 ? left - count : 0;
         }
-        mates.sync(); // the leader may have opened the page: what it wrote comes before any free
+        coalesced
+            .sync(); // the leader may have opened the page: what it wrote comes before any free
         return mine;
     }
 
@@ -172,18 +174,18 @@ private:
     DENIZEN_HD void give_block(uint32_t page, uint32_t block) const
     {
         const uint32_t x = page * arena::page_words + block / arena::word_blocks;
-        const arena::Mates mates = arena::Mates::here();
-        mates.sync(); // what each lane did to its block comes before the leader's fence
-        const uint32_t group = mates.same(x);
-        const uint32_t blocks = arena::Mates::or_of(group, 1u << block % arena::word_blocks);
-        if (mates.lane() == bits::first(group)) {
+        const arena::Coalesced coalesced = arena::Coalesced::here();
+        coalesced.sync(); // what each lane did to its block comes before the leader's fence
+        const uint32_t group = coalesced.same(x);
+        const uint32_t blocks = arena::Coalesced::or_of(group, 1u << block % arena::word_blocks);
+        if (coalesced.lane() == bits::first(group)) {
             const uint32_t twice = bits::count(group) - bits::count(blocks);
             const uint32_t again = bits::count(arena::release(*map_, x, blocks));
             if (twice + again != 0) {
                 refuse(twice + again);
             }
         }
-        mates.sync(); // together they go on: lanes that ran ahead would share nothing any more
+        coalesced.sync(); // together they go on: lanes that ran ahead would share nothing any more
     }
 
     DENIZEN_COLD void* allocate_guarded(uint64_t bytes, uint32_t offset, uint32_t tag) const

@@ -5,7 +5,7 @@
 // ArenaRef, by one lane of each group. Never waits for long: every loop here has a bound.
 #pragma once
 
-#include <denizen/memory/detail/mates.hpp>
+#include <denizen/memory/detail/coalesced.hpp>
 #include <denizen/memory/detail/slab.hpp>
 
 namespace denizen::arena {

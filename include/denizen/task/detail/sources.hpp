@@ -123,7 +123,7 @@ DENIZEN_HD inline void sort_out(Station<P>& at, Batch<P>& batch)
 
 // ---- what there is elsewhere, seen in one access to L2: all the loads are under way together
 
-struct Sight {
+struct Probe {
     Packet first;        // of this lane's slot of the mailbox
     uint32_t letter = 0; // that slot
     bool mail = false;
@@ -136,42 +136,42 @@ struct Sight {
 };
 
 template <class P>
-DENIZEN_HD inline void see_mail(const Station<P>& at, Sight& sight)
+DENIZEN_HD inline void see_mail(const Station<P>& at, Probe& probe)
 {
     const Mailbox& box = at.s.mailboxes[at.id];
 #if DENIZEN_ON_DEVICE
-    sight.letter = denizen::lanes::id() % mail_slots;
-    sight.mail =
-        mailbox::arrived(box, sight.letter, sight.first) && denizen::lanes::id() < mail_slots;
+    probe.letter = denizen::lanes::id() % mail_slots;
+    probe.mail =
+        mailbox::arrived(box, probe.letter, probe.first) && denizen::lanes::id() < mail_slots;
 #else
-    while (sight.letter < mail_slots && !sight.mail) { // ends at the last slot
-        sight.mail = mailbox::arrived(box, sight.letter++, sight.first);
+    while (probe.letter < mail_slots && !probe.mail) { // ends at the last slot
+        probe.mail = mailbox::arrived(box, probe.letter++, probe.first);
     }
-    sight.letter -= 1;
+    probe.letter -= 1;
 #endif
 }
 
 template <class P>
-DENIZEN_HD inline void see_shelves(const Station<P>& at, Sight& sight, uint32_t classes)
+DENIZEN_HD inline void see_shelves(const Station<P>& at, Probe& probe, uint32_t classes)
 {
     const Shared& s = at.s;
 #if DENIZEN_ON_DEVICE
     const uint32_t c = denizen::lanes::id();
     const bool shelf = c < classes && index_queue::something(s.shelf[c < classes ? c : 0]);
     const bool strand = c == 0 && index_queue::something(s.stranded);
-    sight.shelves = denizen::lanes::ballot(shelf);
-    sight.strand = strand;
+    probe.shelves = denizen::lanes::ballot(shelf);
+    probe.strand = strand;
 #else
     for (uint32_t c = 0; c < classes; ++c) {
-        sight.shelves |= index_queue::something(s.shelf[c]) ? 1u << c : 0;
+        probe.shelves |= index_queue::something(s.shelf[c]) ? 1u << c : 0;
     }
-    sight.strand = index_queue::something(s.stranded);
+    probe.strand = index_queue::something(s.stranded);
 #endif
 }
 
 // As many other workers at once as there are lanes, from a place drawn at random.
 template <class P>
-DENIZEN_HD inline void see_victims(Station<P>& at, Sight& sight)
+DENIZEN_HD inline void see_victims(Station<P>& at, Probe& probe)
 {
     const Shared& s = at.s;
     at.done.add(Count::looks, 1);
@@ -179,37 +179,37 @@ DENIZEN_HD inline void see_victims(Station<P>& at, Sight& sight)
     const uint32_t base = (at.random >> 8) % s.workers;
 #if DENIZEN_ON_DEVICE
     constexpr uint32_t each = denizen::lanes::size / P::classes;
-    sight.c = denizen::lanes::id() % P::classes;
-    sight.victim = base + denizen::lanes::id() / P::classes % each;
-    sight.victim -= sight.victim >= s.workers ? s.workers : 0;
-    sight.victim %= s.workers; // fewer workers than lanes
-    sight.seen = load<Scope::gpu>(&s.deques[sight.victim].word[sight.c]);
-    sight.some = denizen::lanes::id() < each * P::classes;
+    probe.c = denizen::lanes::id() % P::classes;
+    probe.victim = base + denizen::lanes::id() / P::classes % each;
+    probe.victim -= probe.victim >= s.workers ? s.workers : 0;
+    probe.victim %= s.workers; // fewer workers than lanes
+    probe.seen = load<Scope::gpu>(&s.deques[probe.victim].word[probe.c]);
+    probe.some = denizen::lanes::id() < each * P::classes;
 #else
-    for (uint32_t i = 0; i < s.workers * P::classes && deque::size(sight.seen) == 0; ++i) {
-        sight.c = P::steal_order(i / s.workers);
-        sight.victim = (base + i) % s.workers;
-        sight.seen =
-            sight.victim == at.id ? 0 : load<Scope::gpu>(&s.deques[sight.victim].word[sight.c]);
+    for (uint32_t i = 0; i < s.workers * P::classes && deque::size(probe.seen) == 0; ++i) {
+        probe.c = P::steal_order(i / s.workers);
+        probe.victim = (base + i) % s.workers;
+        probe.seen =
+            probe.victim == at.id ? 0 : load<Scope::gpu>(&s.deques[probe.victim].word[probe.c]);
     }
-    sight.some = true;
+    probe.some = true;
 #endif
-    sight.some = sight.some && sight.victim != at.id && deque::size(sight.seen) != 0 &&
-                 (sight.seen & deque::busy) == 0;
+    probe.some = probe.some && probe.victim != at.id && deque::size(probe.seen) != 0 &&
+                 (probe.seen & deque::busy) == 0;
 }
 
 // ---- and taken
 
 // Tasks for which this worker was named; `here`: lanes that have seen one.
 template <class P>
-DENIZEN_HD inline bool mail(Station<P>& at, const Sight& sight, uint32_t here, Batch<P>& batch)
+DENIZEN_HD inline bool mail(Station<P>& at, const Probe& probe, uint32_t here, Batch<P>& batch)
 {
     if (here == 0) {
         return false;
     }
-    if (sight.mail) {
-        mailbox::take(at.s.mailboxes[at.id], sight.letter, sight.first, batch.words.word);
-        batch.tokens = mailbox::tokens(sight.first) - 1; // beyond its own: for what it spawns
+    if (probe.mail) {
+        mailbox::take(at.s.mailboxes[at.id], probe.letter, probe.first, batch.words.word);
+        batch.tokens = mailbox::tokens(probe.first) - 1; // beyond its own: for what it spawns
 #if DENIZEN_ON_DEVICE
         if (!P::self_contained(type_of(batch.words.word[0]))) {
             __threadfence(); // partner: the sender's fence in mailbox::send()
@@ -218,7 +218,7 @@ DENIZEN_HD inline bool mail(Station<P>& at, const Sight& sight, uint32_t here, B
     }
     batch.size = denizen::lanes::popcount(here);
     at.done.add(Count::letters, batch.size);
-    batch.mine = sight.mail;
+    batch.mine = probe.mail;
     sort_out(at, batch);
     return true;
 }
@@ -265,9 +265,9 @@ DENIZEN_HD inline void unpack(Station<P>& at, uint32_t c, uint32_t number, uint3
 
 // A crate of spilled tasks, or of the host's.
 template <class P>
-DENIZEN_HD inline bool shelves(Station<P>& at, const Sight& sight, Batch<P>& batch)
+DENIZEN_HD inline bool shelves(Station<P>& at, const Probe& probe, Batch<P>& batch)
 {
-    for (uint32_t full = sight.shelves; full != 0; full &= full - 1) {
+    for (uint32_t full = probe.shelves; full != 0; full &= full - 1) {
         const uint32_t c = denizen::lanes::first(full);
         if (deque::room(at.local.seen[c], at.s.deque_mask) < crate_tasks) {
             continue;
@@ -288,10 +288,10 @@ DENIZEN_HD inline bool shelves(Station<P>& at, const Sight& sight, Batch<P>& bat
 
 // A continuation that found no room.
 template <class P>
-DENIZEN_HD inline bool stranded(Station<P>& at, const Sight& sight, Batch<P>& batch)
+DENIZEN_HD inline bool stranded(Station<P>& at, const Probe& probe, Batch<P>& batch)
 {
     uint32_t index = 0;
-    const bool found = sight.strand && index_queue::pop(at.s.stranded, index);
+    const bool found = probe.strand && index_queue::pop(at.s.stranded, index);
     if (denizen::lanes::ballot(found) == 0) {
         return false;
     }
@@ -309,12 +309,12 @@ DENIZEN_HD inline bool stranded(Station<P>& at, const Sight& sight, Batch<P>& ba
 
 // Half of another worker's oldest tasks, at most as many as there are lanes.
 template <class P>
-DENIZEN_HD inline bool steal(Station<P>& at, const Sight& sight, Batch<P>& batch)
+DENIZEN_HD inline bool steal(Station<P>& at, const Probe& probe, Batch<P>& batch)
 {
-    uint32_t candidates = denizen::lanes::ballot(sight.some);
+    uint32_t candidates = denizen::lanes::ballot(probe.some);
     for (uint32_t k = 0; k + 1 < P::classes; ++k) { // those that come first
         const uint32_t of_class =
-            denizen::lanes::ballot(sight.some && sight.c == P::steal_order(k));
+            denizen::lanes::ballot(probe.some && probe.c == P::steal_order(k));
         if (of_class != 0) {
             candidates = of_class;
             break;
@@ -325,13 +325,13 @@ DENIZEN_HD inline bool steal(Station<P>& at, const Sight& sight, Batch<P>& batch
     }
     const uint32_t chosen = denizen::lanes::first(candidates);
     const uint32_t lane = denizen::lanes::id();
-    const uint32_t c = denizen::lanes::shuffle(sight.c, chosen);
-    const uint32_t victim = denizen::lanes::shuffle(sight.victim, chosen);
-    const uint32_t top = denizen::lanes::shuffle(deque::top(sight.seen), chosen);
+    const uint32_t c = denizen::lanes::shuffle(probe.c, chosen);
+    const uint32_t victim = denizen::lanes::shuffle(probe.victim, chosen);
+    const uint32_t top = denizen::lanes::shuffle(deque::top(probe.seen), chosen);
     uint64_t* word = &at.s.deques[victim].word[c];
     uint32_t n = 0;
     if (lane == chosen) {
-        n = deque::steal(word, sight.seen,
+        n = deque::steal(word, probe.seen,
                          denizen::lanes::size < steal_most ? denizen::lanes::size : steal_most);
     }
     n = denizen::lanes::shuffle(n, chosen);
@@ -362,41 +362,41 @@ DENIZEN_HD inline bool steal(Station<P>& at, const Sight& sight, Batch<P>& batch
 template <class P>
 DENIZEN_HD inline bool urgent(Station<P>& at, Batch<P>& batch, bool all)
 {
-    detail::Sight sight;
-    detail::see_mail(at, sight);
+    detail::Probe probe;
+    detail::see_mail(at, probe);
     uint32_t best = 0;
     while (best < P::classes && deque::size(at.local.seen[best]) == 0) {
         ++best; // ends at the last class
     }
     if (all) {
-        detail::see_shelves(at, sight, P::classes);
+        detail::see_shelves(at, probe, P::classes);
     } else if (best != 0 && best < P::classes) {
-        detail::see_shelves(at, sight, best);
+        detail::see_shelves(at, probe, best);
     }
-    return detail::mail(at, sight, denizen::lanes::ballot(sight.mail), batch) ||
-           detail::shelves(at, sight, batch);
+    return detail::mail(at, probe, denizen::lanes::ballot(probe.mail), batch) ||
+           detail::shelves(at, probe, batch);
 }
 
 // Without own work: everything, or the mailbox alone for a while.
 template <class P>
 DENIZEN_HD inline bool elsewhere(Station<P>& at, Batch<P>& batch, bool all)
 {
-    detail::Sight sight;
+    detail::Probe probe;
     if (!all) {
         uint32_t here = 0;
         DENIZEN_ROLLED
         for (uint32_t i = 0; i < polls && here == 0; ++i) {
-            detail::see_mail(at, sight);
-            here = denizen::lanes::ballot(sight.mail);
+            detail::see_mail(at, probe);
+            here = denizen::lanes::ballot(probe.mail);
         }
-        return detail::mail(at, sight, here, batch);
+        return detail::mail(at, probe, here, batch);
     }
-    detail::see_victims(at, sight);
-    detail::see_mail(at, sight);
-    detail::see_shelves(at, sight, P::classes);
-    return detail::mail(at, sight, denizen::lanes::ballot(sight.mail), batch) ||
-           detail::shelves(at, sight, batch) || detail::stranded(at, sight, batch) ||
-           detail::steal(at, sight, batch);
+    detail::see_victims(at, probe);
+    detail::see_mail(at, probe);
+    detail::see_shelves(at, probe, P::classes);
+    return detail::mail(at, probe, denizen::lanes::ballot(probe.mail), batch) ||
+           detail::shelves(at, probe, batch) || detail::stranded(at, probe, batch) ||
+           detail::steal(at, probe, batch);
 }
 
 // Whether any source has something: for a CPU's worker that is about to sleep.

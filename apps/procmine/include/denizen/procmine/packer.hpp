@@ -46,7 +46,7 @@ private:
     };
     // What one thread has of the events under way: it deals a part of them to all, then packs what
     // all have dealt to it.
-    struct Hand {
+    struct PerThread {
         std::vector<std::vector<uint32_t>> dealt; // by thread: places among the events under way
         int64_t newest = 0;                       // of its part
         Batch batch;
@@ -67,7 +67,7 @@ private:
     int64_t late_;
     uint32_t threads_;
     int64_t newest_;
-    std::vector<Hand> hands_;
+    std::vector<PerThread> per_thread_;
     std::vector<int64_t> newest_in_part_; // by event under way: of those up to it in its part
 };
 

@@ -89,9 +89,9 @@ struct Finished { // to the host: all parts of a batch have been searched, and s
 };
 
 // A Step is for all parts, and told down a tree, so that nobody sends to more than a few: whoever
-// opens a gate, or is fed, tells the parts below `heralds`, and part p tells those from
-// heralds * (p + 1) on, as many.
-inline constexpr uint32_t heralds = 32;
+// opens a gate, or is fed, tells the parts below `tree_fan_out`, and part p tells those from
+// tree_fan_out * (p + 1) on, as many.
+inline constexpr uint32_t tree_fan_out = 32;
 
 inline constexpr uint32_t drilled = 0xD1; // the code of a failure that a drill asked for
 

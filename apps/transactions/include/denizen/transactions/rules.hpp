@@ -14,8 +14,8 @@ DENIZEN_HD constexpr T own_or(T own, T otherwise)
     return own != 0 ? own : otherwise;
 }
 
-DENIZEN_HD inline uint32_t fired_rules(const Transaction& t, const Standing& c, const Rules& rules,
-                                       uint32_t country, const Verdict& v)
+DENIZEN_HD inline uint32_t fired_rules(const Transaction& t, const CustomerState& c,
+                                       const Rules& rules, uint32_t country, const Verdict& v)
 {
     const uint64_t limit = own_or(c.amount_limit, rules.amount_limit);
     const uint32_t velocity_limit = own_or(c.velocity_limit, rules.velocity_limit);
@@ -61,14 +61,14 @@ DENIZEN_HD constexpr uint32_t base_score(Rule rule)
 }
 
 // The path of a round trip: the sequences of the transactions before the one that closes it.
-struct Round {
+struct RoundTrip {
     uint64_t path[3];
     uint32_t hops; // with the closing one; 0: there is none
 };
 
 DENIZEN_HD inline Alert make_alert(Rule rule, const Transaction& t, uint64_t sequence,
                                    const Customer& c, const Rules& rules, uint32_t country,
-                                   const Verdict& v, const Round& round)
+                                   const Verdict& v, const RoundTrip& round_trip)
 {
     const uint64_t limit = own_or(c.amount_limit, rules.amount_limit);
     Alert a{};
@@ -106,11 +106,11 @@ DENIZEN_HD inline Alert make_alert(Rule rule, const Transaction& t, uint64_t seq
         a.limit = own_or(c.exposed_limit, rules.exposed_limit);
         break;
     case Rule::circular:
-        a.value = round.hops;
+        a.value = round_trip.hops;
         a.limit = rules.circular_hops;
-        a.hops = static_cast<uint8_t>(round.hops);
-        for (uint32_t k = 0; k + 1 < round.hops; ++k) {
-            a.path[k] = round.path[k];
+        a.hops = static_cast<uint8_t>(round_trip.hops);
+        for (uint32_t k = 0; k + 1 < round_trip.hops; ++k) {
+            a.path[k] = round_trip.path[k];
         }
         severity = t.amount > limit ? Severity::critical : Severity::high;
         break;

@@ -47,7 +47,7 @@ struct View {
     }
 
     // A record that has been asked for: what comes is looked at by record() only.
-    DENIZEN_HD Staged ask(uint32_t i) const
+    DENIZEN_HD Staged fetch(uint32_t i) const
     {
         Staged staged;
         const auto* const from = reinterpret_cast<const Unit*>(records + uint64_t{i} * bytes);
@@ -56,7 +56,7 @@ struct View {
         }
         return staged;
     }
-    DENIZEN_HD Transaction record(uint32_t i) const { return transactions::record(ask(i)); }
+    DENIZEN_HD Transaction record(uint32_t i) const { return transactions::record(fetch(i)); }
     DENIZEN_HD Edge& edge(uint64_t sequence) const { return edges[sequence & places]; }
     DENIZEN_HD Payment payment(uint64_t sequence) const { return edge(sequence).payment; }
     // Of a customer, whosever it is; null if nothing of it is known.

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <denizen/actor/runtime.hpp>
-#include <denizen/dsp/resident/crew.hpp>
+#include <denizen/dsp/resident/chain_worker.hpp>
 
 namespace denizen::flow::resident {
 

@@ -14,7 +14,7 @@
 namespace denizen::graph {
 
 // All blocks of a kernel that need not meet.
-struct Crowd {
+struct GridThreads {
     __device__ uint32_t rank() const { return blockIdx.x * blockDim.x + threadIdx.x; }
     __device__ uint32_t size() const { return gridDim.x * blockDim.x; }
 };
@@ -59,8 +59,8 @@ denizen_graph_clear(denizen::graph::View g, const char* records, unsigned long l
                     denizen::graph::Progress* progress, uint32_t source, uint32_t begin)
 {
     using namespace denizen::graph;
-    const Crowd crowd;
-    if (crowd.rank() == 0) {
+    const GridThreads grid;
+    if (grid.rank() == 0) {
         *progress = {1, 1, 0, 0, 0, 0, denizen::now_ns(), 0};
         if (begin != 0) {
             journal.steps[0] = {source, source};
@@ -68,9 +68,9 @@ denizen_graph_clear(denizen::graph::View g, const char* records, unsigned long l
             journal.start[1] = 1;
         }
     }
-    clear(crowd, found, seen, g.vertices, begin != 0 ? source : no_vertex);
-    for (unsigned long long at = uint64_t{crowd.rank()} * denizen::line; at < record_bytes;
-         at += uint64_t{crowd.size()} * denizen::line) {
+    clear(grid, found, seen, g.vertices, begin != 0 ? source : no_vertex);
+    for (unsigned long long at = uint64_t{grid.rank()} * denizen::line; at < record_bytes;
+         at += uint64_t{grid.size()} * denizen::line) {
         denizen::prefetch(records + at);
     }
 }
@@ -102,7 +102,7 @@ DENIZEN_GRAPH_KERNEL denizen_graph_spread(denizen::graph::Journal journal,
                                           uint32_t vertices)
 {
     using namespace denizen::graph;
-    spread(Crowd{}, journal, *progress, found, seen, vertices);
+    spread(GridThreads{}, journal, *progress, found, seen, vertices);
     stamp(progress);
 }
 
@@ -154,7 +154,7 @@ DENIZEN_GRAPH_KERNEL denizen_graph_unpack(const unsigned long long* best,
                                           denizen::graph::Progress* progress)
 {
     using namespace denizen::graph;
-    unpack(Crowd{}, best, found, vertices, progress);
+    unpack(GridThreads{}, best, found, vertices, progress);
     stamp(progress);
 }
 
@@ -173,7 +173,7 @@ DENIZEN_GRAPH_KERNEL denizen_graph_level(denizen::graph::View g, denizen::graph:
                                          denizen::graph::Progress* progress)
 {
     using namespace denizen::graph;
-    const uint32_t i = Crowd{}.rank();
+    const uint32_t i = GridThreads{}.rank();
     if (i < size) expand(g, found, frontier[i], distance, next, count);
     stamp(progress);
 }
@@ -193,12 +193,12 @@ DENIZEN_GRAPH_KERNEL denizen_graph_repeated(denizen::graph::View g, denizen::gra
 {
     using namespace denizen;
     using namespace denizen::graph;
-    const Crowd crowd;
+    const GridThreads grid;
     const uint32_t size = state->size;
     const uint32_t level = state->level;
     const uint32_t* frontier = level % 2 == 0 ? even : odd;
     uint32_t* next = level % 2 == 0 ? odd : even;
-    for (uint32_t i = crowd.rank(); i < size; i += crowd.size()) {
+    for (uint32_t i = grid.rank(); i < size; i += grid.size()) {
         expand(g, found, frontier[i], static_cast<int32_t>(level + 1), next, &state->found);
     }
     __syncthreads();

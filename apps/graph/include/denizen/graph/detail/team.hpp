@@ -13,13 +13,6 @@
 #include <denizen/wire/wait.hpp>
 #endif
 
-// A loop whose every turn has registers of its own.
-#if DENIZEN_ON_DEVICE
-#define DENIZEN_UNROLL _Pragma("unroll")
-#else
-#define DENIZEN_UNROLL
-#endif
-
 namespace denizen::graph {
 
 // On the host also when the search is interrupted, as a deadline that has passed.

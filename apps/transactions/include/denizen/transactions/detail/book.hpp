@@ -47,12 +47,13 @@ struct alignas(32) Payment {
     uint64_t latest; // event time of the payer's payments up to this one, the greatest
 };
 inline constexpr uint32_t edges_before = 8;
-struct alignas(32) Before {    // the payer's edges before it, the latest first (trail.hpp)
+struct alignas(32)
+    EarlierPayments { // the payer's edges before it, the latest first (payment_history.hpp)
     uint32_t by[edges_before]; // how many places; 0: none that can be part of a round trip
 };
 struct Edge {
     Payment payment;
-    Before before;
+    EarlierPayments before;
 };
 
 // What lies of a record in the book: the half that anything looks at.

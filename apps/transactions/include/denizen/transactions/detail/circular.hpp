@@ -3,7 +3,7 @@
 // earlier transactions. Reads edges only; each account's are a list, the latest first.
 #pragma once
 
-#include <denizen/transactions/detail/trail.hpp>
+#include <denizen/transactions/detail/payment_history.hpp>
 
 namespace denizen::transactions {
 
@@ -17,7 +17,7 @@ struct Search {
     uint64_t sequence; // of the closing transaction
     uint64_t visited[3] = {};
     bool followed = false; // a transaction of the payee's that may be part of a round trip
-    Round round{};
+    RoundTrip round_trip{};
 
     DENIZEN_HD bool alike(uint64_t amount) const
     {
@@ -36,10 +36,10 @@ struct Search {
             return false;
         }
         visited[Step] = account;
-        Trail trail(view, entry->edge, sequence);
+        PaymentsBefore earlier(view, entry->edge, sequence);
         uint64_t here = 0;
         DENIZEN_ROLLED
-        for (uint32_t k = 0; k < fanout && trail.next(here); ++k) {
+        for (uint32_t k = 0; k < fanout && earlier.next(here); ++k) {
             const Payment p = view.payment(here);
             if (p.latest < since) {
                 break; // and so are all before it
@@ -48,7 +48,7 @@ struct Search {
                 continue;
             }
             followed = followed || Step == 0;
-            round.path[Step] = here;
+            round_trip.path[Step] = here;
             if constexpr (Left == 1) {
                 if (p.dest == closing.customer) {
                     return true;
@@ -69,24 +69,24 @@ struct Search {
     // The round trip of the fewest hops; of those the one whose transactions are the latest, the
     // first decides first. In two steps: most searches end with the first, so who makes many of
     // them side by side makes the second of those alone that need it.
-    DENIZEN_HD Round in_two_hops()
+    DENIZEN_HD RoundTrip in_two_hops()
     {
-        round.hops = leads<1, 0>(closing.dest, since()) ? 2 : 0;
-        return round;
+        round_trip.hops = leads<1, 0>(closing.dest, since()) ? 2 : 0;
+        return round_trip;
     }
     // After that: whether there may be one of more.
     DENIZEN_HD bool goes_on() const
     {
-        return round.hops == 0 && followed && rules.circular_hops > 2;
+        return round_trip.hops == 0 && followed && rules.circular_hops > 2;
     }
-    DENIZEN_HD Round in_more_hops()
+    DENIZEN_HD RoundTrip in_more_hops()
     {
         if (leads<2, 0>(closing.dest, since())) {
-            round.hops = 3;
+            round_trip.hops = 3;
         } else if (rules.circular_hops >= 4 && leads<3, 0>(closing.dest, since())) {
-            round.hops = 4;
+            round_trip.hops = 4;
         }
-        return round;
+        return round_trip;
     }
 
 private:

@@ -46,7 +46,7 @@ struct alignas(16) Verdict {
 static_assert(sizeof(Verdict) == 16);
 
 // What nearly every record of a customer is held against.
-struct Standing {
+struct CustomerState {
     uint64_t key; // customer + 1
     uint64_t allowed;
     uint64_t amount_limit;
@@ -85,48 +85,48 @@ struct alignas(16) Seen {
     uint64_t id;
 };
 
-// In whole sectors of memory, 32 bytes each, where it lies in a Block (ledger.hpp).
-struct alignas(16) Customer : Standing {
+// In whole sectors of memory, 32 bytes each, where it lies in a CustomerBlock (ledger.hpp).
+struct alignas(16) Customer : CustomerState {
     uint64_t prints[history / 4]; // 16 bits of each id's hash: most ids that differ differ in them
     Seen seen[history];           // a ring, in order of event time
 };
-static_assert(sizeof(Standing) == 96 && sizeof(Customer) == 672);
+static_assert(sizeof(CustomerState) == 96 && sizeof(Customer) == 672);
 
-// A customer in a lane's hand while its records are judged, one after the other: what nearly each
-// of them needs is in registers, the rest is written where it lies. put_back() at the end.
-class Hand {
+// A customer that a lane has loaded while its records are judged, one after the other: what nearly
+// each of them needs is in registers, the rest is written where it lies. write_back() at the end.
+class LoadedCustomer {
 public:
-    Standing standing{};
+    CustomerState state{};
 
     // What is in it, as it comes from memory: nothing waits for it until it is looked at.
-    struct Asked {
-        Customer* lies = nullptr;
-        Unit unit[(sizeof(Standing) + sizeof(Customer::prints)) / sizeof(Unit)]{};
+    struct Pending {
+        Customer* customer = nullptr;
+        Unit unit[(sizeof(CustomerState) + sizeof(Customer::prints)) / sizeof(Unit)]{};
     };
-    DENIZEN_HD static Asked ask(Customer* c)
+    DENIZEN_HD static Pending fetch(Customer* c)
     {
-        Asked asked;
-        asked.lies = c;
+        Pending pending;
+        pending.customer = c;
         for (uint32_t k = 0; k < units; ++k) {
-            asked.unit[k] = reinterpret_cast<const Unit*>(c)[k];
+            pending.unit[k] = reinterpret_cast<const Unit*>(c)[k];
         }
-        return asked;
+        return pending;
     }
 
-    Hand() = default;
-    DENIZEN_HD explicit Hand(const Asked& asked) : lies_(asked.lies)
+    LoadedCustomer() = default;
+    DENIZEN_HD explicit LoadedCustomer(const Pending& pending) : customer_(pending.customer)
     {
-        copy_bytes(&standing, asked.unit, sizeof standing);
-        copy_bytes(prints_, asked.unit + units_standing, sizeof prints_);
+        copy_bytes(&state, pending.unit, sizeof state);
+        copy_bytes(prints_, pending.unit + units_state, sizeof prints_);
     }
 
-    DENIZEN_HD void put_back() const
+    DENIZEN_HD void write_back() const
     {
-        Asked back;
-        copy_bytes(back.unit, &standing, sizeof standing);
-        copy_bytes(back.unit + units_standing, prints_, sizeof prints_);
+        Pending back;
+        copy_bytes(back.unit, &state, sizeof state);
+        copy_bytes(back.unit + units_state, prints_, sizeof prints_);
         for (uint32_t k = units_unchanged; k < units; ++k) {
-            reinterpret_cast<Unit*>(lies_)[k] = back.unit[k];
+            reinterpret_cast<Unit*>(customer_)[k] = back.unit[k];
         }
     }
 
@@ -134,24 +134,24 @@ public:
     // before it and how many there are in the window that ends with it.
     DENIZEN_HD Outcome admit(const Transaction& t, const Rules& rules, Verdict& v)
     {
-        Standing& s = standing;
+        CustomerState& s = state;
         if (remembers(t.id)) {
             return Outcome::duplicate;
         }
         uint32_t k = s.count; // how many are not after it
         if (k != 0 && t.ts <= s.newest) {
             if (t.ts + rules.lateness_ms < s.newest ||
-                (k == history && t.ts <= lies_->seen[s.head].ts)) {
+                (k == history && t.ts <= customer_->seen[s.head].ts)) {
                 return Outcome::late;
             }
-            while (k > 0 && lies_->seen[s.place(k - 1)].ts > t.ts) {
+            while (k > 0 && customer_->seen[s.place(k - 1)].ts > t.ts) {
                 --k;
             }
         }
         if (k == s.count) { // as nearly all: nothing that is far away is needed
             v.gap = k == 0 ? 0 : t.ts - s.newest;
         } else {
-            v.gap = k == 0 ? 0 : t.ts - lies_->seen[s.place(k - 1)].ts;
+            v.gap = k == 0 ? 0 : t.ts - customer_->seen[s.place(k - 1)].ts;
             window_ = unknown; // it may begin too late for this one
         }
         if (s.count == history) { // the oldest is not after it
@@ -172,8 +172,8 @@ public:
 private:
     static constexpr uint32_t words = history / 4;
     static constexpr uint32_t units_unchanged = 3; // by any record
-    static constexpr uint32_t units_standing = sizeof(Standing) / sizeof(Unit);
-    static constexpr uint32_t units = units_standing + words / 2;
+    static constexpr uint32_t units_state = sizeof(CustomerState) / sizeof(Unit);
+    static constexpr uint32_t units = units_state + words / 2;
 
     DENIZEN_HD static uint64_t print(uint64_t id) { return mix(id) >> 48; }
 
@@ -208,7 +208,7 @@ private:
         for (; alike != 0; alike &= alike - 1) { // the same id, or one of 65,536
             // In whatever order: the ring turns only when it is full.
             const uint32_t at = lanes::first(alike);
-            if (at < standing.count && lies_->seen[at].id == id) {
+            if (at < state.count && customer_->seen[at].id == id) {
                 return true;
             }
         }
@@ -223,7 +223,7 @@ private:
         uint32_t before = 0; // these are older, and those from `from` on are not
         uint32_t from = k;
         if (window_ != unknown) {
-            const uint32_t first = (window_ - standing.head) % history;
+            const uint32_t first = (window_ - state.head) % history;
             if (window_ts_ + rules.velocity_window_ms > ts) {
                 return k - first;
             }
@@ -238,14 +238,14 @@ private:
             };
             uint64_t seen[abreast];
             for (uint32_t j = 0; j < abreast; ++j) {
-                seen[j] = at(j) < end ? lies_->seen[standing.place(at(j))].ts : most;
+                seen[j] = at(j) < end ? customer_->seen[state.place(at(j))].ts : most;
             }
             for (uint32_t j = 0; j < abreast; ++j) {
                 const bool inside = seen[j] + rules.velocity_window_ms > ts;
                 before = at(j) < end && !inside ? at(j) + 1 : before;
                 if (at(j) < from && inside) {
                     from = at(j);
-                    window_ = standing.place(from);
+                    window_ = state.place(from);
                     window_ts_ = seen[j];
                 }
             }
@@ -256,15 +256,15 @@ private:
     // As number k; those behind it, rarely any, move.
     DENIZEN_HD void insert(uint32_t k, const Transaction& t)
     {
-        Standing& s = standing;
+        CustomerState& s = state;
         for (uint32_t j = s.count; j > k; --j) {
             const uint32_t from = s.place(j - 1);
             const uint32_t to = s.place(j);
-            lies_->seen[to] = lies_->seen[from];
+            customer_->seen[to] = customer_->seen[from];
             set_print(to, print_at(from));
         }
         const uint32_t at = s.place(k);
-        lies_->seen[at] = Seen{t.ts, t.id};
+        customer_->seen[at] = Seen{t.ts, t.id};
         set_print(at, print(t.id));
         s.newest = k == s.count ? t.ts : s.newest;
         ++s.count;
@@ -272,7 +272,7 @@ private:
 
     static constexpr uint32_t unknown = ~0u;
 
-    Customer* lies_ = nullptr;
+    Customer* customer_ = nullptr;
     uint64_t prints_[words]{};
     uint32_t window_ = unknown; // place of the first in the window of the last record
     uint64_t window_ts_ = 0;    // and its event time

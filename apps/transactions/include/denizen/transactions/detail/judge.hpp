@@ -8,16 +8,16 @@
 #pragma once
 
 #include <denizen/transactions/detail/pass.hpp>
-#include <denizen/transactions/detail/trail.hpp>
+#include <denizen/transactions/detail/payment_history.hpp>
 
 namespace denizen::transactions {
 
 namespace detail {
 
 // The records of a shard in a batch, 32 at a time, in order.
-class Share {
+class ShardRecords {
 public:
-    DENIZEN_HD Share(Book& book, const View& view, uint32_t batch, uint32_t shard)
+    DENIZEN_HD ShardRecords(Book& book, const View& view, uint32_t batch, uint32_t shard)
         : order_(book.order(batch)), runs_(book.runs(batch, 0)), shard_(shard),
           shards_(view.shards), count_(view.count), slices_(book.slices(view.count))
     {
@@ -141,10 +141,10 @@ public:
             Customer* const customer = entry->customer;
             chain = count_ + lanes::popcount(beginning & lanes::below());
             scratch_.heads[chain] = {customer, entry->edge, place, i, more, 0};
-            for (uint32_t at = 0; at < sizeof(Standing) + sizeof(Customer::prints); at += 32) {
+            for (uint32_t at = 0; at < sizeof(CustomerState) + sizeof(Customer::prints); at += 32) {
                 prefetch(reinterpret_cast<const unsigned char*>(customer) + at);
             }
-            Past::prefetch(view_, entry->edge);
+            PaymentHistory::prefetch(view_, entry->edge);
         } else if (first) {
             fetch_add<Scope::block>(&scratch_.heads[chain].length, more);
             links_[tail & max_batch] = i;
@@ -166,46 +166,46 @@ public:
     {
         const Head* const heads = in_turn(ctx);
         uint32_t taken = 0; // chains
-        OneChain now;
-        Asked coming; // while the one before it is judged
-        for (;;) {    // ends: chains do
+        CurrentChain current;
+        PendingChain pending; // while the one before it is judged
+        for (;;) {            // ends: chains do
             // To a CPU's core nothing is so far away that it is asked for ahead.
             if constexpr (lanes::size == 1) {
-                if (now.i == no_record && taken < count_) {
-                    now = OneChain(ask(heads[taken++]));
+                if (current.i == no_record && taken < count_) {
+                    current = CurrentChain(fetch(heads[taken++]));
                 }
             } else {
-                if (now.i == no_record) {
-                    now = OneChain(coming);
-                    coming.i = no_record;
+                if (current.i == no_record) {
+                    current = CurrentChain(pending);
+                    pending.i = no_record;
                 }
-                const uint32_t idle = lanes::ballot(coming.i == no_record);
+                const uint32_t idle = lanes::ballot(pending.i == no_record);
                 const uint32_t k = taken + lanes::popcount(idle & lanes::below());
-                if (coming.i == no_record && k < count_) {
-                    coming = ask(heads[k]);
+                if (pending.i == no_record && k < count_) {
+                    pending = fetch(heads[k]);
                 }
                 taken += lanes::popcount(idle);
             }
-            const uint32_t busy = lanes::ballot(now.i != no_record);
-            if (busy == 0 && lanes::ballot(coming.i != no_record) == 0) {
+            const uint32_t busy = lanes::ballot(current.i != no_record);
+            if (busy == 0 && lanes::ballot(pending.i != no_record) == 0) {
                 break;
             }
             const bool failed = fails(judged_);
             judged_ += lanes::popcount(busy);
-            if (now.i != no_record) {
-                const uint32_t i = now.i;
-                const Transaction t = record(now.staged);
-                now.i = now.next;
-                if (now.i != no_record) { // asked for now, while this one is judged
-                    now.staged = view_.ask(now.i);
-                    now.next = links_[now.i];
+            if (current.i != no_record) {
+                const uint32_t i = current.i;
+                const Transaction t = record(current.staged);
+                current.i = current.next;
+                if (current.i != no_record) { // asked for now, while this one is judged
+                    current.staged = view_.fetch(current.i);
+                    current.next = links_[current.i];
                 }
                 if (!failed) {
-                    judge_one(now.hand, now.past, t, i);
+                    judge_one(current.customer, current.history, t, i);
                 }
-                if (now.i == no_record || failed) {
-                    now.hand.put_back();
-                    ledger_.index.entries[now.entry].edge = now.hand.standing.edge;
+                if (current.i == no_record || failed) {
+                    current.customer.write_back();
+                    ledger_.index.entries[current.entry].edge = current.customer.state.edge;
                 }
             }
             ctx.sync();
@@ -227,38 +227,39 @@ public:
     }
 
 private:
-    // A chain that has been asked for, and one in a lane's hand.
-    struct Asked {
+    // A chain whose memory has been asked for, and the one that a lane judges.
+    struct PendingChain {
         uint32_t i = no_record; // the record to be judged, and
         uint32_t next = 0;      // the one after it
         uint32_t entry = 0;
         Staged staged{}; // record i
-        Before before{};
-        Hand::Asked hand;
+        EarlierPayments before{};
+        LoadedCustomer::Pending customer;
     };
-    struct OneChain {
+    struct CurrentChain {
         uint32_t i = no_record;
         uint32_t next = 0;
         uint32_t entry = 0;
         Staged staged{};
-        Past past;
-        Hand hand;
+        PaymentHistory history;
+        LoadedCustomer customer;
 
-        OneChain() = default;
-        DENIZEN_HD explicit OneChain(const Asked& a)
-            : i(a.i), next(a.next), entry(a.entry), staged(a.staged), past(a.before), hand(a.hand)
+        CurrentChain() = default;
+        DENIZEN_HD explicit CurrentChain(const PendingChain& a)
+            : i(a.i), next(a.next), entry(a.entry), staged(a.staged), history(a.before),
+              customer(a.customer)
         {
         }
     };
 
-    DENIZEN_HD Asked ask(const Head head) const
+    DENIZEN_HD PendingChain fetch(const Head head) const
     {
         return {head.record,
                 links_[head.record],
                 head.entry,
-                view_.ask(head.record),
-                Past::ask(view_, head.edge),
-                Hand::ask(head.customer)};
+                view_.fetch(head.record),
+                PaymentHistory::fetch(view_, head.edge),
+                LoadedCustomer::fetch(head.customer)};
     }
 
     // The chains in the order in which they are judged. On a GPU the longest first: begun last, it
@@ -298,23 +299,24 @@ private:
         }
     }
 
-    DENIZEN_HD void judge_one(Hand& hand, Past& past, const Transaction& t, uint32_t i) const
+    DENIZEN_HD void judge_one(LoadedCustomer& customer, PaymentHistory& history,
+                              const Transaction& t, uint32_t i) const
     {
         const uint64_t sequence = view_.base + i;
-        Standing& c = hand.standing;
+        CustomerState& c = customer.state;
         if (c.applied > sequence) {
             return; // this shard has been here before it failed, or found no room
         }
         c.applied = sequence + 1;
         Verdict v{};
-        const Outcome outcome = hand.admit(t, rules_, v);
+        const Outcome outcome = customer.admit(t, rules_, v);
         v.outcome = static_cast<uint8_t>(outcome);
         if (outcome == Outcome::accepted) {
             v.fired = static_cast<uint16_t>(fired_rules(t, c, rules_, country_of(book_, t), v));
             if (t.customer != t.dest) {
                 c.latest = t.ts > c.latest ? t.ts : c.latest;
                 view_.edge(sequence) = Edge{Payment{t.dest, t.ts, t.amount, c.latest},
-                                            past.advance(view_, c.edge, sequence)};
+                                            history.advance(view_, c.edge, sequence)};
                 c.edge = sequence + 1;
             }
         }
@@ -347,18 +349,18 @@ private:
 DENIZEN_HD inline End judge(Book& book, uint32_t batch, uint32_t shard, auto& ctx, auto&& fails)
 {
     const View view(book, batch);
-    detail::Share share(book, view, batch, shard);
+    detail::ShardRecords records(book, view, batch, shard);
     detail::Chains chains(book, view, shard, ctx);
     // The number of one record is asked for, the record before it, and the one before is linked.
-    uint32_t following = share.next();
+    uint32_t following = records.next();
     uint32_t i = no_record;
     Staged staged{};
-    for (bool last = false; !last;) { // ends: the share does
-        last = !share.more() && lanes::ballot(following != no_record) == 0;
-        const uint32_t number = last ? no_record : share.next();
+    for (bool last = false; !last;) { // ends: the shard's records do
+        last = !records.more() && lanes::ballot(following != no_record) == 0;
+        const uint32_t number = last ? no_record : records.next();
         Staged ahead{};
         if (following != no_record) {
-            ahead = view.ask(following);
+            ahead = view.fetch(following);
         }
         const Transaction t = record(staged);
         while (!chains.have_room() || !chains.link(i, t, ctx)) { // ends: then there is, and it does

@@ -58,14 +58,14 @@ struct alignas(32) Entry {
     uint64_t tail; // turn, chain and record that were linked last in it (judge.hpp)
 };
 
-struct Block {
+struct CustomerBlock {
     static constexpr uint32_t customers = 24;
 
-    Block* next;
+    CustomerBlock* next;
     alignas(32) Customer customer[customers];
 };
 static_assert(sizeof(Customer) % 32 == 0);
-static_assert(sizeof(Block) <= 16384 && sizeof(Block) > 16384 - sizeof(Customer));
+static_assert(sizeof(CustomerBlock) <= 16384 && sizeof(CustomerBlock) > 16384 - sizeof(Customer));
 
 // An index: a hash table of entries in groups, and behind them a byte for each, of which those of a
 // group are looked at together (as Abseil's tables do, https://abseil.io/about/design/swisstables):
@@ -143,8 +143,8 @@ struct alignas(128) Ledger {
     Index index;
     uint32_t taken; // customers
     uint32_t reserved;
-    Block* first; // in the order in which they came
-    Block* last;
+    CustomerBlock* first; // in the order in which they came
+    CustomerBlock* last;
     uint64_t turn; // number of the chains that were linked last (judge.hpp)
 
     DENIZEN_HD Entry* find(uint64_t customer) const
@@ -160,8 +160,9 @@ struct alignas(128) Ledger {
         if (taken >= index.capacity / 8 * 7 && !widen(regions, ctx)) {
             return nullptr;
         }
-        if (taken % Block::customers == 0) {
-            auto* const block = static_cast<Block*>(allocate(regions, sizeof(Block), ctx));
+        if (taken % CustomerBlock::customers == 0) {
+            auto* const block =
+                static_cast<CustomerBlock*>(allocate(regions, sizeof(CustomerBlock), ctx));
             if (block == nullptr) {
                 return nullptr;
             }
@@ -172,7 +173,7 @@ struct alignas(128) Ledger {
             }
             ctx.sync();
         }
-        Customer* const place = &last->customer[taken % Block::customers];
+        Customer* const place = &last->customer[taken % CustomerBlock::customers];
         auto* const words = reinterpret_cast<uint64_t*>(place);
         for (uint32_t k = ctx.lane(); k < sizeof(Customer) / 8; k += ctx.lanes()) {
             words[k] = 0;

@@ -13,11 +13,11 @@ namespace denizen::transactions {
 
 namespace detail {
 
-// The alerts of `count` records; how many they are. They are made side by side, and told one after
+// The alerts of `count` records; how many they are. They are made side by side, and sent one after
 // the other. The view by value: one that a call has by reference lies in memory for the caller,
 // too.
-DENIZEN_COLD uint32_t tell(const Book& book, const View view, const Finding* findings,
-                           uint32_t count, Alert* alerts, auto& ctx)
+DENIZEN_COLD uint32_t send_alerts(const Book& book, const View view, const Finding* findings,
+                                  uint32_t count, Alert* alerts, auto& ctx)
 {
     const uint32_t lane = ctx.lane();
     const Finding f = findings[lane < count ? lane : 0];
@@ -27,20 +27,20 @@ DENIZEN_COLD uint32_t tell(const Book& book, const View view, const Finding* fin
     const uint32_t country = country_of(book, t);
     uint32_t left = lane < count ? f.fired : 0;
     uint32_t all = 0;
-    uint32_t telling = lanes::ballot(left != 0);
-    while (telling != 0) { // ends: each turn takes one of each lane's
+    uint32_t sending = lanes::ballot(left != 0);
+    while (sending != 0) { // ends: each turn takes one of each lane's
         if (left != 0) {
             const auto rule = static_cast<Rule>(lanes::first(left));
             alerts[lane] = make_alert(rule, t, view.base + f.record, customer, book.rules, country,
-                                      v, Round{{f.path[0], f.path[1], f.path[2]}, f.hops});
+                                      v, RoundTrip{{f.path[0], f.path[1], f.path[2]}, f.hops});
             left &= left - 1;
         }
         ctx.sync();
-        all += lanes::popcount(telling);
-        for (; telling != 0; telling &= telling - 1) {
-            ctx.send(host, alerts[lanes::first(telling)]);
+        all += lanes::popcount(sending);
+        for (; sending != 0; sending &= sending - 1) {
+            ctx.send(host, alerts[lanes::first(sending)]);
         }
-        telling = lanes::ballot(left != 0);
+        sending = lanes::ballot(left != 0);
     }
     return all;
 }
@@ -58,14 +58,14 @@ public:
 
     // A record for each lane: the rules that it fires, or, to be found out, whether a longer round
     // trip ends with it.
-    DENIZEN_HD void add(uint32_t i, uint32_t fired, const Round& round, bool goes_on)
+    DENIZEN_HD void add(uint32_t i, uint32_t fired, const RoundTrip& round_trip, bool goes_on)
     {
         const uint32_t those = lanes::ballot(goes_on);
         if (goes_on) {
             scratch_.further[further_ + lanes::popcount(those & lanes::below())] = i;
         }
         further_ += lanes::popcount(those);
-        find(i, goes_on ? 0 : fired, round);
+        find(i, goes_on ? 0 : fired, round_trip);
         if (further_ >= lanes::size) {
             search_on(lanes::size);
         }
@@ -77,31 +77,32 @@ public:
             search_on(further_);
         }
         if (found_ != 0) {
-            tell_last(found_);
+            send_last(found_);
         }
     }
 
 private:
-    DENIZEN_HD void find(uint32_t i, uint32_t fired, const Round& round)
+    DENIZEN_HD void find(uint32_t i, uint32_t fired, const RoundTrip& round_trip)
     {
         const uint32_t those = lanes::ballot(fired != 0);
         if (fired != 0) {
             scratch_.findings[found_ + lanes::popcount(those & lanes::below())] = {
-                {round.path[0], round.path[1], round.path[2]},
+                {round_trip.path[0], round_trip.path[1], round_trip.path[2]},
                 i,
                 static_cast<uint16_t>(fired),
-                static_cast<uint16_t>(round.hops)};
+                static_cast<uint16_t>(round_trip.hops)};
         }
         found_ += lanes::popcount(those);
         ctx_.sync();
         if (found_ >= lanes::size) {
-            tell_last(lanes::size);
+            send_last(lanes::size);
         }
     }
-    DENIZEN_HD void tell_last(uint32_t count)
+    DENIZEN_HD void send_last(uint32_t count)
     {
         found_ -= count;
-        alerts_ += tell(book_, view_, scratch_.findings + found_, count, scratch_.alerts, ctx_);
+        alerts_ +=
+            send_alerts(book_, view_, scratch_.findings + found_, count, scratch_.alerts, ctx_);
     }
 
     // The second step of the search, for the last `count` of those that need it.
@@ -111,13 +112,13 @@ private:
         const uint32_t i = ctx_.lane() < count ? scratch_.further[further_ + ctx_.lane()] : 0;
         ctx_.sync(); // all have read what will be written next
         uint32_t fired = 0;
-        Round round{};
+        RoundTrip round_trip{};
         if (ctx_.lane() < count) {
             const Transaction t = view_.record(i);
-            round = Search{view_, book_.rules, t, view_.base + i}.in_more_hops();
-            fired = view_.verdicts[i].fired | (round.hops != 0 ? bit(Rule::circular) : 0);
+            round_trip = Search{view_, book_.rules, t, view_.base + i}.in_more_hops();
+            fired = view_.verdicts[i].fired | (round_trip.hops != 0 ? bit(Rule::circular) : 0);
         }
-        find(i, fired, round);
+        find(i, fired, round_trip);
     }
 
     const Book& book_;
@@ -143,7 +144,7 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
     const auto look = [&](uint32_t i) { // ahead
         if (i < view.count) {
             verdict = view.verdicts[i];
-            staged = view.ask(i);
+            staged = view.fetch(i);
         }
     };
     uint32_t i = part * row_size + ctx.lane();
@@ -161,7 +162,7 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
         look(i);
         uint32_t fired = 0;
         bool goes_on = false;
-        Round round{};
+        RoundTrip round_trip{};
         if (here < view.count) {
             fired = v.fired;
             for (uint32_t o = 0; o < outcomes; ++o) {
@@ -171,12 +172,12 @@ DENIZEN_HD inline End search(Book& book, uint32_t batch, uint32_t part, auto& ct
                 (rules.enabled & bit(Rule::circular)) != 0 && t.customer != t.dest &&
                 t.amount >= rules.circular_amount) {
                 Search search{view, rules, t, view.base + here};
-                round = search.in_two_hops();
-                fired |= round.hops != 0 ? bit(Rule::circular) : 0;
+                round_trip = search.in_two_hops();
+                fired |= round_trip.hops != 0 ? bit(Rule::circular) : 0;
                 goes_on = search.goes_on();
             }
         }
-        findings.add(here, fired, round, goes_on);
+        findings.add(here, fired, round_trip, goes_on);
     }
     findings.finish();
     for (uint32_t o = 0; o < outcomes; ++o) {

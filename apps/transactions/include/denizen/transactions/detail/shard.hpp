@@ -114,12 +114,12 @@ public:
         if (!found || !to) {
             return;
         }
-        const Block* block = found[0].ledger(m.part).first;
+        const CustomerBlock* block = found[0].ledger(m.part).first;
         uint32_t before = 0; // customers in earlier blocks; ends: the ledger has as many
         for (uint32_t k = 0; k < m.count; ++k) {
-            while (m.first + k >= before + Block::customers) {
+            while (m.first + k >= before + CustomerBlock::customers) {
                 block = block->next;
-                before += Block::customers;
+                before += CustomerBlock::customers;
             }
             copy(&to[m.at + k], &block->customer[m.first + k - before], sizeof(Customer) / 8, ctx);
         }
@@ -173,7 +173,7 @@ public:
         }
         const Due due{Pass::split, m.batch, true};
         if (waiting + 1 < book.geometry.shards) {
-            tell(book, due, 0, ctx);
+            send_steps(book, due, 0, ctx);
         }
         go_on(book, due, 0, ctx);
     }
@@ -270,7 +270,7 @@ private:
     DENIZEN_HD void go_on(Book& book, Due due, uint32_t part, auto& ctx)
     {
         while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
-            tell(book, due, heralds * (part + 1), ctx);
+            send_steps(book, due, tree_fan_out * (part + 1), ctx);
             // As they are before it looks for room.
             const uint32_t regions = load<Scope::gpu>(&book.regions.count);
             const End end = run(book, due.pass, due.batch, part, fails_after(due.pass), ctx);
@@ -300,7 +300,7 @@ private:
             return pass_on(book, flight.to_judge, 2, {Pass::judge, batch}, waits, ctx);
         }
         if (passed(flight.to_finish, book.opens_at(batch, 1), 1, ctx).last) {
-            tell_finished(flight, batch, ctx);
+            send_finished(flight, batch, ctx);
         }
         Flight& following = book.flight(batch + 1);
         const bool waits = book.has_done(Pass::split, batch + 1, part);
@@ -321,7 +321,7 @@ private:
     // messages one after the other.
     DENIZEN_HD static bool may_wait(const Book& book)
     {
-        return lanes::size > 1 && book.geometry.shards <= heralds;
+        return lanes::size > 1 && book.geometry.shards <= tree_fan_out;
     }
     // For a part that has counted itself among those who wait. Whether it is open now.
     DENIZEN_HD static bool wait(uint64_t& gate, auto&& is_open, auto& ctx)
@@ -349,7 +349,7 @@ private:
         const bool waits = could && may_wait(book);
         const Passed here = passed(gate, opens_at, waits ? 1 + waiter : 1, ctx);
         if (here.last && here.waiting + (waits ? 1 : 0) < book.geometry.shards) {
-            tell(book, next, 0, ctx);
+            send_steps(book, next, 0, ctx);
         }
         if (waits) {
             next.now = wait(gate, [opens_at](uint64_t shown) { return shown >= opens_at; }, ctx);
@@ -375,9 +375,9 @@ private:
     }
 
     // Parts `first` and on, as many as one tells, to begin a pass.
-    DENIZEN_HD static void tell(Book& book, const Due& due, uint32_t first, auto& ctx)
+    DENIZEN_HD static void send_steps(Book& book, const Due& due, uint32_t first, auto& ctx)
     {
-        for (uint32_t k = 0; k < heralds && first < book.geometry.shards; k += ctx.lanes()) {
+        for (uint32_t k = 0; k < tree_fan_out && first < book.geometry.shards; k += ctx.lanes()) {
             const uint32_t part = first + k + ctx.lane();
             const bool there = part < book.geometry.shards;
             ctx.send_each(Address{book.address[there ? part : 0]},
@@ -387,7 +387,7 @@ private:
         }
     }
 
-    DENIZEN_COLD static void tell_finished(Flight& flight, uint32_t batch, auto& ctx)
+    DENIZEN_COLD static void send_finished(Flight& flight, uint32_t batch, auto& ctx)
     {
         uint32_t counts[outcomes + 1];
         for (uint32_t first = 0; first <= outcomes; first += ctx.lanes()) { // side by side
@@ -398,12 +398,12 @@ private:
                 counts[first + k] = static_cast<uint32_t>(lanes::shuffle(count, k));
             }
         }
-        Finished told{batch, {}, counts[outcomes]};
+        Finished finished{batch, {}, counts[outcomes]};
         for (uint32_t o = 0; o < outcomes; ++o) {
-            told.tally[o] = counts[o];
+            finished.tally[o] = counts[o];
         }
         ctx.sync();
-        ctx.send(host, told);
+        ctx.send(host, finished);
     }
 
     uint32_t fail_in_ = 0; // 1 + pass

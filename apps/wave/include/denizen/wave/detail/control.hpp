@@ -37,13 +37,14 @@ struct Control {
 
 // A command as the tiles get it: of Command's words, and the step as the tenth. Packets bring their
 // own arrival, so nobody waits for a fence; their sequence is the command's number, from 1.
-struct Told {
+struct CommandSlot {
     Packet packet[4];
 };
 
-DENIZEN_HD inline void tell_command(Told* to, const Command& order, uint32_t step, uint32_t number)
+DENIZEN_HD inline void tell_command(CommandSlot* to, const Command& order, uint32_t step,
+                                    uint32_t number)
 {
-    DENIZEN_WAVE_UNROLL
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < 3; ++i) {
         store_packet<Scope::gpu>(
             &to->packet[i],
@@ -53,19 +54,19 @@ DENIZEN_HD inline void tell_command(Told* to, const Command& order, uint32_t ste
 }
 
 // Waits until it is there: who asks knows of it by `go`, so it is under way.
-DENIZEN_HD inline Request told_command(const Told* from, uint32_t number)
+DENIZEN_HD inline Request told_command(const CommandSlot* from, uint32_t number)
 {
     Packet packet[4];
     bool all = false;
     while (!all) {
         all = true;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) packet[i] = load_packet<Scope::gpu>(&from->packet[i]);
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) all = all && packet[i].sequence == number;
     }
     Command order;
-    DENIZEN_WAVE_UNROLL
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < 9; ++i) order.word[i] = packet[i / 3].word[i % 3];
     Request command = request_of(order);
     command.step = packet[3].word[0];
@@ -74,9 +75,9 @@ DENIZEN_HD inline Request told_command(const Told* from, uint32_t number)
 
 struct Leading {
     Control* control;
-    Told* commands;   // most_under_way: the list comes round; zero at the start
-    Request* changes; // most_changes: what the run leaves behind
-    Source* sources;  // most_sources, as well
+    CommandSlot* commands; // most_under_way: the list comes round; zero at the start
+    Request* changes;      // most_changes: what the run leaves behind
+    Source* sources;       // most_sources, as well
     uint32_t source_count;
     const uint32_t* heartbeat; // the host changes it while it waits for the run
     RingView in;
@@ -122,13 +123,13 @@ public:
 private:
     DENIZEN_HD void look()
     {
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 8; ++i) {
             packet_[i / 4][i % 4] = load_packet<Scope::system>(
                 &ring_.slots[(head_ + i / 4) & ring_.mask].packet[i % 4]);
         }
         bool here[2] = {true, true};
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < 8; ++i) {
             here[i / 4] &= packet_[i / 4][i % 4].sequence == head_ + i / 4 + 1;
         }
@@ -275,7 +276,7 @@ private:
                 l_.sources[sources_++] = command.source;
                 to_fence_ = true;
             }
-            Told* const to = &l_.commands[known_ % most_under_way];
+            CommandSlot* const to = &l_.commands[known_ % most_under_way];
             tell_command(to, order, command.step, ++known_);
             if (changes_something(command.act)) l_.changes[changes_++] = command;
         }
@@ -347,7 +348,7 @@ private:
     DENIZEN_HD bool few_have_come()
     {
         bool all = true;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t i = 0; i < few_cells; ++i) {
             if (i >= few_) continue;
             const Packet packet = load_packet<Scope::gpu>(&l_.control->few[i]);

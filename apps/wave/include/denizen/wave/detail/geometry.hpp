@@ -7,13 +7,6 @@
 #include <denizen/base/lanes.hpp>
 #include <denizen/wave/cell.hpp>
 
-// A loop whose every turn has registers of its own.
-#if DENIZEN_ON_DEVICE
-#define DENIZEN_WAVE_UNROLL _Pragma("unroll")
-#else
-#define DENIZEN_WAVE_UNROLL
-#endif
-
 namespace denizen::wave {
 
 // n cells along x, y, z; x is the fastest in memory.
@@ -89,7 +82,7 @@ DENIZEN_HD inline uint8_t class_among(const Geometry& geometry, Cell own, const 
     uint32_t open = 0;
     uint32_t walls = 0;
     // Unrolled: what is indexed by a variable would lie in local memory.
-    DENIZEN_WAVE_UNROLL
+    DENIZEN_UNROLL
     for (uint32_t side = 0; side < 6; ++side) {
         const Beside there = beside(side);
         const bool wall = geometry.boundary[side / 2] == Boundary::absorbing;

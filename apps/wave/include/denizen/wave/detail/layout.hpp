@@ -49,7 +49,7 @@ DENIZEN_HD inline Four<T> next_four(const Of& of, const Four<T>& here, const Fou
                                     const Four<T>& north, T left, T right, const Four<T>& before)
 {
     Four<T> result;
-    DENIZEN_WAVE_UNROLL
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
         const T west = i == 0 ? left : here.v[i == 0 ? 0 : i - 1];
         const T east = i == 3 ? right : here.v[i == 3 ? 3 : i + 1];

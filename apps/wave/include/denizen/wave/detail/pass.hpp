@@ -196,7 +196,7 @@ private:
         const T* const now = plane(s_.now, s_.below, s_.above, z);
         const T* const before = plane(s_.before, p_.before_below, p_.before_above, z);
         const int32_t x = x_of(lane);
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t r = 0; r < S::rows; ++r) {
             const int32_t y = y_of(lane, r);
             strip.coming[r] = strip.coming_old[r] = {};
@@ -274,7 +274,7 @@ private:
         Four<T> old[S::rows];
         Four<T> entered_old[S::rows];
         uint32_t entered_kinds[S::rows];
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t r = 0; r < S::rows; ++r) {
             above[r] = strip.coming[r];
             old[r] = strip.old[r];
@@ -283,11 +283,11 @@ private:
         }
         if (z + 1 < last_ + static_cast<int32_t>(S::depth)) fetch(strip, lane, z + 1);
         const uint32_t column = lane % S::strips * S::across;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t s = 0; s < S::depth; ++s) { // makes step s + 1 of plane z - s - 1
             const int32_t plane_at = z - static_cast<int32_t>(s) - 1;
             Four<T> result[S::rows];
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < S::rows; ++r) {
                 const uint32_t row = 1 + row_of(lane, r);
                 const auto& middle = m_.middle[turn_][s];
@@ -306,7 +306,7 @@ private:
             const bool here_is_mine = plane_at >= first_ && plane_at < last_;
             if (here_is_mine && p_.sweep.receiver_count != 0) hear(lane, s, plane_at, result);
             if (here_is_mine && s + 1 == S::depth) store(strip, lane, plane_at, result);
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < S::rows; ++r) {
                 old[r] = strip.below[s][r]; // of the next step's middle plane
                 strip.below[s][r] = strip.here[s][r];
@@ -316,10 +316,10 @@ private:
                 above[r] = result[r];
             }
         }
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t r = 0; r < S::rows; ++r) {
             strip.old[r] = entered_old[r];
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t s = S::depth; s-- > 1;) strip.kinds[s][r] = strip.kinds[s - 1][r];
             strip.kinds[0][r] = entered_kinds[r];
         }
@@ -343,10 +343,10 @@ private:
                                 Four<T>* result) const
     {
         for (uint32_t k = 0; k < p_.sweep.source_count; ++k) {
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < S::rows; ++r) {
                 const uint32_t at = in_strip(lane, r, z, p_.sweep.sources[k].at);
-                DENIZEN_WAVE_UNROLL
+                DENIZEN_UNROLL
                 for (uint32_t i = 0; i < 4; ++i) {
                     const uint32_t kind = strip.kinds[s][r] >> (8 * i) & 0xff;
                     if (i == at && kind > soft) result[r].v[i] += m_.push[s][k];
@@ -377,12 +377,12 @@ private:
     {
         const Sweep<T>& w = p_.sweep;
         for (uint32_t k = 0; k < w.receiver_count; ++k) {
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t r = 0; r < S::rows; ++r) {
                 const uint32_t at = in_strip(lane, r, z, w.receivers[k]);
                 if (at == 4 || !inner(lane, r)) continue;
                 const uint64_t step = *w.clock + w.after + s - *w.begun;
-                DENIZEN_WAVE_UNROLL
+                DENIZEN_UNROLL
                 for (uint32_t i = 0; i < 4; ++i) {
                     if (i == at) w.traces[uint64_t{k} * w.trace_steps + step] = result[r].v[i];
                 }
@@ -393,7 +393,7 @@ private:
     DENIZEN_HD void store(const Strip<T, S>& strip, uint32_t lane, int32_t z,
                           const Four<T>* result) const
     {
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t r = 0; r < S::rows; ++r) {
             if (!inner(lane, r)) continue;
             const auto x = static_cast<uint32_t>(x_of(lane));

@@ -26,7 +26,7 @@ struct TileRun {
     const Hop* incoming;
     Packet* mail; // for each tile two halves of hops()
     Control* control;
-    const Told* commands;
+    const CommandSlot* commands;
     const Source* sources; // commands append
     uint32_t source_count;
     const float* pool;
@@ -157,12 +157,12 @@ protected:
     {
         Sides found;
         bool in[3];
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t axis = 0; axis < 3; ++axis) {
             in[axis] = at[axis] >= box.low[axis] && at[axis] < box.high[axis];
         }
         found.inside = in[0] && in[1] && in[2];
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t side = 0; side < 6; ++side) {
             const uint32_t axis = side / 2;
             int32_t to = 0;
@@ -197,7 +197,7 @@ protected:
     {
         const int32_t size[3] = {S::x, S::y, S::z};
         Range range{};
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t axis = 0; axis < 3; ++axis) {
             const auto n = static_cast<int32_t>(cells_.geometry.n[axis]);
             int32_t low = tile_[axis] * size[axis] - shell;

@@ -40,14 +40,14 @@ protected:
     DENIZEN_HD Mail mail_of() const
     {
         Mail mail;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t r = 0; r < own_packets; ++r) {
             const uint32_t k = rank() + r * members;
             mail.slot[r] = mail.in_slot[r] = no_slot;
             if (k >= packets) continue;
             const Hop out = r_.outgoing[k];
             const Hop in = r_.incoming[k];
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t w = 0; w < words<T>; ++w) {
                 // The corner beyond the shell: nobody looks at it.
                 mail.out[r][w] = out.at[w] == nowhere ? 0 : out.at[w];
@@ -71,12 +71,12 @@ protected:
     DENIZEN_HD void send(const Mail& mail, uint32_t exchange)
     {
         const uint32_t half = exchange % 2 * packets;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t r = 0; r < own_packets; ++r) {
             if (mail.slot[r] == no_slot) continue;
             Packet packet{{0, 0, 0}, exchange};
             T carried[words<T>] = {};
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t w = 0; w < words<T>; ++w) {
                 carried[w] = word_at(mail.out[r][w]);
             }
@@ -92,29 +92,29 @@ protected:
         const uint32_t half = exchange % 2 * packets;
         uint32_t looks = 0;
         uint64_t begun = 0;
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t first = 0; first < own_packets; first += batch) {
             uint32_t open = 0;
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t b = 0; b < batch; ++b) {
                 if (first + b < own_packets && mail.in_slot[first + b] != no_slot) open |= 1u << b;
             }
             while (open != 0) { // ends with the packets, or when somebody is late
                 Packet packet[batch];
-                DENIZEN_WAVE_UNROLL
+                DENIZEN_UNROLL
                 for (uint32_t b = 0; b < batch; ++b) {
                     if (open >> b & 1) {
                         packet[b] =
                             load_packet<Scope::gpu>(r_.mail + (mail.in_slot[first + b] + half));
                     }
                 }
-                DENIZEN_WAVE_UNROLL
+                DENIZEN_UNROLL
                 for (uint32_t b = 0; b < batch; ++b) {
                     if ((open >> b & 1) == 0 || packet[b].sequence != exchange) continue;
                     open &= ~(1u << b);
                     T carried[words<T>];
                     copy_bytes(carried, packet[b].word, sizeof carried);
-                    DENIZEN_WAVE_UNROLL
+                    DENIZEN_UNROLL
                     for (uint32_t w = 0; w < words<T>; ++w) {
                         word_at(mail.in[first + b][w]) = carried[w];
                     }

@@ -77,7 +77,7 @@ protected:
     DENIZEN_HD void learn()
     {
         if constexpr (apart) {
-            DENIZEN_WAVE_UNROLL
+            DENIZEN_UNROLL
             for (uint32_t i = 0; i < 4; ++i) own_.of[i] = m_.table[m_.kind[own_.at + i]];
             own_.old = own_in(before());
             own_.now = own_in(now());
@@ -229,7 +229,7 @@ protected:
         const Coefficients<T> usual = m_.table[plain];
         F below = four(p + at - S::plane);
         F here = four(p + at);
-        DENIZEN_WAVE_UNROLL
+        DENIZEN_UNROLL
         for (uint32_t k = 0; k < S::run; ++k) {
             if (k >= planes) break;
             const F above = four(p + at + S::plane);

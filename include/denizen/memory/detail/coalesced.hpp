@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads that call the arena together: on the GPU the lanes of a warp that are at this very
 // call, on the CPU the one thread. Unlike lanes.hpp no lane has to take part: callers may diverge.
-// Every mate takes part in every call below.
+// Every coalesced thread takes part in every call below.
 #pragma once
 
 #include <denizen/base/bits.hpp>
@@ -13,40 +13,40 @@
 namespace denizen::arena {
 
 #if DENIZEN_ON_DEVICE
-class Mates {
+class Coalesced {
 public:
-    __device__ static Mates here() { return Mates(__activemask()); }
+    __device__ static Coalesced here() { return Coalesced(__activemask()); }
 
     __device__ uint32_t lane() const { return threadIdx.x & 31; }
     __device__ bool any(bool b) const { return __any_sync(mask_, b) != 0; }
-    // What lane `from`, a mate, has.
+    // What lane `from`, one of them, has.
     __device__ uint32_t get(uint32_t value, uint32_t from) const
     {
         return __shfl_sync(mask_, value, static_cast<int>(from));
     }
-    // The mates with the same value as this one. The instruction has no mask, and would match other
-    // callers' lanes that are active beside these.
+    // Those of them with the same value as this one. The instruction has no mask, and would match
+    // other callers' lanes that are active beside these.
     __device__ uint32_t same(uint32_t value) const
     {
         return __match_any_sync(mask_, value) & mask_;
     }
-    // Of those mates, `group`, all of whom call it.
+    // Of those in `group`, all of whom call it.
     __device__ static uint32_t or_of(uint32_t group, uint32_t bits)
     {
         return __reduce_or_sync(group, bits);
     }
-    // What each mate has written before, all see after.
+    // What each of them has written before, all see after.
     __device__ void sync() const { __syncwarp(mask_); }
 
 private:
-    __device__ explicit Mates(uint32_t mask) : mask_(mask) {}
+    __device__ explicit Coalesced(uint32_t mask) : mask_(mask) {}
 
     uint32_t mask_;
 };
 #else
-class Mates {
+class Coalesced {
 public:
-    DENIZEN_HD static Mates here() { return {}; }
+    DENIZEN_HD static Coalesced here() { return {}; }
 
     DENIZEN_HD uint32_t lane() const { return 0; }
     DENIZEN_HD bool any(bool b) const { return b; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "seat.hpp"
+#include "block_runner.hpp"
 
 #include <denizen/base/clock.hpp>
 
@@ -24,7 +24,7 @@ uint64_t coarse_now_ns()
 
 } // namespace
 
-void Seat::run()
+void BlockRunner::run()
 {
     pin_to(core_); // start() has looked whether it may
     try {
@@ -56,7 +56,7 @@ void Seat::run()
     graph_.seat_left();
 }
 
-Coroutine Seat::drive()
+Coroutine BlockRunner::drive()
 {
     try {
         while (!over()) { // ends: as above
@@ -84,7 +84,7 @@ Coroutine Seat::drive()
     graph_.seat_left();
 }
 
-void Seat::failed(const std::exception& error)
+void BlockRunner::failed(const std::exception& error)
 {
     graph_.abort();
     const std::lock_guard lock(graph_.mutex_);
@@ -93,7 +93,7 @@ void Seat::failed(const std::exception& error)
     }
 }
 
-bool Seat::step()
+bool BlockRunner::step()
 {
     bool moved = false;
     for (Block* block : blocks_) {
@@ -103,14 +103,14 @@ bool Seat::step()
     return moved;
 }
 
-void Seat::woken()
+void BlockRunner::woken()
 {
     for (Block* block : blocks_) {
         block->idle_since_.store(0, std::memory_order_relaxed);
     }
 }
 
-bool Seat::over() const
+bool BlockRunner::over() const
 {
     for (const Block* block : blocks_) {
         if (!block->over()) {
@@ -120,7 +120,7 @@ bool Seat::over() const
     return true;
 }
 
-bool Seat::can_step() const
+bool BlockRunner::can_step() const
 {
     for (Block* block : blocks_) {
         if (block->can_step()) {
@@ -133,7 +133,7 @@ bool Seat::can_step() const
 // Writes down since when, and for what, the blocks wait. True if one waits for something outside
 // the graph, which rings no bell, and must be asked again soon: it could work but moved nothing, or
 // has handed its quanta to somebody else.
-bool Seat::tell_idle()
+bool BlockRunner::tell_idle()
 {
     const uint64_t now = coarse_now_ns();
     bool outside = false;
@@ -151,7 +151,7 @@ bool Seat::tell_idle()
     return outside;
 }
 
-void Seat::rest()
+void BlockRunner::rest()
 {
     if (tell_idle()) {
         const timespec nap{0, 50'000};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models include/denizen/flow/detail/lane.hpp and channel.hpp: two lanes to one receiver that sleeps on one
+ * Models include/denizen/flow/detail/unchecked_ring.hpp and channel.hpp: two rings to one receiver that sleeps on one
  * bell, and the items' way back.
  *
- * ITEMS items belong to each sender; a lane has SLOTS slots. A sender sends an item whenever it has one
- * back, without looking at the lane. Its store sits in a store buffer while it goes on to look whether
+ * ITEMS items belong to each sender; a ring has SLOTS slots. A sender sends an item whenever it has one
+ * back, without looking at the ring. Its store sits in a store buffer while it goes on to look whether
  * the receiver sleeps; light_fence does nothing about that, heavy_fence empties the buffers. Sender 1
  * may stop for good before any send, and the items of the other still arrive. A sender sends SENDS
  * times at most.
@@ -19,10 +19,10 @@
 #define ITEMS 2
 #endif
 #define SENDS 4
-#define AT(lane, ticket) ((lane) * SLOTS + (ticket) % SLOTS)
+#define AT(ring, ticket) ((ring) * SLOTS + (ticket) % SLOTS)
 
 byte arrived[2 * SLOTS]; /* ticket + 1, as in memory */
-byte buffered[2];        /* stores that are not visible yet: the lane's last ones */
+byte buffered[2];        /* stores that are not visible yet: the ring's last ones */
 byte tail[2];
 byte head[2];
 byte own[2]; /* items at their sender */
@@ -30,16 +30,16 @@ byte sleeping;
 byte bell;
 bool asleep;
 
-inline drain_buffer(lane) {
+inline drain_buffer(ring) {
     do
-    :: buffered[lane] > 0 ->
-        arrived[AT(lane, tail[lane] - buffered[lane])] = tail[lane] - buffered[lane] + 1;
-        buffered[lane]--
+    :: buffered[ring] > 0 ->
+        arrived[AT(ring, tail[ring] - buffered[ring])] = tail[ring] - buffered[ring] + 1;
+        buffered[ring]--
     :: else -> break
     od
 }
 
-#define READY(lane) (arrived[AT(lane, head[lane])] == head[lane] + 1)
+#define READY(ring) (arrived[AT(ring, head[ring])] == head[ring] + 1)
 
 proctype Sender(bit me) {
     do

@@ -7,9 +7,9 @@
 
 namespace denizen::flow {
 
-class Seat {
+class BlockRunner {
 public:
-    Seat(Flowgraph& graph, std::vector<Block*> blocks, int core)
+    BlockRunner(Flowgraph& graph, std::vector<Block*> blocks, int core)
         : graph_(graph), blocks_(std::move(blocks)), core_(core)
     {
     }

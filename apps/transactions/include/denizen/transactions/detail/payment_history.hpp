@@ -12,15 +12,15 @@
 namespace denizen::transactions {
 
 // The distances that a new edge gets, kept while one after the other of an account's is made.
-class Past {
+class PaymentHistory {
 public:
-    Past() = default;
-    DENIZEN_HD explicit Past(const Before& before) : before_(before) {}
+    PaymentHistory() = default;
+    DENIZEN_HD explicit PaymentHistory(const EarlierPayments& before) : before_(before) {}
 
     // Of the account's last edge, 1 + whose place is `last`; 0: it has none.
-    DENIZEN_HD static Before ask(const View& view, uint64_t last)
+    DENIZEN_HD static EarlierPayments fetch(const View& view, uint64_t last)
     {
-        Before before{};
+        EarlierPayments before{};
         if (within_reach(view, last)) {
             before = view.edge(last - 1).before;
         }
@@ -34,7 +34,7 @@ public:
     }
 
     // What an edge at `place`, behind the `last`, has before it.
-    DENIZEN_HD const Before& advance(const View& view, uint64_t last, uint64_t place)
+    DENIZEN_HD const EarlierPayments& advance(const View& view, uint64_t last, uint64_t place)
     {
         const uint32_t gap =
             within_reach(view, last) ? static_cast<uint32_t>(place - (last - 1)) : 0;
@@ -52,14 +52,15 @@ private:
         return last != 0 && (last > view.base || view.base - (last - 1) <= view.horizon);
     }
 
-    Before before_{};
+    EarlierPayments before_{};
 };
 static_assert(uint64_t{edges_before} * (max_horizon + max_batch) < 1ull << 32);
 
-class Trail {
+// Goes through an account's payments before a place of the stream, the latest first.
+class PaymentsBefore {
 public:
     // Of an account whose last edge is `last`, as above, for a transaction at `sequence`.
-    DENIZEN_HD Trail(const View& view, uint64_t last, uint64_t sequence)
+    DENIZEN_HD PaymentsBefore(const View& view, uint64_t last, uint64_t sequence)
         : view_(view), sequence_(sequence)
     {
         look(last);
@@ -73,7 +74,7 @@ public:
         }
         place = head_ - by_[0];
         const bool there = by_[0] != none && sequence_ - place <= view_.horizon;
-        pass(1, true);
+        skip(1, true);
         return there;
     }
 
@@ -89,7 +90,7 @@ private:
         uint32_t behind = reach;
         while (behind == reach) { // ends: places fall until they are before sequence_
             head_ = last - 1;
-            Before before{};
+            EarlierPayments before{};
             by_[0] = none;
             if (last != 0 && (head_ >= sequence_ || sequence_ - head_ <= view_.horizon)) {
                 before = view_.edge(head_).before;
@@ -108,13 +109,13 @@ private:
             last = head_ + 1 - further_;
         }
         for (uint32_t count = reach / 2; count > 0; count /= 2) {
-            pass(count, (behind & count) != 0);
+            skip(count, (behind & count) != 0);
         }
         by_[0] = behind == reach ? none : by_[0];
     }
 
     // Takes the first `count` away, if `those`. A register has no address: all are moved.
-    DENIZEN_HD void pass(uint32_t count, bool those)
+    DENIZEN_HD void skip(uint32_t count, bool those)
     {
         for (uint32_t k = 0; k < reach; ++k) {
             const uint32_t from = k + count < reach ? by_[k + count] : none;

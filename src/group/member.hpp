@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's place in a group, as Group sees it: memory that all ranks reach, and a way to run a
-// call. Two of them, CPU (cpu.cpp) and GPU (gpu.cpp); a third one shares no memory (nccl.cpp). Also
-// what makes ranks of processes: the bootstrap on a host (bootstrap.cpp) and between hosts
+// A group's member, one rank of it, as Group sees it: memory that all ranks reach, and a way to run
+// a call. Two of them, CPU (cpu.cpp) and GPU (gpu.cpp); a third one shares no memory (nccl.cpp).
+// Also what makes ranks of processes: the bootstrap on a host (bootstrap.cpp) and between hosts
 // (meeting.cpp).
 #pragma once
 
@@ -15,9 +15,9 @@
 
 namespace denizen::group {
 
-class Seat {
+class Member {
 public:
-    virtual ~Seat() = default;
+    virtual ~Member() = default;
 
     // Completes `call`: all ranks come to the same from the same sizes, types and places.
     // Errc::bad_argument.
@@ -54,10 +54,10 @@ public:
     double least_gbs = 0;
 };
 
-using Seats = std::vector<std::unique_ptr<Seat>>;
+using Members = std::vector<std::unique_ptr<Member>>;
 
-Seats make_cpu_seats(const Layout& layout);
-Seats make_gpu_seats(const Layout& layout, int first, const Code& code);
+Members make_cpu_members(const Layout& layout);
+Members make_gpu_members(const Layout& layout, int first, const Code& code);
 
 // What a rank tells the others when it joins. Plain data: it goes through a socket.
 struct Hello {
@@ -84,19 +84,19 @@ struct Peers {
 Peers meet_peers(const std::string& path, const Hello& mine, int memory,
                  std::chrono::nanoseconds timeout);
 
-std::unique_ptr<Seat> join_cpu(const std::string& path, Hello hello,
-                               std::chrono::nanoseconds timeout);
-std::unique_ptr<Seat> join_gpu(const std::string& path, Hello hello,
-                               std::chrono::nanoseconds timeout, int ordinal, const Code& code);
+std::unique_ptr<Member> join_cpu(const std::string& path, Hello hello,
+                                 std::chrono::nanoseconds timeout);
+std::unique_ptr<Member> join_gpu(const std::string& path, Hello hello,
+                                 std::chrono::nanoseconds timeout, int ordinal, const Code& code);
 
 // What every engine asks of a call: ranges, alignment, no overlap. Errc::bad_argument.
-void check_call(const Seat& seat, const Call& call);
+void check_call(const Member& member, const Call& call);
 
 // For the texts of errors.
 std::string text_of(const Call& call);
-std::string no_more_use(const Seat& seat);
+std::string no_more_use(const Member& member);
 
 // Throws the error of a poisoned group.
-[[noreturn]] void throw_verdict(const Seat& seat, Verdict verdict);
+[[noreturn]] void throw_verdict(const Member& member, Verdict verdict);
 
 } // namespace denizen::group

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One sender, one receiver, and a sender that never looks whether there is room: in a circuit so
-// many items circulate and no more, so a lane with a slot for each cannot overfill. Nothing flows
+// many items circulate and no more, so a ring with a slot for each cannot overfill. Nothing flows
 // back from receiver to sender, and a slot carries its own arrival, so an item costs the transfer
 // of its own cache line and of no other.
 //
 // Hazard: with more items in circulation than slots, unread ones are overwritten. Whoever makes a
-// lane must know the number: flow::Channel (channel.hpp) is told, a Flowgraph counts.
+// ring must know the number: flow::Channel (channel.hpp) is told, a Flowgraph counts.
 //
 // Why a slot may be reused without asking: ticket t takes the slot of t - slots. These are
 // slots + 1 sends of at most `slots` items, so one item was sent twice among them; it has been
@@ -23,12 +23,12 @@
 namespace denizen::flow {
 
 template <class T>
-class Lane {
+class UncheckedRing {
     static_assert(std::is_trivially_copyable_v<T>);
 
 public:
     // `items`: at most so many are ever in circulation.
-    explicit Lane(uint32_t items) : mask_(std::bit_ceil(items < 2 ? 2 : items) - 1)
+    explicit UncheckedRing(uint32_t items) : mask_(std::bit_ceil(items < 2 ? 2 : items) - 1)
     {
         slots_ = std::make_unique<Slot[]>(mask_ + 1);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that wait for actors that do not run, in order, in a store of each worker; and the
+// Messages that wait for actors that do not run, in order, in the stash of each worker; and the
 // worker's table of who watches whom. Used by handle.hpp, one lane at a time.
 //
-// A worker whose store is full takes no more from a ring whose first message would have to wait:
+// A worker whose stash is full takes no more from a ring whose first message would have to wait:
 // nothing is lost, but what lies behind that message waits too, for whichever actor it is. Urgent
 // messages have rings of their own, so that a resume or a restart gets through.
 #pragma once
@@ -15,30 +15,30 @@
 namespace denizen {
 
 // What a worker remembers of its actors' lives.
-struct alignas(line) Ward {
-    uint32_t moving = 0; // actors at home here whose messages are held while they move
+struct alignas(line) WorkerState {
+    uint32_t moving = 0; // actors at home here whose messages are stashed while they move
     uint32_t chores = 0; // actors whose life is about to change: what the worker's loop looks at
     uint32_t failed = 0; // 1 + local of the last to fail of those nobody has been told of
     uint32_t ready_first = 0; // 1 + local: those catching up, first to last
     uint32_t ready_last = 0;
-    uint32_t sweeping = 0;   // 1 + local of the first supervisor with orders to give
-    uint32_t away = 0;       // actors for which a message may have to wait
-    uint32_t held_used = 0;  // slots in use
-    uint32_t held_fresh = 0; // slots that have ever been in use
-    uint32_t held_free = 0;  // 1 + slot: the others of these
+    uint32_t sweeping = 0;    // 1 + local of the first supervisor with orders to give
+    uint32_t away = 0;        // actors for which a message may have to wait
+    uint32_t stash_used = 0;  // slots in use
+    uint32_t stash_fresh = 0; // slots that have ever been in use
+    uint32_t stash_free = 0;  // 1 + slot: the others of these
     uint32_t watch_fresh = 0;
     uint32_t watch_free = 0;
 };
 
 // A message that waits: its words as they were on the wire, in one slot or several.
-struct alignas(64) HeldSlot {
+struct alignas(64) StashSlot {
     uint32_t word[12] = {};
     uint32_t next = 0; // 1 + slot: the rest of this message, or the next free one
     uint32_t link = 0; // 1 + slot: the actor's next message
     uint32_t spare[2] = {};
 };
 
-static_assert(sizeof(HeldSlot) == 64);
+static_assert(sizeof(StashSlot) == 64);
 
 struct WatchEntry {
     uint32_t address = 0;
@@ -52,51 +52,51 @@ DENIZEN_HD inline ActorEntry& entry_of(const Shared& s, uint32_t id, uint32_t lo
     return s.actors[static_cast<uint64_t>(id) * s.actors_per_worker + local];
 }
 
-DENIZEN_HD inline ActorBook& book_of(const Shared& s, uint32_t id, uint32_t local)
+DENIZEN_HD inline ActorRecord& record_of(const Shared& s, uint32_t id, uint32_t local)
 {
-    return s.books[static_cast<uint64_t>(id) * s.actors_per_worker + local];
+    return s.actor_records[static_cast<uint64_t>(id) * s.actors_per_worker + local];
 }
 
-DENIZEN_HD inline HeldSlot* held_of(const Shared& s, uint32_t id)
+DENIZEN_HD inline StashSlot* stash_of(const Shared& s, uint32_t id)
 {
-    return s.held + static_cast<uint64_t>(id) * s.held_slots;
+    return s.stash + static_cast<uint64_t>(id) * s.stash_slots;
 }
 
-DENIZEN_HD inline uint32_t held_room(const Shared& s, uint32_t id)
+DENIZEN_HD inline uint32_t stash_room(const Shared& s, uint32_t id)
 {
-    return s.held_slots - s.wards[id].held_used;
+    return s.stash_slots - s.worker_states[id].stash_used;
 }
 
-DENIZEN_HD inline uint32_t take_held_slot(Ward& ward, HeldSlot* slots)
+DENIZEN_HD inline uint32_t take_stash_slot(WorkerState& worker_state, StashSlot* slots)
 {
-    ++ward.held_used;
-    if (ward.held_free == 0) {
-        return ward.held_fresh++;
+    ++worker_state.stash_used;
+    if (worker_state.stash_free == 0) {
+        return worker_state.stash_fresh++;
     }
-    const uint32_t slot = ward.held_free - 1;
-    ward.held_free = slots[slot].next;
+    const uint32_t slot = worker_state.stash_free - 1;
+    worker_state.stash_free = slots[slot].next;
     return slot;
 }
 
-DENIZEN_HD inline void count_held(const Shared& s, uint32_t id, uint32_t change)
+DENIZEN_HD inline void count_stashed(const Shared& s, uint32_t id, uint32_t change)
 {
-    uint32_t* held = &s.status[id].held;
-    store<Scope::gpu>(held, load<Scope::gpu>(held) + change);
+    uint32_t* count = &s.status[id].stashed;
+    store<Scope::gpu>(count, load<Scope::gpu>(count) + change);
 }
 
 // Puts a message behind the others of its actor. The caller has seen that there is room.
-DENIZEN_COLD inline void hold(const Shared& s, uint32_t id, ActorBook& book, const Header& h,
-                              const void* payload)
+DENIZEN_COLD inline void stash(const Shared& s, uint32_t id, ActorRecord& record, const Header& h,
+                               const void* payload)
 {
-    Ward& ward = s.wards[id];
-    HeldSlot* slots = held_of(s, id);
+    WorkerState& worker_state = s.worker_states[id];
+    StashSlot* slots = stash_of(s, id);
     const auto* bytes = static_cast<const unsigned char*>(payload);
-    const uint32_t first = take_held_slot(ward, slots);
+    const uint32_t first = take_stash_slot(worker_state, slots);
     const Packet head = encode(h, 0);
     uint32_t slot = first;
     uint32_t at = 0;                           // payload bytes kept
     for (uint32_t n = slots_for(h.length);;) { // ends: n counts the message's slots
-        HeldSlot& to = slots[slot];
+        StashSlot& to = slots[slot];
         const uint32_t begin = slot == first ? 3 : 0;
         const uint32_t most = (12 - begin) * 4;
         const uint32_t part = h.length - at < most ? h.length - at : most;
@@ -109,23 +109,23 @@ DENIZEN_COLD inline void hold(const Shared& s, uint32_t id, ActorBook& book, con
         if (--n == 0) {
             break;
         }
-        slot = take_held_slot(ward, slots);
+        slot = take_stash_slot(worker_state, slots);
         to.next = slot + 1;
     }
-    (book.held == 0 ? book.first_held : slots[book.last_held - 1].link) = first + 1;
-    book.last_held = first + 1;
-    ++book.held;
-    count_held(s, id, 1);
+    (record.stashed == 0 ? record.first_stashed : slots[record.last_stashed - 1].link) = first + 1;
+    record.last_stashed = first + 1;
+    ++record.stashed;
+    count_stashed(s, id, 1);
 }
 
-DENIZEN_HD inline Header held_header(const HeldSlot& slot)
+DENIZEN_HD inline Header stashed_header(const StashSlot& slot)
 {
     return decode({{slot.word[0], slot.word[1], slot.word[2]}, 0});
 }
 
 // The payload of a message that waits: where it lies, or, if it is long, put together in `scratch`.
-DENIZEN_COLD inline const void* held_payload(const HeldSlot* slots, uint32_t first,
-                                             unsigned char* scratch)
+DENIZEN_COLD inline const void* stashed_payload(const StashSlot* slots, uint32_t first,
+                                                unsigned char* scratch)
 {
     if (slots[first].next == 0) {
         return slots[first].word + 3;
@@ -140,62 +140,62 @@ DENIZEN_COLD inline const void* held_payload(const HeldSlot* slots, uint32_t fir
 }
 
 // Frees the actor's first message.
-DENIZEN_COLD inline void release_held(const Shared& s, uint32_t id, ActorBook& book)
+DENIZEN_COLD inline void release_stashed(const Shared& s, uint32_t id, ActorRecord& record)
 {
-    Ward& ward = s.wards[id];
-    HeldSlot* slots = held_of(s, id);
-    uint32_t slot = book.first_held;
-    book.first_held = slots[slot - 1].link;
-    --book.held;
-    count_held(s, id, ~0u);
+    WorkerState& worker_state = s.worker_states[id];
+    StashSlot* slots = stash_of(s, id);
+    uint32_t slot = record.first_stashed;
+    record.first_stashed = slots[slot - 1].link;
+    --record.stashed;
+    count_stashed(s, id, ~0u);
     while (slot != 0) { // ends with the message's last slot
         const uint32_t next = slots[slot - 1].next;
-        slots[slot - 1].next = ward.held_free;
-        ward.held_free = slot;
-        --ward.held_used;
+        slots[slot - 1].next = worker_state.stash_free;
+        worker_state.stash_free = slot;
+        --worker_state.stash_used;
         slot = next;
     }
 }
 
 // False if the table is full.
-DENIZEN_COLD inline bool add_watcher(const Shared& s, uint32_t id, ActorBook& book,
+DENIZEN_COLD inline bool add_watcher(const Shared& s, uint32_t id, ActorRecord& record,
                                      uint32_t watcher)
 {
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
-    for (uint32_t i = book.watchers; i != 0; i = table[i - 1].next) {
+    for (uint32_t i = record.watchers; i != 0; i = table[i - 1].next) {
         if (table[i - 1].address == watcher) {
             return true;
         }
     }
-    uint32_t entry = ward.watch_free;
+    uint32_t entry = worker_state.watch_free;
     if (entry != 0) {
-        ward.watch_free = table[entry - 1].next;
-    } else if (ward.watch_fresh < s.watch_slots) {
-        entry = ++ward.watch_fresh;
+        worker_state.watch_free = table[entry - 1].next;
+    } else if (worker_state.watch_fresh < s.watch_slots) {
+        entry = ++worker_state.watch_fresh;
     } else {
         return false;
     }
-    table[entry - 1] = {watcher, book.watchers};
-    book.watchers = entry;
+    table[entry - 1] = {watcher, record.watchers};
+    record.watchers = entry;
     return true;
 }
 
 // Removes one watcher, or all.
-DENIZEN_COLD inline void remove_watchers(const Shared& s, uint32_t id, ActorBook& book,
+DENIZEN_COLD inline void remove_watchers(const Shared& s, uint32_t id, ActorRecord& record,
                                          uint32_t watcher, bool all)
 {
-    Ward& ward = s.wards[id];
+    WorkerState& worker_state = s.worker_states[id];
     WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;
-    for (uint32_t* at = &book.watchers; *at != 0;) { // ends: each step goes on in the list
+    for (uint32_t* at = &record.watchers; *at != 0;) { // ends: each step goes on in the list
         const uint32_t entry = *at;
         if (!all && table[entry - 1].address != watcher) {
             at = &table[entry - 1].next;
             continue;
         }
         *at = table[entry - 1].next;
-        table[entry - 1].next = ward.watch_free;
-        ward.watch_free = entry;
+        table[entry - 1].next = worker_state.watch_free;
+        worker_state.watch_free = entry;
     }
 }
 

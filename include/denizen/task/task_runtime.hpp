@@ -59,12 +59,12 @@ struct Ended {
     uint64_t dropped = 0; // tasks of the group that were not run
 };
 
-class AnyRuntime {
+class TaskRuntime {
 public:
-    AnyRuntime(Image image, const Options& options);
-    ~AnyRuntime(); // close(1 s) without throwing
-    AnyRuntime(const AnyRuntime&) = delete;
-    AnyRuntime& operator=(const AnyRuntime&) = delete;
+    TaskRuntime(Image image, const Options& options);
+    ~TaskRuntime(); // close(1 s) without throwing
+    TaskRuntime(const TaskRuntime&) = delete;
+    TaskRuntime& operator=(const TaskRuntime&) = delete;
 
     uint32_t workers() const;
     bool on_gpu() const;
