@@ -105,8 +105,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             mode = next;
             worker.set_mode(mode);
         }
+        uint32_t n = told == static_cast<uint32_t>(Command::run) ? detail::rounds_per_look : 1;
         if ((told & breath_soon) != 0 && (told & breath_go) == 0) {
-            detail::acknowledge(s.breath, id, told);
+            n = detail::acknowledge(s.breath, id, told);
         }
         if (!runs) {
             // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).
@@ -137,8 +138,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             sched_yield(); // room is made by another worker, which may need this core
         }
 #endif
-        // A breath that ends is not to last longer than it must: then a look after each round.
-        uint32_t n = told == static_cast<uint32_t>(Command::run) ? detail::rounds_per_look : 1;
+        // A breath that ends is not to last longer than it must: then looks are more frequent.
         do { // ends: n counts down; a worker that has slowed down looks after each round
             idle = worker.round() ? 0 : idle + 1;
         } while (--n != 0 && idle <= detail::eager_rounds && !worker.row_ended());

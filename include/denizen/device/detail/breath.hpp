@@ -27,7 +27,6 @@
 
 #include <denizen/base/atomic.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/base/code.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -63,6 +62,7 @@ struct Breath {
     uint32_t attempt = 0;               // number of the last attempt to hand over,
     uint32_t pending = 0;               // and whether its gate has not been opened yet
     uint32_t urge = 0;                  // that the next breath begins with
+    uint32_t asking_ns = 0;             // from "soon" until all had acknowledged, the last time
     uint64_t went_ns = 0;               // when the last incarnation said go; 0: it did not
     Handovers handovers;
     alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began
@@ -112,9 +112,13 @@ DENIZEN_HD inline void doze()
 #endif
 }
 
-// Step 2, all lanes: `told` is the command as the worker has seen it, with `soon`.
-DENIZEN_COLD inline void acknowledge(const BreathRef& b, uint32_t id, uint32_t told)
+// Step 2, all lanes: `told` is the command as the worker has seen it, with `soon`. Returns after
+// how many rounds the next look is due: until all have acknowledged there is nothing new to see,
+// and that takes about as long as the last time.
+DENIZEN_COLD inline uint32_t acknowledge(const BreathRef& b, uint32_t id, uint32_t told)
 {
+    constexpr uint32_t most_rounds = 8;
+    uint32_t rounds = 1;
     uint32_t* acked = &b.acked[id];
     // Acquire: partner of the leader's release with which it put `soon` there. The attempt's gate
     // has been emptied.
@@ -124,8 +128,13 @@ DENIZEN_COLD inline void acknowledge(const BreathRef& b, uint32_t id, uint32_t t
         // Release: partner of the acquire in all_acknowledged(). The worker has left the gate of
         // the attempt before.
         store<Scope::gpu, Order::release>(acked, attempt_of(told));
-        const bool waits =
-            urge_of(told) >= all_wait || now - load<Scope::gpu>(&b.state->soon_ns) > late_ns;
+        const uint64_t asked = load<Scope::gpu>(&b.state->soon_ns);
+        const uint64_t expected = load<Scope::gpu>(&b.state->asking_ns);
+        const uint64_t so_far = now > asked ? now - asked : 0;
+        if (so_far < expected) {
+            rounds = 1 + static_cast<uint32_t>((most_rounds - 1) * (expected - so_far) / expected);
+        }
+        const bool waits = urge_of(told) >= all_wait || so_far > late_ns;
         // Ends when the leader says go or another command, or after a time.
         while (waits && load<Scope::gpu>(b.command) == told) {
             const bool parked = b.jammed != nullptr && load<Scope::gpu>(b.jammed) != 0;
@@ -135,7 +144,7 @@ DENIZEN_COLD inline void acknowledge(const BreathRef& b, uint32_t id, uint32_t t
             doze();
         }
     }
-    lanes::rejoin();
+    return lanes::shuffle(rounds, 0);
 }
 
 // Step 4, all lanes: whether the worker is to leave. `told` has `go`.
@@ -232,7 +241,10 @@ DENIZEN_HD inline bool hand_over(const BreathRef& b, uint32_t soon)
     }
     breath.pending = 0;
     ++breath.handovers.attempts;
-    breath.handovers.asking_ns += now - load<Scope::gpu>(&breath.soon_ns);
+    const uint64_t asking = now - load<Scope::gpu>(&breath.soon_ns);
+    breath.handovers.asking_ns += asking;
+    store<Scope::gpu>(&breath.asking_ns,
+                      static_cast<uint32_t>(asking < late_ns ? asking : late_ns));
     if (!await_gate(b, soon)) {
         return false;
     }
