@@ -148,12 +148,12 @@ def test_conformance_of_a_very_long_case(make):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("least", [1, 20])
-def test_pm4py_finds_the_same_precision(real, monkeypatch, least):
+def test_pm4py_finds_the_same_precision(log_file, monkeypatch, least):
     monkeypatch.setenv("PM4PY_SHOW_PROGRESS_BAR", "False")
     pm4py = pytest.importorskip("pm4py")
-    if "bpic2013" in real.name:
+    if "bpic2013" in log_file.name:
         pytest.skip("its replay takes pm4py most of a minute")
-    mined = procmine.mine(procmine.read(real))
+    mined = procmine.mine(procmine.read(log_file))
     # Frequent edges, and the most frequent one from and to each activity: pm4py's replay takes a
     # case to fit that does what the model does not know at all.
     graph = {pair: n for pair, n in mined.counts.items() if n >= least}
@@ -164,7 +164,7 @@ def test_pm4py_finds_the_same_precision(real, monkeypatch, least):
         graph.update(best.values())
     reference = procmine.Reference.of(graph, mined.start_activities, mined.end_activities)
     net = pm4py.convert_to_petri_net(graph, mined.start_activities, mined.end_activities)
-    theirs = pm4py.precision_token_based_replay(pm4py.read_xes(str(real)), *net)
+    theirs = pm4py.precision_token_based_replay(pm4py.read_xes(str(log_file)), *net)
     ours = procmine.check(mined, reference, end_is_a_step=False)
     assert (ours.fitness == 1) == (graph.keys() == mined.counts.keys())
     assert ours.precision == pytest.approx(theirs, rel=1e-9)
