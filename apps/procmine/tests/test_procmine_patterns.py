@@ -2,7 +2,8 @@
 """Patterns and conformance, on logs whose answers are known."""
 
 import json
-from itertools import pairwise
+from collections import Counter
+from itertools import groupby
 
 import pytest
 from hypothesis import given, settings
@@ -51,9 +52,14 @@ def test_blocks_that_follow_themselves(path, expected):
     assert {"".join(map(chr, block)): times for block, times in found.items()} == expected
 
 
+# Blocks that are repeated and some that are not: by chance alone long ones are rare.
+BLOCKS = st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(1, 3))
+
+
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 2), max_size=24))
-def test_every_repeated_block_is_there(path):
+@given(st.lists(BLOCKS, max_size=6))
+def test_every_repeated_block_is_there(blocks):
+    path = [step for block, times in blocks for step in block * times]
     for block, times in repeats(path, 4).items():
         n = len(block)
         assert times >= 1
@@ -61,8 +67,23 @@ def test_every_repeated_block_is_there(path):
         assert block == min(turned)
         assert any(tuple(path[i : i + n]) == tuple(path[i + n : i + 2 * n]) in turned
                    for i in range(len(path)))  # fmt: skip
-    pairs = any(a == b for a, b in pairwise(path))
-    assert pairs == any(len(block) == 1 for block in repeats(path, 4))
+    assert repeats(path, 4) == repeats_by_runs(path, 4)
+
+
+def repeats_by_runs(path, longest):
+    """A stretch in which everything equals what comes n later holds a block of n that often again
+    as n goes into its length."""
+    found = Counter()
+    for n in range(1, longest + 1):
+        begin = 0
+        for same, run in groupby(a == b for a, b in zip(path, path[n:], strict=False)):
+            length = len(list(run))
+            block = path[begin : begin + n]
+            power = any(block == block[k:] + block[:k] for k in range(1, n))
+            if same and length >= n and not power:
+                found[min(tuple(block[k:] + block[:k]) for k in range(n))] += length // n
+            begin += length
+    return dict(found)
 
 
 def test_bottlenecks(mined):
