@@ -3,6 +3,9 @@
 
 A second opinion on any signal: what it finds, the receiver has to find. In dump1090's recording it
 finds what that program does, message by message (test_reference.py). Not for speed.
+
+The method is Salvatore Sanfilippo's, its correction of the phase Oliver Jowett's; dump1090 is under
+the BSD licence of three clauses. The words here are our own.
 """
 
 import numpy as np
