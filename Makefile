@@ -22,8 +22,8 @@ PARTS := $(filter-out device,$(CORE)) dsp $(patsubst apps/%/,%,$(wildcard apps/*
 # ThreadSanitizer needs a predictable address space.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help run test test-deep build bench install system lint format clean gpu-install gpu-test \
-    gpu-bench gpu-sanitize test-cpp test-python test-device test-tsan test-asan test-tsan-all \
+.PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
+    gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
     test-asan-all test-model test-install test-headers test-code $(PARTS:%=test-%)
 
 help:
@@ -44,7 +44,7 @@ test:
 	@tools/run-parts system lint build test-cpp test-python test-device test-tsan test-asan test-model test-install
 
 test-deep:
-	@tools/run-parts system lint build test-cpp test-headers bench test-code test-python test-device \
+	@tools/run-parts system-deep lint build test-cpp test-headers bench test-code test-python-all test-device \
 	    test-tsan-all test-asan-all test-model test-install
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
@@ -79,6 +79,9 @@ install: $(VENV)/.installed
 system:
 	@tools/system-packages
 
+system-deep:
+	@tools/system-packages --deep
+
 # --- build and tests ---
 build: $(COMPILER)
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON
@@ -96,10 +99,11 @@ test-cpp: build
 $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 	ctest --output-on-failure --test-dir $(BUILD) -L '^$*$$'
 	@files=$$(find tests/$* apps/$*/tests $*/tests -name 'test_*.py' 2>/dev/null); \
-	    [ -z "$$files" ] || python -m pytest $$files
+	    [ -z "$$files" ] || python -m pytest -m 'not deep' $$files
 
-test-python: install $(VENV)/.dev
-	python -m pytest -n $(shell nproc) --dist loadfile
+# Not those that need a browser; -all: these too.
+test-python test-python-all: install $(VENV)/.dev
+	python -m pytest -n $(shell nproc) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
 # its tests in test-cpp.)
@@ -162,7 +166,7 @@ gpu-test: gpu-install
 	cmake --preset release -B $(BUILD) $(FLAGS)
 	cmake --build $(BUILD) -- -k 0
 	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
-	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider || status=1; exit $$status
+	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider -m 'not deep' || status=1; exit $$status
 
 # Memory errors: the arena, by tests of a second or less without the tool. A resident program does not
 # start under it (10 s and more on an H200, kernels loaded lazily or eagerly). Races and barriers:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A thousand counters that live in a resident program, on the GPU if there is one.
 
-python counter.py            the first GPU, else CPU threads
-python counter.py cpu:2      two CPU threads
+    python counter.py [device]
+
+Without a device: the first GPU, else CPU threads; `cpu:2` is two CPU threads, `gpu:0` a GPU.
 """
 
 import sys

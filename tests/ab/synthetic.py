@@ -17,9 +17,12 @@ class Made:
         self.output = np.zeros(SIZE, np.float32)
         self.bytes_counted = 0.0
 
-    def arm(self, name, seconds, *, marker=None, says=None, adds=0.0, moves=None, size=None):
+    def arm(
+        self, name, seconds, *, marker=None, says=None, adds=0.0, moves=None, size=None, copies=0.7
+    ):
         """``says`` is the marker it reports, ``adds`` an error of its result, ``moves`` the bytes
-        that are counted of its ``size`` bytes."""
+        that are counted of its ``size`` bytes. It ``copies`` for this part of its time, and sums in
+        the second half."""
         marker = marker or name
 
         def sample(operations):
@@ -27,7 +30,7 @@ class Made:
             self.output[:] = np.arange(SIZE) + adds
             self.bytes_counted += (moves or 0.0) * operations
             time = seconds * np.exp(self.noise * self.rng.normal())
-            spans = [ab.Span("copy", 0.0, time * 0.7), ab.Span("sum", time * 0.5, time)]
+            spans = [ab.Span("copy", 0.0, time * copies), ab.Span("sum", time * 0.5, time)]
             return ab.Sample(time, {says or marker: operations}, spans if checked else ())
 
         return ab.Arm(

@@ -29,10 +29,17 @@ def test_result_is_the_reference_rounded(dtype):
 
 def test_result_is_rounded_once():
     reference = np.array([1 / 3])
-    assert gates.result("a", np.float32(1) / np.float32(3) * np.ones(1, "f4"), reference, "").status
+    third = np.ones(1, "f4") / np.float32(3)
+    assert gates.result("a", third, reference, "").status == gates.PASSED
     assert gates.result("a", np.array([1 / 3], "f2"), reference, "").status == gates.PASSED
     neighbour = np.nextafter(np.array([1 / 3], "f4"), np.float32(1))
     assert gates.result("a", neighbour, reference, "").status == gates.FAILED
+    # Just over the middle of two neighbours in f2, at the middle once it has been rounded to f4.
+    over = np.array([1 + 2.0**-11 + 2.0**-40])
+    once, twice = over.astype("f2"), over.astype("f4").astype("f2")
+    assert once != twice
+    assert gates.result("a", once, over, "").status == gates.PASSED
+    assert gates.result("a", twice, over, "").status == gates.FAILED
 
 
 def test_result_of_another_shape_or_poisoned():

@@ -163,13 +163,15 @@ def test_record_is_read_as_it_was_written(tmp_path):
 
 
 def test_page_shows_verdicts_and_reasons():
-    good = measured(synthetic.experiment(margin=0.01, sweep=[{"kb": 64}]))
+    parts = {"quick": {"copies": 0.8}, "same": {"copies": 0.4}, "control": {"copies": 1.0}}
+    good = measured(synthetic.experiment(parts, margin=0.01, sweep=[{"kb": 64}]))
     bad = measured(synthetic.experiment({"same": {"says": "<base>"}}))
     text = page.render([good, bad])
     assert re.search('<td class="faster">faster<small>0.9[78]', text)
     assert '<td class="void">void</td>' in text
     assert "&lt;base&gt;" in text and "<base>" not in text
-    assert re.search("Inside quick: sum ran during \\d+% of copy", text)
+    for arm, share in ("base", 29), ("quick", 38), ("same", 0), ("control", 50):  # 0.2 of 0.7 s ...
+        assert text.count(f"Inside {arm}: sum ran during {share}% of copy") == 1 + (arm == "base")
     assert "http" not in text  # nothing is loaded
 
 

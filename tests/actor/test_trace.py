@@ -289,24 +289,23 @@ def test_without_the_package(tmp_path, monkeypatch):
         write_perfetto(tmp_path / "x", [], actors=[], messages=[], workers_per_node=1)
 
 
-def test_perfetto_itself_reads_it(tmp_path):
-    """By Perfetto's trace processor, a program that its package would have to download."""
-    binary = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
-    if binary is None:
-        pytest.skip("trace_processor_shell is not in PATH (no package index has it)")
-    trace_processor = pytest.importorskip("perfetto.trace_processor")
-    path = tmp_path / "out.perfetto"
-    a, b = actor(0, 5), actor(1, 7)
-    records = [
-        handled(1000, 500, 1, 0, 0, a, HOST_ADDRESS),
-        handled(1100, 100, 2, 0, 0, actor(0, 6), HOST_ADDRESS),
-        sent(1200, 3, 0, 1, a, b),
-        handled(2500, 40, 3, 1, 1, b, a, actor_type=1),
-    ]
-    write_perfetto(
-        path, records, actors=["Counter", "Gate"], messages=["Add", "Open"], workers_per_node=2
-    )
-    config = trace_processor.TraceProcessorConfig(bin_path=binary)
+TRACE_PROCESSOR = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+
+
+def by_this_file(path):
+    """Slices, flows and errors as read() finds them."""
+    trace = read(path)
+    slices = [(s.name, s.start, s.duration, s.thread) for s in trace.slices]
+    begun = {flow: i.name for i in trace.instants for flow in i.flows}
+    flows = [(begun[flow], s.name) for s in trace.slices for flow in s.flows if flow in begun]
+    return sorted(slices, key=lambda found: found[1]), flows, []
+
+
+def by_perfetto(path):
+    """The same by Perfetto's trace processor, a program that its package would download."""
+    from perfetto import trace_processor  # noqa: PLC0415
+
+    config = trace_processor.TraceProcessorConfig(bin_path=TRACE_PROCESSOR)
     with trace_processor.TraceProcessor(trace=str(path), config=config) as tp:
         slices = [
             (row.name, row.ts - START, row.dur, row.thread)
@@ -329,6 +328,24 @@ def test_perfetto_itself_reads_it(tmp_path):
                 "select name, value from stats where severity = 'error' and value > 0"
             )
         ]
+    return slices, flows, errors
+
+
+# No package registry has the trace processor: it reads along where it is in PATH.
+@pytest.mark.parametrize("reader", [by_this_file, *([by_perfetto] if TRACE_PROCESSOR else [])])
+def test_a_whole_trace_is_loaded(tmp_path, reader):
+    path = tmp_path / "out.perfetto"
+    a, b = actor(0, 5), actor(1, 7)
+    records = [
+        handled(1000, 500, 1, 0, 0, a, HOST_ADDRESS),
+        handled(1100, 100, 2, 0, 0, actor(0, 6), HOST_ADDRESS),
+        sent(1200, 3, 0, 1, a, b),
+        handled(2500, 40, 3, 1, 1, b, a, actor_type=1),
+    ]
+    write_perfetto(
+        path, records, actors=["Counter", "Gate"], messages=["Add", "Open"], workers_per_node=2
+    )
+    slices, flows, errors = reader(path)
     assert [s[:3] for s in slices] == [
         ("Counter: Add", 1000, 500),
         ("Counter: Add", 1100, 100),

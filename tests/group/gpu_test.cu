@@ -14,6 +14,8 @@
 #include <cmath>
 #include <cuda_runtime.h>
 #include <memory>
+#include <set>
+#include <utility>
 
 using namespace denizen;
 using namespace denizen::group;
@@ -91,6 +93,7 @@ TEST_F(OnGpus, EveryAlgorithmIsExact)
     o.heap_bytes = 64 << 20;
     o.renew = 30;
     for (uint32_t n = 2; n <= gpus_; n *= 2) {
+        std::set<std::pair<Type, Op>> reduced;
         auto groups = Group::local(n, Device::gpu(), o);
         const uint64_t room = 8 << 20;
         std::vector<unsigned char*> a, b, c, d;
@@ -103,13 +106,16 @@ TEST_F(OnGpus, EveryAlgorithmIsExact)
         uint32_t turn = 0;
         for (Call call : all_calls()) {
             for (const uint64_t count : {1, 7, 1000, 4099, 100'000}) {
-                for (uint32_t which = 0; which < 4; ++which, ++turn) {
+                for (uint32_t which = 0; which < types; ++which, ++turn) {
+                    // From count to count each type has another operation and another memory.
+                    const uint32_t pass = turn / types;
                     call.count = count;
                     call.type = static_cast<Type>(which);
-                    call.op = static_cast<Op>(turn % ops);
+                    call.op = static_cast<Op>((pass + which) % ops);
                     call.channels = 1 + turn % 16;
                     call.root = turn % n;
-                    const bool symmetric = turn % 2 == 0;
+                    const bool symmetric = pass % 2 == 0;
+                    if (call.kind == Kind::all_reduce) reduced.emplace(call.type, call.op);
                     const uint64_t size = size_of(call.type);
                     const uint64_t shift = turn % 3 == 0 ? size : 0;
                     std::vector<Bytes> in;
@@ -134,6 +140,7 @@ TEST_F(OnGpus, EveryAlgorithmIsExact)
                 }
             }
         }
+        EXPECT_EQ(reduced.size(), types * ops) << n << " ranks";
     }
 }
 

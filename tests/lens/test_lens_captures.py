@@ -85,9 +85,8 @@ def test_graph_launches(name, capture, decoded):
     assert len(described) <= kernels
 
 
-def test_launches_and_copies(name, decoded, capture):
-    if name != "small":
-        pytest.skip("only in small")
+@pytest.mark.parametrize("name", ["small"], indirect=True)
+def test_launches_and_copies(decoded, capture):
     api = [(summary.api_of(capture, s.doorbell), s.doorbell.bytes, f) for s, f in decoded]
     blocks = [
         op.detail["block"]

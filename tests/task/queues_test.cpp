@@ -79,9 +79,24 @@ private:
     std::set<std::pair<uint32_t, Sequential>> seen_;
 };
 
-// The owner takes the newest, newest first; a thief the oldest half. A thief that got nothing
-// may have met another.
-bool deque_rule(Sequential& s, const Event& e, const std::vector<Event>&)
+bool overlapped(const Event& e, const std::vector<Event>& all)
+{
+    return std::any_of(all.begin(), all.end(), [&](const Event& other) {
+        return &other != &e && other.call < e.back && other.back > e.call;
+    });
+}
+
+// Something was pushed, taken or stolen while it was under way.
+bool met_a_change(const Event& e, const std::vector<Event>& all)
+{
+    return std::any_of(all.begin(), all.end(), [&](const Event& other) {
+        return &other != &e && !other.values.empty() && other.call < e.back && other.back > e.call;
+    });
+}
+
+// The owner takes the newest, newest first; a thief the oldest half. A thief gets nothing only from
+// an empty deque, or from one that changed meanwhile.
+bool deque_rule(Sequential& s, const Event& e, const std::vector<Event>& all)
 {
     switch (e.op) {
     case Op::push: s.insert(s.end(), e.values.begin(), e.values.end()); return true;
@@ -98,7 +113,7 @@ bool deque_rule(Sequential& s, const Event& e, const std::vector<Event>&)
         return true;
     case Op::steal:
         if (e.values.empty()) {
-            return true;
+            return s.empty() || met_a_change(e, all);
         }
         if (e.values.size() > (s.size() + 1) / 2) {
             return false;
@@ -112,13 +127,6 @@ bool deque_rule(Sequential& s, const Event& e, const std::vector<Event>&)
         return true;
     }
     return false;
-}
-
-bool overlapped(const Event& e, const std::vector<Event>& all)
-{
-    return std::any_of(all.begin(), all.end(), [&](const Event& other) {
-        return &other != &e && other.call < e.back && other.back > e.call;
-    });
 }
 
 // First in, first out. A pop that got nothing while another operation was under way proves nothing.

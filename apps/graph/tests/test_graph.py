@@ -257,14 +257,53 @@ def test_options_of_the_command(tmp_path, capsys):
         assert f"by {method} needs a GPU" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "vertices", "edges", "levels"), [("NY", 264_346, 365_050, 620)])
-def test_a_road_graph(name, vertices, edges, levels, device):
-    folder = os.environ.get("DENIZEN_GRAPHS")
-    file = Path(folder or ".") / f"{name}.gr.xz"
-    if not folder or not file.is_file():
-        pytest.skip(f"no {name}.gr.xz: set DENIZEN_GRAPHS to the folder of the road graphs")
+def made_road(path, rows=60, columns=90):
+    """Streets of a town as DIMACS writes road graphs: most of a grid, each way a line, from 1 on.
+
+    Returns vertices, edges, and how far each vertex is from the first by a plain search; -1 if the
+    missing streets cut it off.
+    """
+    random = np.random.default_rng(3)
+    at = np.arange(rows * columns).reshape(rows, columns)
+    across = np.stack([at[:, :-1].ravel(), at[:, 1:].ravel()], 1)
+    down = np.stack([at[:-1].ravel(), at[1:].ravel()], 1)
+    streets = np.concatenate([across, down])
+    streets = streets[random.random(len(streets)) < 0.7]
+    ways = [line for u, v in streets + 1 for line in (f"a {u} {v} 7", f"a {v} {u} 7")]
+    head = ["c a made town", f"p sp {at.size} {len(ways)}"]
+    path.write_bytes(lzma.compress("\n".join([*head, *ways, ""]).encode()))
+
+    beside = [[] for _ in range(at.size)]
+    for u, v in streets.tolist():
+        beside[u].append(v)
+        beside[v].append(u)
+    level = [-1] * at.size
+    level[0], queue = 0, [0]
+    for u in queue:  # grows until all that can be reached have come
+        for v in beside[u]:
+            if level[v] < 0:
+                level[v] = level[u] + 1
+                queue.append(v)
+    return at.size, len(streets), level
+
+
+NY = Path(os.environ.get("DENIZEN_GRAPHS", "nowhere")) / "NY.gr.xz"
+
+
+@pytest.mark.parametrize("name", ["town", *(["NY"] if NY.is_file() else [])])
+def test_road_graphs(name, device, tmp_path):
+    """A made one, and New York's if the folder that DENIZEN_GRAPHS names has it."""
+    if name == "NY":
+        file, (vertices, edges, level) = NY, (264_346, 365_050, None)
+        levels, reached = 620, vertices
+    else:
+        file = tmp_path / "town.gr.xz"
+        vertices, edges, level = made_road(file)
+        levels, reached = max(level) + 1, vertices - level.count(-1)
+        assert vertices // 2 < reached < vertices and levels > 100  # a road graph's shape
     g = graph.read(file)
     assert (g.vertices, g.arcs) == (vertices, 2 * edges)
     paths = graph.bfs(g, 0, device=device)
-    assert (paths.levels, paths.reached) == (levels, vertices)
+    assert (paths.levels, paths.reached) == (levels, reached)
+    assert level is None or paths.distances.tolist() == level
     assert graph.validate(g, paths) == ""

@@ -162,7 +162,8 @@ def test_the_report_is_one_page_that_names_cannot_break(make, tmp_path):
     page.write(path, empty, [], procmine.concurrency(empty.log))
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome")
+@pytest.mark.deep
+@pytest.mark.skipif(BROWSER is None, reason="no chromium: make system-deep installs it")
 def test_the_report_in_a_browser(csv, tmp_path, capsys):
     path = tmp_path / "report.html"
     assert run(csv, "--html", path, "--reference", csv, "--json") == 0

@@ -309,6 +309,12 @@ def test_zeromq_that_is_not_installed(monkeypatch):
         iq.open("zmq://127.0.0.1:9")
 
 
+CALLS = {  # of SoapySDR.Device, with how many arguments
+    "setSampleRate": 3, "setFrequency": 3, "setAntenna": 3, "setBandwidth": 3, "setGain": 3,
+    "setGainMode": 3, "activateStream": 1, "deactivateStream": 1, "closeStream": 1,
+}  # fmt: skip
+
+
 class FakeDevice:
     """What a receiver does, by a script of what reading returns."""
 
@@ -320,7 +326,11 @@ class FakeDevice:
         self.script = [3, -4, 0, -1, 2, -5]
 
     def __getattr__(self, name):
+        if name not in CALLS:
+            raise AttributeError(f"SoapySDR.Device has no {name}")
+
         def call(*words):
+            assert len(words) == CALLS[name], name
             self.did.append((name, *words))
             return 0
 

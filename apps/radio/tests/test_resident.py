@@ -36,15 +36,21 @@ def all_of(receiver, signal, step=100_001):
     return out + receiver.finish()
 
 
+SIGNALS = ["made", *(["modes1.bin"] if (DATA / "modes1.bin").is_file() else [])]
+
+
 @pytest.mark.parametrize("device", DEVICES)
-def test_messages_are_the_receivers(made, device):
+@pytest.mark.parametrize("name", SIGNALS)
+def test_messages_are_the_receivers(made, name, device):
+    """Of a made signal, and of dump1090's recording in the folder that DENIZEN_DATA names."""
+    signal = made if name == "made" else (DATA / name).read_bytes()
     plain, resident = Receiver((50, 8)), Receiver((50, 8), device)
-    expected = all_of(plain, made)
+    expected = all_of(plain, signal)
     assert len(expected) > 150
-    assert all_of(resident, made) == expected
+    assert all_of(resident, signal) == expected
     assert resident.aircraft == plain.aircraft
-    for name in ("samples", "messages", "repaired"):
-        assert resident.counts[name] == plain.counts[name]
+    for count in ("samples", "messages", "repaired"):
+        assert resident.counts[count] == plain.counts[count]
 
 
 @pytest.mark.parametrize("device", [None, *DEVICES])
@@ -96,14 +102,6 @@ def test_samples_in_place_stay_while_workers_read_them(made):
 def test_complex_samples_are_not_read_in_place():
     with pytest.raises(denizen.ArgumentError, match="rounded to bytes, which is a copy"):
         Receiver(device="cpu:1").feed(np.zeros(9, np.complex64), in_place=True)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_recording(device):
-    if not (DATA / "modes1.bin").exists():
-        pytest.skip("set DENIZEN_DATA to the folder of modes1.bin")
-    signal = (DATA / "modes1.bin").read_bytes()
-    assert all_of(Receiver(device=device), signal) == all_of(Receiver(), signal)
 
 
 def test_complex_samples_are_rounded_to_bytes(made):

@@ -114,6 +114,31 @@ def test_a_film(tmp_path, capsys):
         assert len(film.convert("RGB").getcolors()) > 3
 
 
+def test_a_film_by_ffmpeg(tmp_path, capsys, monkeypatch):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    out = tmp_path / "film.mp4"
+    monkeypatch.setenv("PATH", str(folder))
+    assert cli.main([*SMALL, "--movie", str(out)]) == 2
+    assert "the program ffmpeg is not installed; write a .gif" in capsys.readouterr().err
+    (folder / "ffmpeg").symlink_to(ffmpeg.get_ffmpeg_exe())
+    assert cli.main([*SMALL, "--steps", "30", "--movie", str(out), "--axis", "y"]) == 0
+    assert "30 frames" in capsys.readouterr().out
+    about, *frames = ffmpeg.read_frames(str(out))
+    assert about["codec"] == "h264" and about["size"] == (16 * 16, 8 * 16)
+    assert len(frames) == 30
+    first, last = (np.frombuffer(frames[i], np.uint8).reshape(128, 256, 3) for i in (0, -1))
+    assert first.std() < last.std()  # the wave has spread
+    whole = out.read_bytes()
+    (folder / "ffmpeg").unlink()
+    (folder / "ffmpeg").write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    (folder / "ffmpeg").chmod(0o755)
+    assert cli.main([*SMALL, "--movie", str(out)]) == 2
+    assert "ffmpeg says no room" in capsys.readouterr().err
+    assert out.read_bytes() == whole
+
+
 def test_colours_and_solid_cells():
     values = np.array([[-1.0, 0.0, 1.0]])
     seen = movie.picture(values, 1.0, np.array([[False, False, False]]))
@@ -259,13 +284,14 @@ def test_the_command_serves_a_page_until_it_is_ended(capsys):
     assert status == [0]
 
 
-def test_the_page_draws_in_a_browser(page):
+@pytest.mark.deep
+def test_the_page_draws_in_a_browser(page, tmp_path):
     browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
     if browser is None:
-        pytest.skip("no chromium")
+        pytest.skip("no chromium: make system-deep installs it")
     done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000",
-         "--dump-dom", page.url],
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+         "--virtual-time-budget=3000", "--dump-dom", page.url],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert 'data-step="' in done.stdout and 'width="16" height="12"' in done.stdout
