@@ -42,7 +42,7 @@ struct Echo {
 using Echoing = Program<Actors<Echo>, Messages<Ping, Pong, Busy>>;
 using Rt = Runtime<Echoing>;
 
-constexpr int64_t usual_us = 2000;
+constexpr int64_t usual_us = default_breath.count();
 
 Options with_breath(const Arguments& arguments, int64_t us)
 {
@@ -309,7 +309,7 @@ void measure(const Arguments& arguments)
     for (const int64_t us : {int64_t{0}, int64_t{500}, int64_t{1000}, usual_us, int64_t{5000}})
         round_trips(arguments, us);
     if (!arguments.gpu()) return;
-    for (const int64_t us : {int64_t{0}, usual_us}) {
+    for (const int64_t us : {int64_t{0}, int64_t{1000}, usual_us, int64_t{3000}, int64_t{5000}}) {
         Arguments with = arguments;
         with.breath_us = us;
         measure_random_targets(with);

@@ -95,6 +95,48 @@ _GOALS: tuple[_Goal, ...] = (
     _Goal("dispatch", "round trip, C++ API, p99 / p50", "ask", {}, "<=", 2, "x", _tail),
     _Goal("dispatch", "round trip, Python ask, p50", "ask from Python", {}, "<=", 8, "us", _median),
     _Goal(
+        "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
+        {"breath_us": 2000}, "<=", 1.03, "x", _ratio("ask, one kernel for ever"),
+    ),
+    *(
+        _Goal(
+            "beside", f"random targets, breath of {us // 1000} ms / one kernel for ever",
+            "random targets", {"breath_us": us}, ">=", 0.985, "x",
+            _ratio("random targets, one kernel for ever"),
+        )
+        for us in (2000, 5000)
+    ),
+    _Goal(
+        "beside", "nobody there between two incarnations, mean", "hand-over",
+        {"breath_us": 2000, "of all": "mean"}, "<=", 7.8, "us", _median,
+    ),
+    *(
+        _Goal(
+            "beside", f"{call} beside a program, worst, three breaths", f"beside: {call}",
+            {"breath_us": 2000}, "<=", 6000, "us", _most,
+        )
+        for call in (
+            "cudaDeviceSynchronize", "cudaMalloc + cudaFree 64 MiB",
+            "cudaHostAlloc + cudaFreeHost 1 MiB", "first launch of a kernel", "cudaDeviceSetLimit",
+            "cudaMemGetInfo",
+        )
+    ),
+    _Goal(
+        "beside", "a cooperative grid on every SM, worst",
+        "beside: cooperative grid, every SM whole", {"breath_us": 2000}, "<=", 25_000, "us", _most,
+    ),
+    _Goal(
+        "beside", "round trip beside a handler of 50 ms, p99", "ask beside: a handler of 50 ms",
+        {"breath_us": 2000}, "<=", 20, "us", _p99,
+    ),
+    *(
+        _Goal(
+            "beside", f"PyTorch that knows of nothing, {program} / alone", f"PyTorch, {program}",
+            {}, "<=", 1.3, "x", _ratio(f"PyTorch, {program}, alone"),
+        )
+        for program in ("training", "graph", "memory")
+    ),
+    _Goal(
         "ring", "host to device, 64 B, executed, pinned memory", "host to device",
         {"bytes": 64, "memory": "pinned"}, ">=", 150, "M/s", _median,
     ),
