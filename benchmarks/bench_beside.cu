@@ -312,7 +312,7 @@ void measure(const Arguments& arguments)
     for (const int64_t us : {int64_t{0}, int64_t{1000}, usual_us, int64_t{3000}, int64_t{5000}}) {
         Arguments with = arguments;
         with.breath_us = us;
-        measure_random_targets(with);
+        measure_random_targets(with, 4);
     }
 #if defined(__CUDACC__)
     whole_device(arguments);

@@ -177,7 +177,7 @@ void random_targets(const Arguments& arguments, uint32_t workers, uint32_t token
 
 } // namespace
 
-void measure_random_targets(const Arguments& arguments)
+void measure_random_targets(const Arguments& arguments, uint32_t only_on_each)
 {
     if (!arguments.gpu()) {
         random_targets(arguments, arguments.workers != 0 ? arguments.workers : 2, walkers);
@@ -186,6 +186,7 @@ void measure_random_targets(const Arguments& arguments)
     const auto sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
     for (const uint32_t on_each : {1u, 4u, 8u}) {
         for (const uint32_t tokens : {walkers, 2 * walkers}) {
+            if (only_on_each != 0 && (on_each != only_on_each || tokens != walkers)) continue;
             if (arguments.quick && (on_each == 1 || tokens != walkers)) continue;
             try {
                 random_targets(arguments, sms * on_each, tokens);

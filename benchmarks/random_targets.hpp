@@ -7,6 +7,7 @@
 namespace denizen::bench {
 
 // Prints the cases `random targets` and `random targets, seen by the host`.
-void measure_random_targets(const Arguments& arguments);
+// `only_on_each`: with so many workers on each SM alone; 0: with several numbers of them.
+void measure_random_targets(const Arguments& arguments, uint32_t only_on_each = 0);
 
 } // namespace denizen::bench
