@@ -133,17 +133,17 @@ def memory_of(device, **sizes):
 
 @pytest.mark.parametrize(
     ("name", "small", "large", "least"),
-    [  # at least so many bytes more, for two workers
+    [  # so many bytes more, for two workers, but for the page that all of it is rounded to
         ("near_slots", 64, 4096, 2 * 64 * 4032),
         ("urgent_slots", 64, 4096, 2 * 64 * 4032),
         ("stash_slots", 64, 4096, 2 * 64 * 4032),
-        ("watch_slots", 64, 4096, 2 * 8 * 4000),
+        ("watch_slots", 64, 4096, 2 * 8 * 4032),
         ("trace_slots", 64, 4096, 2 * 64 * 4032),
     ],
 )
 def test_sizes_are_memory(name, small, large, least):
     taken = [memory_of("cpu:2", **{name: slots}) for slots in (small, large)]
-    assert taken[1] - taken[0] >= least
+    assert taken[1] - taken[0] > least - 4096
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ struct Walker {
             return;
         }
         const auto next = (ctx.worker() + 1) % ctx.workers();
-        ctx.send(Address::actor(next, ctx.self().local() % 8), token);
+        ctx.send(denizen::Address::actor(next, ctx.self().local() % 8), token);
     }
     void on(const Stop&, auto&) { stopped = 1; }
     void on(const Query&, auto& ctx) { ctx.reply(Tally{handled, ended}); }
