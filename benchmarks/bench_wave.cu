@@ -155,6 +155,14 @@ void measure_room(const Arguments& arguments, uint32_t cells)
                                     Method::pass2, Method::pass4}) {
             try {
                 simulated(to_string(method), params, one, method, steps);
+                if (method != Method::tiles && method != Method::deep) continue;
+                // Beside it with no breath: what the hand-overs cost.
+                Settings unbroken = room;
+                unbroken.breath = std::chrono::microseconds(0);
+                const std::string alone = std::string(to_string(method)) + " in one kernel";
+                arms.back().result.ratio_base = {alone};
+                simulated(alone.c_str(), params,
+                          std::make_shared<Simulation>(unbroken, arguments.device), method, steps);
             } catch (const Error& error) {
                 if (error.code() != Errc::bad_argument) throw;
                 arms.pop_back(); // the room is too large for tiles

@@ -6,6 +6,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -50,7 +51,8 @@ Method method_of(const std::string& name)
 
 nb::tuple answer(const Ran& ran)
 {
-    return nb::make_tuple(ran.steps, ran.seconds, std::string(to_string(ran.method)), ran.tiles);
+    return nb::make_tuple(ran.steps, ran.seconds, std::string(to_string(ran.method)), ran.tiles,
+                          ran.incarnations);
 }
 
 using Six = std::array<int32_t, 6>; // low x, y, z, high x, y, z
@@ -95,7 +97,7 @@ void waves(nb::module_& m)
                 double speed, double dt, double damping, double absorber,
                 const std::array<uint32_t, 3>& boundary, const Array<uint8_t>& kinds, bool twofold,
                 bool on_gpu, int ordinal, nb::bytes cubin, uint32_t threads, uint32_t slabs,
-                nb::bytes group_cubin) {
+                nb::bytes group_cubin, std::optional<int64_t> breath_us) {
                  Settings settings;
                  for (size_t axis = 0; axis < 3; ++axis) {
                      settings.cells[axis] = cells[axis];
@@ -108,6 +110,7 @@ void waves(nb::module_& m)
                  settings.absorber = absorber;
                  settings.kinds = vector_of(kinds);
                  settings.precision = twofold ? Precision::twofold : Precision::single;
+                 if (breath_us) settings.breath = std::chrono::microseconds(*breath_us);
                  Code code;
                  code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                  Code group_code;

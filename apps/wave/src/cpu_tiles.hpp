@@ -11,7 +11,8 @@ namespace denizen::wave {
 
 constexpr uint32_t most_tiles = 64; // threads
 
-// `traces`: for each receiver `steps`. Returns when all tiles have ended.
+// `traces`: for each receiver `steps`. Returns when the run is over. The threads of an incarnation
+// are started anew, as a GPU's successor is launched.
 template <class S, class T>
 void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t steps, Mailbox& box,
                uint32_t ahead, T* traces, Ran& ran)
@@ -24,14 +25,21 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     std::vector<Source> sources = state.sources;
     sources.resize(most_sources);
     Control control{};
+    control.checkpoint = first_checkpoint(steps, ahead, state.breath_ns, first_quota);
+    control.checkpoint.sources = static_cast<uint32_t>(state.sources.size());
+    control.checkpoint.damping = state.medium.damping;
+    std::vector<uint8_t> kinds[2];
     const std::array<typename CpuField<T>::Memory, 2> to = {field.make(), field.make()};
     TileRun<T> run{};
     run.cells = {state.geometry, state.kinds.data()};
     run.medium = state.medium;
     run.layout = field.layout();
     for (uint32_t i = 0; i < 2; ++i) {
-        run.from[i] = field.row(i, 0, 0) - run.layout.lead;
-        run.to[i] = to[i].get();
+        run.fields[0][i] = field.row(i, 0, 0) - run.layout.lead;
+        run.fields[1][i] = to[i].get();
+        if (state.breath_ns == 0) continue;
+        kinds[i].resize(state.geometry.cells());
+        run.kinds[i] = kinds[i].data();
     }
     std::copy_n(tiling.tiles, 3, run.tiles);
     run.steps = steps;
@@ -43,40 +51,44 @@ void run_tiles(State& state, CpuField<T>& field, const Tiling& tiling, uint32_t 
     run.control = &control;
     run.commands = commands.data();
     run.sources = sources.data();
-    run.source_count = static_cast<uint32_t>(state.sources.size());
     run.pool = state.pool.data();
     run.receivers = reinterpret_cast<const int32_t (*)[3]>(state.receivers.data());
     run.receiver_count = static_cast<uint32_t>(state.receivers.size());
     run.traces = traces;
     run.window = static_cast<T*>(box.window());
     const Leading leading{&control,           commands.data(), changes.data(), sources.data(),
-                          run.source_count,   box.heartbeat(), box.orders(),   box.answers(),
+                          box.heartbeat(),    box.told(),      box.orders(),   box.answers(),
                           state.step,         steps,           ahead,          tiling.count(),
-                          {S::x, S::y, S::z}, ~uint64_t{0}};
+                          {S::x, S::y, S::z}, ~uint64_t{0},    state.breath_ns};
     std::vector<std::unique_ptr<TileMemory<T, S>>> memories;
     for (uint32_t i = 0; i < tiling.count(); ++i) {
         memories.push_back(std::make_unique<TileMemory<T, S>>());
     }
-    Porch porch;
-    Threads threads; // one for each tile, and who carries commands
-    threads.start(tiling.count() + (ahead != 0 ? 1 : 0), "tile", [&](uint32_t i) {
-        if (i == tiling.count()) {
-            carry(Orders(leading.in), porch);
-            return;
-        }
-        const FlushToZero flush;
-        Tile<T, S>(run, *memories[i], i).run();
-    });
-    Conductor(leading, ahead != 0 ? &porch : nullptr).lead();
-    threads.join();
+    const Checkpoint& checkpoint = control.checkpoint;
+    do { // ends with the last step, by a command or late
+        const uint32_t orders = checkpoint.orders;
+        Porch porch = porch_of(checkpoint);
+        Threads threads; // one for each tile, and who carries commands
+        threads.start(tiling.count() + (ahead != 0 ? 1 : 0), "tile", [&](uint32_t i) {
+            if (i == tiling.count()) {
+                carry(Orders(ring_from(leading.in, orders)), porch);
+                return;
+            }
+            const FlushToZero flush;
+            Tile<T, S>(run, *memories[i], i).run();
+        });
+        Conductor(leading, ahead != 0 ? &porch : nullptr).lead();
+        threads.join();
+    } while (checkpoint.over == 0);
+    if (checkpoint.incarnation % 2 != 0) field.replace(to);
+    field.close_rows();
     if (control.late != 0) {
         throw Error(Errc::timeout, "the tiles did not get on for 10 s and gave up");
     }
-    ran.steps = control.steps;
+    ran.steps = checkpoint.begin;
+    ran.incarnations = checkpoint.incarnation;
     ran.seconds = static_cast<double>(control.ended - control.began) * 1e-9;
-    for (uint32_t i = 0; i < control.changes; ++i) state.keep(changes[i], run.first);
-    field.replace(to);
-    field.close_rows();
+    for (uint32_t i = 0; i < checkpoint.changes; ++i) state.keep(changes[i], run.first);
 }
 
 } // namespace denizen::wave

@@ -31,6 +31,7 @@ struct State {
     std::vector<std::array<int32_t, 3>> receivers;
     std::vector<std::vector<double>> traces; // by receiver
     uint64_t step = 0;
+    uint64_t breath_ns = 0; // of resident tiles; 0: none
 
     Cells cells() const { return {geometry, kinds.data()}; }
     // What commands of a run that has ended leave behind.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resident tiles on a GPU: one cooperative kernel for a whole run.
+// Resident tiles on a GPU: a cooperative kernel, whose incarnations make up a run.
 #pragma once
 
 #include "gpu_slab.hpp"
@@ -7,6 +7,9 @@
 #include <denizen/wave/detail/tile.hpp>
 
 namespace denizen::wave {
+
+constexpr uint64_t overdue_ns = 20'000'000;  // behind a breath: other work, or an error
+constexpr uint64_t least_slept_ns = 500'000; // breaths that the host naps in
 
 template <class T>
 class GpuTiles {
@@ -60,7 +63,7 @@ public:
         std::vector<Request> changes;
         for_shapes<T>(deep, [&]<class S>(const char* name) {
             if (std::string(name) == chosen.name) {
-                changes = run_shape<S>(steps, chosen, mailbox, ahead, ran);
+                changes = run_shape<S>(steps, chosen, mailbox, ahead, quota_[deep ? 1 : 0], ran);
             }
         });
         return changes;
@@ -69,7 +72,7 @@ public:
 private:
     template <class S>
     std::vector<Request> run_shape(uint32_t steps, const Tiling& tiling, Mailbox& mailbox,
-                                   uint32_t ahead, Ran& ran)
+                                   uint32_t ahead, uint32_t& quota, Ran& ran)
     {
         constexpr uint32_t packets = hops<T, S>();
         const Packing packing = pack<T, S>();
@@ -78,11 +81,18 @@ private:
             commands_ = chip_.take_zeros<CommandSlot>(most_under_way);
             changes_ = chip_.take_zeros<Request>(most_changes);
             control_ = chip_.take_zeros<Control>(1);
+            for (uint8_t*& kinds : kinds_) {
+                if (state_.breath_ns != 0) kinds = chip_.take_zeros<uint8_t>(state_.kinds.size());
+            }
         }
         const size_t mail_packets = size_t{2} * packets * tiling.count();
         chip_.reserve(mail_, mail_size_, mail_packets);
         chip_.set(mail_, 0, mail_packets * sizeof(Packet));
-        chip_.set(control_, 0, sizeof(Control));
+        Control control{};
+        control.checkpoint = first_checkpoint(steps, ahead, state_.breath_ns, quota);
+        control.checkpoint.sources = static_cast<uint32_t>(state_.sources.size());
+        control.checkpoint.damping = state_.medium.damping;
+        chip_.put(control_, &control, 1);
         chip_.set(commands_, 0, most_under_way * sizeof(CommandSlot));
         chip_.reserve(hops_, hops_size_, 2 * size_t{packets});
         chip_.put(hops_, packing.outgoing);
@@ -92,8 +102,9 @@ private:
         run.medium = state_.medium;
         run.layout = slab_.layout();
         for (uint32_t i = 0; i < 2; ++i) {
-            run.from[i] = slab_.field(i);
-            run.to[i] = slab_.spare(i);
+            run.fields[0][i] = slab_.field(i);
+            run.fields[1][i] = slab_.spare(i);
+            run.kinds[i] = kinds_[i];
         }
         std::copy_n(tiling.tiles, 3, run.tiles);
         run.steps = steps;
@@ -105,7 +116,6 @@ private:
         run.control = control_;
         run.commands = commands_;
         run.sources = slab_.sources();
-        run.source_count = static_cast<uint32_t>(state_.sources.size());
         run.pool = slab_.pool();
         run.receivers = slab_.receivers();
         run.receiver_count = static_cast<uint32_t>(state_.receivers.size());
@@ -115,8 +125,8 @@ private:
                               commands_,
                               changes_,
                               slab_.sources(),
-                              run.source_count,
                               mailbox.heartbeat(),
+                              mailbox.told(),
                               mailbox.orders(),
                               mailbox.answers(),
                               state_.step,
@@ -124,21 +134,67 @@ private:
                               ahead,
                               tiling.count(),
                               {S::x, S::y, S::z},
-                              patience_ns};
-        chip_.launch(slab_.typed(tiling.name), {tiling.count() + 1, 1, 1}, {S::threads, 1},
-                     sizeof(TileMemory<T, S>), true, run, leading);
+                              patience_ns,
+                              state_.breath_ns};
+        const auto launch = [&] {
+            chip_.launch(slab_.typed(tiling.name), {tiling.count() + 1, 1, 1}, {S::threads, 1},
+                         sizeof(TileMemory<T, S>), true, run, leading);
+        };
+        launch();
+        const bool breathes =
+            state_.breath_ns != 0 && (ahead != 0 || control.checkpoint.end < steps);
+        if (breathes) keep(mailbox, launch);
         wait(mailbox);
-        Control control{};
         chip_.fetch(&control, control_, 1);
+        const Checkpoint& checkpoint = control.checkpoint;
+        if (checkpoint.incarnation % 2 != 0) slab_.swap_spare();
         if (control.late != 0) {
             throw Error(Errc::timeout, "the tiles did not get on for 10 s and gave up");
         }
-        ran.steps = control.steps;
+        quota = checkpoint.quota;
+        ran.steps = checkpoint.begin;
+        ran.incarnations = checkpoint.incarnation;
         ran.seconds = static_cast<double>(control.ended - control.began) * 1e-9;
-        std::vector<Request> changes(control.changes);
+        std::vector<Request> changes(checkpoint.changes);
         if (!changes.empty()) chip_.fetch(changes.data(), changes_, changes.size());
-        slab_.swap_spare();
         return changes;
+    }
+
+    // After the first launch, until the run is over: one launch more than the one that runs is in
+    // the stream. By the thread that waits for the run and not by a gpu::Keeper: a run holds the
+    // mutex of the resident programs, which a keeper's launch takes. Words of the host's memory say
+    // how far it is; the stream is asked only if nothing moves.
+    template <class Launch>
+    void keep(Mailbox& mailbox, const Launch& launch) const
+    {
+        uint32_t queued = 1;
+        uint32_t ended = 0;
+        uint32_t beats = 0;
+        uint64_t moved = now_ns();
+        Backoff idle;
+        while (true) { // ends when the conductor says so, or with an error of the stream
+            store<Scope::system>(mailbox.heartbeat(), ++beats);
+            const uint32_t told = load<Scope::system>(mailbox.told());
+            if (told == told_word(told >> 1, true)) return;
+            if (told >> 1 != ended) {
+                ended = told >> 1;
+                moved = now_ns();
+                // Else naps grow to 0.1 ms.
+                if (state_.breath_ns < least_slept_ns) idle.reset();
+            }
+            if (queued - ended < 2) {
+                launch();
+                ++queued;
+            } else if (now_ns() - moved > state_.breath_ns + overdue_ns) {
+                moved = now_ns();
+                const gpu::Result result = chip_.driver().stream_query(chip_.stream());
+                if (result != gpu::error_not_ready) {
+                    gpu::check(result, "cuStreamQuery", "the resident tiles");
+                }
+            } else {
+                idle.pause();
+            }
+        }
     }
 
     void wait(Mailbox& mailbox) const
@@ -163,6 +219,8 @@ private:
     CommandSlot* commands_ = nullptr;
     Request* changes_ = nullptr;
     Control* control_ = nullptr;
+    uint8_t* kinds_[2] = {};                         // TileRun::kinds, with a breath
+    uint32_t quota_[2] = {first_quota, first_quota}; // of tiles, of deep ones
     Packet* mail_ = nullptr;
     size_t mail_size_ = 0;
     Hop* hops_ = nullptr;

@@ -20,12 +20,14 @@ Mailbox::Mailbox(const Allocate& allocate, uint64_t cells, uint32_t bytes_per_ce
         RingWords in;
         RingWords out;
         alignas(line) uint32_t heartbeat;
+        alignas(line) uint32_t told;
     };
     memory_ = allocate(sizeof(Words) + 2 * slots * sizeof(Slot));
     window_ = allocate(cells * bytes_per_cell);
     auto* words = new (memory_.get()) Words{};
     auto* first = reinterpret_cast<Slot*>(static_cast<std::byte*>(memory_.get()) + sizeof(Words));
     heartbeat_ = &words->heartbeat;
+    told_ = &words->told;
     in_ = {first, slots - 1, 0, &words->in};
     out_ = {first + slots, slots - 1, 0, &words->out};
     clear_slots(in_.slots, slots, 0);

@@ -35,7 +35,8 @@ public:
     const RingView& answers() const { return out_; }
     void* window() const { return window_.get(); }
     uint32_t* heartbeat() const { return heartbeat_; }
-    double cell(size_t k) const; // of the window
+    uint32_t* told() const { return told_; } // by the device: see told_word()
+    double cell(size_t k) const;             // of the window
 
 private:
     void take(const Box& box, const Answer& answer, std::vector<double>& values) const;
@@ -48,6 +49,7 @@ private:
     uint64_t cells_;
     uint32_t bytes_per_cell_;
     uint32_t* heartbeat_ = nullptr;
+    uint32_t* told_ = nullptr;
     RingView in_;
     RingView out_;
     SpscSender<Scope::system> sender_;

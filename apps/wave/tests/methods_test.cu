@@ -209,6 +209,10 @@ TEST(Settings, that_are_refused)
     EXPECT_EQ(with([](Settings& s) { s.spacing = 0; }), Errc::bad_argument);
     EXPECT_EQ(with([](Settings& s) { s.speed = -1; }), Errc::bad_argument);
     EXPECT_EQ(with([](Settings& s) { s.damping = -1; }), Errc::bad_argument);
+    using std::chrono::microseconds;
+    EXPECT_EQ(with([](Settings& s) { s.breath = microseconds(-1); }), Errc::bad_argument);
+    EXPECT_EQ(with([](Settings& s) { s.breath = microseconds(1'000'001); }), Errc::bad_argument);
+    EXPECT_EQ(with([](Settings& s) { s.breath = microseconds(1'000'000); }), Errc::ok);
     EXPECT_EQ(with([](Settings& s) { s.kinds.assign(7, 0); }), Errc::bad_argument);
     EXPECT_EQ(with([](Settings& s) { s.kinds.assign(64 * 64 * 64, 4); }), Errc::bad_argument);
 }

@@ -8,6 +8,7 @@
 
 #include <denizen/device/residents.hpp>
 
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct Place {
     Device device;
     uint32_t threads;
     uint32_t slabs = 1;
+    std::chrono::microseconds breath{0}; // 0: as is usual there
 };
 
 #if defined(__CUDACC__)
@@ -36,7 +38,9 @@ inline Simulation simulation_of(const Settings& room, const Place& at)
 #else
     const Code group_code;
 #endif
-    return Simulation(room, at.device, compiled_code(), at.threads, at.slabs, group_code);
+    Settings with = room;
+    if (at.breath.count() != 0) with.breath = at.breath;
+    return Simulation(with, at.device, compiled_code(), at.threads, at.slabs, group_code);
 }
 
 inline std::vector<Place> places()
@@ -44,9 +48,13 @@ inline std::vector<Place> places()
     std::vector<Place> all{{"cpu1", Device::cpu(), 1},
                            {"cpu3", Device::cpu(), 3},
                            {"cpu2x2", Device::cpu(), 4, 2},
-                           {"cpu3x1", Device::cpu(), 3, 3}};
+                           {"cpu3x1", Device::cpu(), 3, 3},
+                           {"cpu_breath", Device::cpu(), 1, 1, std::chrono::microseconds(100)}};
 #if defined(__CUDACC__)
-    if (gpu_present()) all.push_back({"gpu", Device::gpu(), 0});
+    if (gpu_present()) {
+        all.push_back({"gpu", Device::gpu(), 0});
+        all.push_back({"gpu_breath", Device::gpu(), 0, 1, std::chrono::microseconds(20)});
+    }
     if (gpus() > 1) all.push_back({"gpu2", Device::gpu(), 0, 2});
 #endif
     return all;
@@ -54,6 +62,7 @@ inline std::vector<Place> places()
 
 inline std::vector<Method> methods_of(const Place& place)
 {
+    if (place.breath.count() != 0) return {Method::tiles, Method::deep}; // the others have none
     if (place.slabs > 1 && place.device.kind == Device::Kind::gpu) {
         return {Method::launches, Method::graph, Method::pass2, Method::pass4};
     }

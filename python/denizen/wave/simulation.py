@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -48,6 +48,7 @@ class Ran:
             else by the host's, from the first launch to the end of the last.
         method: that was used.
         tiles: of resident ones, such as "128 tiles of 32 x 8 x 8"; else empty.
+        incarnations: of resident tiles: kernels that the run was made of (`breath_us`); else 0.
         cells: of the grid.
     """
 
@@ -55,6 +56,7 @@ class Ran:
     seconds: float
     method: str
     tiles: str
+    incarnations: int
     cells: int
 
     @property
@@ -82,6 +84,11 @@ class Simulation:
         device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
             Several GPUs of one host: "gpu:FIRST-LAST", at most 8; the grid is cut along z into
             slabs of at least 4 planes. "cpu:SLABSxTHREADS": groups of CPU threads do the same.
+        breath_us: GPU: no kernel of resident tiles lasts longer than that; the next one is queued
+            behind it, so that whoever waits for the whole device (torch.cuda.synchronize,
+            cudaMalloc, the first launch of a kernel) waits for two of them at most. "auto": 2000
+            on a GPU. None or 0: one kernel for a whole run. On the CPU the option is for tests
+            ("auto": 0).
 
     While a run uses a GPU, the resident programs of this process leave it. Raises ArgumentError,
     DeviceError, CompileError, ExhaustedError (memory).
@@ -100,6 +107,7 @@ class Simulation:
         cells: ArrayLike | None = None,
         dtype: DTypeLike = "float32",
         device: str = "auto",
+        breath_us: int | Literal["auto"] | None = "auto",
     ) -> None:
         where = parse_device(device)
         if len(shape) != _SEVERAL or not all(4 <= n <= 8192 for n in shape):
@@ -134,6 +142,7 @@ class Simulation:
             tuple(_BOUNDARIES.index(side) for side in reversed(sides)), kinds,
             self._dtype == np.float64, where.on_gpu, where.first, cubin,
             (where.threads or 0) * where.nodes, where.nodes, group_cubin,
+            None if breath_us == "auto" else int(breath_us or 0),
         )  # fmt: skip
 
     @property
@@ -246,7 +255,7 @@ class Simulation:
         Raises ArgumentError for a method that the device does not have or the grid does not fit.
         """
         left = _count(steps)
-        done, seconds = 0, 0.0
+        done, seconds, incarnations = 0, 0.0, 0
         # Cells and steps of the first piece: 0.1 s where they are fast.
         some = _FIRST_ON_GPU if self.on_gpu else _FIRST_ON_CPU
         piece = max(_PASS, some // int(np.prod(self._shape)))
@@ -255,10 +264,11 @@ class Simulation:
             left -= words[0]
             done += words[0]
             seconds += words[1]
+            incarnations += words[4]
             if progress is not None:
                 progress(words[0])
             if left == 0:
-                return self._ran((done, seconds, *words[2:]))
+                return self._ran((done, seconds, words[2], words[3], incarnations))
             piece = max(_PASS, int(_PIECE * done / max(seconds, 1e-9)) // _PASS * _PASS)
 
     def start(self, steps: int, method: str = "auto", *, ahead: int = 2) -> Steered:
@@ -270,7 +280,7 @@ class Simulation:
         self._core.start(_count(steps), method, ahead)
         return Steered(self)
 
-    def _ran(self, words: tuple[int, float, str, str]) -> Ran:
+    def _ran(self, words: tuple[int, float, str, str, int]) -> Ran:
         return Ran(*words, cells=int(np.prod(self._shape)))
 
 

@@ -122,17 +122,18 @@ def _movie(
     assert given.movie is not None
     steps = given.steps or 500
     every = max(1, -(-steps // _FRAMES))
-    slices, seconds, method, tiles = [], 0.0, "", ""
+    slices, seconds, method, tiles, incarnations = [], 0.0, "", "", 0
     for first in range(0, steps, every):
         ran = room.run(min(every, steps - first), given.method)
         seconds += ran.seconds
+        incarnations += ran.incarnations
         method, tiles = ran.method, ran.tiles
         slices.append(room.pressure[index])
     loudest = float(np.percentile(np.abs(np.stack(slices)), 99.9))
     solid = live.solid_of(cells, index)
     movie.write(given.movie, [movie.picture(s, loudest, solid) for s in slices])
     print(f"{given.movie}: {len(slices)} frames, one each {every} steps")
-    return wave.Ran(steps, seconds, method, tiles, int(np.prod(room.shape)))
+    return wave.Ran(steps, seconds, method, tiles, incarnations, int(np.prod(room.shape)))
 
 
 def _write(out: Path, room: wave.Simulation, ears: list[int]) -> None:

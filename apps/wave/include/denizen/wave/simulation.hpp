@@ -18,7 +18,9 @@
 #include <denizen/base/process.hpp>
 #include <denizen/wave/request.hpp>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,10 @@ struct Settings {
     Boundary boundary[3] = {};        // on both sides of x, y, z
     std::vector<uint8_t> kinds;       // Cell by cell, or empty: all are normal
     Precision precision = Precision::single;
+    // No kernel of resident tiles lasts longer: the next one is queued behind it, so that whoever
+    // waits for the whole device waits for two of them at most. 0: one for a whole run. Unless it
+    // is said: default_breath on a GPU, 0 on the CPU, whose threads are in nobody's way.
+    std::optional<std::chrono::microseconds> breath;
 };
 
 enum class Method {
@@ -92,6 +98,7 @@ struct Ran {
                         // else by the host's, from the first launch to the last one's end
     Method method = Method::automatic; // that was used
     std::string tiles;                 // of resident ones: "128 tiles of 32 x 8 x 8", else empty
+    uint32_t incarnations = 0;         // of resident tiles: kernels that the run was made of
 };
 
 class Engine;
@@ -128,7 +135,7 @@ public:
     const std::vector<double>& trace(uint32_t number) const;
 
     // Errc::bad_argument for a method that the device does not have or that the grid does not fit;
-    // Errc::timeout if the device does not get on.
+    // Errc::timeout if the device does not get on: the field is then that of some step of the run.
     Ran run(uint32_t steps, Method method = Method::automatic);
 
     // The same on a thread of its own, open to commands. `ahead`: how many steps the conductor of

@@ -14,12 +14,12 @@
 
 #include <denizen/base/atomic.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/wave/request.hpp>
+#include <denizen/wave/detail/checkpoint.hpp>
 #include <denizen/wire/spsc.hpp>
 
 namespace denizen::wave {
 
-// Zero at the start of a run.
+// Zero at the start of a run, but the checkpoint.
 struct Control {
     alignas(line) uint64_t go; // limit | number of commands << 32: written by the conductor alone
     alignas(line) uint32_t progress; // steps that tile 0 has done
@@ -31,8 +31,7 @@ struct Control {
     alignas(line) uint32_t late;  // everybody leaves: the result is void
     alignas(line) uint64_t began; // by the device's clock: the first tile's first step
     uint64_t ended;               // and the last one's last
-    uint32_t steps;               // afterwards: how many were done
-    uint32_t changes;             // and how many changes were made
+    alignas(line) Checkpoint checkpoint;
 };
 
 // A command as the tiles get it: of Command's words, and the step as the tenth. Packets bring their
@@ -75,11 +74,11 @@ DENIZEN_HD inline Request told_command(const CommandSlot* from, uint32_t number)
 
 struct Leading {
     Control* control;
-    CommandSlot* commands; // most_under_way: the list comes round; zero at the start
-    Request* changes;      // most_changes: what the run leaves behind
-    Source* sources;       // most_sources, as well
-    uint32_t source_count;
+    CommandSlot* commands;     // most_under_way: the list comes round; zero at the start
+    Request* changes;          // most_changes: what the run leaves behind
+    Source* sources;           // most_sources, as well
     const uint32_t* heartbeat; // the host changes it while it waits for the run
+    uint32_t* told;            // and is told here what told_word() says
     RingView in;
     RingView out;
     uint64_t first; // step of the simulation that the run begins with
@@ -88,11 +87,24 @@ struct Leading {
     uint32_t tiles;
     uint32_t size[3];     // of a tile
     uint64_t patience_ns; // of a run without a heartbeat
+    uint64_t breath_ns;   // of an incarnation; 0: there is one
 };
 
 DENIZEN_HD inline uint64_t go_word(uint32_t limit, uint32_t commands)
 {
     return limit | uint64_t{commands} << 32;
+}
+
+// How many incarnations have ended, and whether the run is over.
+DENIZEN_HD inline uint32_t told_word(uint32_t ended, bool over)
+{
+    return ended << 1 | (over ? 1u : 0u);
+}
+
+DENIZEN_HD inline RingView ring_from(RingView ring, uint32_t position)
+{
+    ring.start = position;
+    return ring;
 }
 
 // The consumer of the orders. It asks for all packets of two slots at once: of a ring in the host's
@@ -120,6 +132,16 @@ public:
         return true;
     }
 
+    DENIZEN_HD void give_credit()
+    {
+        if (credited_ == head_) return;
+        // Release: partner of the producer's acquire.
+        store<Scope::system, Order::release>(&ring_.words->credit, head_);
+        credited_ = head_;
+    }
+
+    DENIZEN_HD uint32_t position() const { return head_; }
+
 private:
     DENIZEN_HD void look()
     {
@@ -140,14 +162,6 @@ private:
         }
     }
 
-    DENIZEN_HD void give_credit()
-    {
-        if (credited_ == head_) return;
-        // Release: partner of the producer's acquire.
-        store<Scope::system, Order::release>(&ring_.words->credit, head_);
-        credited_ = head_;
-    }
-
     RingView ring_;
     uint32_t head_;
     uint32_t credited_;
@@ -162,11 +176,24 @@ struct Porch {
     uint32_t full = 0;
     uint32_t closed = 0; // by the conductor
     uint32_t left = 0;   // the porter has
+    uint32_t orders = 0; // and has taken so many
+    uint32_t looked =
+        0; // it has looked once at least: however short a breath, commands get through
 };
+
+DENIZEN_HD inline Porch porch_of(const Checkpoint& from)
+{
+    Porch porch;
+    porch.order = from.order;
+    porch.header = from.header;
+    porch.full = from.waiting;
+    return porch;
+}
 
 DENIZEN_HD inline void carry(Orders orders, Porch& porch)
 {
     Backoff idle;
+    bool looked = false;
     // Ends when the conductor closes the porch.
     while (load<Scope::block>(&porch.closed) == 0) {
         // Acquire: partner of the conductor's release when it has taken what lay there.
@@ -177,7 +204,11 @@ DENIZEN_HD inline void carry(Orders orders, Porch& porch)
         } else if (!DENIZEN_ON_DEVICE) {
             idle.pause();
         }
+        if (!looked) store<Scope::block>(&porch.looked, 1u);
+        looked = true;
     }
+    orders.give_credit();
+    porch.orders = orders.position();
     // Release: partner of the conductor's acquire.
     store<Scope::block, Order::release>(&porch.left, 1u);
 }
@@ -187,13 +218,19 @@ class Conductor {
 public:
     // `porch`: null where nobody sends commands.
     DENIZEN_HD Conductor(const Leading& with, Porch* porch)
-        : l_(with), porch_(porch), out_(with.out), end_(with.steps), sources_(with.source_count)
+        : l_(with), porch_(porch), c_(with.control->checkpoint),
+          out_(ring_from(with.out, c_.answers)), end_(c_.end), sources_(c_.sources),
+          damping_(c_.damping), went_(load<Scope::gpu>(&with.control->go)),
+          limit_(static_cast<uint32_t>(went_)), known_(c_.known), served_(c_.known),
+          changes_(c_.changes), parts_(c_.parts), reads_of_few_(c_.reads_of_few),
+          paused_(c_.paused != 0), hands_over_(end_ != with.steps)
     {
     }
 
     DENIZEN_HD void lead()
     {
-        uint64_t beaten = now_ns();
+        const uint64_t began = now_ns();
+        uint64_t beaten = began;
         uint32_t beat = load<Scope::system>(l_.heartbeat);
         uint32_t turns = 0;
         Backoff idle;
@@ -202,6 +239,7 @@ public:
         while (!ended(turns)) {
             bool took = take();
             while (joined_ && take()) took = true; // the rest of them, as far as it has come
+            if (turns % 16 == 15) breathe(began);
             raise(); // before a look for answers: tiles may be waiting
             answer();
             if (took) {
@@ -228,10 +266,9 @@ public:
             // Acquire: partner of the porter's release. Ends after its last look.
             while (load<Scope::block, Order::acquire>(&porch_->left) == 0) relax();
         }
-        while (take()) { // what came too late is told so
+        while (take()) { // what came too late is told so; not what the successor will take
         }
-        l_.control->steps = end_;
-        l_.control->changes = changes_;
+        leave(now_ns() - began);
     }
 
 private:
@@ -243,6 +280,58 @@ private:
     }
 
     DENIZEN_HD bool over() const { return limit_ == end_; }
+
+    // Ends the incarnation if its time has come, by the word that ends a run. Tiles that may go to
+    // the end are on their way out. The limit has been raised before, and the porter has looked for
+    // a command, so each incarnation gets on.
+    DENIZEN_HD void breathe(uint64_t began)
+    {
+        if (l_.breath_ns == 0 || over() || joined_ || now_ns() - began < l_.breath_ns) return;
+        if (load<Scope::block>(&porch_->looked) == 0) return;
+        CommandSlot* const to = &l_.commands[known_ % most_under_way];
+        tell_command(to, command_of(Request{}), limit_, ++known_); // room() left a place for it
+        end_ = limit_;
+        hands_over_ = true;
+    }
+
+    // Step 4 of checkpoint.hpp. The result of a run that is late is void, and its fields stay as
+    // they were at the last checkpoint.
+    DENIZEN_HD void leave(uint64_t took_ns)
+    {
+        Control& control = *l_.control;
+        Checkpoint& to = control.checkpoint;
+        const uint32_t ended = c_.incarnation + 1;
+        const uint32_t done = end_ - c_.begin;
+        const bool late = load<Scope::gpu>(&control.late) != 0;
+        to.over = late || !hands_over_ ? 1 : 0;
+        if (!late) {
+            to.incarnation = ended;
+            to.begin = end_;
+            to.end = l_.steps;
+            if (l_.ahead == 0 && hands_over_) {
+                to.quota = next_quota(done, took_ns, l_.breath_ns);
+                if (to.quota < l_.steps - end_) to.end = end_ + to.quota;
+            }
+            to.sources = sources_;
+            to.damping = damping_;
+            to.known = known_;
+            to.changes = changes_;
+            to.reads_of_few = reads_of_few_;
+            to.parts = parts_;
+            to.paused = paused_ ? 1 : 0;
+            to.answers = out_.position();
+            if (porch_ != nullptr) {
+                to.orders = porch_->orders;
+                to.waiting = porch_->full;
+                to.header = porch_->header;
+                to.order = porch_->order;
+            }
+            store<Scope::gpu>(&control.left, 0u);
+            store<Scope::gpu>(&control.progress, end_);
+            store<Scope::gpu>(&control.go, go_word(l_.ahead == 0 ? to.end : end_, known_));
+        }
+        store<Scope::system>(l_.told, told_word(ended, to.over != 0));
+    }
 
     DENIZEN_HD bool receive(Header& header, Command& order)
     {
@@ -259,7 +348,7 @@ private:
     // one answer.
     DENIZEN_HD bool take()
     {
-        if (asked_ || !(over() || room())) return false;
+        if (hands_over_ || asked_ || !(over() || room())) return false;
         Command order;
         Header header;
         if (!receive(header, order)) return false;
@@ -272,6 +361,7 @@ private:
             if (command.act == Act::pause) paused_ = true;
             if (command.act == Act::resume) paused_ = false;
             if (command.act == Act::end) end_ = limit_;
+            if (command.act == Act::damping) damping_ = command.value;
             if (command.act == Act::source) {
                 l_.sources[sources_++] = command.source;
                 to_fence_ = true;
@@ -300,13 +390,15 @@ private:
         return true;
     }
 
-    // Whether all tiles have served the command whose place is the next. A tile waits for its
-    // neighbours, so it is behind tile 0 by no more than a pass for each tile.
+    // Whether all tiles have served the command whose place is the next but one: breathe() needs
+    // one too. A tile waits for its neighbours, so it is behind tile 0 by no more than a pass for
+    // each tile.
     DENIZEN_HD bool room() const
     {
         constexpr uint32_t most_in_a_pass = 8; // steps
-        return known_ < most_under_way ||
-               load_packet<Scope::gpu>(&l_.commands[known_ % most_under_way].packet[3]).word[0] +
+        const uint32_t last = known_ + 1;
+        return last - served_ < most_under_way ||
+               load_packet<Scope::gpu>(&l_.commands[last % most_under_way].packet[3]).word[0] +
                        l_.tiles * most_in_a_pass <
                    load<Scope::gpu>(&l_.control->progress);
     }
@@ -381,20 +473,24 @@ private:
 
     Leading l_;
     Porch* porch_;
+    const Checkpoint& c_; // as this incarnation has found it, until it leaves
     SpscSender<Scope::system> out_;
     uint32_t end_;
     uint32_t sources_;
-    uint32_t limit_ = 0;
-    uint32_t known_ = 0;
-    uint32_t changes_ = 0;
-    uint64_t went_ = 0;
-    uint32_t parts_ = 0; // of reads, that tiles have to write
-    uint32_t reads_of_few_ = 0;
+    double damping_;
+    uint64_t went_; // Control::go
+    uint32_t limit_;
+    uint32_t known_;
+    uint32_t served_; // by all tiles, before this incarnation
+    uint32_t changes_;
+    uint32_t parts_; // of reads, that tiles have to write
+    uint32_t reads_of_few_;
     bool asked_ = false; // a read is being served
     uint32_t few_ = 0;   // of so many cells; 0: of more than few_cells
     uint32_t reading_ = 0;
     Answer reply_;
-    bool paused_ = false;
+    bool paused_;
+    bool hands_over_;       // a successor goes on where this incarnation ends
     bool to_fence_ = false; // a source has been appended
     bool joined_ = false;   // the last command is one of several, and more of them follow
 };

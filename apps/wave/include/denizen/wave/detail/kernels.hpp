@@ -111,13 +111,17 @@ __device__ inline void pass(const Pass<T>& p)
 template <class T, class S>
 __device__ inline void tile(const TileRun<T>& run, const Leading& leading)
 {
+    const Checkpoint& checkpoint = leading.control->checkpoint;
+    if (checkpoint.over != 0) return; // queued before that was known
     if (blockIdx.x == leading.tiles) {
         Porch& porch = *reinterpret_cast<Porch*>(tile_memory);
-        if (threadIdx.x == 0) porch = {};
+        if (threadIdx.x == 0) porch = porch_of(checkpoint);
         __syncthreads();
         const bool open = leading.ahead != 0;
         if (threadIdx.x == 0) Conductor(leading, open ? &porch : nullptr).lead();
-        if (threadIdx.x == 32 && open) carry(Orders(leading.in), porch); // of another warp
+        if (threadIdx.x == 32 && open) { // of another warp
+            carry(Orders(ring_from(leading.in, checkpoint.orders)), porch);
+        }
         return;
     }
     Tile<T, S>(run, *reinterpret_cast<TileMemory<T, S>*>(tile_memory), blockIdx.x).run();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile through all steps of a run: a block of a cooperative kernel or a thread of the host. Where
-// the time of a step goes on a GPU is in docs/wave.md.
+// A tile through all steps of an incarnation: a block of a cooperative kernel or a thread of the
+// host. Where the time of a step goes on a GPU is in docs/wave.md.
 #pragma once
 
 #include <denizen/wave/detail/tile_mail.hpp>
@@ -11,23 +11,26 @@ template <class T, class S>
 class Tile : public TileMail<T, S> {
 public:
     DENIZEN_HD Tile(const TileRun<T>& run, TileMemory<T, S>& memory, uint32_t number)
-        : Base(run, memory, number), end_(run.steps)
+        : Base(run, memory, number), known_(run.control->checkpoint.known),
+          reads_of_few_(run.control->checkpoint.reads_of_few), end_(run.control->checkpoint.end)
     {
     }
 
     // All members of the tile call it.
     DENIZEN_HD void run()
     {
+        uint32_t step = r_.control->checkpoint.begin;
         gather();
         sync();
         find_sources();
-        prepare(0);
+        prepare(step);
         learn();
         sync();
-        if (rank() == 0 && number_ == 0) store<Scope::gpu>(&r_.control->began, now_ns());
-        uint32_t step = 0;
-        uint32_t exchange = 0;
-        uint32_t since = 0; // steps since the shell was renewed
+        if (rank() == 0 && number_ == 0 && r_.control->checkpoint.incarnation == 0) {
+            store<Scope::gpu>(&r_.control->began, now_ns());
+        }
+        uint32_t exchange = step; // there have been no more
+        uint32_t since = 0;       // steps since the shell was renewed
         Mail mail = mail_of();
         while (proceed(step)) { // ends with the last step, by a command, or late
             const T* const from = now();
@@ -213,9 +216,9 @@ private:
         if (rank() == 0) fetch_add<Scope::system, Order::release>(&r_.control->read, 1u);
     }
 
-    uint32_t known_ = 0; // commands served
+    uint32_t known_;     // commands served
     uint32_t limit_ = 0; // steps below it are allowed, and no command is in front of them
-    uint32_t reads_of_few_ = 0;
+    uint32_t reads_of_few_;
     uint32_t end_;
 };
 

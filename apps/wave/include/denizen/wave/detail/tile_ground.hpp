@@ -9,15 +9,15 @@
 
 namespace denizen::wave {
 
-// What all tiles of a run share. Fields lie as layout.hpp says; `to` is not `from`: a neighbour may
-// still be reading when a tile writes.
+// What all tiles of a run share. Fields lie as layout.hpp says. Incarnation i reads those of i % 2
+// and writes the others: see checkpoint.hpp.
 template <class T>
 struct TileRun {
     Cells cells; // at the start
     Medium medium;
     Layout layout;
-    const T* from[2]; // now, before
-    T* to[2];
+    T* fields[2][2];   // now, before
+    uint8_t* kinds[2]; // class of each cell, as fields; null where there is no second incarnation
     uint32_t tiles[3]; // along x, y, z
     uint32_t steps;
     uint64_t first; // step of the simulation that the run begins with
@@ -28,7 +28,6 @@ struct TileRun {
     Control* control;
     const CommandSlot* commands;
     const Source* sources; // commands append
-    uint32_t source_count;
     const float* pool;
     const int32_t (*receivers)[3];
     uint32_t receiver_count;

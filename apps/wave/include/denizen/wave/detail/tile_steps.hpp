@@ -29,8 +29,9 @@ protected:
     using Base::turn_;
 
     DENIZEN_HD TileSteps(const TileRun<T>& run, TileMemory<T, S>& memory, uint32_t number)
-        : Base(run, memory, number), medium_(run.medium), sources_(run.source_count)
+        : Base(run, memory, number), medium_(run.medium), sources_(run.control->checkpoint.sources)
     {
+        medium_.damping = run.control->checkpoint.damping;
         if constexpr (apart) own_.at = strip_of(rank(), own_.outer);
     }
 
@@ -107,27 +108,55 @@ protected:
         own_.now = result;
     }
 
-    // The tile and its shell, out of the fields.
+    // The tile and its shell, out of the fields. Several elements at a time: their ways through the
+    // memory overlap.
     DENIZEN_HD void gather()
     {
-        for (uint32_t i = rank(); i < S::elements; i += members) {
+        constexpr uint32_t batch = 4;
+        const uint32_t incarnation = r_.control->checkpoint.incarnation;
+        const bool odd = incarnation % 2 != 0;
+        const T* const field[2] = {odd ? r_.fields[1][0] : r_.fields[0][0],
+                                   odd ? r_.fields[1][1] : r_.fields[0][1]};
+        const uint8_t* const kinds = incarnation == 0 ? nullptr : odd ? r_.kinds[1] : r_.kinds[0];
+        for (uint32_t first = rank(); first < S::elements; first += batch * members) {
+            T value[2][batch] = {};
+            uint8_t kind[batch];
+            DENIZEN_UNROLL
+            for (uint32_t b = 0; b < batch; ++b) {
+                const uint32_t i = first + b * members;
+                int32_t at[3];
+                kind[b] = rigid;
+                if (i >= S::elements || !place(i, at) || !inside(at)) continue;
+                value[0][b] = field[0][in_field(at)];
+                value[1][b] = field[1][in_field(at)];
+                if (kinds != nullptr) kind[b] = kinds[cells_.geometry.index(at)];
+            }
+            DENIZEN_UNROLL
+            for (uint32_t b = 0; b < batch; ++b) {
+                const uint32_t i = first + b * members;
+                if (i >= S::elements) continue;
+                m_.field[0][i] = value[0][b];
+                m_.field[1][i] = value[1][b];
+                m_.kind[i] = kind[b];
+            }
+        }
+        for (uint32_t i = rank(); kinds == nullptr && i < S::elements; i += members) {
             int32_t at[3];
-            const bool near = place(i, at);
-            m_.kind[i] = near ? cells_.class_at(at) : rigid;
-            const bool real = near && inside(at);
-            m_.field[0][i] = real ? r_.from[0][in_field(at)] : 0;
-            m_.field[1][i] = real ? r_.from[1][in_field(at)] : 0;
+            if (place(i, at)) m_.kind[i] = cells_.class_at(at);
         }
         set_table();
-        if (rank() != 0) return;
-        m_.late = 0;
-        m_.go = 0;
-        m_.listening = 0;
-        for (uint32_t k = 0; k < r_.receiver_count; ++k) {
+        if (rank() == 0) {
+            m_.late = 0;
+            m_.go = load<Scope::gpu>(&r_.control->go);
+            m_.listening = 0;
+        }
+        sync();
+        for (uint32_t k = rank(); k < r_.receiver_count; k += members) {
             const uint16_t element = element_of(r_.receivers[k], 0);
             if (element == nowhere) continue;
-            m_.heard[m_.listening] = element;
-            m_.hears[m_.listening++] = static_cast<uint16_t>(k);
+            const uint32_t i = fetch_add<Scope::block>(&m_.listening, 1u);
+            m_.heard[i] = element;
+            m_.hears[i] = static_cast<uint16_t>(k);
         }
     }
 
@@ -140,12 +169,17 @@ protected:
 
     DENIZEN_HD void scatter()
     {
+        const bool odd = r_.control->checkpoint.incarnation % 2 != 0;
+        T* const field[2] = {odd ? r_.fields[0][0] : r_.fields[1][0],
+                             odd ? r_.fields[0][1] : r_.fields[1][1]};
+        uint8_t* const kinds = odd ? r_.kinds[0] : r_.kinds[1];
         for (uint32_t i = rank(); i < S::elements; i += members) {
             int32_t at[3];
             place(i, at);
             if (!own(i) || !inside(at)) continue;
-            r_.to[0][in_field(at)] = now()[i];
-            r_.to[1][in_field(at)] = before()[i];
+            field[0][in_field(at)] = now()[i];
+            field[1][in_field(at)] = before()[i];
+            if (kinds != nullptr) kinds[cells_.geometry.index(at)] = m_.kind[i];
         }
     }
 
