@@ -49,7 +49,7 @@ inline std::vector<Place> places()
                            {"cpu3", Device::cpu(), 3},
                            {"cpu2x2", Device::cpu(), 4, 2},
                            {"cpu3x1", Device::cpu(), 3, 3},
-                           {"cpu_breath", Device::cpu(), 1, 1, std::chrono::microseconds(20)}};
+                           {"cpu_breath", Device::cpu(), 1, 1, std::chrono::microseconds(100)}};
 #if defined(__CUDACC__)
     if (gpu_present()) {
         all.push_back({"gpu", Device::gpu(), 0});
