@@ -27,7 +27,6 @@
 
 #include <denizen/base/atomic.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/base/code.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/wire/wait.hpp>
 

@@ -212,7 +212,8 @@ DENIZEN_HD inline Watch begin_watch(const Mailbox& box, uint32_t team)
     Warp::sync();
     watch.until_ns = box.term.ns == 0 ? ~uint64_t{0}
                                       : load<Scope::gpu>(&denizen::detail::own(box.term).until_ns);
-    watch.since_ns = box.term.successor != 0 ? box.stay->since_ns : now_ns();
+    // The first team's is what counts, and it alone writes it.
+    watch.since_ns = team == 0 && box.term.successor != 0 ? box.stay->since_ns : now_ns();
     return watch;
 }
 
