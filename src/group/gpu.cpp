@@ -419,7 +419,7 @@ private:
         config.stream = stream;
         config.attributes = &attribute;
         config.attribute_count = launch == Launch::plain ? 0 : 1;
-        check(driver_.launch_kernel_ex(&config, functions_[name], pointers, nullptr),
+        check(driver_.launch_kernel_ex(&config, functions_.at(name), pointers, nullptr),
               "cuLaunchKernelEx", name);
     }
 
