@@ -24,7 +24,9 @@ struct Heard {
 
 // A place for workers, and memory that they reach.
 struct Place {
-    std::function<std::unique_ptr<radio::ScanWorkers>()> workers;
+    using Workers = std::function<std::unique_ptr<radio::ScanWorkers>()>;
+    Workers workers;
+    Workers stays; // the same as one kernel, without breaths; empty on the CPU
     std::function<Bytes(size_t)> memory;
     const char* kind;
 };
@@ -36,7 +38,9 @@ Place on_cpu(const std::string& device)
                                  ? 0
                                  : static_cast<uint32_t>(std::atoi(device.c_str() + colon + 1));
     return {[threads] { return radio::scan_on_cpu(threads); },
-            [](size_t n) { return std::make_shared<uint8_t[]>(n); }, "host"};
+            {},
+            [](size_t n) { return std::make_shared<uint8_t[]>(n); },
+            "host"};
 }
 
 #if defined(__CUDACC__)
@@ -58,7 +62,12 @@ Place on_gpu(const std::string& device)
         cudaSetDevice(gpu) != cudaSuccess || cudaGetDeviceProperties(&found, gpu) != cudaSuccess)
         return {};
     print_environment(Json().add("device", static_cast<const char*>(found.name)));
-    return {[gpu] { return radio::scan_on_gpu(gpu); }, pinned, "pinned"};
+    return {[gpu] { return radio::scan_on_gpu(gpu); },
+            [gpu] {
+                return radio::scan_on_gpu(gpu, radio::compiled_code(),
+                                          std::chrono::microseconds(0));
+            },
+            pinned, "pinned"};
 }
 #else
 Place on_gpu(const std::string&) { return {}; }
@@ -89,8 +98,8 @@ void resident_receiver(const std::vector<uint8_t>& iq, const std::string& device
     got.reserve(expected.size());
 
     // Msps
-    const auto pass = [&](bool in_place, bool& right) {
-        radio::ResidentReceiver resident(place.workers());
+    const auto pass = [&](const Place::Workers& workers, bool in_place, bool& right) {
+        radio::ResidentReceiver resident(workers());
         std::this_thread::sleep_for(std::chrono::milliseconds(20)); // they run and poll by now
         got.clear();
         const auto sink = into(got);
@@ -106,17 +115,30 @@ void resident_receiver(const std::vector<uint8_t>& iq, const std::string& device
         return static_cast<double>(bytes / 2) / static_cast<double>(took) * 1e3;
     };
     const uint32_t rounds = quick ? 5 : 21;
-    constexpr const char* samples[] = {"in place", "copied"};
-    Samples rate[] = {Samples(rounds), Samples(rounds)};
-    bool right[] = {expected.size() > 100, expected.size() > 100};
-    for (const size_t k : {0, 1}) pass(k == 0, right[k]); // warm-up
-    interleaved(rounds, 2, [&](size_t k) { rate[k].add(pass(k == 0, right[k])); });
-    for (const size_t k : {0, 1}) {
-        Case one("resident receiver", Json().add("memory", place.kind).add("samples", samples[k]),
-                 "Msps");
+    struct Arm {
+        const char* name;
+        const Place::Workers& workers;
+        const char* samples;
+        Samples rate;
+        bool right;
+    };
+    std::vector<Arm> arms;
+    const auto add = [&](const char* name, const Place::Workers& workers) {
+        for (const char* samples : {"in place", "copied"})
+            arms.push_back({name, workers, samples, Samples(rounds), expected.size() > 100});
+    };
+    add("resident receiver", place.workers);
+    if (place.stays) add("resident receiver, one kernel", place.stays);
+    const auto run = [&](Arm& arm) {
+        return pass(arm.workers, arm.samples == std::string("in place"), arm.right);
+    };
+    for (Arm& arm : arms) run(arm); // warm-up
+    interleaved(rounds, arms.size(), [&](size_t k) { arms[k].rate.add(run(arms[k])); });
+    for (Arm& arm : arms) {
+        Case one(arm.name, Json().add("memory", place.kind).add("samples", arm.samples), "Msps");
         one.n = rounds * (bytes / 2);
-        one.verified = right[k];
-        one.print(rate[k]);
+        one.verified = arm.right;
+        one.print(arm.rate);
     }
 }
 

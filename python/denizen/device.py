@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from denizen import _core
 from denizen.errors import ArgumentError, DeviceError
@@ -44,6 +45,18 @@ def parse_device(device: str | None) -> Device:
         return Device(False, 0, int(nodes or 1), int(threads) if threads else None)
     ordinal = int(first or 0)
     return Device(True, ordinal, int(last or ordinal) - ordinal + 1)
+
+
+def breath_of(breath_us: int | Literal["auto"] | None) -> int | None:
+    """What C++ takes: microseconds, 0 for one kernel for ever, None for what suits the device."""
+    if breath_us == "auto":
+        return None
+    us = breath_us or 0
+    if not isinstance(us, int) or not 0 <= us <= 1_000_000:
+        raise ArgumentError(
+            f"breath_us = {breath_us!r}; use a whole number from 0 (one kernel for ever) to 1000000"
+        )
+    return us
 
 
 def capability(device: Device) -> int:

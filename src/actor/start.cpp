@@ -107,12 +107,7 @@ void AnyRuntime::Core::check_options() const
                         " ms, host_timeout = " + std::to_string(options.host_timeout.count()) +
                         " ms; use 0 or more, and 1 or more");
     }
-    const auto breath = options.breath.value_or(default_breath);
-    if (breath.count() < 0 || breath.count() > 1'000'000) {
-        throw Error(Errc::bad_argument, "breath = " + std::to_string(breath.count()) +
-                                            " us; use 1 to 1,000,000, or 0 for one kernel for "
-                                            "ever");
-    }
+    breath_ns_of(options.breath); // checks it
     if (options.buffers < 1 || options.buffers > max_buffers) {
         throw Error(Errc::bad_argument,
                     "buffers = " + std::to_string(options.buffers) + "; use 1 to 16,777,216");

@@ -64,7 +64,7 @@ bool Residents::without_any(const std::function<void()>& use)
     const std::lock_guard guard(mutex);
     std::vector<Resident*> staying;
     std::copy_if(all_.begin(), all_.end(), std::back_inserter(staying),
-                 [](const Resident* r) { return !r->breathes(); });
+                 [](const Resident* r) { return !r->ends_by_itself(); });
     const bool all_left = send_away(staying);
     if (all_left) {
         use();

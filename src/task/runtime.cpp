@@ -113,12 +113,7 @@ struct TaskRuntime::Core {
         require("port_slots", options.port_slots, 2, 1u << 20, true);
         require("ingress_slots", options.ingress_slots, 2, 1u << 20, true);
         require("workers", options.workers, 0, max_workers);
-        const auto breath = options.breath.value_or(default_breath).count();
-        if (breath < 0 || breath > 1'000'000) {
-            throw Error(Errc::bad_argument, "breath = " + std::to_string(breath) +
-                                                " us; use 1 to 1,000,000, or 0 for one kernel for "
-                                                "ever");
-        }
+        breath_ns_of(options.breath); // checks it
     }
 
     void make_backend()
@@ -145,8 +140,7 @@ struct TaskRuntime::Core {
         s.joins = options.counters + 1 + s.workers * join_cache;
         s.answers = options.futures;
         s.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
-        const auto breath = options.breath.value_or(default_breath);
-        s.breath.ns = on_gpu ? static_cast<uint64_t>(breath.count()) * 1000 : 0;
+        s.breath.ns = on_gpu ? breath_ns_of(options.breath) : 0;
         s.breath.workers = s.workers;
         s.breath.acked = device.take<uint32_t>(s.workers);
         s.control = host.take<Control>(1);

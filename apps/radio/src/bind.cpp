@@ -215,16 +215,18 @@ void bind_radio(nb::module_& m)
         .def(
             "__init__",
             [](ResidentReceiver* self, const Degrees& at, bool on_gpu, int ordinal, nb::bytes cubin,
-               uint32_t threads) {
+               uint32_t threads, std::optional<uint32_t> breath_us) {
+                std::optional<std::chrono::microseconds> breath;
+                if (breath_us) breath = std::chrono::microseconds(*breath_us);
                 Code code;
                 code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                 const bind::Unlocked unlocked;
-                new (self) ResidentReceiver(on_gpu ? radio::scan_on_gpu(ordinal, code)
+                new (self) ResidentReceiver(on_gpu ? radio::scan_on_gpu(ordinal, code, breath)
                                                    : radio::scan_on_cpu(threads),
                                             position(at));
             },
             nb::arg("position").none(), nb::arg("on_gpu"), nb::arg("ordinal"), nb::arg("cubin"),
-            nb::arg("threads"))
+            nb::arg("threads"), nb::arg("breath_us").none())
         .def("feed_in_place",
              [](ResidentReceiver& r, nb::handle iq) {
                  // Kept for good if this throws: workers may be reading.

@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident scan on a GPU, through the driver. Taking and freeing memory and loading code wait
-// for what is resident: it happens while the programs of this process are off the GPU.
+// The resident scan on a GPU, through the driver; its keeper keeps it there. Taking and freeing
+// memory and loading code wait for what is resident: it happens while the programs of this process
+// are off the GPU.
 #include <denizen/radio/resident_receiver.hpp>
 
 #include <denizen/device/functions.hpp>
+#include <denizen/device/keeper.hpp>
 #include <denizen/device/primary_context.hpp>
 #include <denizen/device/residents.hpp>
 
 #include <cstring>
+#include <utility>
 
 namespace denizen::radio {
 namespace {
 
 using namespace gpu;
 
-constexpr uint64_t limit_ns = 2'000'000'000; // without a block, after which the kernel leaves
-constexpr unsigned threads = 512;            // ring_threads
+constexpr uint64_t limit_ns = 2'000'000'000;    // without a block, after which the kernel leaves
+constexpr unsigned threads = 512;               // ring_threads
+constexpr uint64_t patience_ns = 5'000'000'000; // for the workers to leave: milliseconds
 
 class Gpu final : public ScanWorkers {
 public:
-    Gpu(int ordinal, const Code& code) : driver_(driver()), info_(device_info(ordinal))
+    Gpu(int ordinal, const Code& code, uint64_t breath_ns)
+        : driver_(driver()), info_(device_info(ordinal)), breath_ns_(breath_ns)
     {
         if (!code.runs_on_gpu())
             throw Error(Errc::no_device, "the scan was not compiled for a GPU: call scan_on_gpu() "
@@ -34,6 +39,7 @@ public:
 
     ~Gpu() override
     {
+        join();
         try { // if a program is stuck, what we have stays taken: better than to wait for ever
             without_residents([this] { give_back(); });
         } catch (const Error&) { // or a dead context: nothing is left to give back
@@ -46,13 +52,7 @@ public:
     void* memory(size_t bytes) override
     {
         void* p = nullptr;
-        off_the_gpu("the scan", [&] {
-            const ContextScope scope(context_);
-            check(driver_.mem_host_alloc(&p, bytes, host_alloc_portable | host_alloc_device_map),
-                  "cuMemHostAlloc");
-            memory_.push_back(p);
-        });
-        std::memset(p, 0, bytes);
+        off_the_gpu("the scan", [&] { p = take(bytes); });
         return p;
     }
 
@@ -68,39 +68,97 @@ public:
         return same(memory) && same(static_cast<const std::byte*>(memory) + bytes - 1);
     }
 
-    void launch(ScanRing ring, uint64_t from) override
+    void start(ScanRing ring) override
     {
-        const ContextScope scope(context_);
-        ring.tickets = reinterpret_cast<ScanTickets*>(tickets_);
-        ring.limit = limit_ns;
-        const ScanTickets fresh{from, 0};
-        check(driver_.memcpy_htod_async(tickets_, &fresh, sizeof fresh, stream_),
-              "cuMemcpyHtoDAsync");
-        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
-        void* arguments[] = {&ring};
-        check(driver_.launch_kernel(kernel_, static_cast<unsigned>(info_.sm_count), 1, 1, threads,
-                                    1, 1, sizeof(ScanMemory), stream_, arguments, nullptr),
-              "cuLaunchKernel", "denizen_radio_scan_ring");
+        ring_ = ring;
+        ring_.tickets = &near()->tickets;
+        ring_.limit = limit_ns;
+        ring_.term.ns = breath_ns_;
+        ring_.term.state = &near()->term;
+        ring_.term.words = words_;
+        ring_.term.blocks = size();
+        Kept kept;
+        kept.name = "the resident scan";
+        kept.grid =
+            std::to_string(size()) + " blocks of " + std::to_string(threads / 32) + " warps";
+        kept.blocks = size();
+        kept.breath_ns = breath_ns_;
+        kept.ends_by_itself = true; // after the limit
+        kept.tick_ns = 2'000'000;
+        kept.words = words_;
+        kept.command = reinterpret_cast<DevicePtr>(&near()->term.over);
+        kept.stream = stream_;
+        kept.context = &context_;
+        kept.info = info_;
+        kept.launch = [this](uint32_t number, bool successor) {
+            ScanRing next = ring_;
+            next.term.incarnation = number;
+            next.term.successor = successor ? 1 : 0;
+            launch_kernel(next);
+        };
+        kept.needed = [this] { // see wake()
+            return load<Scope::system>(ring_.published) > load<Scope::system>(ring_.taken);
+        };
+        keeper_.start(std::move(kept));
     }
 
-    bool on() override
+    void wake() override
     {
-        const ContextScope scope(context_);
-        const Result result = driver_.stream_query(stream_);
-        if (result == error_not_ready) return true;
-        check(result, "cuStreamQuery", "the resident scan");
-        return false;
+        keeper_.wake(); // has a fence behind what was published; partner: the keeper's
+        std::string text;
+        if (keeper_.failed()) throw Error(keeper_.failure(text), text);
     }
 
     void join() override
     {
-        const ContextScope scope(context_);
-        driver_.stream_synchronize(stream_); // ends: workers see `stop`
+        if (!keeper_.resident()) return;
+        keeper_.command(Command::stop);
+        try {
+            if (keeper_.join(patience_ns)) return;
+        } catch (const Error&) { // a dead context
+        }
+        keeper_.abandon();
     }
 
     const std::string& device() const override { return info_.name; }
 
 private:
+    struct Near { // device memory
+        Term term;
+        ScanTickets tickets;
+    };
+    Near* near() const { return reinterpret_cast<Near*>(near_); }
+
+    // Zero-filled.
+    void* take(size_t bytes)
+    {
+        const ContextScope scope(context_);
+        void* p = nullptr;
+        check(driver_.mem_host_alloc(&p, bytes, host_alloc_portable | host_alloc_device_map),
+              "cuMemHostAlloc");
+        memory_.push_back(p);
+        std::memset(p, 0, bytes);
+        return p;
+    }
+
+    void launch_kernel(ScanRing ring)
+    {
+        // A successor's blocks begin as its predecessor's say so or leave; see scan_ring.hpp.
+        LaunchAttribute early;
+        early.id = launch_programmatic_serialization;
+        early.value.programmatic_serialization = 1;
+        LaunchConfig config;
+        config.grid[0] = size();
+        config.block[0] = threads;
+        config.shared_bytes = sizeof(ScanMemory);
+        config.stream = stream_;
+        config.attributes = &early;
+        config.attribute_count = ring.term.successor != 0 && info_.major >= 9 ? 1 : 0;
+        void* arguments[] = {&ring};
+        check(driver_.launch_kernel_ex(&config, kernel_, arguments, nullptr), "cuLaunchKernelEx",
+              "denizen_radio_scan_ring");
+    }
+
     void open(const Code& code)
     {
         context_ = PrimaryContext(info_);
@@ -113,7 +171,13 @@ private:
             check(driver_.func_set_attribute(kernel_, func_max_dynamic_shared,
                                              static_cast<int>(sizeof(ScanMemory))),
                   "cuFuncSetAttribute", "dynamic shared memory");
-            check(driver_.mem_alloc(&tickets_, sizeof(ScanTickets)), "cuMemAlloc");
+            words_ = static_cast<ResidentWords*>(take(sizeof(ResidentWords)));
+            check(driver_.mem_alloc(&near_, sizeof(Near)), "cuMemAlloc");
+            check(driver_.memset_d8_async(near_, 0, sizeof(Near), stream_), "cuMemsetD8Async");
+            // Once for nothing, while nobody is here who stays: a kernel's first launch may load
+            // code, which waits for all that runs.
+            launch_kernel(ScanRing{});
+            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
         } catch (...) {
             give_back();
             throw;
@@ -125,7 +189,7 @@ private:
         {
             const ContextScope scope(context_);
             for (void* p : memory_) driver_.mem_free_host(p);
-            if (tickets_ != 0) driver_.mem_free(tickets_);
+            if (near_ != 0) driver_.mem_free(near_);
             if (module_ != nullptr) driver_.module_unload(module_);
             if (stream_ != nullptr) driver_.stream_destroy(stream_);
         }
@@ -138,15 +202,20 @@ private:
     Stream stream_ = nullptr;
     Module module_ = nullptr;
     Function kernel_ = nullptr;
-    DevicePtr tickets_ = 0;
+    DevicePtr near_ = 0;
+    ResidentWords* words_ = nullptr;
     std::vector<void*> memory_;
+    ScanRing ring_{};
+    uint64_t breath_ns_;
+    Keeper keeper_;
 };
 
 } // namespace
 
-std::unique_ptr<ScanWorkers> scan_on_gpu(int ordinal, const Code& code)
+std::unique_ptr<ScanWorkers> scan_on_gpu(int ordinal, const Code& code,
+                                         std::optional<std::chrono::microseconds> breath)
 {
-    return std::make_unique<Gpu>(ordinal, code);
+    return std::make_unique<Gpu>(ordinal, code, breath_ns_of(breath));
 }
 
 } // namespace denizen::radio

@@ -26,6 +26,8 @@ struct OneThread {
     void sync() const {}
     uint32_t count(bool member) const { return member; }
     uint32_t take(uint32_t& counter) const { return counter++; }
+    void await_predecessor() const {}
+    void let_successor_begin() const {}
 };
 
 class Threads final : public ScanWorkers {
@@ -47,21 +49,27 @@ public:
 
     bool reaches(const void*, size_t) override { return true; }
 
-    void launch(ScanRing ring, uint64_t from) override
+    void start(ScanRing ring) override
     {
-        tickets_ = {from, 0};
         ring.tickets = &tickets_;
         ring.limit = ~0ull; // a thread that naps costs nothing
-        threads_.start(count_, "scanning", [ring](uint32_t) {
+        ring.term.state = &term_;
+        ring.term.words = &words_;
+        ring.term.blocks = count_;
+        threads_.start(count_, "scanning", [ring](uint32_t number) {
             const auto scan = std::make_unique<ScanMemory>();
             OneThread team;
             ScanTurn turn{};
-            scan_ring(team, ring, *scan, turn);
+            scan_ring(team, ring, number, *scan, turn);
         });
     }
 
-    bool on() override { return true; }
-    void join() override { threads_.join(); }
+    void wake() override {} // they never leave
+    void join() override
+    {
+        store<Scope::system>(&words_.command, static_cast<uint32_t>(Command::stop));
+        threads_.join();
+    }
     const std::string& device() const override { return name_; }
 
 private:
@@ -71,6 +79,8 @@ private:
     uint32_t count_;
     std::string name_;
     ScanTickets tickets_{};
+    Term term_;
+    ResidentWords words_;
     std::vector<std::unique_ptr<Line[]>> memory_;
     denizen::Threads threads_;
 };
@@ -100,17 +110,13 @@ ResidentReceiver::ResidentReceiver(std::unique_ptr<ScanWorkers> workers,
     take(ring_.out, size_t{slots} * slot_room);
     take(ring_.counts, slots);
     take(ring_.published, 1);
-    take(ring_.stop, 1);
+    take(ring_.taken, 1);
     ring_.slot = slot_;
     ring_.slots = slots;
-    workers_->launch(ring_, 0);
+    workers_->start(ring_);
 }
 
-ResidentReceiver::~ResidentReceiver()
-{
-    store<Scope::system>(ring_.stop, 1u);
-    workers_->join();
-}
+ResidentReceiver::~ResidentReceiver() { workers_->join(); }
 
 void ResidentReceiver::feed(const uint8_t* iq, size_t bytes, const Sink& sink)
 {
@@ -195,15 +201,14 @@ void ResidentReceiver::hand_over(uint32_t at, const uint8_t* iq, size_t count, s
     slot_[at].before = position_ == 0 ? 0 : lead;
     slot_[at].count = static_cast<uint32_t>(count);
     slot_[at].available = static_cast<uint32_t>(available);
-    store<Scope::system>(&slot_[at].block, static_cast<uint32_t>(published_));
     begin_[at] = position_;
-    // Release: with the block's number; its partner is the acquire in to_scan().
-    store<Scope::system, Order::release>(ring_.counts + at, 0u);
+    store<Scope::system>(ring_.counts + at, 0u);
     published_ += 1;
     // Release: with the slot; its partner is the acquire in take_turn().
     store<Scope::system, Order::release>(ring_.published, published_);
     counts_.samples += count;
     position_ += count;
+    workers_->wake();
 }
 
 // Takes what has been found, waiting for all blocks before `until`.
@@ -215,7 +220,7 @@ void ResidentReceiver::collect(uint64_t until, const Sink& sink)
         uint32_t found = load<Scope::system, Order::acquire>(ring_.counts + at);
         if (found == 0) {
             if (collected_ >= until) {
-                if (!workers_->on()) workers_->launch(ring_, collected_);
+                workers_->wake(); // throws if they are lost
                 return;
             }
             wait_for(at);
@@ -241,7 +246,7 @@ void ResidentReceiver::wait_for(uint32_t slot)
     const uint64_t begin = now_ns();
     // Ends when the block has been scanned, or after `patience_ns`.
     while (load<Scope::system, Order::acquire>(ring_.counts + slot) == 0) {
-        if (!workers_->on()) workers_->launch(ring_, collected_); // they had nothing to do and left
+        workers_->wake();
         if (now_ns() - begin > patience_ns)
             throw Error(Errc::timeout, "the workers on " + device() +
                                            " have not scanned a block of 65,536 samples in 30 s");

@@ -24,6 +24,8 @@ struct OneThread {
     void sync() const {}
     uint32_t count(bool member) const { return member; }
     uint32_t take(uint32_t& counter) const { return counter++; }
+    void await_predecessor() const {}
+    void let_successor_begin() const {}
 };
 
 struct Heard {
@@ -152,60 +154,154 @@ TEST(ResidentReceiver, ScansACrowdedBlockItself)
     check(iq, 2, 3);
 }
 
-// Workers that leave whenever they have nothing to do, as those of a GPU do after two seconds.
-class Leaving final : public ScanWorkers {
+// Workers as those of a GPU, with a thread for each block of threads, and the keeper's part: they
+// leave with each breath and the successor takes over, worker by worker; and when there is nothing
+// to do for a millisecond, until they are waked.
+class Breathing final : public ScanWorkers {
 public:
-    explicit Leaving(uint32_t& launches) : launches_(launches), threads_(scan_on_cpu(1)) {}
-    uint32_t size() const override { return 2; }
-    void* memory(size_t bytes) override { return threads_->memory(bytes); }
-    void launch(ScanRing ring, uint64_t from) override
+    static constexpr uint32_t blocks = 3;
+
+    Breathing(uint64_t breath_ns, uint32_t& launches, uint32_t& incarnations)
+        : breath_ns_(breath_ns), launches_(launches), incarnations_(incarnations),
+          memory_(scan_on_cpu(1))
     {
-        launches_ += 1;
-        on_ = 2;
-        tickets_ = {from, 0};
-        ring.tickets = &tickets_;
-        ring.limit = 1'000'000;
-        const auto work = [this, ring] {
-            OneThread team;
-            const auto memory = std::make_unique<ScanMemory>();
-            ScanTurn turn{};
-            scan_ring(team, ring, *memory, turn);
-            on_ -= 1;
-        };
-        workers_.clear();
-        workers_.emplace_back(work);
-        workers_.emplace_back(work);
     }
+    ~Breathing() override { join(); }
+    uint32_t size() const override { return blocks; }
+    void* memory(size_t bytes) override { return memory_->memory(bytes); }
     bool reaches(const void*, size_t) override { return true; }
-    bool on() override { return on_ > 0; }
-    void join() override { workers_.clear(); }
-    const std::string& device() const override { return threads_->device(); }
+    void start(ScanRing ring) override
+    {
+        ring_ = ring;
+        ring_.tickets = &tickets_;
+        ring_.limit = 1'000'000;
+        ring_.term = {breath_ns_, &term_, &words_, blocks, 0, 0};
+        keeper_ = std::jthread([this] { keep(); });
+    }
+    void wake() override {} // the keeper looks all the time
+    void join() override
+    {
+        store<Scope::system>(&words_.command, static_cast<uint32_t>(Command::stop));
+        store<Scope::system>(&stop_, 1u);
+        if (keeper_.joinable()) keeper_.join();
+    }
+    const std::string& device() const override { return memory_->device(); }
 
 private:
+    // One incarnation's team of one.
+    struct Block : OneThread {
+        Block(Breathing& all, uint32_t incarnation) : workers(all), number(incarnation) {}
+        void await_predecessor() const { workers.await(number - 1); }
+        void let_successor_begin() const
+        {
+            await_predecessor();
+            say();
+        }
+        void say() const
+        {
+            if (!std::exchange(said, true)) workers.said_[number % 4] += 1;
+        }
+        Breathing& workers;
+        uint32_t number;
+        mutable bool said = false;
+    };
+
+    void await(uint32_t number) const // ends: as its workers leave
+    {
+        while (number > base_ && gone_[number % 4] < blocks) std::this_thread::yield();
+    }
+    void run(uint32_t number, bool successor)
+    {
+        ScanRing ring = ring_;
+        ring.term.incarnation = number;
+        ring.term.successor = successor ? 1 : 0;
+        said_[number % 4] = gone_[number % 4] = 0;
+        threads_[number % 4].clear(); // have ended long ago
+        for (uint32_t b = 0; b < blocks; ++b) {
+            threads_[number % 4].emplace_back([this, ring, number, b] {
+                const auto memory = std::make_unique<ScanMemory>();
+                Block team(*this, number);
+                ScanTurn turn{};
+                scan_ring(team, ring, b, *memory, turn);
+                gone_[number % 4] += 1;
+                team.say();
+            });
+        }
+    }
+    Mode mode() const
+    {
+        return static_cast<Mode>(load<Scope::system, Order::acquire>(&words_.mode));
+    }
+    void keep()
+    {
+        uint32_t number = 0;
+        while (load<Scope::system>(&stop_) == 0) { // ends by join()
+            base_ = number;
+            term_.over = 0;
+            store<Scope::system>(&words_.mode, static_cast<uint32_t>(Mode::starting));
+            launches_ += 1;
+            for (bool successor = false;; successor = true) { // ends as they leave
+                number += 1;
+                const bool left = mode() == Mode::left;
+                run(number, successor);
+                if (left) break; // that one has come too late
+                // The next may begin when all have said so or have left, and the one before is
+                // gone.
+                while (said_[number % 4] < blocks) std::this_thread::yield();
+            }
+            await(number);
+            EXPECT_EQ(load<Scope::system>(&words_.ended), number);
+            incarnations_ = number;
+            // Ends by join(), or when something is published.
+            while (load<Scope::system>(&stop_) == 0 &&
+                   load<Scope::system, Order::acquire>(ring_.published) <= *ring_.taken)
+                std::this_thread::yield();
+        }
+    }
+
+    uint64_t breath_ns_;
     uint32_t& launches_;
-    std::unique_ptr<ScanWorkers> threads_;
-    std::atomic<int> on_ = 0;
+    uint32_t& incarnations_;
+    std::unique_ptr<ScanWorkers> memory_;
+    ScanRing ring_{};
     ScanTickets tickets_{};
-    std::vector<std::jthread> workers_;
+    Term term_;
+    ResidentWords words_;
+    uint32_t stop_ = 0;
+    std::atomic<uint32_t> base_ = 0;     // incarnations before this launch
+    std::atomic<uint32_t> said_[4] = {}; // workers that let the successor begin, by incarnation
+    std::atomic<uint32_t> gone_[4] = {}; // and that have left
+    std::vector<std::jthread> threads_[4];
+    std::jthread keeper_;
 };
 
-TEST(ResidentReceiver, BringsWorkersBackThatHaveLeft)
+TEST(ResidentReceiver, GoesOnInTheNextIncarnation)
 {
     const std::vector<uint8_t> iq = crowded(3 * block_samples, 100);
-    std::vector<Heard> expected;
-    std::vector<Heard> got;
-    Receiver receiver;
-    uint32_t launches = 0;
-    ResidentReceiver resident(std::make_unique<Leaving>(launches));
-    for (int k = 0; k < 6; ++k) {
-        receiver.feed(iq.data(), iq.size(), into(expected));
-        resident.feed(iq.data(), iq.size(), into(got));
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    // A part of a block's time, a few blocks, and no breath; the pauses outlast the limit.
+    for (const uint64_t breath_ns : {uint64_t{300'000}, uint64_t{20'000'000}, uint64_t{0}}) {
+        std::vector<Heard> expected;
+        std::vector<Heard> got;
+        Receiver receiver;
+        uint32_t launches = 0;
+        uint32_t incarnations = 0;
+        {
+            ResidentReceiver resident(
+                std::make_unique<Breathing>(breath_ns, launches, incarnations));
+            for (int k = 0; k < 6; ++k) {
+                receiver.feed(iq.data(), iq.size(), into(expected));
+                resident.feed(iq.data(), iq.size(), into(got));
+                if (k % 2 != 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            }
+            receiver.finish(into(expected));
+            resident.finish(into(got));
+        }
+        EXPECT_EQ(got, expected) << breath_ns;
+        EXPECT_GT(launches, 2u) << breath_ns;
+        if (breath_ns != 0) {
+            EXPECT_GT(incarnations, launches + 2) << breath_ns;
+        }
     }
-    receiver.finish(into(expected));
-    resident.finish(into(got));
-    EXPECT_EQ(got, expected);
-    EXPECT_GT(launches, 2u);
 }
 
 // By pieces of any size at any address: some blocks are read in place, some lie over a border, some
@@ -252,8 +348,8 @@ TEST(ResidentReceiver, CopiesOnlyWhatLiesOverABorder)
         uint32_t size() const override { return 1; }
         void* memory(size_t bytes) override { return threads->memory(bytes); }
         bool reaches(const void*, size_t) override { return true; }
-        void launch(ScanRing launched, uint64_t) override { ring = launched; }
-        bool on() override { return true; }
+        void start(ScanRing started) override { ring = started; }
+        void wake() override {}
         void join() override {}
         const std::string& device() const override { return threads->device(); }
         ScanRing& ring;

@@ -7,9 +7,12 @@
 #include <denizen/radio/detail/candidates.hpp>
 #include <denizen/radio/resident_receiver.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <memory>
+#include <thread>
 
 namespace denizen::radio {
 namespace {
@@ -120,6 +123,55 @@ TEST(ScanKernel, FindsWhatTheReceiverFinds)
         receiver.finish(sink);
         EXPECT_EQ(got, expected);
         EXPECT_EQ(receiver.released(), iq.size() / 2);
+    }
+}
+
+// Over many breaths, most of them shorter than a block takes, and pauses in which the workers leave
+// altogether: the same messages, each once. What waits for the whole device returns meanwhile.
+TEST(ScanKernel, GoesOnOverManyBreaths)
+{
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        GTEST_SKIP() << "this machine has no CUDA device";
+    const std::vector<uint8_t> once = crowded();
+    constexpr size_t times = 400;
+    const size_t bytes = once.size() / 32 * 32; // of a copy: an even number of samples, aligned
+    void* memory = nullptr;
+    ASSERT_EQ(cudaHostAlloc(&memory, times * bytes, cudaHostAllocDefault), cudaSuccess);
+    const std::unique_ptr<void, cudaError_t (*)(void*)> pinned(memory, &cudaFreeHost);
+    auto* const iq = static_cast<uint8_t*>(memory);
+    for (size_t k = 0; k < times; ++k) std::copy_n(once.begin(), bytes, iq + k * bytes);
+    const std::vector<Heard> expected = by_receiver(std::vector<uint8_t>(iq, iq + times * bytes));
+    for (const int us : {100, 300, 2000, 0}) {
+        std::vector<Heard> got;
+        const auto sink = [&](const Message& m) { got.push_back(heard(m)); };
+        ResidentReceiver receiver(scan_on_gpu(0, compiled_code(), std::chrono::microseconds(us)));
+        std::atomic<bool> ended = false;
+        std::atomic<int> synchronised = 0;
+        std::thread beside([&] {
+            while (us != 0 && !ended) { // ends with the stream
+                EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+                void* some = nullptr;
+                EXPECT_EQ(cudaMalloc(&some, 32 << 20), cudaSuccess);
+                EXPECT_EQ(cudaFree(some), cudaSuccess);
+                ++synchronised;
+            }
+        });
+        for (size_t k = 0; k < times; ++k) {
+            receiver.feed_in_place(iq + k * bytes, bytes, sink);
+            if (k == times / 2) // behind the limit of 2 s they are off the GPU
+                std::this_thread::sleep_for(std::chrono::milliseconds(us == 300 ? 2500 : 20));
+        }
+        receiver.finish(sink);
+        const int before = synchronised;
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (us != 0 && synchronised < before + 3 && std::chrono::steady_clock::now() < deadline)
+            std::this_thread::yield();
+        EXPECT_TRUE(us == 0 || synchronised >= before + 3) << us;
+        ended = true;
+        beside.join();
+        EXPECT_EQ(got, expected) << us;
+        EXPECT_EQ(receiver.released(), times * bytes / 2);
     }
 }
 

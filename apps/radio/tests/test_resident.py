@@ -152,6 +152,20 @@ def test_wrong_devices(device, says):
         Receiver(device=device)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("breath", ["auto", None, 0, 300])
+def test_a_breath_changes_no_message(made, device, breath):
+    signal = made[:1_000_000]
+    expected = all_of(Receiver(), signal)
+    assert all_of(Receiver(device=device, breath_us=breath), signal) == expected
+
+
+@pytest.mark.parametrize("breath", [-1, 1_000_001, 2.5, "long"])
+def test_wrong_breaths(breath):
+    with pytest.raises(denizen.ArgumentError, match="one kernel for ever"):
+        Receiver(device="cpu:1", breath_us=breath)
+
+
 @pytest.mark.parametrize("architecture", [80, 90])
 def test_the_kernel_compiles(architecture, tmp_path, monkeypatch):
     monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path))

@@ -46,8 +46,6 @@ struct Image {
     bool runs_on_gpu() const { return !cubin.empty() || static_cast<bool>(kernel); }
 };
 
-inline constexpr std::chrono::microseconds default_breath{2000};
-
 struct Options {
     Device device;
     uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 5

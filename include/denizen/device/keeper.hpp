@@ -30,6 +30,7 @@ struct Kept {
     uint32_t blocks = 0;              // each on an SM
     bool anywhere = true;             // on any SMs: they are in no clusters
     uint64_t breath_ns = 0;
+    bool ends_by_itself = false;    // soon, also without a breath: see Resident::ends_by_itself()
     uint64_t tick_ns = 0;           // between two beats of the heart, and looks while it is off
     ResidentWords* words = nullptr; // what it and its keeper tell each other
     DevicePtr command = 0;          // the workers' copy of the command
@@ -86,11 +87,12 @@ private:
     void ask_to_leave() override { command(Command::leave); }
     bool off() override { return parked() || failed(); }
     void let_return() override { command(commanded()); }
-    bool breathes() const override { return kept_.breath_ns != 0; }
+    bool ends_by_itself() const override { return kept_.ends_by_itself || breathes(); }
     int ordinal() const override { return kept_.info.ordinal; }
     uint32_t blocks() const override { return kept_.blocks; }
     bool anywhere() const override { return kept_.anywhere; }
 
+    bool breathes() const { return kept_.breath_ns != 0; }
     void keep();
     void rest();
     void try_launch();

@@ -20,8 +20,9 @@ public:
     // It may come back, or stay if it has not left.
     virtual void let_return() = 0;
 
-    // No kernel of it lasts: whoever waits for the device need not wait for it to leave.
-    virtual bool breathes() const { return false; }
+    // No kernel of it lasts, or each leaves when it has had no work for a while: whoever waits for
+    // the device need not ask it to leave.
+    virtual bool ends_by_itself() const { return false; }
     virtual int ordinal() const = 0;     // its device's
     virtual uint32_t blocks() const = 0; // each on an SM
     // Whether any SMs do for its blocks: they are in no clusters.

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from denizen import _core
-from denizen.device import capability, parse_device
+from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.iq.format import FORMATS
 from denizen.program import cubin_of
@@ -33,10 +33,17 @@ class Receiver:
     ``device``: None for the loops of the calling thread; "gpu", "gpu:N", "cpu" or "cpu:THREADS" for
     resident workers there, which give the same messages, a call or more later. They take bytes;
     complex samples are rounded to them. Raises DeviceError, CompileError.
+    ``breath_us``: GPU: no kernel of the workers lasts longer than that and a block of the stream;
+    the next one is queued behind it, so that whoever waits for the whole device waits for two of
+    them at most. "auto": 2000. None or 0: one kernel as long as they stay. See docs/gpu-sharing.md.
     """
 
     def __init__(
-        self, position: tuple[float, float] | None = None, device: str | None = None
+        self,
+        position: tuple[float, float] | None = None,
+        device: str | None = None,
+        *,
+        breath_us: int | Literal["auto"] | None = "auto",
     ) -> None:
         self._receiver: _core.RadioReceiver | _core.ResidentReceiver
         if device is None:
@@ -49,7 +56,12 @@ class Receiver:
         if where.on_gpu:
             cubin = cubin_of(_KERNEL, "the scan for Mode S", capability(where))
         self._receiver = _core.ResidentReceiver(
-            position, where.on_gpu, where.first, cubin, where.threads or 0
+            position,
+            where.on_gpu,
+            where.first,
+            cubin,
+            where.threads or 0,
+            breath_of(breath_us),
         )
 
     def feed(self, iq: Any, *, in_place: bool = False) -> list[Message]:

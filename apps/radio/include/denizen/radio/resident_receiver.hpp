@@ -7,7 +7,9 @@
 #include <denizen/radio/receiver.hpp>
 #include <denizen/radio/scan_ring.hpp>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,12 +45,11 @@ public:
     virtual void* memory(size_t bytes) = 0;
     // Whether they reach somebody else's memory at the host's address.
     virtual bool reaches(const void* memory, size_t bytes) = 0;
-    // Puts the workers on, to begin with block `from`. `ring.tickets` and `ring.limit` are
-    // filled in.
-    virtual void launch(ScanRing ring, uint64_t from) = 0;
-    // Whether any may still be at work. Throws if the device is lost.
-    virtual bool on() = 0;
-    // Returns when all have left: `*ring.stop` is set, or they leave by themselves.
+    // Puts the workers on, once. `ring.tickets`, `ring.limit` and `ring.term` are filled in.
+    virtual void start(ScanRing ring) = 0;
+    // A block has been published: if the workers have left they come back. Throws if they cannot.
+    virtual void wake() = 0;
+    // Tells them to leave, and returns when they have.
     virtual void join() = 0;
     virtual const std::string& device() const = 0;
 };
@@ -56,8 +57,11 @@ public:
 // `threads` of the CPU, 0: as many as it has cores.
 std::unique_ptr<ScanWorkers> scan_on_cpu(uint32_t threads);
 // One block of threads on each SM of the GPU. `code`: the kernel denizen_radio_scan_ring, which a
-// file compiled by nvcc has. Throws Errc::no_device.
-std::unique_ptr<ScanWorkers> scan_on_gpu(int ordinal, const Code& code = compiled_code());
+// file compiled by nvcc has. No kernel lasts longer than `breath` and a block of the stream, so
+// that what waits for the whole device gets its turn; 0: one kernel for as long as they stay.
+// Unless it is said: default_breath. Throws Errc::no_device, bad_argument.
+std::unique_ptr<ScanWorkers> scan_on_gpu(int ordinal, const Code& code = compiled_code(),
+                                         std::optional<std::chrono::microseconds> breath = {});
 
 class ResidentReceiver {
 public:
