@@ -274,7 +274,7 @@ Result Keeper::look_at_stream()
              "; the CUDA context is unusable, start a new process");
     } else if (state == error_not_ready && mode() == Mode::starting &&
                now_ns() - launched_ns_ > no_room_ns && residents().beside(*this)) {
-        fail(kept_.name + " found no room on " + kept_.info.name + " (" + kept_.grid +
+        fail(kept_.name + " has found no room on " + kept_.info.name + " (" + kept_.grid +
              ") beside other programs of this process: give those fewer sms or workers");
     }
     return state;

@@ -298,13 +298,34 @@ TEST(RoomForActors, gpu_is_missed_with_an_error)
     if (!in_a_process_of_its_own()) {
         return;
     }
-    TaskRuntime tasks(Device::gpu()); // on every SM
+    task::Options o;
+    o.breath = std::chrono::microseconds(0);
+    TaskRuntime tasks(Device::gpu(), o); // on every SM, for ever
     expect_error_like(Errc::peer_dead,
                       "the program has found no room on .* beside other programs of this process: "
                       "give those fewer sms or workers",
                       [] { ActorRuntime actors(Device::gpu()); });
     Array<uint32_t> count(true, 1);
     tasks.spawn(Mark{count.data()}); // and these go on
+    tasks.wait();
+    EXPECT_EQ(count[0], 1u);
+}
+
+// Both want all of every SM: they have it by turns, a breath each.
+TEST(RoomForActors, is_made_by_tasks_that_breathe)
+{
+    if (!gpu_here()) {
+        GTEST_SKIP() << "this machine has no CUDA device";
+    }
+    TaskRuntime tasks(Device::gpu());
+    ActorRuntime actors(Device::gpu());
+    const Address asker = actors.spawn<Asker>();
+    for (uint32_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(actors.ask<State>(asker, Begin{tasks.ref(), actors.ref(), 10}).sum,
+                  55u * (i + 1));
+    }
+    Array<uint32_t> count(true, 1);
+    tasks.spawn(Mark{count.data()});
     tasks.wait();
     EXPECT_EQ(count[0], 1u);
 }

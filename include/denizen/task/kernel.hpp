@@ -32,8 +32,9 @@ __device__ inline void run_block(const Shared& s)
         return; // the first launch, which only has the driver make ready
     }
     const uint32_t warp = threadIdx.x / 32;
-    if (s.successor != 0 && leaves(command_of(load<Scope::gpu>(&s.board->command)))) {
-        // The program has left while this incarnation was queued.
+    if (s.successor != 0 && load<Scope::gpu>(&s.board->left_for_good) != 0) {
+        // The program has left while this incarnation was queued. Not by the command: this
+        // incarnation may have been told to leave before this block began.
         if (blockIdx.x == 0 && threadIdx.x == 0) {
             store<Scope::system>(&s.control->ended, s.incarnation);
         }

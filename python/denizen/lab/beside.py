@@ -145,7 +145,15 @@ def _run(program: str, beside: bool) -> dict[str, Any]:
 
 
 def _child(program: str, beside: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", __name__, program, *(["--beside"] if beside else [])]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        __name__,
+        program,
+        *(["--beside"] if beside else []),
+    ]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_DEADLINE, check=True
@@ -153,7 +161,9 @@ def _child(program: str, beside: bool) -> dict[str, Any]:
     except subprocess.TimeoutExpired as error:
         raise LabError(f"PyTorch's {program} did not end in {_DEADLINE:g} s") from error
     except subprocess.CalledProcessError as error:
-        raise LabError(f"PyTorch's {program} failed: {error.stderr[-500:]}") from error
+        raise LabError(
+            f"PyTorch's {program} ended with {error.returncode}: {error.stderr[-800:]}"
+        ) from error
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
 

@@ -268,8 +268,9 @@ struct Board {
     FirstError fatal; // why a worker stopped the program
     uint64_t errors = 0;
     Breath breath;
-    uint64_t handled = 0;   // messages, as the monitor saw last before the breath was over,
-    uint64_t worked_at = 0; // and when that changed
+    uint64_t handled = 0;       // messages, as the monitor saw last before the breath was over,
+    uint64_t worked_at = 0;     // and when that changed
+    uint32_t left_for_good = 0; // all workers have left: a successor has nothing to do
 };
 
 // Host memory that both sides reach.

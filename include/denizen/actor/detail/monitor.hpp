@@ -212,9 +212,9 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
     Board& board = *s.board;
     const bool leader = lanes::id() == 0;
     const uint64_t began = now_ns();
-    if (s.successor != 0 && leaves(command_of(load<Scope::gpu>(&board.command)))) {
-        // The program has left while this incarnation was queued: the workers see it, too. The
-        // command stays, whatever the host wants by now: it launches anew.
+    if (s.successor != 0 && load<Scope::gpu>(&board.left_for_good) != 0) {
+        // The program has left while this incarnation was queued: the workers see the command that
+        // told them so. It stays, whatever the host wants by now: it launches anew.
         if (leader) {
             store<Scope::system>(&c.ended, s.incarnation);
         }
@@ -228,6 +228,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
     Leave reason = Leave::none;
     detail::BreathEnd end(s.breath, began, s.successor != 0);
     if (leader && s.successor == 0) {
+        store<Scope::gpu>(&board.left_for_good, 0u);
         store<Scope::system>(&c.mode, static_cast<uint32_t>(Mode::running));
     }
     for (;;) { // ends when all workers have left, which a command, silence, the end of the breath
@@ -307,6 +308,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
     scan(s, ++number); // the workers' last words
     if (leader) {
         board.breath.went_ns = 0;
+        store<Scope::gpu>(&board.left_for_good, 1u); // before the next one in the stream
         store<Scope::system>(&c.leave, static_cast<uint32_t>(reason));
         store<Scope::system>(&c.ended, s.incarnation);
         // Release: partner of the keeper's acquire; all reports are out before the mode is.

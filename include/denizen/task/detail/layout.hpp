@@ -157,6 +157,7 @@ struct Control : ResidentWords {
 struct Board {
     alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of that
     alignas(line) uint32_t left = 0;    // workers that have left
+    uint32_t left_for_good = 0;         // all of them have: a successor has nothing to do
     alignas(line) uint32_t refused = 0; // spawns that found the arena full
     uint32_t stopped = 0;               // and of these, tasks that were put off
     alignas(line) uint32_t bell = 0;    // CPU: for workers that sleep

@@ -21,6 +21,7 @@ public:
           end_(s.breath, beat_at_, s.successor != 0)
     {
         if (lanes::id() == 0 && s.successor == 0) {
+            store<Scope::gpu>(&s.board->left_for_good, 0u);
             store<Scope::system>(&c_.mode, static_cast<uint32_t>(Mode::running));
         }
     }
@@ -239,6 +240,7 @@ private:
         lanes::sync();
         if (lanes::id() == 0) {
             store<Scope::gpu>(&s_.board->left, 0u);
+            store<Scope::gpu>(&s_.board->left_for_good, 1u); // before the next one in the stream
             s_.board->breath.went_ns = 0;
             store<Scope::system>(&c_.leave, static_cast<uint32_t>(reason_));
             store<Scope::system>(&c_.ended, s_.incarnation);
