@@ -156,13 +156,13 @@ void measure_room(const Arguments& arguments, uint32_t cells)
             try {
                 simulated(to_string(method), params, one, method, steps);
                 if (method != Method::tiles && method != Method::deep) continue;
-                // Beside it with no breath: what the hand-overs cost.
-                Settings unbroken = room;
-                unbroken.breath = std::chrono::microseconds(0);
-                const std::string alone = std::string(to_string(method)) + " in one kernel";
-                arms.back().result.ratio_base = {alone};
-                simulated(alone.c_str(), params,
-                          std::make_shared<Simulation>(unbroken, arguments.device), method, steps);
+                // What the hand-overs cost.
+                Settings breathing = room;
+                breathing.breath = default_breath;
+                const std::string name = std::string(to_string(method)) + ", with a breath";
+                simulated(name.c_str(), params,
+                          std::make_shared<Simulation>(breathing, arguments.device), method, steps)
+                    .ratio_base = {to_string(method)};
             } catch (const Error& error) {
                 if (error.code() != Errc::bad_argument) throw;
                 arms.pop_back(); // the room is too large for tiles

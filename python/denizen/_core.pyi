@@ -282,7 +282,7 @@ class WaveSimulation:
         threads: int,
         slabs: int,
         group_cubin: bytes,
-        breath_us: int | None,
+        breath_us: int,
     ) -> None: ...
     def add_source(
         self,

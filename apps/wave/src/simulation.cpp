@@ -66,7 +66,7 @@ std::unique_ptr<State> state_of(const Settings& settings)
     state->medium.damping = settings.damping * state->dt;
     state->medium.absorber = settings.absorber * state->dt;
     state->precision = settings.precision;
-    const auto breath = settings.breath.value_or(default_breath).count();
+    const auto breath = settings.breath.count();
     if (breath < 0 || breath > 1'000'000) {
         refuse("breath = " + std::to_string(breath) +
                " us; use 1 to 1,000,000, or 0 for one kernel for a whole run");
@@ -169,9 +169,7 @@ Simulation::Simulation(const Settings& settings, Device device, const Code& code
         refuse(std::to_string(threads) + " threads for " + std::to_string(slabs) +
                " slabs; each has as many");
     }
-    const auto breath =
-        settings.breath.value_or(gpu ? default_breath : std::chrono::microseconds(0));
-    state_->breath_ns = static_cast<uint64_t>(nanoseconds(breath).count());
+    state_->breath_ns = static_cast<uint64_t>(nanoseconds(settings.breath).count());
     engine_ = gpu ? make_gpu_engine(*state_, device.ordinal, slabs, code, group_code)
                   : make_cpu_engine(*state_, threads, slabs);
 }

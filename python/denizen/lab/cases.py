@@ -25,9 +25,6 @@ from denizen.lab import (
     logs,
     searches,
 )
-from denizen.lab import (
-    beside as ordinary,
-)
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
 
@@ -241,7 +238,6 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
-    "beside": (ordinary.pytorch,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),

@@ -129,13 +129,6 @@ _GOALS: tuple[_Goal, ...] = (
         "beside", "round trip beside a handler of 50 ms, p99", "ask beside: a handler of 50 ms",
         {"breath_us": 2000}, "<=", 20, "us", _p99,
     ),
-    *(
-        _Goal(
-            "beside", f"PyTorch that knows of nothing, {program} / alone", f"PyTorch, {program}",
-            {}, "<=", 1.3, "x", _ratio(f"PyTorch, {program}, alone"),
-        )
-        for program in ("training", "graph", "memory")
-    ),
     _Goal(
         "ring", "host to device, 64 B, executed, pinned memory", "host to device",
         {"bytes": 64, "memory": "pinned"}, ">=", 150, "M/s", _median,

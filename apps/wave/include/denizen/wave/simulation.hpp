@@ -20,7 +20,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +43,8 @@ struct Settings {
     std::vector<uint8_t> kinds;       // Cell by cell, or empty: all are normal
     Precision precision = Precision::single;
     // No kernel of resident tiles lasts longer: the next one is queued behind it, so that whoever
-    // waits for the whole device waits for two of them at most. 0: one for a whole run. Unless it
-    // is said: default_breath on a GPU, 0 on the CPU, whose threads are in nobody's way.
-    std::optional<std::chrono::microseconds> breath;
+    // waits for the whole device waits for two of them at most. 0: one for a whole run.
+    std::chrono::microseconds breath{0};
 };
 
 enum class Method {
