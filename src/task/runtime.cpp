@@ -79,6 +79,8 @@ struct TaskRuntime::Core {
         host.at(regions.host);
         device.at(regions.device);
         lay_out(host, device); // where
+        shared.breath.command = &shared.board->command;
+        shared.breath.state = &shared.board->breath;
         fill_free(shared.free_kept, 0, kept_crates);
         Ingress ingress;
         ingress.slots = ingress_slots;
@@ -147,8 +149,6 @@ struct TaskRuntime::Core {
         s.answer = host.take<Answer>(s.answers);
         s.port = host.take<Letter>(options.port_slots);
         s.board = device.take<Board>(1);
-        s.breath.command = &s.board->command;
-        s.breath.state = &s.board->breath;
         s.ingress = device.take<Ingress>(1);
         ingress_slots = device.take<Letter>(options.ingress_slots);
         s.groups = device.take<Group>(max_groups);
@@ -494,9 +494,9 @@ Stats TaskRuntime::stats()
     stats.incarnations = c.backend->incarnations();
     stats.handovers = denizen::detail::read(c.shared.control->handovers);
     std::vector<Tally> tallies(c.shared.workers);
-    Board board;
+    uint32_t refused[2]; // and Board::stopped, in one word
     if (!c.backend->read(tallies.data(), c.shared.tally, tallies.size() * sizeof(Tally)) ||
-        !c.backend->read(&board, c.shared.board, sizeof board)) {
+        !c.backend->read(refused, &c.shared.board->refused, sizeof refused)) {
         return stats;
     }
     for (const Tally& t : tallies) {
@@ -512,7 +512,7 @@ Stats TaskRuntime::stats()
         stats.looks += count(Count::looks);
         stats.run_by_worker.push_back(count(Count::run));
     }
-    stats.refused = board.refused;
+    stats.refused = refused[0];
     return stats;
 }
 

@@ -14,7 +14,7 @@ protected:
     {
         task::Options o;
         o.workers = GetParam().workers;
-        o.sms = GetParam().workers; // the small place on a GPU
+        o.sms = GetParam().workers;                                // the small place on a GPU
         if (const char* us = std::getenv("DENIZEN_TEST_BREATH")) { // of tests that choose none
             o.breath = std::chrono::microseconds(std::atoi(us));
         }

@@ -90,18 +90,19 @@ DENIZEN_HD inline ScanTurn::Go take_turn(const ScanRing& ring, bool leads, ScanT
         // ResidentReceiver::publish().
         const uint64_t published = load<Scope::system, Order::acquire>(ring.published);
         if (leads) denizen::detail::leave_if_asked(ring.term);
-        if (now > turn.until_ns || denizen::detail::leaves_gpu(ring.term)) break;
         turn.block = load<Scope::gpu>(&ring.tickets->next);
+        // In each incarnation at least once, also where it begins late and is over at once.
+        if (leads && turn.block >= published && has_had_no_work(ring, published, now)) {
+            denizen::detail::leave_gpu(ring.term, Leave::idle);
+            break;
+        }
+        if (now > turn.until_ns || denizen::detail::leaves_gpu(ring.term)) break;
         while (turn.block < published) { // ends: a failure means that another has taken it
             if (!compare_exchange<Scope::gpu>(&ring.tickets->next, turn.block, turn.block + 1))
                 continue;
             turn.began_ns = now;
             turn.last = turn.until_ns - now < turn.took_ns;
             return ScanTurn::scan;
-        }
-        if (leads && has_had_no_work(ring, published, now)) {
-            denizen::detail::leave_gpu(ring.term, Leave::idle);
-            break;
         }
 #if DENIZEN_ON_DEVICE
         __nanosleep(500);
