@@ -494,9 +494,9 @@ Stats TaskRuntime::stats()
     stats.incarnations = c.backend->incarnations();
     stats.handovers = denizen::detail::read(c.shared.control->handovers);
     std::vector<Tally> tallies(c.shared.workers);
-    uint32_t refused[2]; // and Board::stopped, in one word
+    uint64_t refused = 0; // and above it Board::stopped: words of 8 bytes are read
     if (!c.backend->read(tallies.data(), c.shared.tally, tallies.size() * sizeof(Tally)) ||
-        !c.backend->read(refused, &c.shared.board->refused, sizeof refused)) {
+        !c.backend->read(&refused, &c.shared.board->refused, sizeof refused)) {
         return stats;
     }
     for (const Tally& t : tallies) {
@@ -512,7 +512,7 @@ Stats TaskRuntime::stats()
         stats.looks += count(Count::looks);
         stats.run_by_worker.push_back(count(Count::run));
     }
-    stats.refused = refused[0];
+    stats.refused = static_cast<uint32_t>(refused);
     return stats;
 }
 
