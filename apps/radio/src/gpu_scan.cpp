@@ -106,7 +106,7 @@ public:
     {
         keeper_.wake(); // has a fence behind what was published; partner: the keeper's
         std::string text;
-        if (keeper_.failed()) throw Error(keeper_.failure(text), text);
+        if (const Errc why = keeper_.failure(text); why != Errc::ok) throw Error(why, text);
     }
 
     void join() override

@@ -24,7 +24,7 @@ namespace arena {
 struct Map; // memory/arena/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 8;
+inline constexpr uint32_t layout_abi = 9;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
