@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resident tiles that breathe: a run of many incarnations comes to the same bits as one that has
 // only one, with commands too, and whoever waits for the whole device gets its turn.
-#include "reference.hpp"
+#include "steered.hpp"
 #include "support/scaled.hpp"
 
 #include <gtest/gtest.h>
@@ -16,33 +16,11 @@ using std::chrono::milliseconds;
 
 namespace {
 
-struct Case {
-    Place place;
-    Method method;
-};
-
-std::vector<Case> cases()
+std::vector<Place> breathing_places()
 {
-    std::vector<Case> all;
-    for (const Place& place : places()) {
-        if (place.breath.count() == 0) continue;
-        for (const Method method : methods_of(place)) all.push_back({place, method});
-    }
+    std::vector<Place> all = places();
+    std::erase_if(all, [](const Place& place) { return place.breath.count() == 0; });
     return all;
-}
-
-Request with(Act act)
-{
-    Request command;
-    command.act = act;
-    return command;
-}
-
-Request cells(const Box& box, uint32_t cell)
-{
-    Request command = with(Act::cells);
-    command.edit = {box, cell};
-    return command;
 }
 
 constexpr uint32_t normal = 0;
@@ -277,8 +255,10 @@ TEST_P(Breath, who_waits_for_the_whole_device_gets_its_turn)
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Cases, Breath, testing::ValuesIn(cases()), [](const auto& at) {
-    return std::string(at.param.place.name) + "_" + to_string(at.param.method);
-});
+INSTANTIATE_TEST_SUITE_P(Cases, Breath, testing::ValuesIn(cases_at(breathing_places())),
+                         [](const auto& at) {
+                             return std::string(at.param.place.name) + "_" +
+                                    to_string(at.param.method);
+                         });
 
 } // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are steered: every command says at which step it was applied, and the plain loop, given
 // the same commands at those steps, comes to the same field.
-#include "reference.hpp"
+#include "steered.hpp"
 #include "support/scaled.hpp"
 
 #include <gtest/gtest.h>
@@ -15,34 +15,6 @@ using namespace denizen;
 using namespace denizen::wave;
 
 namespace {
-
-struct Case {
-    Place place;
-    Method method;
-};
-
-std::vector<Case> cases()
-{
-    std::vector<Case> all;
-    for (const Place& place : places()) {
-        for (const Method method : methods_of(place)) all.push_back({place, method});
-    }
-    return all;
-}
-
-Request with(Act act)
-{
-    Request command;
-    command.act = act;
-    return command;
-}
-
-Request cells(const Box& box, uint32_t cell)
-{
-    Request command = with(Act::cells);
-    command.edit = {box, cell};
-    return command;
-}
 
 Request add(const Source& source)
 {
@@ -307,8 +279,10 @@ TEST_P(Steering, what_is_refused)
     simulation_.finish();
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Steering, testing::ValuesIn(cases()), [](const auto& at) {
-    return std::string(at.param.place.name) + "_" + to_string(at.param.method);
-});
+INSTANTIATE_TEST_SUITE_P(Cases, Steering, testing::ValuesIn(cases_at(places())),
+                         [](const auto& at) {
+                             return std::string(at.param.place.name) + "_" +
+                                    to_string(at.param.method);
+                         });
 
 } // namespace
