@@ -307,7 +307,7 @@ def test_a_runtime_is_shared_and_ends_with_its_blocks():
     assert not list(_shared)
 
 
-def test_the_crew_compiles_at_run_time():
+def test_the_chain_workers_compile_at_run_time():
     try:
         cubin = cubin_of(_TEXT, "the blocks of flow graphs", 90)
     except denizen.CompileError as error:

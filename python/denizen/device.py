@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from denizen import _core
 from denizen.errors import ArgumentError, DeviceError
 
@@ -52,11 +54,11 @@ def breath_of(breath_us: int | Literal["auto"] | None) -> int | None:
     if breath_us == "auto":
         return None
     us = breath_us or 0
-    if not isinstance(us, int) or not 0 <= us <= 1_000_000:
+    if not isinstance(us, int | np.integer) or not 0 <= us < 2**32:  # C++ knows the most
         raise ArgumentError(
             f"breath_us = {breath_us!r}; use a whole number from 0 (one kernel for ever) to 1000000"
         )
-    return us
+    return int(us)
 
 
 def capability(device: Device) -> int:

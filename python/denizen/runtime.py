@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from denizen import _core
 from denizen import buffer as _buffers
 from denizen.buffer import Buffer
-from denizen.device import capability, parse_device
+from denizen.device import breath_of, capability, parse_device
 from denizen.errors import (
     ArgumentError,
     DeadlineError,
@@ -90,7 +90,7 @@ def _options(given: Mapping[str, int | str | None], sizes: dict[str, int]) -> di
             raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
     options = {k: v for k, v in {**given, **sizes}.items() if v is not None}
     for name, value in options.items():
-        least = 1 if name in given and name != "breath_us" else 0
+        least = 1 if name in given else 0
         most = 2**48 if name in ("state_bytes", "arena_bytes", "pool_bytes") else 2**32 - 1
         if not isinstance(value, int | np.integer) or not least <= value <= most:
             raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
@@ -164,10 +164,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 "sms": sms,
                 "cluster": cluster,
                 "idle_ms": idle_ms,
-                "breath_us": None if breath_us == "auto" else breath_us or 0,
             },
             slots(trace, sizes),
         )
+        if (breath := breath_of(breath_us)) is not None:
+            options["breath_us"] = breath
         options["mapped"] = int(mapped)
         options["prefer_l1"] = int(prefer_l1)
         if restore is not None:

@@ -140,7 +140,6 @@ void Keeper::abandon()
         command(Command::stop); // it has found no room: it ends as soon as it begins
     } else {
         command(Command::kill);
-        ring();
     }
     const uint64_t begin = now_ns();
     while (!failed() && now_ns() - begin < trap_ns) { // ends when the keeper sees the trap

@@ -128,7 +128,7 @@ TEST_P(flow_resident, filter_and_demodulate_between_cpu_blocks)
 
 // A circuit of one quantum: it always finds all workers of the chain idle. The pieces need each
 // other's samples, and the results of one that is done must not lie where another one still reads.
-TEST_P(flow_resident, a_quantum_that_comes_alone_is_cut_among_the_crew)
+TEST_P(flow_resident, a_quantum_that_comes_alone_is_cut_among_the_workers)
 {
     constexpr size_t quantum = 512;
     constexpr size_t quanta = 20;

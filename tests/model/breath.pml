@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Models include/denizen/device/detail/breath.hpp (acknowledge, pass_gate, await_gate, hand_over,
- * next_attempt), actor/kernel.hpp (run_worker), actor/detail/monitor.hpp (run_monitor) and src/actor/gpu_backend.cpp (see_to_successor, rest, start).
+ * next_attempt), actor/kernel.hpp (run_worker), actor/detail/monitor.hpp (run_monitor) and src/device/keeper.cpp
+ * (see_to_successor, rest, launch).
  *
  * A monitor and two workers are an incarnation: three processes that begin anew when all of them have
  * ended and another launch is in the stream. The keeper queues successors until the program has left,

@@ -218,6 +218,7 @@ void bind_radio(nb::module_& m)
                uint32_t threads, std::optional<uint32_t> breath_us) {
                 std::optional<std::chrono::microseconds> breath;
                 if (breath_us) breath = std::chrono::microseconds(*breath_us);
+                (void)breath_ns_of(breath); // on the CPU nobody else refuses it
                 Code code;
                 code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                 const bind::Unlocked unlocked;

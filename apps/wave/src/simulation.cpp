@@ -66,11 +66,7 @@ std::unique_ptr<State> state_of(const Settings& settings)
     state->medium.damping = settings.damping * state->dt;
     state->medium.absorber = settings.absorber * state->dt;
     state->precision = settings.precision;
-    const auto breath = settings.breath.count();
-    if (breath < 0 || breath > 1'000'000) {
-        refuse("breath = " + std::to_string(breath) +
-               " us; use 1 to 1,000,000, or 0 for one kernel for a whole run");
-    }
+    state->breath_ns = breath_ns_of(settings.breath);
     state->kinds = settings.kinds;
     const uint64_t cells = state->geometry.cells();
     if (state->kinds.empty()) state->kinds.assign(cells, 0);
@@ -169,7 +165,6 @@ Simulation::Simulation(const Settings& settings, Device device, const Code& code
         refuse(std::to_string(threads) + " threads for " + std::to_string(slabs) +
                " slabs; each has as many");
     }
-    state_->breath_ns = static_cast<uint64_t>(nanoseconds(settings.breath).count());
     engine_ = gpu ? make_gpu_engine(*state_, device.ordinal, slabs, code, group_code)
                   : make_cpu_engine(*state_, threads, slabs);
 }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
-from denizen.device import capability, parse_device
+from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
 from denizen.tasks.program import METADATA, Program
 
@@ -218,16 +218,16 @@ class Runtime(_Spawner):
         if where.threads is not None and workers not in (None, where.threads):
             raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
         options = {"workers": workers or where.threads or 0, "sms": sms or 0, **sizes}
-        if breath_us != "auto":
-            options["breath_us"] = breath_us or 0
         for name, value in options.items():
-            if name not in ("workers", "sms", "breath_us", *_SIZES):
+            if name not in ("workers", "sms", *_SIZES):
                 raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
             bits = 36 if name == "arena_bytes" else 32
             if not isinstance(value, int | np.integer) or not 0 <= value < 2**bits:
                 raise ArgumentError(
                     f"{name} = {value!r}; use a whole number from 1 to 2**{bits} - 1"
                 )
+        if (breath := breath_of(breath_us)) is not None:
+            options["breath_us"] = breath
         gpu = where.on_gpu
         image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
         self._program = program

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
-from denizen.device import capability, parse_device
+from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, ClosedError
 from denizen.group import group
 from denizen.program import cubin_of
@@ -141,7 +141,7 @@ class Simulation:
             tuple(_BOUNDARIES.index(side) for side in reversed(sides)), kinds,
             self._dtype == np.float64, where.on_gpu, where.first, cubin,
             (where.threads or 0) * where.nodes, where.nodes, group_cubin,
-            int(breath_us or 0),
+            breath_of(breath_us) or 0,
         )  # fmt: skip
 
     @property
