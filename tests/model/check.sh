@@ -98,6 +98,9 @@ finds breath -DPLANTED_SHUTS_ANYWAY
 finds breath -DPLANTED_ONE_GATE -DIMPATIENT=2
 
 
+holds gathering
+finds gathering -DPLANTED_ONE_STATE
+
 holds parking
 finds parking -DPLANTED_EVERY_NOTIFIER
 finds parking -DPLANTED_LATE_PUBLISH

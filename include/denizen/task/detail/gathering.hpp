@@ -3,7 +3,8 @@
 // come when they next look. GPU only; a worker of the CPU runs such tasks by itself.
 //
 // Hazard: all warps of the block meet. Each looks at the state in every turn of its loop, and none
-// leaves while a task is announced.
+// leaves while a task is announced. A warp may come late from a gate that was shut, when another
+// has left for good: it must not open the block again. (tests/model/gathering.pml)
 #pragma once
 
 #include <denizen/task/detail/layout.hpp>
@@ -17,6 +18,7 @@ namespace denizen::task::gathering {
 
 inline constexpr uint32_t announced = 1;
 inline constexpr uint32_t leaving = 2;
+inline constexpr uint32_t handing_over = 3; // leaving, unless the gate is shut
 
 // A block's task, as its warps see it.
 struct Place {
@@ -57,20 +59,24 @@ __device__ inline bool is_announced()
     return denizen::lanes::shuffle(state, 0) == announced;
 }
 
-// From now on no task is announced; false if one is, which has to be run first.
-__device__ inline bool end()
+// From now on no task is announced; false if one is, which has to be run first. `as`: leaving,
+// which stands, or handing_over.
+__device__ inline bool end(uint32_t as)
 {
     uint32_t state = 0;
     if (denizen::lanes::id() == 0) {
-        compare_exchange<Scope::block>(&here().state, state, leaving);
+        // Ends: by a success, or by what another warp of the block has put there.
+        while (!compare_exchange<Scope::block>(&here().state, state, as) &&
+               (state == 0 || (state == handing_over && as == leaving))) {
+        }
     }
     return denizen::lanes::shuffle(state, 0) != announced;
 }
 
-// After end(), if they stay. The first warp of the block to come opens it for all.
+// After end(handing_over), if they stay. The first warp of the block to come opens it for all.
 __device__ inline void go_on()
 {
-    uint32_t state = leaving;
+    uint32_t state = handing_over;
     if (denizen::lanes::id() == 0) {
         compare_exchange<Scope::block>(&here().state, state, 0u);
     }

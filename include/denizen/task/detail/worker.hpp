@@ -291,7 +291,7 @@ private:
     __device__ bool hand_over(uint32_t told)
     {
         if constexpr (P::has_blocks) {
-            if (!gathering::end()) {
+            if (!gathering::end(gathering::handing_over)) {
                 return false;
             }
         }
@@ -319,7 +319,7 @@ private:
     {
 #if DENIZEN_ON_DEVICE
         if constexpr (P::has_blocks) {
-            if (!gathering::end()) {
+            if (!gathering::end(gathering::leaving)) {
                 return false;
             }
         }
