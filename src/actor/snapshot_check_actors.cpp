@@ -301,6 +301,8 @@ void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
     require(status.actors <= s.actors_per_worker, worker, "has more actors than there is room for");
     require(status.outbox <= s.outbox_capacity, worker,
             "has parked more messages than there is room for");
+    require(status.for_host <= 1 && (status.for_host == 0 || status.outbox != 0), worker,
+            "counts messages for the host among none");
     require(status.outbox_lock == 0 && status.turn % 2 == 0, worker, "is in the middle of a turn");
     for (const uint64_t running : status.running) {
         require(running == 0, worker, "is in the middle of a handler");

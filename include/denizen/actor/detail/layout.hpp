@@ -24,7 +24,7 @@ namespace arena {
 struct Map; // memory/arena/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 9;
+inline constexpr uint32_t layout_abi = 10;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -215,6 +215,7 @@ struct alignas(line) Status {
     uint32_t mode = 0;
     uint32_t outbox = 0;        // parked sends
     uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
+    uint32_t for_host = 0;      // 1: some of the parked sends are for the host
     uint32_t actors = 0;        // entries in use
     uint32_t egress_credit = 0; // the host's, as last read
     uint64_t dead_letters = 0;
@@ -258,8 +259,10 @@ struct FirstError {
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of a breath
-    uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
-    uint32_t observe = 0; // see telemetry.hpp
+    // Workers with something parked: while any has, the others take from the host only as
+    // jams_itself() allows.
+    uint32_t jammed = 0;
+    uint32_t observe = 0;             // see telemetry.hpp
     uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
     alignas(line) uint64_t clock = 0; // hybrid logical, of the node: see base/hlc.hpp
     alignas(line) uint32_t egress_tail = 0;

@@ -181,6 +181,7 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
+    static constexpr uint32_t let_in_every = 1000;   // of 1,024 ns
     // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
     // at all of them after every message would cost many times what the message does.
     static constexpr uint32_t entries_per_round = 8 * lanes::size;
@@ -309,7 +310,7 @@ private:
     }
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
-    // in from the host; but the host is never shut out for good.
+    // in from the host; but the host is never shut out for good: see also let_in().
     DENIZEN_HD uint32_t choose(uint32_t ready)
     {
         constexpr uint32_t lane = 1u << source_host;
@@ -317,7 +318,8 @@ private:
             return lanes::first(ready & urgent);
         }
         const uint32_t inside = ready & ~lane;
-        if ((ready & lane) != 0 && jammed_ == 0 && (inside == 0 || host_waited_ >= max_wait)) {
+        if ((ready & lane) != 0 && (inside == 0 || host_waited_ >= max_wait) &&
+            (jammed_ == 0 || let_in())) {
             host_waited_ = 0;
             return source_host;
         }
@@ -329,6 +331,25 @@ private:
         const uint32_t later = inside & ~((2u << last_inside_) - 1);
         last_inside_ = lanes::first(later != 0 ? later : inside);
         return last_inside_;
+    }
+
+    // While messages are parked: whether one message of the host's may come in nevertheless. Once
+    // in about a millisecond, or breath, and only into a jam that is the program's own, which may
+    // not end before the host says so.
+    DENIZEN_HD bool let_in()
+    {
+        const auto now = lanes::shuffle(static_cast<uint32_t>(now_ns() >> 10), 0); // of 1,024 ns
+        if (now - looked_at_jam_ < let_in_every) {
+            return false;
+        }
+        looked_at_jam_ = now;
+        const bool own = detail::jams_itself(s_);
+        lanes::rejoin();
+        if (!own) {
+            return false;
+        }
+        sources_.nothing_ready(); // one message, and not all that have queued up
+        return true;
     }
 
     // Takes what has arrived there: the first message of its ring, or as many as can be handled
@@ -566,18 +587,19 @@ private:
     uint32_t host_waited_ = max_wait;          // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
     Observer observer_;
-    uint32_t rounds_ = 0;       // since the last look
-    uint32_t batches_ = 0;      // of these, with a message handled
-    uint32_t jammed_ = 0;       // workers with parked messages, as last read
-    bool worked_ = false;       // in the last round
-    bool dirty_ = true;         // something was done since the monitor was told
-    bool outbox_used_ = true;   // at the end of the last round
-    uint32_t unflushed_ = 0;    // rounds since the last flush()
-    bool blocked_ = false;      // see blocked()
-    bool row_ended_ = false;    // see row_ended()
-    bool chores_ = false;       // there is something to do besides messages
-    bool hurried_ = false;      // a breath ends
-    uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
+    uint32_t rounds_ = 0;        // since the last look
+    uint32_t batches_ = 0;       // of these, with a message handled
+    uint32_t jammed_ = 0;        // workers with parked messages, as last read
+    uint32_t looked_at_jam_ = 0; // when let_in() last did, in 1,024 ns
+    bool worked_ = false;        // in the last round
+    bool dirty_ = true;          // something was done since the monitor was told
+    bool outbox_used_ = true;    // at the end of the last round
+    uint32_t unflushed_ = 0;     // rounds since the last flush()
+    bool blocked_ = false;       // see blocked()
+    bool row_ended_ = false;     // see row_ended()
+    bool chores_ = false;        // there is something to do besides messages
+    bool hurried_ = false;       // a breath ends
+    uint32_t waiting_near_ = 0;  // near rings whose first message has to wait where it is
 };
 
 } // namespace denizen
