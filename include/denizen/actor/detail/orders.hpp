@@ -4,8 +4,10 @@
 // while a handler of that actor runs (fail() excepted, at its end).
 #pragma once
 
+#include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/system.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/program.hpp>
 #include <denizen/actor/supervisor.hpp>
@@ -180,6 +182,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, record, 0, true);
     forget_subscriber(s, id, entry_of(s, id, local).self);
+    cancel_timers(s, id, entry_of(s, id, local).self);
     if (supervisor) {
         begin_orders(s, id, local, SystemOp::stop, 0);
     }
@@ -187,12 +190,14 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
         acknowledge(s, record.ending, SystemOp::drain);
         record.ending = 0;
     }
+    vacate_place(s, id, local);
 }
 
-// The actor's state begins again.
+// The actor's state begins again. What it wanted to send later was the old one's.
 template <class P>
-DENIZEN_HD void renew(const ActorEntry& entry)
+DENIZEN_HD void renew(const Shared& s, uint32_t id, const ActorEntry& entry)
 {
+    cancel_timers(s, id, entry.self);
     if (!P::restore(entry.type(), entry.state)) {
         P::construct(entry.type(), entry.state);
     }
@@ -209,7 +214,7 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
         set_life(s, id, local, Life::running);
         begin_orders(s, id, local, SystemOp::restart, 0);
     } else {
-        renew<P>(entry);
+        renew<P>(s, id, entry);
         run(s, id, local);
     }
     tell_watchers<P>(s, id, local);
@@ -239,7 +244,7 @@ DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, const LifeRequest&
     }
     record.epoch = r.epoch != 0 ? r.epoch : was.epoch;
     record.incarnation = was.incarnation + 1;
-    renew<P>(entry);
+    renew<P>(s, id, entry);
     return true;
 }
 
@@ -279,7 +284,7 @@ DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local,
     child.epoch = record.epoch = epoch;
     record.failure = code;
     record.incarnation = was.incarnation + 1;
-    renew<P>(entry);
+    renew<P>(s, id, entry);
     return true;
 }
 
@@ -317,6 +322,9 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
     const bool supervisor = entry.type() == supervisor_type;
     const Life life = life_of(record);
     if (r.epoch != 0) {
+        if (r.local < s.spawn_room && record.supervisor != sender) {
+            return Errc::no_actor; // its child has stopped, and this is another one at that place
+        }
         record.epoch = r.epoch;
     }
     switch (op) { // what goes for actors that have stopped

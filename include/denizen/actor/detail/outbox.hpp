@@ -148,6 +148,19 @@ DENIZEN_COLD inline bool jams_itself(const Shared& s)
     return lanes::ballot(otherwise) == 0 && lanes::sum(sum) <= room / 8;
 }
 
+// While messages are parked and the host has some: when this was looked at last, in 512 ns, and in
+// its last bit whether the host may send one in now. That is so once in about a millisecond, or
+// breath (0: not yet), if the jam is the program's own, which may not end before the host says so.
+DENIZEN_COLD inline uint32_t look_at_jam(const Shared& s, uint32_t before)
+{
+    constexpr uint32_t every = 2000; // of 512 ns
+    const auto now = lanes::shuffle(static_cast<uint32_t>(now_ns() >> 9) & ~1u, 0);
+    if (before != 0 && now - (before & ~1u) < every) {
+        return before & ~1u;
+    }
+    return now | (jams_itself(s) ? 1u : 0u);
+}
+
 DENIZEN_COLD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
 {
     const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);

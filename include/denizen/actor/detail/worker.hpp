@@ -11,6 +11,7 @@
 
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
@@ -96,6 +97,7 @@ public:
     {
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        const uint64_t due = load<Scope::block>(&s_.worker_states[id_].due);
         lanes::rejoin(); // after whatever handlers have done
         jammed_ = lanes::shuffle(jammed, 0);
         const bool traced = observer_.tracing();
@@ -116,7 +118,26 @@ public:
         const uint32_t told = lanes::shuffle(command, 0);
         // While a breath ends a round is one turn: the others wait for this worker at the gate.
         hurried_ = (told & ~command_bits) != 0;
+        const bool due_now = due != detail::never && due <= now_ns();
+        if (lanes::shuffle(due_now ? 1u : 0u, 0) != 0) {
+            // Not in a pause, nor while a breath ends.
+            const bool runs = told == static_cast<uint32_t>(Command::run);
+            detail::fire<P>(s_, id_, runs, jammed_ != 0);
+            lanes::rejoin();
+            dirty_ = outbox_used_ = true; // the next round looks at what was parked
+        }
         return told;
+    }
+
+    // How long a sleep may last, of at most `most` ns, before a timer is due.
+    DENIZEN_HD uint64_t until_due(uint64_t most) const
+    {
+        const uint64_t due = load<Scope::block>(&s_.worker_states[id_].due);
+        if (due == detail::never) {
+            return most;
+        }
+        const uint64_t now = now_ns();
+        return due <= now ? 0 : due - now < most ? due - now : most;
     }
 
     // The last round found a message that has to wait where it is: no bell will ring for it, and
@@ -163,6 +184,9 @@ public:
     DENIZEN_HD void set_mode(Mode mode)
     {
         if (lanes::id() == 0) {
+            if (mode == Mode::left) { // timers that are taken elsewhere count from here
+                s_.worker_states[id_].left_ns = now_ns();
+            }
             // Release on the host: partner of the monitor's acquire in scan().
             store<Scope::gpu, Order::release>(&status_.mode, static_cast<uint32_t>(mode));
         }
@@ -181,7 +205,6 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    static constexpr uint32_t let_in_every = 1000;   // of 1,024 ns
     // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
     // at all of them after every message would cost many times what the message does.
     static constexpr uint32_t entries_per_round = 8 * lanes::size;
@@ -333,19 +356,12 @@ private:
         return last_inside_;
     }
 
-    // While messages are parked: whether one message of the host's may come in nevertheless. Once
-    // in about a millisecond, or breath, and only into a jam that is the program's own, which may
-    // not end before the host says so.
+    // While messages are parked: whether one message of the host's may come in nevertheless.
     DENIZEN_HD bool let_in()
     {
-        const auto now = lanes::shuffle(static_cast<uint32_t>(now_ns() >> 10), 0); // of 1,024 ns
-        if (now - looked_at_jam_ < let_in_every) {
-            return false;
-        }
-        looked_at_jam_ = now;
-        const bool own = detail::jams_itself(s_);
+        looked_at_jam_ = detail::look_at_jam(s_, looked_at_jam_);
         lanes::rejoin();
-        if (!own) {
+        if ((looked_at_jam_ & 1) == 0) {
             return false;
         }
         sources_.nothing_ready(); // one message, and not all that have queued up
@@ -590,7 +606,7 @@ private:
     uint32_t rounds_ = 0;        // since the last look
     uint32_t batches_ = 0;       // of these, with a message handled
     uint32_t jammed_ = 0;        // workers with parked messages, as last read
-    uint32_t looked_at_jam_ = 0; // when let_in() last did, in 1,024 ns
+    uint32_t looked_at_jam_ = 0; // see look_at_jam()
     bool worked_ = false;        // in the last round
     bool dirty_ = true;          // something was done since the monitor was told
     bool outbox_used_ = true;    // at the end of the last round
