@@ -291,6 +291,29 @@ TEST_P(spawn, a_supervisor_of_children_leaves_their_successors_alone)
     EXPECT_EQ(rt.inspect(again.last).incarnation, 1u);
 }
 
+TEST_P(spawn, nor_does_its_order_reach_them_from_another_worker)
+{
+    Options o = options();
+    o.spawn_room = 2;
+    Rt rt(device(), o);
+    const std::vector<Address> parents = rt.spawn<WarpParent>(2); // they watch nobody
+    if (parents[0].worker() == parents[1].worker()) {
+        GTEST_SKIP() << "one worker: the test before";
+    }
+    const Address first = rt.ask<Bred>(parents[0], Breed{1}, 20s).last;
+    const Address other = rt.ask<Bred>(parents[1], Breed{1}, 20s).last;
+    rt.supervise({first, other}, Strategy::one_for_all); // beside the first
+    rt.send(first, End{5}, 20s);
+    ASSERT_TRUE(eventually([&] { return rt.inspect(other).incarnation == 2; }));
+    rt.stop(other, 20s);
+    ASSERT_EQ(rt.ask<Bred>(parents[1], Breed{2}, 20s).last, other) << "its place, to another";
+    rt.send(first, End{5}, 20s);
+    ASSERT_TRUE(eventually([&] { return rt.inspect(first).incarnation == 3; }));
+    rt.drain(20s);
+    EXPECT_EQ(rt.inspect(other).incarnation, 1u);
+    EXPECT_EQ(rt.ask<Done>(other, Ask{}, 20s).seed, 1u);
+}
+
 TEST_P(spawn, children_spawn_children_and_all_lanes_at_once)
 {
     Options o = options();

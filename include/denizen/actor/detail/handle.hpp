@@ -357,7 +357,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
             report.error = static_cast<uint32_t>(done);
         } else {
             const auto r = from_words<LifeRequest>(words);
-            if (op == SystemOp::restart && restart_quietly<P>(s, id, r)) {
+            if (op == SystemOp::restart && restart_quietly<P>(s, id, h.sender, r)) {
                 // and that was all
             } else if (op == SystemOp::failure) {
                 child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);

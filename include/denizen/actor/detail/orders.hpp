@@ -229,11 +229,19 @@ DENIZEN_HD inline bool restarts_quietly(const Shared& s, uint32_t id, uint32_t l
            (entry.self == Address::actor(id, local, s.node).value);
 }
 
+// A supervisor's order to a child that has stopped, whose place another has that was spawned by a
+// handler: it is none of that one's.
+DENIZEN_HD inline bool for_predecessor(const Shared& s, uint32_t id, const LifeRequest& r,
+                                       uint32_t sender)
+{
+    return r.epoch != 0 && r.local < s.spawn_room && record_of(s, id, r.local).supervisor != sender;
+}
+
 // The order to do that; false, and nothing is done, if it is not as simple.
 template <class P>
-DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, const LifeRequest& r)
+DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, uint32_t sender, const LifeRequest& r)
 {
-    if (r.local >= s.actors_per_worker) {
+    if (r.local >= s.actors_per_worker || for_predecessor(s, id, r, sender)) {
         return false;
     }
     const ActorEntry entry = entry_of(s, id, r.local);
@@ -321,10 +329,10 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
     ActorRecord& record = record_of(s, id, r.local);
     const bool supervisor = entry.type() == supervisor_type;
     const Life life = life_of(record);
+    if (for_predecessor(s, id, r, sender)) {
+        return Errc::no_actor;
+    }
     if (r.epoch != 0) {
-        if (r.local < s.spawn_room && record.supervisor != sender) {
-            return Errc::no_actor; // its child has stopped, and this is another one at that place
-        }
         record.epoch = r.epoch;
     }
     switch (op) { // what goes for actors that have stopped
