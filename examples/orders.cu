@@ -36,7 +36,7 @@ struct Clerk {
     Address customer;
     Address shop;
     uint32_t item = 0;
-    denizen::Timer patience;
+    denizen::Timer patience = {};
 
     DENIZEN_HD void on(const Order& m, auto& ctx)
     {

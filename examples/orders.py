@@ -26,7 +26,7 @@ trade = denizen.Program(
         denizen::Address customer;
         denizen::Address shop;
         uint32_t item = 0;
-        denizen::Timer patience;
+        denizen::Timer patience = {};
 
         void on(const Order& m, auto& ctx) {
             item = m.item;

@@ -2,7 +2,6 @@
 // Reads what the workers count (resident/telemetry.hpp) while they go on, and sums it up.
 #include "core.hpp"
 
-#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/telemetry.hpp>
 
@@ -19,7 +18,6 @@ struct Reading {
     std::vector<Inbox> urgent_inboxes;
     std::vector<Status> statuses;
     std::vector<Counters> counters;
-    std::vector<WorkerState> worker_states;
     std::vector<Histogram> histograms; // [workers][actor types]
     std::vector<Histogram> latencies;  // [workers][actor types]
 };
@@ -55,7 +53,6 @@ Reading read(Core& c, const Node& node)
     copy(r.urgent_inboxes, s.urgent_inbox, s.workers);
     copy(r.statuses, s.status, s.workers);
     copy(r.counters, s.counters, s.workers);
-    copy(r.worker_states, s.worker_states, s.workers);
     copy(r.histograms, s.histograms, static_cast<size_t>(s.workers) * s.actor_types);
     copy(r.latencies, s.latencies, static_cast<size_t>(s.workers) * s.actor_types);
     return r;
@@ -192,7 +189,7 @@ Telemetry AnyRuntime::telemetry()
             const Counters& counters = r.counters[w];
             t.spawned += counters.spawned;
             t.not_spawned += counters.not_spawned;
-            t.timers += r.worker_states[w].armed;
+            t.timers += load<Scope::system>(&node.reports[w].timers);
             t.timers_fired += counters.fired;
             t.timers_refused += counters.not_armed;
             if (c.on_gpu && node.shared.node == 0) {

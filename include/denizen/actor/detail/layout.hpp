@@ -242,6 +242,7 @@ struct alignas(128) Report {
     uint32_t outbox = 0; // parked sends, and actors whose life is about to change
     uint64_t dead_by_reason[7] = {};
     uint32_t stashed = 0;
+    uint32_t timers = 0; // to fire
 };
 
 struct ErrorRecord {

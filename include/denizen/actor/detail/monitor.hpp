@@ -69,6 +69,9 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     if (now.stashed != told.stashed) {
         store<Scope::system>(&host.stashed, now.stashed);
     }
+    if (now.timers != told.timers) {
+        store<Scope::system>(&host.timers, now.timers);
+    }
     DENIZEN_ROLLED
     for (uint32_t i = 0; i < 7; ++i) {
         if (now.dead_by_reason[i] != told.dead_by_reason[i]) {
@@ -138,11 +141,12 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
                                 load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].moving);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
         r.stashed = load<Scope::gpu>(&status.stashed);
+        r.timers = load<Scope::gpu>(&s.worker_states[w].armed);
+        result.armed |= r.timers != 0;
         for (uint32_t i = 0; i < 7; ++i) {
             r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
         }
         result.quiet &= chores == 0;
-        result.armed |= load<Scope::gpu>(&s.worker_states[w].armed) != 0;
         detail::tell(s.reports[w], watch.told, r);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
         result.handled += r.handled;
