@@ -358,8 +358,17 @@ uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>*
     if (values != nullptr && (commands.empty() || commands.back().act != Act::read)) {
         refuse("none of the commands reads");
     }
-    const uint32_t step =
-        run_->mailbox->ask(commands, values, patience, [this] { return run_->over.load(); });
+    const auto over = [this] { return run_->over.load(); };
+    uint32_t step = 0;
+    try {
+        step = run_->mailbox->ask(commands, values, patience, over);
+    } catch (const Error& error) {
+        // A run that failed is over as well: its own error says more.
+        if (error.code() == Errc::closed && run_->over && run_->error) {
+            std::rethrow_exception(run_->error);
+        }
+        throw;
+    }
     for (const Request& command : commands) {
         if (command.act == Act::pause) run_->paused = true;
         if (command.act == Act::resume) run_->paused = false;

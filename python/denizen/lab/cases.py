@@ -17,6 +17,7 @@ import denizen
 from denizen import machine
 from denizen.lab import (
     adsb,
+    beside,
     doorbells,
     driver,
     engines,
@@ -238,6 +239,7 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
+    "beside": (beside.frameworks, beside.kills),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
