@@ -79,7 +79,7 @@ def _walk(device: str) -> None:
         sys.stdin.read()
 
 
-def _run(name: str, device: str, *, beside: bool) -> dict[str, Any]:
+def run(name: str, device: str, *, beside: bool) -> dict[str, Any]:
     """The program's result and seconds; beside: the rate of messages and whether all ended once."""
     program, _ = neighbours.ALL[name]
     told: dict[str, Any] = {}
@@ -220,4 +220,4 @@ if __name__ == "__main__":
     if sys.argv[1] == _WALK:
         _walk(sys.argv[2])
     else:
-        print(json.dumps(_run(sys.argv[1], sys.argv[2], beside="--beside" in sys.argv[3:])))
+        print(json.dumps(run(sys.argv[1], sys.argv[2], beside="--beside" in sys.argv[3:])))

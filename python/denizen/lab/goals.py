@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from denizen.lab import neighbours
 from denizen.lab.record import Goal, Row, Scalar
 
 
@@ -128,6 +129,17 @@ _GOALS: tuple[_Goal, ...] = (
     _Goal(
         "beside", "round trip beside a handler of 50 ms, p99", "ask beside: a handler of 50 ms",
         {"breath_us": 2000}, "<=", 20, "us", _p99,
+    ),
+    *(
+        _Goal(
+            "beside", f"{name} beside messages / alone", f"{name}, beside", {}, "<=", 1.3, "x",
+            _ratio(f"{name}, alone"),
+        )
+        for name in neighbours.ALL
+    ),
+    _Goal(
+        "beside", "a killed host is gone, worst", "killed under load: gone", {}, "<=", 50, "ms",
+        _most,
     ),
     _Goal(
         "ring", "host to device, 64 B, executed, pinned memory", "host to device",
