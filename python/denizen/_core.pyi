@@ -282,7 +282,7 @@ class WaveSimulation:
         threads: int,
         slabs: int,
         group_cubin: bytes,
-        breath_us: int,
+        breath_us: int | None,
     ) -> None: ...
     def add_source(
         self,

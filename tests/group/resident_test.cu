@@ -67,6 +67,7 @@ protected:
         ok(cudaSetDevice(static_cast<int>(r)));
         const std::vector<int32_t> values(count, static_cast<int32_t>(r + 1));
         ok(cudaMemcpy(x_[r], values.data(), count * sizeof(int32_t), cudaMemcpyHostToDevice));
+        ok(cudaStreamSynchronize(nullptr)); // from pageable memory it may return before its end
     }
     std::vector<int32_t> values(const int32_t* from, uint32_t r) const
     {
