@@ -216,7 +216,7 @@ public:
         inside(add, count, many);
         add("message to a resident group", std::min(many, 200u),
             [&, count](uint32_t r, uint32_t n) { return by_message(r, n, count, default_breath); })
-            .ratio_base = {"NCCL eager, synchronised"};
+            .ratio_base = {"message to a resident group, one kernel", "NCCL eager, synchronised"};
         add("message to a resident group, one kernel", std::min(many, 200u),
             [&, count](uint32_t r, uint32_t n) {
                 return by_message(r, n, count, std::chrono::microseconds(0));

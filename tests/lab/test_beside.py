@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from denizen.lab import beside, neighbours
-from denizen.lab.record import LabError
+from denizen.lab.record import LabError, Measured, rows_of
 
 
 def test_a_neighbour_runs_while_messages_flow(monkeypatch):
@@ -53,6 +53,25 @@ def test_a_neighbour_that_fails_is_named():
 
 
 def test_killed_hosts_leave_a_machine_on_which_the_next_program_runs():
-    gone, following = beside.kills("cpu:2", quick=True)
-    assert gone.verified and following.verified
-    assert len(gone.samples) == len(following.samples) == 3
+    rows = beside.kills("cpu:2", quick=True)
+    assert [row.unit for row in rows] == ["ms", "ms", "s"]
+    assert all(row.verified and len(row.samples) == 3 and row.n == 3 for row in rows)
+
+
+def test_a_load_is_compared_with_itself_without_a_breath(monkeypatch):
+    def run(command, _seconds):
+        rate = {"2000": 99.0, "0": 100.0}[command[command.index("--breath") + 1]]
+        cases = [("streamed", {"warps": 8}), ("alert latency", {})]
+        return {}, [Measured(c, p, "M/s", np.array([rate, rate]), 2, True) for c, p in cases]
+
+    monkeypatch.setattr(beside, "LOADS", {"transactions": ("streamed",)})
+    monkeypatch.setattr(beside.programs, "find", lambda name: name)
+    monkeypatch.setattr(beside.programs, "run", run)
+    usual, for_ever = rows_of(beside.loads("gpu", quick=True), [])
+    assert (usual.case, for_ever.case) == (
+        "transactions: streamed",
+        "transactions: streamed, one kernel for ever",
+    )
+    assert usual.params == for_ever.params == {"warps": 8}
+    assert usual.n == 4 and usual.verified
+    assert usual.ratio_to == {for_ever.case: 0.99}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of other frameworks beside a runtime, and what a killed one leaves behind.
+"""What breathing costs, and gives: loads with a breath and without, programs of other frameworks
+beside a runtime, and what a killed one leaves behind.
 
 Each program runs in a process of its own, alone or after a runtime was started there and messages
 flow. ``python -m denizen.lab.beside NAME [--beside]`` is that process; it prints one JSON object.
@@ -22,13 +23,20 @@ import numpy as np
 
 import denizen
 from denizen import terminal
-from denizen.lab import neighbours
+from denizen.lab import neighbours, programs
 from denizen.lab.record import LabError, Measured
 
 _DEADLINE = 180.0
 # So few that no worker's rings fill up: a full ring keeps the host's messages out.
 _TOKENS = 64
 _WALK = "--walk"
+_A_TURN = 5e-4  # seconds: an ask that took longer has waited for another process's program
+
+FOR_EVER = ", one kernel for ever"
+LOADS = {
+    "tasks": ("thread tasks", "warp tasks", "fork-join tree", "chain, one hop"),
+    "transactions": ("streamed", "resident in device memory"),
+}
 
 TOKEN = denizen.message("Token", [("left", "u4")])
 STOP = denizen.message("Stop")
@@ -142,13 +150,14 @@ def frameworks(device: str, *, quick: bool) -> list[Measured]:
     """
     if device.startswith("cpu"):
         return []
-    measured = []
+    measured: list[Measured] = []
     for name, (_, module) in neighbours.ALL.items():
         if importlib.util.find_spec(module) is None:
             terminal.error(f"no arm of {name}: there is no Python package {module}")
             continue
         runs = 1 if quick else 3
         alone, beside = [], []
+        _child(name, device, beside=False)  # reads its files for the first time
         for _ in range(runs):
             alone.append(_child(name, device, beside=False))
             beside.append(_child(name, device, beside=True))
@@ -168,38 +177,72 @@ def frameworks(device: str, *, quick: bool) -> list[Measured]:
     return measured
 
 
-def _killed(device: str) -> tuple[float, bool]:
-    """Milliseconds from SIGKILL until the process is gone; whether it had messages flowing.
+def _killed(device: str) -> tuple[float, float]:
+    """Milliseconds from SIGKILL of a process with messages under way until it is gone, and until
+    its program no longer shares the device.
 
-    A process is gone when the driver has taken its channels off the GPU: its files are closed
-    before whoever waits for it is told.
+    Who shares it is seen by asks of a runtime beside it: the GPU takes turns between processes, of
+    some milliseconds each, and an ask of a microsecond waits for its turn. Raises LabError if none
+    waited before the kill, for then nothing would be seen.
     """
-    with subprocess.Popen(
-        _command(_WALK, device), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        subprocess.Popen(
+            _command(_WALK, device), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+        _walking(device) as rt,
+    ):
         watchdog = threading.Timer(_DEADLINE, process.kill)
         watchdog.start()
         try:
-            walking = process.stdout is not None and process.stdout.readline() == "walking\n"
-            begin = time.perf_counter()
+            if process.stdout is None or process.stdout.readline() != "walking\n":
+                raise LabError("the process to be killed had no messages under way")
+            (walker,) = rt.spawn("Walker").tolist()
+            before = _waits(rt, walker, 0.1)
+            killed = time.perf_counter()
             process.kill()
-            process.wait()
-            return (time.perf_counter() - begin) * 1e3, walking
+            gone: list[float] = []
+
+            def reap() -> None:
+                process.wait()
+                gone.append(time.perf_counter())
+
+            reaper = threading.Thread(target=reap)
+            reaper.start()
+            after = _waits(rt, walker, 0.3)
+            reaper.join()
         finally:
             watchdog.cancel()
+    if not before and not device.startswith("cpu"):
+        raise LabError("the process to be killed did not share the GPU: no ask waited for its turn")
+    free = max([at for at in after if at > killed], default=killed)
+    return (gone[0] - killed) * 1e3, (free - killed) * 1e3
+
+
+def _waits(rt: denizen.Runtime, walker: int, seconds: float) -> list[float]:
+    """When asks ended that took longer than half a millisecond, of those made for so long."""
+    ends = []
+    begin = at = time.perf_counter()
+    while at - begin < seconds:
+        rt.ask(walker, QUERY())
+        now = time.perf_counter()
+        if now - at > _A_TURN:
+            ends.append(now)
+        at = now
+    return ends
 
 
 def kills(device: str, *, quick: bool) -> list[Measured]:
     """A process with messages under way is killed, again and again.
 
-    Milliseconds until it is gone, and seconds until the next runtime has started, answered and been
-    closed. Verified: each of them walked, and the next one's tokens all ended once.
+    Milliseconds until the GPU is free of its program and until the process is gone, and seconds
+    from then until the next runtime has started, answered and been closed. Verified: the tokens of
+    each next one all ended.
     """
     times = 3 if quick else 20
-    gone, started = np.empty(times), np.empty(times)
+    gone, free, started = np.empty(times), np.empty(times), np.empty(times)
     right = True
     for i in range(times):
-        gone[i], walked = _killed(device)
+        gone[i], free[i] = _killed(device)
         begin = time.perf_counter()
         with _walking(device) as rt:
             actors = _spawn(rt)
@@ -207,13 +250,43 @@ def kills(device: str, *, quick: bool) -> list[Measured]:
             rt.drain()
             ended = int(rt.ask_many(actors, QUERY(), TALLY)["ended"].sum())
         started[i] = time.perf_counter() - begin
-        right = right and walked and ended == _TOKENS
+        right = right and ended == _TOKENS
     return [
-        Measured("killed under load: gone", {}, "ms", gone, times, right),
-        Measured(
-            "killed under load: the next program, start to end", {}, "s", started, times, right
-        ),
+        Measured(f"killed under load: {what}", {}, unit, samples, times, right)
+        for what, unit, samples in (
+            ("the GPU is free", "ms", free),
+            ("the process is gone", "ms", gone),
+            ("the next program, start to end", "s", started),
+        )
     ]
+
+
+def loads(device: str, *, quick: bool) -> list[Measured]:
+    """Cases of other experiments, with the breath of two milliseconds and as one kernel for ever.
+
+    By runs of their programs that take turns; a sample is a run's median.
+    """
+    if device.startswith("cpu"):
+        return []
+    runs = 2 if quick else 5
+    arms = {"": "2000", FOR_EVER: "0"}
+    rows: dict[tuple[str, str], Measured] = {}
+    for program, cases in LOADS.items():
+        command = [str(programs.find(program)), "--device", device, "--quick", "--breath"]
+        for _ in range(runs):
+            for arm, breath in arms.items():
+                _, measured = programs.run([*command, breath], _DEADLINE)
+                for one in measured:
+                    if one.case not in cases:
+                        continue
+                    name = f"{program}: {one.case}"
+                    new = Measured(name + arm, one.params, one.unit, np.empty(0), 0, True)
+                    row = rows.setdefault(new.key, new)
+                    row.samples = np.append(row.samples, np.median(one.samples))
+                    row.n += one.n
+                    row.verified = row.verified and one.verified
+                    row.ratio_base = () if arm else (name + FOR_EVER,)
+    return list(rows.values())
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
-    "beside": (beside.frameworks, beside.kills),
+    "beside": (beside.loads, beside.frameworks, beside.kills),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
