@@ -61,7 +61,7 @@ struct Options {
     uint32_t near_slots = 0;    // one worker -> one other of its cluster
     uint32_t urgent_slots = 32; // urgent messages: host -> one worker, workers -> one worker
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
-    // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
+    // 0: 8 where the GPU has clusters, else 1, also under compute-sanitizer; 4 on the CPU.
     uint32_t cluster = 0;
     uint32_t outbox_slots = 2048;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host

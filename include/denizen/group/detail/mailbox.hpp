@@ -258,6 +258,8 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
                     Direct::store(box.relay + number % posts * post_packets + p, here[p]);
                 }
             }
+            // What lay at these addresses in an earlier call may be in the L1 still.
+            if (Warp::rank() == 0) Direct::acquire();
         }
         Team::sync();
         Packet message[post_packets];
