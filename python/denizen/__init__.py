@@ -51,10 +51,10 @@ from denizen.errors import (
     TooLargeError,
     from_code,
 )
-from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
+from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
-from denizen.runtime import Received, Runtime
+from denizen.runtime import Actor, Received, Runtime
 
 _core._error = from_code
 
@@ -65,6 +65,8 @@ __all__ = [
     "BUFFER",
     "DOWN",
     "HOST",
+    "NOWHERE",
+    "Actor",
     "ActorStatus",
     "Arena",
     "ArenaFault",

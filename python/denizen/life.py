@@ -42,6 +42,9 @@ FAILED_ABOVE = 0xFFFFFFFD
 # The host's address, as a watcher.
 HOST = 7 << 29
 
+NOWHERE = 6 << 29
+"""No actor's address: what ``ctx.spawn`` gives where there is no place."""
+
 _UNLIMITED = 0xFFFFFFFF
 
 

@@ -53,6 +53,22 @@ class Whole(Enum):
 
 
 @dataclass(frozen=True)
+class Actor:
+    """One of what :meth:`Runtime.actors` lists.
+
+    ``node`` and ``worker`` are where it is: after a migration not where its address says. ``life``
+    is one of ``denizen.life.LIVES``.
+    """
+
+    address: int
+    type: str
+    name: str  # empty: it has none
+    node: int
+    worker: int
+    life: str
+
+
+@dataclass(frozen=True)
 class Received:
     """A message that an actor sent to the host."""
 
@@ -71,6 +87,8 @@ _SIZES = (
     "egress_slots",
     "stash_slots",
     "watch_slots",
+    "spawn_room",
+    "timer_slots",
     "subscriptions",
     "dead_letter_slots",
     "trace_slots",
@@ -125,11 +143,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,
-            egress_slots, stash_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots,
-            asks, max_actors, state_bytes: sizes of the rings and stashes (64-byte slots), of what
-            may be unanswered, and of the actors' memory; see denizen::Options
-            (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
-            device.
+            egress_slots, stash_slots, watch_slots, spawn_room, timer_slots, subscriptions,
+            dead_letter_slots, trace_slots, asks, max_actors, state_bytes: sizes of the rings and
+            stashes (64-byte slots), of what may be unanswered, and of the actors' memory; see
+            denizen::Options (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is
+            what suits the device, for spawn_room what suits the program.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError. Ctrl-C ends any wait with KeyboardInterrupt, as a passed
@@ -236,10 +254,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         near: int | None = None,
         how: str = "worker",
         node: int | None = None,
+        name: str | None = None,
     ) -> Addresses:
         """Spawns actors over all workers of all nodes; they exist when the call returns.
 
         Args:
+            name: of one actor, by which :meth:`find` finds it, also after a restore. ArgumentError
+                if another that lives has it.
             near: an address: near that actor. `how` says what near is: "worker": on the same
                 worker; "sm": on the other workers of its SM; "cluster": on the other SMs of its
                 cluster; "node": on its GPU outside its cluster, if there is anything outside.
@@ -254,6 +275,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if how not in _core.near:
             raise ArgumentError(f'how = "{how}"; use {", ".join(_core.near)}')
         kind = self._actor(actor)
+        if name is not None:
+            if not isinstance(name, str) or count != 1 or near is not None or node is not None:
+                raise ArgumentError(
+                    f"name = {name!r} with count = {count}, near = {near}, node = {node}; a name "
+                    "is a str and of one actor, which is placed anywhere"
+                )
+            return self._core.spawn_named(kind, name, _seconds(timeout))
         if near is not None:
             return self._core.spawn_near(
                 kind, int(count), _address(near), _core.near.index(how), _seconds(timeout)
@@ -264,6 +292,20 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 raise ArgumentError(f"node = {node!r}; the program has {nodes}, counted from 0")
             return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
         return self._core.spawn(kind, int(count), _seconds(timeout))
+
+    def find(self, name: str, *, timeout: float = 1.0) -> int:
+        """The address of the actor that was spawned by this name; NoActorError if none lives."""
+        if not isinstance(name, str):
+            raise ArgumentError(f"name = {name!r}; use a str")
+        return self._core.find(name, _seconds(timeout))
+
+    def actors(self) -> list[Actor]:
+        """All actors that have not stopped, worker by worker.
+
+        Also those that handlers have spawned, and supervisors (type ``supervisor``). Read while the
+        program goes on.
+        """
+        return [Actor(*one) for one in self._core.actors()]
 
     def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
         """Ends an actor; no handler of it runs once the call has returned.

@@ -149,6 +149,11 @@ nb::dict telemetry(AnyRuntime& rt)
     out["dead_letters"] = t.dead_letters;
     out["errors"] = t.errors;
     out["launches"] = t.launches;
+    out["spawned"] = t.spawned;
+    out["not_spawned"] = t.not_spawned;
+    out["timers"] = t.timers;
+    out["timers_fired"] = t.timers_fired;
+    out["timers_refused"] = t.timers_refused;
     out["sent"] = std::vector<uint64_t>(t.sent.begin(), t.sent.end());
     nb::list workers;
     for (const WorkerTelemetry& w : t.workers) {
@@ -176,6 +181,22 @@ nb::dict telemetry(AnyRuntime& rt)
         slowest.append(one);
     }
     out["slowest"] = slowest;
+    return out;
+}
+
+// [(address, type, name, node, worker, life)]
+nb::list actors(AnyRuntime& rt)
+{
+    std::vector<ActorListing> all;
+    {
+        const Unlocked unlocked;
+        all = rt.actors();
+    }
+    nb::list out;
+    for (const ActorListing& a : all) {
+        out.append(
+            nb::make_tuple(a.address.value, a.type, a.name, a.node, a.worker, to_string(a.life)));
+    }
     return out;
 }
 
@@ -271,6 +292,10 @@ Options options_from(const nb::dict& given)
             o.egress_slots = n;
         } else if (name == "stash_slots") {
             o.stash_slots = n;
+        } else if (name == "spawn_room") {
+            o.spawn_room = n;
+        } else if (name == "timer_slots") {
+            o.timer_slots = n;
         } else if (name == "subscriptions") {
             o.subscriptions = n;
         } else if (name == "watch_slots") {
@@ -404,6 +429,17 @@ NB_MODULE(_core, m)
              [](AnyRuntime& rt, uint32_t type, uint32_t count, double timeout) {
                  return addresses_from([&] { return rt.spawn(type, count, seconds(timeout)); });
              })
+        .def("spawn_named",
+             [](AnyRuntime& rt, uint32_t type, const std::string& name, double timeout) {
+                 return addresses_from(
+                     [&] { return std::vector{rt.spawn(type, name, seconds(timeout))}; });
+             })
+        .def("find",
+             [](AnyRuntime& rt, const std::string& name, double timeout) {
+                 const Unlocked unlocked;
+                 return rt.find(name, seconds(timeout)).value;
+             })
+        .def("actors", &actors)
         .def("spawn_near",
              [](AnyRuntime& rt, uint32_t type, uint32_t count, uint32_t beside, uint32_t how,
                 double timeout) {

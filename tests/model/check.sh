@@ -112,6 +112,8 @@ finds parking -DPLANTED_LOOK_FIRST
 finds parking -DPLANTED_STORE
 
 holds outbox
+holds outbox -DLET_IN=0 -DOUTBOX=4
+finds outbox -DPLANTED_LIMIT_OF_EACH
 finds outbox -DPLANTED_OWN_GATE
 finds outbox -DPLANTED_WAIT
 
