@@ -385,6 +385,7 @@ NB_MODULE(_core, m)
     bind::waves(m);
     bind::process_mining(m);
     bind::arenas(m);
+    bind::handlers(m);
     bind::signals(m);
     bind::transaction_stages(m);
     bind::tasks(m);
