@@ -194,7 +194,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if where.interpreted:
             from denizen.handlers.interpreter import Interpreter  # noqa: PLC0415
 
-            self._core = cast(_core.Runtime, Interpreter(program.plan(interpreted=True), program))
+            plan = program.plan(interpreted=True)
+            messages = list(program.messages.values())
+            self._core = cast(_core.Runtime, Interpreter(plan, program.actors, messages))
         else:
             image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
             self._core = _core.Runtime(image, gpu, where.first, options)

@@ -18,10 +18,8 @@ from denizen.handlers.rewrite import Rewritten
 from denizen.life import DOWN
 from denizen.message import PRIORITIES, MessageType
 
-_OF_CPU = "handlers in Python are compiled by Numba: pip install 'denizen[handlers]'"
-_OF_GPU = (
-    "handlers in Python are compiled for a GPU by numba-cuda: pip install 'denizen[handlers-gpu]'"
-)
+_OF_CPU = ("Numba, which compiles handlers in Python,", "'denizen[handlers]'")
+_OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen[handlers-gpu]'")
 
 # What has been compiled stays: a worker's thread may be in it until the process ends. Equal handlers
 # are compiled once.
@@ -160,7 +158,7 @@ def _key(
 class _numba:  # noqa: N801  (used as a statement)
     """Says which extra is missing where an import fails."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: tuple[str, str]) -> None:
         self._what = what
 
     def __enter__(self) -> None:
@@ -168,7 +166,7 @@ class _numba:  # noqa: N801  (used as a statement)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, ImportError):
-            raise MissingPackageError(f"{self._what} ({error})") from error
+            raise MissingPackageError(*self._what) from error
 
 
 def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:

@@ -153,7 +153,7 @@ def _scope_of(function: FunctionType) -> dict[str, Any]:
     return {**function.__globals__, **inside}
 
 
-def _topic(text: str, pattern: bool) -> list[int] | str:
+def topic_words(text: str, pattern: bool) -> list[int] | str:
     """The four words of a topic (topic.hpp), or what is wrong with it."""
     data = text.encode()
     prefix = pattern and data.endswith(b"*")
@@ -678,7 +678,7 @@ class _Function:
             value = topic.value if isinstance(topic, ast.Constant) else None
         if not isinstance(value, str):
             self._wrong(e, f'ctx.{name} takes a topic as text that is known now: "market/EURUSD"')
-        words = _topic(value, pattern=name != "publish")
+        words = topic_words(value, pattern=name != "publish")
         if isinstance(words, str):
             self._wrong(e, f'the topic "{value}" {words}')
         return [ast.Constant(w) for w in words]
