@@ -22,6 +22,7 @@ from denizen.actor import ActorType
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
+from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
 from denizen.message import MessageType, check_name, fields_of, html_table
 
@@ -80,16 +81,16 @@ def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
 
 @cache
 def _find_nvrtc() -> None:
-    """Tells the core where PyPI's NVRTC wheels lie."""
+    """Tells the core where PyPI's wheels of NVRTC and nvJitLink lie."""
     roots = dict.fromkeys([*sys.path, *(sysconfig.get_path(k) for k in ("purelib", "platlib"))])
     folders = [
         str(folder)
         for root in roots
-        for pattern in ("nvidia/cu1*/lib", "nvidia/cuda_nvrtc/lib")
+        for pattern in ("nvidia/cu1*/lib", "nvidia/cuda_nvrtc/lib", "nvidia/nvjitlink/lib")
         if root
         for folder in sorted(Path(root).glob(pattern))
     ]
-    _core.set_nvrtc_folders(folders)
+    _core.set_cuda_folders(folders)
 
 
 class Program:
@@ -197,6 +198,11 @@ class Program:
     def text(self) -> str:
         """The whole translation unit: messages, the user's text, and the program's definition."""
         structs = "".join(m.struct for m in self.messages.values())
+        behind = ""
+        if self.in_python:
+            handlers, messages = self.plan(), list(self.messages.values())
+            structs += handler_text.structs(handlers, messages)
+            behind = handler_text.ending(handlers, messages, "denizen_program")
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
             "#include <denizen/base/vocabulary.hpp>\n"
@@ -209,6 +215,7 @@ class Program:
             f"using denizen_program = denizen::Program<denizen::Actors<{', '.join(self.actors)}>, "
             f"denizen::Messages<{', '.join(self.messages)}>>;\n"
             "DENIZEN_PROGRAM(denizen_program)\n"
+            f"{behind}"
         )
 
     def compile_cpu(self) -> _core.Image:
@@ -247,7 +254,37 @@ class Program:
         return cpu_image(self.plan(), list(self.messages.values()))
 
     def _with_handlers_gpu(self, architecture: int) -> bytes:
-        raise NotImplementedError
+        """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""
+        _find_nvrtc()
+        handlers, messages = self.plan(), list(self.messages.values())
+        flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *self.flags)
+        versions = (str(_core.nvrtc_version()), str(_core.nvjitlink_version()))
+        key = _key(self.text(), self.flags, ".cubin", (*versions, handlers.text, *flags))
+        with open_cache() as kept:
+            cubin = kept.code(key)
+            if cubin is None:
+                cubin = self._link(handlers, messages, architecture, flags)
+                kept.keep_code(key, cubin)
+        return cubin
+
+    def _link(
+        self,
+        handlers: Plan,
+        messages: Sequence[MessageType],
+        architecture: int,
+        flags: Sequence[str],
+    ) -> bytes:
+        from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (most programs need none)
+
+        parts = gpu_parts(handlers, messages, architecture)
+        options = [*flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
+        try:
+            text = _core.compile_ltoir(self.text(), self.name, options)
+        except CompileError as error:
+            raise _refusal(str(error), self.text(), self.name) from None
+        return _core.link_cubin(
+            [(self.name, text), *parts], [f"-arch=sm_{architecture}", "-lto"]
+        )
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
@@ -303,6 +340,11 @@ def by_all_cores() -> tuple[str, ...]:
     return ("--split-compile=0",) if _core.nvrtc_version() >= 13000 else ()
 
 
+def _include_paths() -> list[str]:
+    """For NVRTC. The second has the standard headers that it lacks; behind the user's own."""
+    return [f"--include-path={p}" for p in (get_include(), get_include() / "denizen" / "rtc")]
+
+
 def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ()) -> bytes:
     """A translation unit compiled by NVRTC, from the cache if it was before.
 
@@ -320,9 +362,7 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     with open_cache() as kept:
         cubin = kept.code(key)
         if cubin is None:
-            # The second has the standard headers that NVRTC lacks; behind the user's own.
-            includes = (get_include(), get_include() / "denizen" / "rtc")
-            options = [*all_flags, *(f"--include-path={path}" for path in includes)]
+            options = [*all_flags, *_include_paths()]
             try:
                 cubin, _ = _core.compile_cubin(text, name, options)
             except CompileError as error:

@@ -15,6 +15,7 @@ from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers import ops
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
+from denizen.handlers.text import symbol
 from denizen.life import DOWN
 from denizen.message import PRIORITIES, MessageType
 
@@ -98,6 +99,25 @@ def cpu_function(
             compile_it = numba.cfunc(types, error_model="numpy")
             _kept[key] = translated(rewritten, lambda: compile_it(function))
         return int(_kept[key].address)
+
+
+def gpu_parts(
+    plan: Plan, messages: Sequence[MessageType], architecture: int
+) -> list[tuple[str, bytes]]:
+    """The handlers' names, and their LTO-IR, which defines the symbols of text.py."""
+    names = [m.name for m in messages]
+    parts = []
+    for actor, message, rewritten in plan.each():
+        name = symbol(plan.actors.index(actor), names.index(message))
+        code = gpu_function(rewritten, actor.dtype, message, name, messages, architecture)
+        parts.append((f"{actor.name} on {message}", code))
+    for a, actor in enumerate(plan.actors):
+        if actor.name in plan.invariants:
+            own = plan.invariants[actor.name]
+            name = symbol(a, None)
+            code = gpu_function(own, actor.dtype, "", name, messages, architecture)
+            parts.append((f"invariant of {actor.name}", code))
+    return parts
 
 
 def gpu_function(
