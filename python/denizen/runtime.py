@@ -196,7 +196,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
             plan = program.plan(interpreted=True)
             messages = list(program.messages.values())
-            self._core = cast(_core.Runtime, Interpreter(plan, program.actors, messages))
+            slots_of_dead = int(options.get("dead_letter_slots", 4096))
+            self._core = cast(
+                _core.Runtime, Interpreter(plan, program.actors, messages, slots_of_dead)
+            )
         else:
             image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
             self._core = _core.Runtime(image, gpu, where.first, options)

@@ -8,12 +8,13 @@ handles what is queued, at most BATCH messages, and one that waits goes on until
 for. Nothing else decides the order, so a run can be repeated. An exception in a handler reaches the
 caller.
 
-It has one worker and no limits of room, measures no durations (no deadline_ns fails), and has no
-snapshots, arenas, buffers or traces.
+It has one worker and no limits of room, and no snapshots, arenas, buffers, telemetry or traces. A
+deadline_ns is not kept while a debugger or coverage looks on.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -37,13 +38,14 @@ from denizen.errors import (
 from denizen.handlers import ops, views
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import topic_words
-from denizen.life import DOWN, FAILED_INVARIANT, HOST, LIVES, STRATEGIES
+from denizen.life import DOWN, FAILED_DEADLINE, FAILED_INVARIANT, HOST, LIVES, STRATEGIES
 from denizen.message import MessageType
 
 BATCH = 10_000  # messages that a call handles at most, unless it waits
 _ASK = HOST | 1 << 28  # of the address of a question
 _REASONS = ("no actor", "stopped", "wrong type", "failed", "dropped", "oversize")
 _ENDS = {"no actor": "there is no such actor", "stopped": "it has stopped"}
+_ERRORS = ("no actor", "stopped", "wrong type")  # which are the program's
 _SHOWN = 24  # bytes of a dead letter
 
 
@@ -164,7 +166,13 @@ def _missing(what: str) -> ArgumentError:
 class Interpreter:
     """See the module. The methods are those of denizen._core.Runtime."""
 
-    def __init__(self, plan: Plan, actors: Sequence[str], messages: Sequence[MessageType]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        actors: Sequence[str],
+        messages: Sequence[MessageType],
+        dead_letter_slots: int = 4096,
+    ) -> None:
         missing = set(actors) - {a.name for a in plan.actors}
         if missing:
             raise ArgumentError(
@@ -187,9 +195,11 @@ class Interpreter:
         self._asks: dict[int, tuple[int, bytes] | None] = {}
         self._asked = 0
         self._topics: dict[tuple[tuple[int, ...], int], None] = {}
-        self._dead: deque[tuple[Any, ...]] = deque(maxlen=4096)
+        self._dead: deque[tuple[Any, ...]] = deque(maxlen=dead_letter_slots)
         self._died = dict.fromkeys(_REASONS, 0)
         self._unread = 0
+        self._errors = 0
+        self._first_error = ""
         self._handled = 0
         self._sent = {"worker": 0, "host": 0}
         self._paused = False
@@ -261,8 +271,12 @@ class Interpreter:
         context = Context(self, actor.address, letter.sender)
         state = views.Record(actor.state, type.name)
         self._handled += 1
+        begin = time.monotonic_ns()
         handler(state, message, context)
+        taken = time.monotonic_ns() - begin
         code = context.failure
+        if code == 0 and 0 < type.deadline_ns < taken and sys.gettrace() is None:
+            code = FAILED_DEADLINE
         invariant = self._invariants.get(type.name)
         if code == 0 and invariant is not None and not invariant(state):
             code = FAILED_INVARIANT
@@ -273,10 +287,15 @@ class Interpreter:
 
     def _bury(self, reason: str, letter: _Letter, code: int = 0) -> None:
         self._died[reason] += 1
+        if reason in _ERRORS:
+            self._errors += 1
         self._unread += 1
         name = self._messages[letter.type].name
         why = _ENDS.get(reason, reason) + (f" with code {code}" if code else "")
         text = f"{name} to {self._named(letter.to)} from {self._named(letter.sender)}: {why}"
+        if reason in _ERRORS:
+            what = "no handler for it" if reason == "wrong type" else "no such actor"
+            self._first_error = self._first_error or f"{name} to {self._named(letter.to)}: {what}"
         self._dead.append(
             (
                 reason,
@@ -327,8 +346,15 @@ class Interpreter:
         with self._lock:
             self._check()
             self._refuse(to, type)
-            self._queue(_Letter(to, HOST, type, bytes(memoryview(message).cast("B"))))
+            self._queue(_Letter(to, HOST, type, self._bytes(type, message)))
             self._run()
+
+    def _bytes(self, type: int, message: Any) -> bytes:
+        data = bytes(message.tobytes() if isinstance(message, np.generic | np.ndarray) else message)
+        own = self._messages[type]
+        if len(data) != own.dtype.itemsize:
+            raise MessageError(f"{own.name} has {own.dtype.itemsize} bytes, not {len(data)}")
+        return data
 
     def _refuse(self, to: int, type: int) -> None:
         actor = self._actors.get(to)
@@ -358,6 +384,9 @@ class Interpreter:
         if to.size not in (1, count):
             raise ArgumentError(f"{to.size} addresses for {count} messages; give one or as many")
         data = messages.tobytes()
+        own = self._messages[type]
+        if length != own.dtype.itemsize:
+            raise MessageError(f"{own.name} has {own.dtype.itemsize} bytes, not {length}")
         with self._lock:
             self._check()
             for i in range(count):
@@ -365,7 +394,9 @@ class Interpreter:
                 try:
                     self._refuse(address, type)
                 except (NoActorError, MessageError) as error:
-                    raise error.__class__(f"{error} ({i} of {count} were accepted)") from None
+                    raise error.__class__(
+                        f"{error} ({i} of {count} messages were accepted before)"
+                    ) from None
                 self._queue(_Letter(address, HOST, type, data[i * length : (i + 1) * length]))
             self._run()
 
@@ -373,7 +404,7 @@ class Interpreter:
         own = self._types[actor_type]
         if (own.name, type) not in self._handlers:
             raise MessageError(f"actor {own.name} has no handler for {self._messages[type].name}")
-        data = bytes(memoryview(message).cast("B"))
+        data = self._bytes(type, message)
         with self._lock:
             self._check()
             for actor in self._actors.values():
@@ -391,7 +422,7 @@ class Interpreter:
             ticket = _ASK | self._asked & ((1 << 28) - 1)
             self._asked += 1
             self._asks[ticket] = None
-            self._queue(_Letter(to, ticket, type, bytes(memoryview(message).cast("B"))))
+            self._queue(_Letter(to, ticket, type, self._bytes(type, message)))
             return ticket
 
     def ask_ready(self, tickets: Sequence[int], timeout: float) -> list[int]:
@@ -414,8 +445,8 @@ class Interpreter:
         try:
             if not self._run(lambda: self._asks[ticket] is not None, timeout):
                 raise DeadlineError(
-                    f"{self._messages[type].name} to {self._named(to)} was not answered"
-                    f"{'' if self._urgent or self._data else ', and nothing is under way'}"
+                    f"ask {self._messages[type].name} to {self._named(to)} was not answered within "
+                    f"{timeout:g} s{'' if self._urgent or self._data else ': nothing is under way'}"
                 )
             return self.ask_end(ticket)
         finally:
@@ -497,7 +528,7 @@ class Interpreter:
 
     def publish(self, topic: str, type: int, message: Any, timeout: float) -> int:
         with self._lock:
-            data = bytes(memoryview(message).cast("B"))
+            data = self._bytes(type, message)
             count = self._publish(HOST, self._key(topic, False), type, data)
             self._run()
             return count
@@ -700,6 +731,8 @@ class Interpreter:
     ) -> int:
         if not children:
             raise ArgumentError("0 children; give 1 to 268,435,455")
+        if 4096 < max_restarts < 0xFFFFFFFF:
+            raise ArgumentError(f"max_restarts = {max_restarts}; use 0 to 4096, or unlimited")
         for child in children:
             a = self._alive(child)
             if a.supervisor is not None:
@@ -805,8 +838,8 @@ class Interpreter:
             "dead_letters": sum(self._died.values()),
             "dead_letters_by_reason": dict(self._died),
             "stashed": sum(len(a.waiting) for a in self._actors.values()),
-            "errors": 0,
-            "first_error": "",
+            "errors": self._errors,
+            "first_error": self._first_error,
             "mode": "paused" if self._paused else "running",
             "launches": 1,
             "incarnations": 1,
