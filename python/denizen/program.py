@@ -255,11 +255,10 @@ class Program:
 
     def _with_handlers_gpu(self, architecture: int) -> bytes:
         """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""
-        _find_nvrtc()
         handlers, messages = self.plan(), list(self.messages.values())
         flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *self.flags)
-        versions = (str(_core.nvrtc_version()), str(_core.nvjitlink_version()))
-        key = _key(self.text(), self.flags, ".cubin", (*versions, handlers.text, *flags))
+        # Without the compilers' versions: what has been linked runs where none is installed.
+        key = _key(self.text(), self.flags, ".cubin", ("-fma=0", handlers.text, *flags))
         with open_cache() as kept:
             cubin = kept.code(key)
             if cubin is None:
@@ -276,15 +275,16 @@ class Program:
     ) -> bytes:
         from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (most programs need none)
 
+        _find_nvrtc()
         parts = gpu_parts(handlers, messages, architecture)
         options = [*flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
         try:
             text = _core.compile_ltoir(self.text(), self.name, options)
         except CompileError as error:
             raise _refusal(str(error), self.text(), self.name) from None
-        return _core.link_cubin(
-            [(self.name, text), *parts], [f"-arch=sm_{architecture}", "-lto"]
-        )
+        # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
+        how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
+        return _core.link_cubin([(self.name, text), *parts], how)
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]

@@ -18,6 +18,18 @@ BOTH = [
 ]
 
 
+# Where handlers in Python run.
+HANDLERS = ["python", "cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+def begin(program, where, **options):
+    """A runtime; skips the test where Numba is not there and the program has not been compiled."""
+    try:
+        return denizen.Runtime(program, where, **options)
+    except denizen.MissingPackageError as error:
+        pytest.skip(str(error))
+
+
 def choose(both, text, handlers):
     """What one of BOTH stands for: a program, and its device."""
     kind, _, where = both.partition(" on ")
@@ -33,5 +45,5 @@ def both(request):
 def rt(both):
     """The sample program, running."""
     program, where = choose(both, sample.program, sample_handlers.program)
-    with denizen.Runtime(program(), where) as runtime:
+    with begin(program(), where) as runtime:
         yield runtime

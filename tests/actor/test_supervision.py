@@ -7,7 +7,7 @@ import numpy as np
 import plant
 import plant_handlers
 import pytest
-from backends import BOTH, choose
+from backends import BOTH, begin, choose
 from plant import SEEN, WORK
 
 import denizen
@@ -22,7 +22,7 @@ def both(request):
 def start(both):
     """Starts the plant, with options."""
     program, where = choose(both, plant.program, plant_handlers.program)
-    return partial(denizen.Runtime, program(), where)
+    return partial(begin, program(), where)
 
 
 @pytest.fixture

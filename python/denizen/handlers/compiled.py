@@ -134,7 +134,7 @@ def gpu_function(
 
         from denizen.handlers.numba_ops import NewMessage, world  # noqa: PLC0415
     with _lock:
-        function = build(rewritten, ops.names(), NewMessage, cuda.jit(device=True))
+        function = build(rewritten, ops.names(), NewMessage, _for_device(architecture))
         types = _signature(world(True), state, message, "denizen", messages, True)
         code, _ = translated(
             rewritten,
@@ -149,6 +149,37 @@ def gpu_function(
             ),
         )
         return bytes(code)
+
+
+def _for_device(architecture: int) -> Callable[[Any], Any]:
+    """What compiles the functions that a handler calls. Numba's own asks the driver for the GPU of
+    this process, which there may not be."""
+    from numba import cuda  # noqa: PLC0415
+    from numba.cuda.compiler import compile_cuda  # noqa: PLC0415
+    from numba.cuda.dispatcher import CUDADispatcher  # noqa: PLC0415
+
+    class Function(CUDADispatcher):  # type: ignore[misc]
+        def compile_device(self, args: Any, return_type: Any = None) -> Any:
+            if args not in self.overloads:
+                made = compile_cuda(
+                    self.py_func,
+                    return_type,
+                    args,
+                    nvvm_options={"opt": 3},
+                    cc=divmod(architecture, 10),
+                )
+                self.overloads[args] = made
+                made.target_context.insert_user_function(
+                    made.entry_point, made.fndesc, [made.library]
+                )
+            return self.overloads[args]
+
+    def wrap(function: Any) -> Any:
+        made = cuda.jit(device=True)(function)
+        made.__class__ = Function
+        return made
+
+    return wrap
 
 
 def _signature(

@@ -63,6 +63,7 @@ def _packages(cuda: bool) -> SimpleNamespace:
         from numba.cuda.typing import templates
 
         return SimpleNamespace(
+            cuda=True,
             types=types,
             cgutils=cgutils,
             errors=errors,
@@ -83,6 +84,7 @@ def _packages(cuda: bool) -> SimpleNamespace:
     from numba.extending import models, register_model, typeof_impl
 
     return SimpleNamespace(
+        cuda=False,
         types=types,
         cgutils=cgutils,
         errors=errors,
@@ -394,8 +396,10 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         adjust = builder.and_(opposite, builder.fcmp_ordered("!=", rest, zero))
         return builder.select(adjust, builder.fadd(rest, args[1]), rest)
 
-    def mathematical(context: Any, builder: Any, function: Any, args: Any) -> Any:
-        sig = signature(float64, *[float64] * len(args))
+    def mathematical(context: Any, builder: Any, function: Any, args: Any, sig: Any = None) -> Any:
+        if function is math.fmod and not nb.cuda:  # which numba.core does not have
+            return builder.frem(*args)
+        sig = sig or signature(float64, *[float64] * len(args))
         return context.get_function(function, sig)(builder, args)
 
     operation(ops.floordiv, arithmetic("", "")[0], emit_floordiv)
@@ -587,7 +591,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         function = getattr(math, name)
 
         def emit(context: Any, builder: Any, args: Any, sig: Any) -> Any:
-            return context.get_function(function, sig)(builder, args)
+            return mathematical(context, builder, function, args, sig)
 
         return emit
 
