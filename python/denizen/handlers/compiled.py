@@ -12,7 +12,6 @@ from typing import Any
 from denizen import _core
 from denizen.actor import OVERFLOWS, RESTARTS
 from denizen.errors import CompileError, MissingPackageError
-from denizen.handlers import ops
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
 from denizen.handlers.text import symbol
@@ -88,14 +87,14 @@ def cpu_function(
     with _numba(_OF_CPU):
         import numba  # noqa: PLC0415
 
-        from denizen.handlers.numba_ops import NewMessage, world  # noqa: PLC0415
+        from denizen.handlers.numba_ops import world  # noqa: PLC0415
     key = _key(rewritten, state, message, prefix, messages)
     with _lock:
         if key not in _kept:
-            function = build(
-                rewritten, ops.names(), NewMessage, numba.njit(error_model="numpy")
-            )
-            types = _signature(world(False), state, message, prefix, messages, False)
+            own = world(False)
+            wrap = numba.njit(error_model="numpy")
+            function = build(rewritten, own.names, own.NewMessage, wrap)
+            types = _signature(own, state, message, prefix, messages, False)
             compile_it = numba.cfunc(types, error_model="numpy")
             _kept[key] = translated(rewritten, lambda: compile_it(function))
         return int(_kept[key].address)
@@ -132,10 +131,11 @@ def gpu_function(
     with _numba(_OF_GPU):
         from numba import cuda  # noqa: PLC0415
 
-        from denizen.handlers.numba_ops import NewMessage, world  # noqa: PLC0415
+        from denizen.handlers.numba_ops import world  # noqa: PLC0415
     with _lock:
-        function = build(rewritten, ops.names(), NewMessage, _for_device(architecture))
-        types = _signature(world(True), state, message, "denizen", messages, True)
+        own = world(True)
+        function = build(rewritten, own.names, own.NewMessage, _for_device(architecture))
+        types = _signature(own, state, message, "denizen", messages, True)
         code, _ = translated(
             rewritten,
             lambda: cuda.compile(
@@ -192,7 +192,7 @@ def _signature(
 ) -> Any:
     own = types.Ref("state", state)
     if not message:
-        return types.int32(own)
+        return types.uint32(own)
     given = next(m for m in messages if m.name == message)
     ctx = types.Ctx(prefix, [m.name for m in messages], typed)
     return types.void(own, types.Ref(message, given.dtype, message), ctx)

@@ -37,13 +37,6 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 SHORT = 36  # bytes that can be read at any message, as first_payload
 
 
-class NewMessage:
-    """A message type as handlers call it; its arguments are its scalar fields."""
-
-    def __init__(self, message: MessageType) -> None:
-        self.message = message
-
-
 def scalar_fields(dtype: np.dtype[Any]) -> list[str]:
     """The fields that are neither arrays nor records."""
     return [n for n in dtype.names or () if not dtype[n].subdtype and not dtype[n].names]
@@ -77,7 +70,6 @@ def _packages(cuda: bool) -> SimpleNamespace:
             lower_cast=impl.lower_cast,
             lower_constant=impl.lower_constant,
             lower_getattr=impl.lower_getattr_generic,
-            lower_setattr=impl.lower_setattr_generic,
         )
     from numba.core import cgutils, errors, imputils, types
     from numba.core.typing import templates
@@ -98,7 +90,6 @@ def _packages(cuda: bool) -> SimpleNamespace:
         lower_cast=imputils.lower_cast,
         lower_constant=imputils.lower_constant,
         lower_getattr=imputils.lower_getattr_generic,
-        lower_setattr=imputils.lower_setattr_generic,
     )
 
 
@@ -106,7 +97,8 @@ _worlds: dict[bool, SimpleNamespace] = {}
 
 
 def world(cuda: bool) -> SimpleNamespace:
-    """The types Ref and Ctx, and void; with all operations known to Numba."""
+    """The types Ref, Ctx, void and uint32; the operations by their names, and NewMessage: what
+    stands for them in a function that Numba compiles."""
     if cuda not in _worlds:
         _worlds[cuda] = _make(_packages(cuda))
     return _worlds[cuda]
@@ -114,7 +106,14 @@ def world(cuda: bool) -> SimpleNamespace:
 
 def _make(nb: SimpleNamespace) -> SimpleNamespace:
     types, errors = nb.types, nb.errors
+    stubs: dict[Callable[..., Any], Callable[..., Any]] = {}
     int64, float64, boolean = types.int64, types.float64, types.boolean
+
+    class NewMessage:
+        """A message type as handlers call it; its arguments are its scalar fields."""
+
+        def __init__(self, message: MessageType) -> None:
+            self.message = message
 
     # ---- types
 
@@ -138,6 +137,13 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
             self.dtype, self.shape = dtype, shape
             super().__init__(name=f"array {shape} of {dtype.str} {_digest(dtype)}")
+
+    class Place(types.Type):
+        """Where a field lies: for store()."""
+
+        def __init__(self, dtype: np.dtype[Any], element: Any) -> None:
+            self.dtype, self.element = dtype, element
+            super().__init__(name=f"place of {element} {_digest(dtype)}")
 
     class Span(types.Type):
         def __init__(self, dtype: np.dtype[Any]) -> None:
@@ -185,6 +191,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         (WordType, Whole),
         (Ref, Pointer),
         (Cells, Pointer),
+        (Place, Pointer),
         (Ctx, Pointer),
         (Span, Memory),
         (New, nb.models.OpaqueModel),
@@ -332,12 +339,16 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
             result, given = typed(*args)
             return signature(result, *given)
 
+        # A function of this world's own: numba.cuda looks at what numba.core knows, too.
+        def stub(*args: Any) -> None: ...
+
+        stubs[function] = stub
         name = f"Typed_{function.__name__}"
         template = (nb.templates.AbstractTemplate,)
-        made = type(name, template, {"key": function, "generic": generic})
-        nb.infer_global(function, types.Function(made))
+        made = type(name, template, {"key": stub, "generic": generic})
+        nb.infer_global(stub, types.Function(made))
 
-        @nb.lower(function, types.VarArg(types.Any))
+        @nb.lower(stub, types.VarArg(types.Any))
         def lowered(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             out = emit(context, builder, args, sig)
             return context.get_dummy_value() if out is None else out
@@ -630,35 +641,44 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         key = Ref
 
         def generic_resolve(self, ref: Any, attr: str) -> Any:
-            if attr in (ref.dtype.names or ()):
-                return field_of(ref.dtype, attr)[0]
+            name = attr.removeprefix(ops.PLACE)
+            if name in (ref.dtype.names or ()):
+                ty, base, _ = field_of(ref.dtype, name)
+                return ty if name == attr else Place(base, ty)
             known = ", ".join(ref.dtype.names or ()) or "no fields"
-            raise errors.TypingError(f"{said(ref)} has no field {attr}; it has {known}")
+            raise errors.TypingError(f"{said(ref)} has no field {name}; it has {known}")
 
     @nb.lower_getattr(Ref)
     def get_field(context: Any, builder: Any, typ: Any, value: Any, attr: str) -> Any:
-        ty, base, offset = field_of(typ.dtype, attr)
+        name = attr.removeprefix(ops.PLACE)
+        ty, base, offset = field_of(typ.dtype, name)
         place = at(builder, value, _I64(offset))
-        return place if isinstance(ty, Ref | Cells) else load(builder, place, base)
+        if name != attr or isinstance(ty, Ref | Cells):
+            return place
+        return load(builder, place, base)
 
-    @nb.lower_setattr(Ref)
-    def set_field(context: Any, builder: Any, sig: Any, args: Any, attr: str) -> None:
-        typ, given = sig.args
-        ty, base, offset = field_of(typ.dtype, attr)
-        assign(context, builder, at(builder, args[0], _I64(offset)), ty, base, args[1], given)
+    def typed_store(place: Any, value: Any) -> Any:
+        fits(place.element, value)
+        return types.none, (place, value if isinstance(value, Ref) else as_number(value))
 
-    def assign(
-        context: Any, builder: Any, place: Any, ty: Any, base: Any, value: Any, given: Any
-    ) -> None:
+    def emit_store(context: Any, builder: Any, args: Any, sig: Any) -> None:
+        place, given = sig.args
+        assign(builder, args[0], place.element, place.dtype, args[1], given)
+
+    def fits(ty: Any, given: Any) -> None:
         if isinstance(ty, Cells):
             raise errors.TypingError("an array is assigned element by element")
         if isinstance(ty, Ref):
             if not isinstance(given, Ref) or given.dtype != ty.dtype:
                 raise errors.TypingError(f"a record of this type is needed, not {said(given)}")
+        else:
+            as_number(given)
+
+    def assign(builder: Any, place: Any, ty: Any, base: Any, value: Any, given: Any) -> None:
+        if isinstance(ty, Ref):
             nb.cgutils.raw_memcpy(builder, place, value, _I64(ty.dtype.itemsize), 1)
-            return
-        known = as_number(given)
-        store(builder, place, base, context.cast(builder, value, given, known), known)
+        else:
+            store(builder, place, base, value, given)
 
     def placed(
         context: Any, builder: Any, cells: Any, value: Any, place: Any
@@ -698,7 +718,8 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         return builder.load(out)
 
     def typed_put(cells: Any, place: Any, value: Any) -> Any:
-        array(cells)
+        element = typed_get(cells, place)[0]
+        fits(element, value)
         given = value if isinstance(value, Ref) else as_number(value)
         return types.none, (cells, counted(place), given)
 
@@ -706,7 +727,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         cells, _, given = sig.args
         place, inside, ty = placed(context, builder, cells, *args[:2])
         with builder.if_then(inside, likely=True):
-            assign(context, builder, place, ty, cells.dtype, args[2], given)
+            assign(builder, place, ty, cells.dtype, args[2], given)
 
     def typed_length(cells: Any) -> Any:
         array(cells)
@@ -720,6 +741,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
     operation(ops.get, typed_get, emit_get)
     operation(ops.put, typed_put, emit_put)
+    operation(ops.store, typed_store, emit_store)
     operation(ops.length, typed_length, emit_length)
 
     # ---- messages
@@ -857,4 +879,11 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
             return call(builder, typ, attr, _I64, value)
         return builder.zext(call(builder, typ, attr, _I32, value), _I64)
 
-    return SimpleNamespace(Ref=Ref, Ctx=Ctx, void=types.void, boolean=boolean, int32=types.uint32)
+    return SimpleNamespace(
+        Ref=Ref,
+        Ctx=Ctx,
+        NewMessage=NewMessage,
+        names={name: stubs[function] for name, function in ops.names().items()},
+        void=types.void,
+        uint32=types.uint32,
+    )

@@ -284,6 +284,13 @@ def length(cells: Any) -> int:
     return len(cells)
 
 
+PLACE = "dz_at_"  # record.dz_at_x: where field x lies, for store()
+
+
+def store(place: Any, value: Any) -> None:
+    place.store(value)
+
+
 def get(cells: Any, place: Any) -> Any:
     return cells[index(place)]
 
@@ -331,7 +338,7 @@ def names() -> dict[str, Callable[..., Any]]:
     plain = (
         "add sub mul truediv floordiv mod and_ or_ xor lshift rshift neg invert lt le gt ge eq ne "
         "true to_int to_float to_i1 to_i2 to_i4 to_i8 to_u1 to_u2 to_u4 to_u8 to_f4 abs_ min_ max_ "
-        "index length get put"
+        "index length get put store"
     ).split()
     return {
         **{name: globals()[name] for name in plain},

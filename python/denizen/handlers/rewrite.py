@@ -354,10 +354,10 @@ class _Function:
             case ast.Name():
                 return [ast.Assign([target], value)]
             case ast.Attribute():
-                base = self._place(target.value)
                 self._not_constant(target)
-                return [ast.Assign([ast.Attribute(base, target.attr, ast.Store())], value)]
+                return [self._store_field(self._place(target.value), target.attr, value)]
             case ast.Subscript():
+                self._not_message(target)
                 cells, index = self._cell(target)
                 return [ast.Expr(self._op("put", cells, index, value))]
         self._unknown(target)
@@ -374,9 +374,9 @@ class _Function:
                 before = self._store(name, self._place(s.target.value))
                 place = ast.Name(name, ast.Load())
                 new = self._binary(s, s.op, ast.Attribute(place, s.target.attr, ast.Load()), value)
-                where = ast.Attribute(place, s.target.attr, ast.Store())
-                return [before, ast.Assign([where], new)]
+                return [before, self._store_field(place, s.target.attr, new)]
             case ast.Subscript():
+                self._not_message(s.target)
                 cells, index = self._cell(s.target)
                 names = self._temporary(), self._temporary()
                 first, second = (ast.Name(n, ast.Load()) for n in names)
@@ -388,6 +388,11 @@ class _Function:
                 ]
         self._unknown(s.target)
 
+    def _store_field(self, record: ast.expr, name: str, value: ast.expr) -> ast.stmt:
+        """Not record.name = value, which Numba would convert by rules of its own."""
+        place = ast.Attribute(record, ops.PLACE + name, ast.Load())
+        return ast.Expr(self._op("store", place, value))
+
     def _store(self, name: str, value: ast.expr) -> ast.stmt:
         return ast.Assign([ast.Name(name, ast.Store())], value)
 
@@ -396,6 +401,7 @@ class _Function:
         return f"{PREFIX}{self._temporaries}"
 
     def _not_constant(self, target: ast.Attribute) -> None:
+        self._not_message(target)
         if isinstance(target.value, ast.Name) and target.value.id == self._parameters[0]:
             if self._kind != "function" and target.attr in self._constants:
                 self._wrong(
@@ -505,6 +511,15 @@ class _Function:
             e = e.value
         return isinstance(e, ast.Name) and e.id in self._locals
 
+    def _not_message(self, target: ast.expr) -> None:
+        if self._kind == "handler" and self._is_message(target):
+            self._wrong(target, "what came stays as it is; make a new message with other fields")
+
+    def _is_message(self, e: ast.expr) -> bool:
+        while isinstance(e, ast.Attribute | ast.Subscript):
+            e = e.value
+        return isinstance(e, ast.Name) and e.id == self._parameters[1]
+
     def _attribute(self, e: ast.Attribute) -> ast.expr:
         if not self._is_local(e):
             return self._constant(e, self._outside(e))
@@ -533,15 +548,14 @@ class _Function:
         return self._op(name, a, b)
 
     def _comparison(self, e: ast.Compare) -> ast.expr:
+        if any(type(op) not in _COMPARE for op in e.ops):
+            self._refuse(e, "is or in; compare numbers with ==")
         parts = [self._expression(x) for x in (e.left, *e.comparators)]
         if any(not isinstance(p, ast.Name | ast.Constant) for p in parts[1:-1]):
             self._refuse(e, "a < b < c where b is computed; write a < b and b < c")
         tests: list[ast.expr] = []
         for op, a, b in zip(e.ops, parts, parts[1:], strict=False):
-            name = _COMPARE.get(type(op))
-            if name is None:
-                self._refuse(e, "is or in; compare numbers with ==")
-            tests.append(self._op(name, a, b))
+            tests.append(self._op(_COMPARE[type(op)], a, b))
         return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
     # ---- calls
@@ -556,11 +570,18 @@ class _Function:
             if not self._program.interpreted:
                 self._refuse(e, f'{callee.__name__}(), but for device="python", which prints')
             return e
+        own = getattr(callee, "py_func", callee)  # of a function that Numba has decorated
+        known = self._known(callee)
+        if not isinstance(own, FunctionType) and callee not in (min, max) and known is None:
+            self._refuse(
+                e,
+                f"{ast.unparse(e.func)}(); it may call int, float, bool, abs, min, max, len, "
+                "functions of math, NumPy's scalar types, and functions in Python",
+            )
         if e.keywords:
             self._refuse(e, "arguments by name, but for a message's fields; give them in order")
         arguments = [self._expression(a) for a in e.args]
-        own = getattr(callee, "py_func", callee)  # of a function that Numba has decorated
-        if isinstance(own, FunctionType) and self._known(callee) is None:
+        if isinstance(own, FunctionType) and known is None:
             line = f"{self._path}:{e.lineno}"
             inner = self._program.function(own, line)
             if len(inner.tree.args.args) != len(arguments):
@@ -578,13 +599,7 @@ class _Function:
             for more in arguments[1:]:
                 out = self._op(f"{callee.__name__}_", out, more)
             return out
-        known = self._known(callee)
-        if known is None:
-            self._refuse(
-                e,
-                f"{ast.unparse(e.func)}(); it may call int, float, bool, abs, min, max, len, "
-                "functions of math, NumPy's scalar types, and functions in Python",
-            )
+        assert known is not None
         name, count = known
         if len(arguments) != count:
             self._wrong(e, f"{ast.unparse(e.func)} takes {count} arguments here")

@@ -58,6 +58,8 @@ class Record:
         object.__setattr__(self, "_kind", kind)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith(ops.PLACE):
+            return Place(self, name.removeprefix(ops.PLACE))
         if name.startswith("__") or name not in (self._array.dtype.names or ()):
             raise self._none(name)
         return _read(self._array[name])
@@ -74,6 +76,19 @@ class Record:
     def __repr__(self) -> str:
         fields = [f"{n}={_read(self._array[n])!r}" for n in self._array.dtype.names or ()]
         return f"{self._kind}({', '.join(fields)})"
+
+
+class Place:
+    """A field that is about to be assigned."""
+
+    __slots__ = ("_name", "_record")
+
+    def __init__(self, record: Record, name: str) -> None:
+        self._record = record
+        self._name = name
+
+    def store(self, value: Any) -> None:
+        setattr(self._record, self._name, value)
 
 
 class Message(Record):
