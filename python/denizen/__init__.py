@@ -28,6 +28,7 @@ with denizen.Runtime(counting) as rt:
 from __future__ import annotations
 
 from denizen import _core
+from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
 from denizen.device import gpu_problem
@@ -51,6 +52,7 @@ from denizen.errors import (
     TooLargeError,
     from_code,
 )
+from denizen.fields import record
 from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
@@ -68,6 +70,7 @@ __all__ = [
     "NOWHERE",
     "Actor",
     "ActorStatus",
+    "ActorType",
     "Arena",
     "ArenaFault",
     "ArenaLeak",
@@ -96,7 +99,9 @@ __all__ = [
     "StaleBufferError",
     "StuckError",
     "TooLargeError",
+    "actor",
     "get_include",
     "gpu_problem",
     "message",
+    "record",
 ]

@@ -28,6 +28,8 @@ namespace denizen {
 
 using std::chrono::nanoseconds;
 
+struct HandlerTable; // src/actor/handlers.hpp
+
 // A compiled program.
 struct Image {
     ProgramTable table{};
@@ -37,7 +39,8 @@ struct Image {
     std::vector<std::vector<uint32_t>> buffers;
     // CPU: runs worker `id` until it leaves.
     void (*run_worker)(const Shared&, uint32_t id) = nullptr;
-    std::shared_ptr<void> library; // keeps run_worker loaded
+    std::shared_ptr<void> library;                // keeps run_worker loaded
+    std::shared_ptr<const HandlerTable> handlers; // of a program whose handlers came at run time
     // GPU: the kernel `denizen_resident` in a cubin, or a CUfunction of an ahead-of-time kernel in
     // the current context.
     std::vector<char> cubin;
