@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 from backends import begin
+from compile_handlers import SEEDS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_handlers import actors_of, load, module_text
@@ -68,11 +69,11 @@ def search(examples):
     )
 
 
-@search(4)
+@search(5)
 @given(rng=st.randoms(use_true_random=False))
 def test_the_interpreter_and_the_cpu_agree(folder, rng):
     pytest.importorskip("numba")
-    check(rng, 8, folder, ["cpu:1"])
+    check(rng, 3, folder, ["cpu:1"])
 
 
 @pytest.mark.deep
@@ -83,6 +84,6 @@ def test_the_interpreter_and_the_cpu_agree_on_300(folder, rng):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_gpu_agrees(folder, seed):
     check(random.Random(seed), 10, folder, ["gpu"])

@@ -107,7 +107,7 @@ def test_floats(rt, x, y):
             rest + fy if rest != 0 and (rest < 0) != (fy < 0) else rest,
             fx / np.float64(0), np.sqrt(fx), -distance if x < 0 else distance,
             math.floor(min(x, 2.0**63)) / 2, abs(x), y if y < x else x,
-            0.25 if 0.25 > largest else largest, np.float32(x), -3 + 7.5, -x,
+            0.25 if largest < 0.25 else largest, np.float32(x), -3 + 7.5, -x,
             abs(x) + math.copysign(1, y), rest, math.pi, (2.0**64) / 2, float(math.isnan(y)),
         ]  # fmt: skip
     if x == 1e300:
