@@ -19,43 +19,21 @@ _TIMEOUT = 60.0
 _EACH = 64  # actors on each worker
 
 
-@denizen.message
-class Ping:
-    value: np.uint32
+Ping = denizen.message("Ping", [("value", "u4")])
+Pong = denizen.message("Pong", [("value", "u4")])
+# Goes from actor to actor at random. Actors lie in the same places on each worker.
+Hop = denizen.message("Hop", [("seed", "u4"), ("left", "u4"), ("workers", "u4")])
+Ask = denizen.message("Ask")
+Count = denizen.message("Count", [("hops", "u8")])
 
 
-@denizen.message
-class Pong:
-    value: np.uint32
-
-
-@denizen.message
-class Hop:
-    """Goes from actor to actor at random. Actors lie in the same places on each worker."""
-
-    seed: np.uint32
-    left: np.uint32
-    workers: np.uint32
-
-
-@denizen.message
-class Ask:
-    pass
-
-
-@denizen.message
-class Count:
-    hops: np.uint64
-
-
-@denizen.actor
 class Walker:
-    hops: np.uint64 = 0
+    hops: np.uint64 = 0  # type: ignore[assignment]
 
-    def on_ping(self, m: Ping, ctx):  # type: ignore[no-untyped-def]
+    def on_ping(self, m: Ping, ctx):  # type: ignore
         ctx.reply(Pong(m.value + 1))
 
-    def on_hop(self, m: Hop, ctx):  # type: ignore[no-untyped-def]
+    def on_hop(self, m: Hop, ctx):  # type: ignore
         self.hops += 1
         if m.left != 0:
             seed = np.uint32(m.seed * 1664525 + 1013904223)
@@ -63,7 +41,7 @@ class Walker:
             to = worker << 18 | (seed >> 8) % _EACH
             ctx.send(to, Hop(seed, m.left - 1, m.workers))
 
-    def on_ask(self, m: Ask, ctx):  # type: ignore[no-untyped-def]
+    def on_ask(self, m: Ask, ctx):  # type: ignore
         ctx.reply(Count(self.hops))
 
 
@@ -86,7 +64,7 @@ struct Walker {{
 
 
 def in_python() -> denizen.Program:
-    return denizen.Program(actors=[Walker], name="walker in Python")
+    return denizen.Program(actors=[denizen.actor(Walker)], name="walker in Python")
 
 
 def as_text() -> denizen.Program:
@@ -155,4 +133,4 @@ def _walks(rt: denizen.Runtime, walkers: NDArray[np.uint32], out: list[float], s
         if i >= 0:
             out.append(steps * hops.size / (time.perf_counter() - begin) * 1e-6)
     counts = rt.ask_many(walkers, "Ask", Count, timeout=_TIMEOUT)["hops"]
-    return int(counts.sum()) == steps * hops.size * (repetitions + 1)
+    return bool(int(counts.sum()) == steps * hops.size * (repetitions + 1))
