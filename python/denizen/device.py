@@ -13,7 +13,8 @@ from denizen import _core
 from denizen.errors import ArgumentError, DeviceError
 
 _DEVICES = (
-    '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS", "gpu:FIRST-LAST" or "python"'
+    '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS", "gpu:FIRST-LAST" or '
+    '"python"'
 )
 
 

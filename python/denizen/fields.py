@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields declared in a class: what @denizen.message, @denizen.actor and @denizen.record read.
 
-    class Counter:
-        sum: np.uint64 = 0          a NumPy scalar type, or int, float, bool (64, 64 and 8 bits)
-        seen: (np.uint32, 16)       a fixed array, of any shape
-        place: Point                a record, or a message
-        peer: denizen.ADDRESS       an actor's address
-        LIMIT = 5                   no field: a constant
+class Counter:
+    sum: np.uint64 = 0          a NumPy scalar type, or int, float, bool (64, 64 and 8 bits)
+    seen: (np.uint32, 16)       a fixed array, of any shape
+    place: Point                a record, or a message
+    peer: denizen.ADDRESS       an actor's address
+    LIMIT = 5                   no field: a constant
 """
 
 from __future__ import annotations

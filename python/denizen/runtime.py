@@ -495,7 +495,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         one for which the pool has to grow (`pool_bytes`). ExhaustedError if there is no memory, or
         no entry in the table (`buffers`, 1024 by default).
         """
-        return _buffers.make(self._core, self._device, shape, dtype, kind)
+        return _buffers.make(self._native("buffers"), self._device, shape, dtype, kind)
 
     def wrap(self, tensor: Any) -> Buffer:
         """A buffer around memory that is there: messages refer to it, nothing is copied.
@@ -506,7 +506,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 program, or in CPU memory for a program on CPU threads. It is kept until the buffer
                 is closed and no message refers to it.
         """
-        return _buffers.wrap(self._core, self._device, tensor)
+        return _buffers.wrap(self._native("buffers"), self._device, tensor)
 
     def buffers(self) -> dict[str, int]:
         """Buffers that are open, closed ones that messages still refer to (waiting), and bytes.
@@ -514,7 +514,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         Frees those that nothing refers to any more; so do buffer(), wrap(), Buffer.close() and
         drain().
         """
-        return dict(zip(("open", "waiting", "bytes"), _core.buffer_stats(self._core), strict=True))
+        counts = _core.buffer_stats(self._native("buffers"))
+        return dict(zip(("open", "waiting", "bytes"), counts, strict=True))
 
     def arena(self, node: int = 0) -> ArenaStats:
         """What handlers on a node have allocated by `ctx.arena()` (`arena_bytes`).
@@ -523,7 +524,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """
         from denizen.arena import ArenaStats  # noqa: PLC0415  (which knows devices from here)
 
-        return ArenaStats(*_core.arena_stats(self._core, node))
+        return ArenaStats(*_core.arena_stats(self._native("arenas"), node))
+
+    def _native(self, what: str) -> _core.Runtime:
+        """The core, for what the interpreter has not."""
+        if not isinstance(self._core, _core.Runtime):
+            raise ArgumentError(f'device="python" has no {what}; use device="cpu"')
+        return self._core
 
     # ---- life of the program
 

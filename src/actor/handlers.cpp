@@ -140,32 +140,20 @@ template <bool Full>
 struct Calls {
     using C = Context<TableProgram<Full>>;
     static C& of(void* context) { return *static_cast<C*>(context); }
-    static Priority priority_of(uint32_t type)
-    {
-        return static_cast<Priority>(table->program.message[type].priority);
-    }
 
     static uint32_t send(void* context, uint32_t to, uint32_t type, const void* message)
     {
-        const uint32_t length = table->program.message[type].size;
-        if (length > first_payload) {
-            return of(context).send_raw(Address{to}, type, length, priority_of(type), message);
-        }
-        uint32_t words[first_payload / 4] = {};
-        std::memcpy(words, message, length);
-        return of(context).send_raw(Address{to}, type, length, priority_of(type), words);
+        const MessageInfo& info = table->program.message[type];
+        const auto priority = static_cast<Priority>(info.priority);
+        return of(context).send_raw(Address{to}, type, info.size, priority, message);
     }
     static uint32_t publish(void* context, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3,
                             uint32_t type, const void* message)
     {
-        const uint32_t length = table->program.message[type].size;
-        const TopicKey key{{w0, w1, w2, w3}};
-        if (length > first_payload) {
-            return of(context).publish_raw(key, type, length, priority_of(type), message);
-        }
-        uint32_t words[first_payload / 4] = {};
-        std::memcpy(words, message, length);
-        return of(context).publish_raw(key, type, length, priority_of(type), words);
+        const MessageInfo& info = table->program.message[type];
+        const auto priority = static_cast<Priority>(info.priority);
+        return of(context).publish_raw(TopicKey{{w0, w1, w2, w3}}, type, info.size, priority,
+                                       message);
     }
     static void subscribe(void* context, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3)
     {

@@ -3,8 +3,9 @@
 // that Numba compiles (python/denizen/handlers). What a compiler would know of their actors and
 // messages is a table here, so no C++ compiler is needed where they run.
 //
-// A handler gets its state, the message (of a short one 36 bytes can be read, aligned to 8) and its
-// context, which it hands to the functions of calls(): they do what Context does.
+// A handler gets its state, the message and its context, which it hands to the functions of
+// handler_calls(): they do what Context does. Of a short message 36 bytes can be read, aligned to
+// 8; so must they be of one that it sends.
 #pragma once
 
 #include <denizen/actor/any_runtime.hpp>

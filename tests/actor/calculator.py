@@ -167,8 +167,8 @@ class Calculator:
         u[10] = max(a, b)
         u[11] = np.uint64(a) >> 1
         u[12] = LIMIT
-        u[13] = 1 if m.x < 0 else b
-        total = 0
+        u[13] = np.uint64(1) if m.x < 0 else b
+        total = np.uint64(0)
         for i in range(3):
             total += u[i]
         u[14] = total
@@ -183,7 +183,7 @@ class Calculator:
         t[7] = m.x == m.x
         t[8] = a and b
         t[9] = a or m.x > 1e300
-        t[10] = -1 < b
+        t[10] = b > -1
         t[11] = b <= a
         t[12] = m.x != m.y
         t[13] = bool(m.x)

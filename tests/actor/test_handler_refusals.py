@@ -144,16 +144,16 @@ COMPILED = [
     ("ctx.send(m, m)", 0, "a number is needed here, not the message Tick"),
     ("ctx.reply(self)", 0, "a message is needed here, not the record or state"),
     ("x = doubled(m)", None, "a number is needed here, not the message Tick"),
+    ("x = 0\nfor i in range(3):\n    x += self.sum\ny = x", None, "x is .*signed on one way and "),
+    ("x = 1 if m.n else self.sum", 0, "a value is .*signed .* write np.int64|np.uint64"),
     ("if m.n:\n    x = 1\nelse:\n    x = m\ny = x", None, "x is .* on one way and .* on another"),
 ]
 
 
 @pytest.mark.parametrize(("body", "line", "text"), COMPILED, ids=[b[:24] for b, _, _ in COMPILED])
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_refused_by_numba(load, body, line, text, device, request):
+def test_refused_by_numba(load, nvrtc, body, line, text, device):  # noqa: PLR0917
     pytest.importorskip("numba.cuda" if device == "gpu" else "numba")
-    if device == "gpu":
-        request.getfixturevalue("nvrtc")
     program = handler(load, body)
     with pytest.raises(denizen.CompileError, match=text) as caught:
         program.compile_cpu() if device == "cpu" else program.compile_gpu(90)
@@ -173,7 +173,7 @@ CLASSES = [
     ("sum: np.uint64 = -1", r"field Wrong.sum|Wrong.sum is u8: 0 to 18446744073709551615, not -1"),
     ("sum: str = 0", "Wrong.sum: <class 'str'> is no field; use a NumPy integer"),
     ("sum = [1]", r"Wrong.sum = \[1\] is neither a number nor a declaration"),
-    ("grain = 'block'", "Wrong.grain = 'block'; use one of \"thread\", \"warp\""),
+    ("grain = 'block'", 'Wrong.grain = \'block\'; use one of "thread", "warp"'),
     ("deadline_ns = 0", "deadline_ns = 0; use whole ns from 1"),
     ("def helper(self, x): pass", r"user\d+.py:\d+: Wrong.helper is no handler"),
     ("def __init__(self): pass", r"Wrong.__init__ is no handler"),
@@ -190,7 +190,9 @@ def test_classes_that_are_no_actors(load, line, text):
 
 
 def test_an_actor_without_messages(load):
-    with pytest.raises(denizen.ArgumentError, match="actor Idle takes no message; give it a method"):
+    with pytest.raises(
+        denizen.ArgumentError, match="actor Idle takes no message; give it a method"
+    ):
         load(HEAD + "        pass\n\n@denizen.actor\nclass Idle:\n    n: np.uint32 = 0\n")
 
 

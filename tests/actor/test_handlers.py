@@ -101,11 +101,13 @@ def test_floats(rt, x, y):
         fx, fy = np.float64(x), np.float64(y)
         rest = np.fmod(fx, fy)
         distance = math.sqrt(x * x + y * y) if not math.isinf(x * x) else math.inf
+        largest = y if y > x else x
         values = [
             fx + fy, fx - fy, fx * fy, fx / fy, np.floor(fx / fy),
             rest + fy if rest != 0 and (rest < 0) != (fy < 0) else rest,
-            fx / np.float64(0), np.sqrt(fx), -distance if x < 0 else distance, math.floor(min(x, 2.0**63)) / 2,
-            abs(x), y if y < x else x, max(max(x, y), 0.25), np.float32(x), -3 + 7.5, -x,
+            fx / np.float64(0), np.sqrt(fx), -distance if x < 0 else distance,
+            math.floor(min(x, 2.0**63)) / 2, abs(x), y if y < x else x,
+            0.25 if largest < 0.25 else largest, np.float32(x), -3 + 7.5, -x,
             abs(x) + math.copysign(1, y), rest, math.pi, (2.0**64) / 2, float(math.isnan(y)),
         ]  # fmt: skip
     if x == 1e300:

@@ -13,6 +13,7 @@ from plant import SEEN, WORK
 import denizen
 from denizen.life import FAILED_DEADLINE, FAILED_INVARIANT, LIVES
 
+
 @pytest.fixture(params=BOTH)
 def both(request):
     return request.param

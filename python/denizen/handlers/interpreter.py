@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PLR0917  (the methods are the core's)
 """device="python": a program whose handlers Python runs, one after the other, in the thread that
 calls the runtime.
 
 It stands in for denizen._core.Runtime and keeps what is promised of it: messages of one sender to
 one actor in order, urgent ones before others, replies, topics, lives and supervision. Every call
-handles what is queued, at most BATCH messages, and one that waits goes on until it has what it waits
-for. Nothing else decides the order, so a run can be repeated. An exception in a handler reaches the
-caller.
+handles what is queued, at most BATCH messages, and one that waits goes on until it has what it
+waits for. Nothing else decides the order, so a run can be repeated. An exception in a handler
+reaches the caller.
 
 It has one worker and no limits of room, and no snapshots, arenas, buffers, telemetry or traces. A
 deadline_ns is not kept while a debugger or coverage looks on.
@@ -182,12 +183,9 @@ class Interpreter:
         self._messages = list(messages)
         self._numbers = {m.name: i for i, m in enumerate(messages)}
         self._handlers = {
-            (a.name, self._numbers[m]): build(r, ops.names(), views.new)
-            for a, m, r in plan.each()
+            (a.name, self._numbers[m]): build(r, ops.names(), views.new) for a, m, r in plan.each()
         }
-        self._invariants = {
-            a: build(r, ops.names(), views.new) for a, r in plan.invariants.items()
-        }
+        self._invariants = {a: build(r, ops.names(), views.new) for a, r in plan.invariants.items()}
         self._actors: dict[int, _Actor | _Supervisor] = {}
         self._urgent: deque[_Letter] = deque()
         self._data: deque[_Letter] = deque()
@@ -223,7 +221,7 @@ class Interpreter:
         return True
 
     def _run(self, done: Callable[[], bool] | None = None, timeout: float = 0.0) -> bool:
-        """Handles messages: a batch, or until `done` or the deadline. Returns whether it is done."""
+        """Handles a batch, or until `done` or the deadline. Returns whether it is done."""
         with self._lock:
             self._check()
             if self._busy:  # a handler that calls the runtime: later
@@ -368,9 +366,7 @@ class Interpreter:
             )
         name = self._types[actor.kind].name if isinstance(actor, _Actor) else ""
         if (name, type) not in self._handlers:
-            raise MessageError(
-                f"{self._named(to)} has no handler for {self._messages[type].name}"
-            )
+            raise MessageError(f"{self._named(to)} has no handler for {self._messages[type].name}")
 
     def send_many(
         self,
@@ -401,16 +397,16 @@ class Interpreter:
             self._run()
 
     def broadcast(self, actor_type: int, type: int, message: Any, timeout: float) -> None:
-        own = self._types[actor_type]
-        if (own.name, type) not in self._handlers:
-            raise MessageError(f"actor {own.name} has no handler for {self._messages[type].name}")
+        name = self._types[actor_type].name
+        if (name, type) not in self._handlers:
+            raise MessageError(f"actor {name} has no handler for {self._messages[type].name}")
         data = self._bytes(type, message)
         with self._lock:
             self._check()
             for actor in self._actors.values():
-                if isinstance(actor, _Actor) and actor.kind == actor_type:
-                    if actor.life != "stopped":
-                        self._queue(_Letter(actor.address, HOST, type, data))
+                own = isinstance(actor, _Actor) and actor.kind == actor_type
+                if own and actor.life != "stopped":
+                    self._queue(_Letter(actor.address, HOST, type, data))
             self._run()
 
     # ---- questions and what the host gets
@@ -559,9 +555,7 @@ class Interpreter:
     ) -> NDArray[np.uint32]:
         return self.spawn(type, count, timeout)
 
-    def spawn_on_node(
-        self, type: int, count: int, node: int, timeout: float
-    ) -> NDArray[np.uint32]:
+    def spawn_on_node(self, type: int, count: int, node: int, timeout: float) -> NDArray[np.uint32]:
         return self.spawn(type, count, timeout)
 
     def create(self, type: int, count: int, timeout: float) -> list[int]:
@@ -572,7 +566,9 @@ class Interpreter:
             self._check()
             address = len(self._actors)
             if address >= 1 << 18:
-                raise ExhaustedError("a program has at most 262,144 actors here; use another device")
+                raise ExhaustedError(
+                    "a program has at most 262,144 actors here; use another device"
+                )
             state = self._types[type].initial.copy()
             self._actors[address] = _Actor(address, type, state, life)
             return address

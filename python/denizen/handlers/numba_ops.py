@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PLC0415  (one of two packages)
 """The operations of ops.py as Numba compiles them, for the CPU and for the GPU.
 
 Numba infers the types; what each operation makes of its operands is said here, in LLVM's terms. The
@@ -117,16 +118,11 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
     # ---- types
 
+    # A local that is an int64 on one way and a Word on another is refused: whether its arithmetic
+    # is unsigned would depend on the way that was taken.
     class WordType(types.Type):
         def __init__(self) -> None:
             super().__init__(name="uint64 of a handler")
-
-        def unify(self, typingctx: Any, other: Any) -> Any:
-            return self if isinstance(other, types.Integer | types.Boolean) else None
-
-        def can_convert_from(self, typingctx: Any, other: Any) -> Any:
-            from_whole = isinstance(other, types.Integer | types.Boolean)
-            return typingctx.can_convert(int64, int64) if from_whole else None
 
     class Ref(types.Type):
         def __init__(self, label: str, dtype: np.dtype[Any], message: str = "") -> None:
@@ -160,7 +156,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
     word = WordType()
 
-    class New(types.Callable, types.Opaque):  # type: ignore[misc]
+    class New(types.Callable, types.Opaque):
         def __init__(self, message: MessageType) -> None:
             self.message = message
             super().__init__(name=f"message type {message.name} {_digest(message.dtype)}")
@@ -175,15 +171,15 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
             made = Ref(self.message.name, self.message.dtype, self.message.name)
             return signature(made, *(as_number(a) for a in args))
 
-    class Pointer(nb.models.PrimitiveModel):  # type: ignore[misc]
+    class Pointer(nb.models.PrimitiveModel):
         def __init__(self, dmm: Any, fe_type: Any) -> None:
             super().__init__(dmm, fe_type, _POINTER)
 
-    class Whole(nb.models.PrimitiveModel):  # type: ignore[misc]
+    class Whole(nb.models.PrimitiveModel):
         def __init__(self, dmm: Any, fe_type: Any) -> None:
             super().__init__(dmm, fe_type, _I64)
 
-    class Memory(nb.models.StructModel):  # type: ignore[misc]
+    class Memory(nb.models.StructModel):
         def __init__(self, dmm: Any, fe_type: Any) -> None:
             super().__init__(dmm, fe_type, [("data", types.voidptr), ("count", int64)])
 
@@ -255,7 +251,9 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
     def value_type(dtype: np.dtype[Any]) -> Any:
         """What a scalar field is when it has been read."""
-        return {"f": float64, "b": boolean}.get(dtype.kind, word if dtype.str[1:] == "u8" else int64)
+        return {"f": float64, "b": boolean}.get(
+            dtype.kind, word if dtype.str[1:] == "u8" else int64
+        )
 
     def stored(dtype: np.dtype[Any]) -> Any:
         if dtype.kind == "f":
@@ -637,7 +635,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         return builder.gep(pointer, [offset])
 
     @nb.infer_getattr
-    class RefAttributes(nb.templates.AttributeTemplate):  # type: ignore[misc]
+    class RefAttributes(nb.templates.AttributeTemplate):
         key = Ref
 
         def generic_resolve(self, ref: Any, attr: str) -> Any:
@@ -663,7 +661,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
     def emit_store(context: Any, builder: Any, args: Any, sig: Any) -> None:
         place, given = sig.args
-        assign(builder, args[0], place.element, place.dtype, args[1], given)
+        assign(builder, (args[0], place.element), place.dtype, args[1], given)
 
     def fits(ty: Any, given: Any) -> None:
         if isinstance(ty, Cells):
@@ -674,7 +672,8 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         else:
             as_number(given)
 
-    def assign(builder: Any, place: Any, ty: Any, base: Any, value: Any, given: Any) -> None:
+    def assign(builder: Any, where: Any, base: Any, value: Any, given: Any) -> None:
+        place, ty = where
         if isinstance(ty, Ref):
             nb.cgutils.raw_memcpy(builder, place, value, _I64(ty.dtype.itemsize), 1)
         else:
@@ -727,7 +726,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         cells, _, given = sig.args
         place, inside, ty = placed(context, builder, cells, *args[:2])
         with builder.if_then(inside, likely=True):
-            assign(builder, place, ty, cells.dtype, args[2], given)
+            assign(builder, (place, ty), cells.dtype, args[2], given)
 
     def typed_length(cells: Any) -> Any:
         array(cells)
@@ -835,9 +834,20 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
         operation(ops.CONTEXT[name], typed, emit)
 
-    for name in (
-        "subscribe unsubscribe stop pause resume restart drain watch unwatch fail checkpoint sync"
-    ).split():
+    for name in [
+        "subscribe",
+        "unsubscribe",
+        "stop",
+        "pause",
+        "resume",
+        "restart",
+        "drain",
+        "watch",
+        "unwatch",
+        "fail",
+        "checkpoint",
+        "sync",
+    ]:
         order(name, _I32)
     order("keep", _I64, boolean)
     order("release", _I64)
@@ -864,7 +874,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         data(code)
 
     @nb.infer_getattr
-    class CtxAttributes(nb.templates.AttributeTemplate):  # type: ignore[misc]
+    class CtxAttributes(nb.templates.AttributeTemplate):
         key = Ctx
 
         def generic_resolve(self, ctx: Any, attr: str) -> Any:

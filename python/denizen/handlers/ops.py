@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operations of a handler mean, as the interpreter runs them.
 
-A number is a whole one of 64 bits, signed (Python's int) or unsigned (U64), a float of 64 bits, or a
-bool. Whole numbers wrap. Of a signed and an unsigned one, arithmetic makes an unsigned one, and
-comparisons compare what they are. Fields are narrower: reading one widens it, storing keeps the low
-bits, or rounds to float32. numba_ops.py compiles the same meaning; tests compare the two.
+A number is a whole one of 64 bits, signed (Python's int) or unsigned (U64), a float of 64 bits, or
+a bool. Whole numbers wrap. Of a signed and an unsigned one, arithmetic makes an unsigned one, and
+comparisons compare what they are. Fields are narrower: reading one widens it, storing keeps the
+low bits, or rounds to float32. numba_ops.py compiles the same meaning; tests compare the two.
 
 Nothing raises: a whole number divided by zero is 0, a float is an infinity or NaN as in IEEE 754,
 and a float that is no whole number of 64 bits becomes the nearest one, NaN 0.
@@ -135,7 +135,7 @@ def rshift(a: Any, b: Any) -> int:
 
 def neg(a: Any) -> Number:
     a = _plain(a)
-    return -a if isinstance(a, float) else whole(-int(a), type(a) is U64)
+    return -float(a) if isinstance(a, float) else whole(-int(a), type(a) is U64)
 
 
 def invert(a: Any) -> int:
@@ -221,31 +221,47 @@ def to_f4(a: Any) -> float:
 
 def abs_(a: Any) -> Number:
     a = _plain(a)
-    return abs(a) if isinstance(a, float) else whole(abs(int(a)), type(a) is U64)
+    return abs(float(a)) if isinstance(a, float) else whole(abs(int(a)), type(a) is U64)
 
 
 def min_(a: Any, b: Any) -> Number:
     a, b, real, unsigned = _pair(a, b)
     if real:
-        a, b = float(a), float(b)
-        return b if b < a else a
+        return float(b if float(b) < float(a) else a)
     return whole(min(int(a), int(b)), unsigned)
 
 
 def max_(a: Any, b: Any) -> Number:
     a, b, real, unsigned = _pair(a, b)
     if real:
-        a, b = float(a), float(b)
-        return b if b > a else a
+        return float(b if float(b) > float(a) else a)
     return whole(max(int(a), int(b)), unsigned)
 
 
 # ---- mathematics: of floats, as C has them
 
-ONE = (
-    "sqrt sin cos tan asin acos atan sinh cosh tanh exp expm1 log log1p log2 log10 fabs floor ceil "
-    "trunc"
-).split()
+ONE = [
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "fabs",
+    "floor",
+    "ceil",
+    "trunc",
+]
 TWO = ("pow", "atan2", "hypot", "fmod", "copysign")
 ASKS = ("isnan", "isinf", "isfinite")
 _IN_NUMPY = {"pow": "power", "atan2": "arctan2"} | {
@@ -312,10 +328,26 @@ def _of_context(name: str) -> Callable[..., Any]:
 
 CONTEXT = {
     name: _of_context(name)
-    for name in (
-        "send reply publish subscribe unsubscribe stop pause resume restart drain watch unwatch "
-        "fail checkpoint data keep release sync"
-    ).split()
+    for name in [
+        "send",
+        "reply",
+        "publish",
+        "subscribe",
+        "unsubscribe",
+        "stop",
+        "pause",
+        "resume",
+        "restart",
+        "drain",
+        "watch",
+        "unwatch",
+        "fail",
+        "checkpoint",
+        "data",
+        "keep",
+        "release",
+        "sync",
+    ]
 }
 
 CODES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "b1")
@@ -335,11 +367,47 @@ VALUES = ("self", "sender", "worker", "workers", "node", "lane", "lanes", "now_n
 
 def names() -> dict[str, Callable[..., Any]]:
     """All operations, by the names that rewrite.py gives them, without its prefix."""
-    plain = (
-        "add sub mul truediv floordiv mod and_ or_ xor lshift rshift neg invert lt le gt ge eq ne "
-        "true to_int to_float to_i1 to_i2 to_i4 to_i8 to_u1 to_u2 to_u4 to_u8 to_f4 abs_ min_ max_ "
-        "index length get put store"
-    ).split()
+    plain = [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "and_",
+        "or_",
+        "xor",
+        "lshift",
+        "rshift",
+        "neg",
+        "invert",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "eq",
+        "ne",
+        "true",
+        "to_int",
+        "to_float",
+        "to_i1",
+        "to_i2",
+        "to_i4",
+        "to_i8",
+        "to_u1",
+        "to_u2",
+        "to_u4",
+        "to_u8",
+        "to_f4",
+        "abs_",
+        "min_",
+        "max_",
+        "index",
+        "length",
+        "get",
+        "put",
+        "store",
+    ]
     return {
         **{name: globals()[name] for name in plain},
         **{f"m_{name}": f for name, f in MATH.items()},

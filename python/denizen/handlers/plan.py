@@ -38,7 +38,7 @@ class Plan:
         )
 
     def full(self, messages: Sequence[MessageType]) -> bool:
-        """Whether anything is declared that costs each message a little (src/actor/handlers.hpp)."""
+        """Whether anything is declared that costs each message a little: HandlerTable::full."""
         of_actors = any(
             self.can_fail(a)
             or a.overflow != "wait"
@@ -46,9 +46,7 @@ class Plan:
             or self.calls(a) & {"watch", "data", "keep", "release", "checkpoint"}
             for a in self.actors
         )
-        of_messages = any(
-            m.priority != "data" or m.buffer_offsets() or m is DOWN for m in messages
-        )
+        of_messages = any(m.priority != "data" or m.buffer_offsets() or m is DOWN for m in messages)
         return of_actors or of_messages
 
     @property
@@ -63,7 +61,9 @@ class Plan:
         for actor in self.actors:
             digest.update(repr((actor.name, actor.dtype.descr, actor.dtype.itemsize)).encode())
         for message in self.messages.values():
-            digest.update(repr((message.name, message.dtype.descr, message.dtype.itemsize)).encode())
+            digest.update(
+                repr((message.name, message.dtype.descr, message.dtype.itemsize)).encode()
+            )
         return digest.hexdigest()[:16]
 
     def each(self) -> Iterator[tuple[ActorType, str, Rewritten]]:
@@ -81,7 +81,7 @@ def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
     out = Plan(list(actors))
     rewriter = Rewriter(interpreted)
     for actor in actors:
-        for name, message in actor.messages.items():
+        for message in actor.messages.values():
             _add(out, message, f"{actor.name} takes")
         for name, function in actor.handlers.items():
             new = rewriter.handler(function, actor.constants)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A handler's text, checked and spelled out.
 
-What a handler may contain is a list of what is allowed; all else is refused with the user's file and
-line and what to write instead. What is allowed becomes calls of ops.py, `self.sum += m.n` for
-instance `self.sum = dz_add(self.sum, m.n)`: one text for the interpreter and for Numba, so that both
-mean the same. Names from outside are looked up here and now: numbers become constants, functions are
+What a handler may contain is a list of what is allowed; all else is refused with the user's file
+and line and what to write instead. What is allowed becomes calls of ops.py, `x = m.n + 1` for
+instance `x = dz_add(m.n, 1)`: one text for the interpreter and for Numba, so that both mean the
+same. Names from outside are looked up here and now: numbers become constants, functions are
 rewritten too. Lines stay where they are, for debuggers and compile errors.
 """
 
@@ -72,7 +72,7 @@ _REFUSED: dict[type[ast.AST], str] = {
     ast.DictComp: "a dict; use a loop over range()",
     ast.SetComp: "a set; use a loop over range()",
     ast.GeneratorExp: "a generator; use a loop over range()",
-    ast.JoinedStr: 'a string; text travels as an array of np.uint8 (print works on device="python")',
+    ast.JoinedStr: "a string; text travels as an array of np.uint8",
     ast.Yield: "yield; send a message",
     ast.YieldFrom: "yield; send a message",
     ast.Await: "await; send a message, its answer has a handler",
@@ -402,13 +402,13 @@ class _Function:
 
     def _not_constant(self, target: ast.Attribute) -> None:
         self._not_message(target)
-        if isinstance(target.value, ast.Name) and target.value.id == self._parameters[0]:
-            if self._kind != "function" and target.attr in self._constants:
-                self._wrong(
-                    target,
-                    f"{target.attr} is a constant of the class; a field has a type: "
-                    f"{target.attr}: np.int64 = {self._constants[target.attr]!r}",
-                )
+        own = isinstance(target.value, ast.Name) and target.value.id == self._parameters[0]
+        if own and self._kind != "function" and target.attr in self._constants:
+            self._wrong(
+                target,
+                f"{target.attr} is a constant of the class; a field has a type: "
+                f"{target.attr}: np.int64 = {self._constants[target.attr]!r}",
+            )
 
     # ---- expressions
 
@@ -439,9 +439,7 @@ class _Function:
                 cells, index = self._cell(e)
                 return self._op("get", cells, index)
             case ast.BinOp():
-                return self._binary(
-                    e, e.op, self._expression(e.left), self._expression(e.right)
-                )
+                return self._binary(e, e.op, self._expression(e.left), self._expression(e.right))
             case ast.UnaryOp(op=ast.Not()):
                 return ast.UnaryOp(ast.Not(), self._condition(e.operand))
             case ast.UnaryOp(op=ast.UAdd()):
@@ -585,9 +583,7 @@ class _Function:
             line = f"{self._path}:{e.lineno}"
             inner = self._program.function(own, line)
             if len(inner.tree.args.args) != len(arguments):
-                self._wrong(
-                    e, f"{own.__name__} takes {len(inner.tree.args.args)} arguments"
-                )
+                self._wrong(e, f"{own.__name__} takes {len(inner.tree.args.args)} arguments")
             self._out.functions[inner.alias] = inner
             self._out.calls |= inner.calls
             self._out.makes.update(inner.makes)
@@ -638,8 +634,8 @@ class _Function:
             if message.dtype[name].shape:
                 self._wrong(
                     e,
-                    f"field {name} of {message.name} is an array; make the message first and assign "
-                    f"its elements: x = {message.name}(); x.{name}[0] = ...",
+                    f"field {name} of {message.name} is an array; make the message first and "
+                    f"assign its elements: x = {message.name}(); x.{name}[0] = ...",
                 )
         self._out.makes[message.name] = message
         values = [
@@ -672,7 +668,7 @@ class _Function:
             rest = [self._expression(a) for a in e.args[1:]]
             return self._op(f"ctx_{name}", callee.value, *words, *rest)
         if name == "data":
-            kind = self._outside(e.args[1]) if len(e.args) == 2 else None
+            kind: Any = self._outside(e.args[1]) if len(e.args) == 2 else None
             code = {**_NUMPY, np.float64: "f8", np.bool_: "b1"}.get(kind)
             if code is None:
                 self._wrong(e, "ctx.data takes a field and a type: ctx.data(m.samples, np.float32)")
@@ -701,5 +697,3 @@ class _Function:
 
 def _is_scalar(dtype: np.dtype[Any]) -> bool:
     return dtype.subdtype is None and dtype.names is None
-
-

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C++ text around handlers in Python: structs that stand for their actors.
 
-A struct has the state's bytes, and for each message a handler that calls a function, which Numba has
-compiled and nvJitLink links and expands in place. What such a function calls of its context are the
-functions of ending(), one for each message type.
+A struct has the state's bytes, and for each message a handler that calls a function, which Numba
+has compiled and nvJitLink links and expands in place. What such a function calls of its context are
+the functions of ending(), one for each message type.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ def structs(plan: Plan, messages: Sequence[MessageType]) -> str:
     for a, actor in enumerate(plan.actors):
         numbers = {m: i for i, m in enumerate(x.name for x in messages) if m in actor.handlers}
         for m in numbers.values():
-            out.append(
-                f'extern "C" __device__ void* {symbol(a, m)}(void*, const void*, void*);'
-            )
+            out.append(f'extern "C" __device__ void* {symbol(a, m)}(void*, const void*, void*);')
         if actor.invariant is not None:
             out.append(f'extern "C" __device__ uint32_t {symbol(a, None)}(const void*);')
         out.append(f"struct {actor.name} {{")
@@ -149,7 +147,8 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     return "\n".join(out) + "\n"
 
 
-_DATA = """__device__ inline void* denizen_data_WIDTH(denizen_context& c, uint64_t ref, uint64_t* bytes)
+_DATA = """__device__ inline void* denizen_data_WIDTH(denizen_context& c, uint64_t ref,
+                                                     uint64_t* bytes)
 {
     const auto found = c.template data<uintWIDTH_t>({ref});
     *bytes = found.size() * sizeof(uintWIDTH_t);

@@ -23,6 +23,7 @@ from denizen.lab import (
     engines,
     filters,
     gnuradio,
+    handlers,
     logs,
     searches,
 )
@@ -243,6 +244,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
+    "handlers": (handlers.measure,),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),

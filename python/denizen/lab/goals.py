@@ -97,6 +97,14 @@ _GOALS: tuple[_Goal, ...] = (
     _Goal("dispatch", "round trip, C++ API, p99 / p50", "ask", {}, "<=", 2, "x", _tail),
     _Goal("dispatch", "round trip, Python ask, p50", "ask from Python", {}, "<=", 8, "us", _median),
     _Goal(
+        "handlers", "ask, p50: handlers in Python / C++ text", "ask, Python", {}, "<=", 1.03, "x",
+        _ratio("ask"), needs_gpu=False,
+    ),
+    _Goal(
+        "handlers", "random targets: handlers in Python / C++ text", "random targets, Python", {},
+        ">=", 0.97, "x", _ratio("random targets"), needs_gpu=False,
+    ),
+    _Goal(
         "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
         {"breath_us": 2000}, "<=", 1.03, "x", _ratio("ask, one kernel for ever"),
     ),
