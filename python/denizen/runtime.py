@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
 from denizen import buffer as _buffers
+from denizen.actor import ActorType
 from denizen.buffer import Buffer
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import (
@@ -119,11 +120,14 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     """A running program.
 
     Args:
-        program: what to run; compiled now unless it is cached.
+        program: what to run; compiled now unless it is cached. An actor type, or a list of them,
+            is the program of these (see Program).
         device: "auto" or None (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or
             "gpu:N". Several GPUs of one host: "gpu:FIRST-LAST", at most 5; each is a node of the
             program.
             "cpu:NODESxTHREADS": groups of CPU threads that stand for them.
+            "python": handlers in Python are run by the interpreter, one after the other, in the
+            thread that calls: for breakpoints, print and coverage.
         workers: of each node. GPU: warps, by default one on each of `sms`; CPU: threads, by default
             one per core, shared out among the nodes.
         sms: GPU: most SMs to use, by default a quarter of them, or as many as `workers` needs.
@@ -157,7 +161,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def __init__(
         self,
-        program: Program,
+        program: Program | ActorType | Sequence[ActorType],
         device: str | None = "auto",
         *,
         workers: int | None = None,
@@ -171,6 +175,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         trace: bool = False,
         **sizes: int,
     ) -> None:
+        program = _program_of(program)
         where = parse_device(device)
         threads = where.threads
         if threads is not None and workers not in (None, threads):
@@ -192,7 +197,6 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if restore is not None:
             options["restore"] = os.fspath(restore)
         gpu = where.on_gpu
-        image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
         self.program = program
         self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
         self.gpu = where.first if gpu else None  # as CUDA counts them
@@ -204,7 +208,19 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         # By the dtypes themselves, which the types keep: what most messages are made with.
         self._by_dtype = {id(m.dtype): i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
-        self._core = _core.Runtime(image, gpu, where.first, options)
+        self._core: _core.Runtime
+        if where.interpreted:
+            from denizen.handlers.interpreter import Interpreter  # noqa: PLC0415
+
+            plan = program.plan(interpreted=True)
+            messages = list(program.messages.values())
+            slots_of_dead = int(options.get("dead_letter_slots", 4096))
+            self._core = cast(
+                _core.Runtime, Interpreter(plan, program.actors, messages, slots_of_dead)
+            )
+        else:
+            image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
+            self._core = _core.Runtime(image, gpu, where.first, options)
         self._process = os.getpid()
         self._async = AsyncReplies(self._core)
 
@@ -247,7 +263,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def spawn(
         self,
-        actor: str,
+        actor: str | ActorType,
         count: int = 1,
         *,
         timeout: float = 10.0,
@@ -348,7 +364,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def broadcast(
         self,
-        actor: str,
+        actor: str | ActorType,
         message: np.void | Messages | str,
         *,
         timeout: float = 1.0,
@@ -479,7 +495,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         one for which the pool has to grow (`pool_bytes`). ExhaustedError if there is no memory, or
         no entry in the table (`buffers`, 1024 by default).
         """
-        return _buffers.make(self._core, self._device, shape, dtype, kind)
+        return _buffers.make(self._native("buffers"), self._device, shape, dtype, kind)
 
     def wrap(self, tensor: Any) -> Buffer:
         """A buffer around memory that is there: messages refer to it, nothing is copied.
@@ -490,7 +506,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 program, or in CPU memory for a program on CPU threads. It is kept until the buffer
                 is closed and no message refers to it.
         """
-        return _buffers.wrap(self._core, self._device, tensor)
+        return _buffers.wrap(self._native("buffers"), self._device, tensor)
 
     def buffers(self) -> dict[str, int]:
         """Buffers that are open, closed ones that messages still refer to (waiting), and bytes.
@@ -498,7 +514,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         Frees those that nothing refers to any more; so do buffer(), wrap(), Buffer.close() and
         drain().
         """
-        return dict(zip(("open", "waiting", "bytes"), _core.buffer_stats(self._core), strict=True))
+        counts = _core.buffer_stats(self._native("buffers"))
+        return dict(zip(("open", "waiting", "bytes"), counts, strict=True))
 
     def arena(self, node: int = 0) -> ArenaStats:
         """What handlers on a node have allocated by `ctx.arena()` (`arena_bytes`).
@@ -507,7 +524,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """
         from denizen.arena import ArenaStats  # noqa: PLC0415  (which knows devices from here)
 
-        return ArenaStats(*_core.arena_stats(self._core, node))
+        return ArenaStats(*_core.arena_stats(self._native("arenas"), node))
+
+    def _native(self, what: str) -> _core.Runtime:
+        """The core, for what the interpreter has not."""
+        if not isinstance(self._core, _core.Runtime):
+            raise ArgumentError(f'device="python" has no {what}; use device="cpu"')
+        return self._core
 
     # ---- life of the program
 
@@ -645,7 +668,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     # ---- types
 
-    def _actor(self, name: str) -> int:
+    def _actor(self, actor: str | ActorType) -> int:
+        name = actor.name if isinstance(actor, ActorType) else actor
         if name not in self._actors:
             raise ArgumentError(
                 f'the program has no actor "{name}"; it has {", ".join(self._actors)}'
@@ -708,6 +732,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 f"dtype {dtype} is {which} of this program; make the array with the message's own"
             )
         return self._ids[same[0]]
+
+
+def _program_of(given: Program | ActorType | Sequence[ActorType]) -> Program:
+    if isinstance(given, Program):
+        return given
+    actors = [given] if isinstance(given, ActorType | type | str) else list(given)
+    return Program(actors=actors, name=" and ".join(getattr(a, "name", str(a)) for a in actors))
 
 
 def _no_message(given: object) -> str:

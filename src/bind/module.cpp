@@ -5,6 +5,8 @@
 #include "actor/program_table.hpp"
 #include "bind.hpp"
 #include "buffer.hpp"
+#include "device/cuda_library.hpp"
+#include "device/nvjitlink.hpp"
 #include "device/nvrtc.hpp"
 #include "library.hpp"
 #include <denizen/device/driver.hpp>
@@ -16,6 +18,7 @@
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -372,7 +375,7 @@ NB_MODULE(_core, m)
         return nb::make_tuple(info.name, info.major, info.minor, info.sm_count,
                               info.driver_cuda_version);
     });
-    m.def("set_nvrtc_folders", &gpu::set_nvrtc_folders);
+    m.def("set_cuda_folders", &gpu::set_cuda_folders);
     m.def("nvrtc_version", &gpu::nvrtc_version);
     m.def("nvrtc_architectures", &gpu::nvrtc_architectures);
     m.def("compile_cubin", [](const std::string& source, const std::string& name,
@@ -382,7 +385,30 @@ NB_MODULE(_core, m)
             const Unlocked unlocked;
             out = gpu::compile_cubin(source, name, options);
         }
-        return nb::make_tuple(nb::bytes(out.cubin.data(), out.cubin.size()), out.log);
+        return nb::make_tuple(nb::bytes(out.code.data(), out.code.size()), out.log);
+    });
+    m.def("compile_ltoir", [](const std::string& source, const std::string& name,
+                              const std::vector<std::string>& options) {
+        gpu::Compiled out;
+        {
+            const Unlocked unlocked;
+            out = gpu::compile_ltoir(source, name, options);
+        }
+        return nb::bytes(out.code.data(), out.code.size());
+    });
+    m.def("nvjitlink_version", &gpu::nvjitlink_version);
+    m.def("link_cubin", [](const std::vector<std::pair<std::string, nb::bytes>>& parts,
+                           const std::vector<std::string>& options) {
+        std::vector<gpu::LinkInput> inputs;
+        for (const auto& [name, code] : parts) {
+            inputs.push_back({name, {code.c_str(), code.size()}});
+        }
+        std::vector<char> cubin;
+        {
+            const Unlocked unlocked;
+            cubin = gpu::link_cubin(inputs, options);
+        }
+        return nb::bytes(cubin.data(), cubin.size());
     });
 
     nb::class_<Image>(m, "Image")
@@ -410,6 +436,7 @@ NB_MODULE(_core, m)
     bind::waves(m);
     bind::process_mining(m);
     bind::arenas(m);
+    bind::handlers(m);
     bind::signals(m);
     bind::transaction_stages(m);
     bind::tasks(m);

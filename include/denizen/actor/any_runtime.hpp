@@ -28,6 +28,8 @@ namespace denizen {
 
 using std::chrono::nanoseconds;
 
+struct HandlerTable; // src/actor/handlers.hpp
+
 // A compiled program.
 struct Image {
     ProgramTable table{};
@@ -37,7 +39,8 @@ struct Image {
     std::vector<std::vector<uint32_t>> buffers;
     // CPU: runs worker `id` until it leaves.
     void (*run_worker)(const Shared&, uint32_t id) = nullptr;
-    std::shared_ptr<void> library; // keeps run_worker loaded
+    std::shared_ptr<void> library;                // keeps run_worker loaded
+    std::shared_ptr<const HandlerTable> handlers; // of a program whose handlers came at run time
     // GPU: the kernel `denizen_resident` in a cubin, or a CUfunction of an ahead-of-time kernel in
     // the current context.
     std::vector<char> cubin;
@@ -61,7 +64,7 @@ struct Options {
     uint32_t near_slots = 0;    // one worker -> one other of its cluster
     uint32_t urgent_slots = 32; // urgent messages: host -> one worker, workers -> one worker
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
-    // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
+    // 0: 8 where the GPU has clusters, else 1, also under compute-sanitizer; 4 on the CPU.
     uint32_t cluster = 0;
     uint32_t outbox_slots = 2048;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host

@@ -123,6 +123,42 @@ public:
         }
     }
 
+    // The same for handlers that know a message's type by its number alone
+    // (src/actor/handlers.cpp). `payload`: of a short message, nine words. Called by one thread,
+    // not by a whole warp.
+    DENIZEN_HD bool send_raw(Address to, uint32_t type, uint32_t length, Priority priority,
+                             const void* payload)
+    {
+        if constexpr (P::has_buffers) {
+            if (touched_) {
+                detail::buffer_fence();
+            }
+            P::keep_buffers(shared_, type, payload);
+        }
+        const Header h{to.value, self_, type, 0, length};
+        const bool sent =
+            length <= first_payload
+                ? post_bytes<first_payload>(shared_, worker_, h, payload, priority, policy_of(to))
+                : detail::post_any(shared_, worker_, h, payload, priority, policy_of(to));
+        if constexpr (P::has_buffers) {
+            if (!sent || !detail::reachable(shared_, to)) {
+                P::drop_buffers(shared_, type, payload);
+            }
+        }
+        return sent;
+    }
+    DENIZEN_HD uint32_t publish_raw(const TopicKey& key, uint32_t type, uint32_t length,
+                                    Priority priority, const void* payload)
+    {
+        if constexpr (P::has_buffers) {
+            if (touched_) {
+                detail::buffer_fence();
+            }
+        }
+        const Header h{0, self_, type, 0, length};
+        return detail::publish<P>(shared_, worker_, key, h, payload, priority, false);
+    }
+
     // From soon on this actor gets what is published to the topic, or to all that begin so: once
     // worker 0 of each publisher's node knows. Until it unsubscribes or stops; a restart changes
     // nothing. A table without room is the program's error (Errc::exhausted).
