@@ -17,6 +17,7 @@ from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, field_of, hints_of
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
+MAX_SHORT_BYTES = 36  # of one that travels in one slot, as denizen::first_payload
 PRIORITIES = ("data", "urgent")  # as denizen::Priority
 METADATA = "denizen_message"
 
@@ -84,6 +85,17 @@ def c_type_of(dtype: np.dtype[Any]) -> str | None:
             return None
         members.append(f"{c_type} {name}{''.join(f'[{n}]' for n in shape)};")
     return f"struct {{ {' '.join(members)} }}"
+
+
+def sent_later(dtype: np.dtype[Any]) -> bool:
+    """Whether such messages can be sent later: of one slot, and without buffers."""
+
+    def refers(field: np.dtype[Any]) -> bool:
+        return _is(field.base, "denizen_buffer") or any(
+            refers(field.base[name]) for name in field.base.names or ()
+        )
+
+    return dtype.itemsize <= MAX_SHORT_BYTES and not refers(dtype)
 
 
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:

@@ -3,6 +3,7 @@
 
 #include <denizen/actor/kernel.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace denizen {
@@ -147,6 +148,18 @@ struct Calls {
         const auto priority = static_cast<Priority>(info.priority);
         return of(context).send_raw(Address{to}, type, info.size, priority, message);
     }
+    // Of a message that has at most 36 bytes and no buffers, which the compiler has seen to.
+    static uint32_t send_later(void* context, uint64_t ns, uint32_t repeats, uint32_t to,
+                               uint32_t type, const void* message)
+    {
+        const MessageInfo& info = table->program.message[type];
+        const uint64_t every_ns = repeats == 0 ? 0 : std::max<uint64_t>(ns, 1);
+        return of(context)
+            .send_later_raw(ns, every_ns, Address{to}, type, info.size,
+                            static_cast<Priority>(info.priority), message)
+            .value;
+    }
+    static uint32_t cancel(void* context, uint32_t timer) { return of(context).cancel({timer}); }
     static uint32_t publish(void* context, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3,
                             uint32_t type, const void* message)
     {
@@ -226,7 +239,8 @@ std::vector<std::pair<const char*, void*>> list()
         entry("worker", &C::worker),       entry("workers", &C::workers),
         entry("node", &C::node),           entry("lane", &C::lane),
         entry("lanes", &C::lanes),         entry("sync", &C::sync),
-        entry("now_ns", &C::now_ns),
+        entry("now_ns", &C::now_ns),       entry("send_later", &C::send_later),
+        entry("cancel", &C::cancel),
     };
     if constexpr (Full) {
         all.push_back(entry("watch", &C::watch));

@@ -27,6 +27,10 @@ class Tick:
 class Tock:
     pass
 
+@denizen.message
+class Long:
+    words: (np.uint64, 5)
+
 def doubled(x):
     return 2 * x
 
@@ -106,6 +110,7 @@ REFUSED = [
     ("ctx.wait(1)", 0, r"ctx.wait\(\); what it calls .* or of ctx: send, reply"),
     ("x = ctx.sender()", 0, r"ctx.sender is a value: write it without \(\)"),
     ("ctx.send(m)", 0, "ctx.send takes an address and a message"),
+    ("ctx.send_after(5, Tock())", 0, "ctx.send_after takes ns, an address and a message"),
     ("ctx.reply(Tick(1, 2, 3, 4))", 0, "has 3 fields, not 4"),
     ("ctx.reply(Tick(k=1))", 0, "Tick has no field k; it is <message Tick: n u4"),
     ("ctx.reply(Tick(1, n=1))", 0, "field n of Tick is given twice"),
@@ -142,6 +147,7 @@ COMPILED = [
     ("m2 = Tick()\nm2.place = self", 1, "a record of this type is needed, not the record or state"),
     ("x = m.n & 1.5", 0, "a whole number is needed here, not a float"),
     ("ctx.send(m, m)", 0, "a number is needed here, not the message Tick"),
+    ("ctx.send_after(5, 0, Long())", 0, "at most 36 bytes and without buffers, not Long"),
     ("ctx.reply(self)", 0, "a message is needed here, not the record or state"),
     ("x = doubled(m)", None, "a number is needed here, not the message Tick"),
     ("x = 0\nfor i in range(3):\n    x += self.sum\ny = x", None, "x is .*signed on one way and "),

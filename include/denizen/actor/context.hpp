@@ -188,6 +188,21 @@ public:
     {
         return send_later(ns, ns != 0 ? ns : 1, to, message);
     }
+    // Either for handlers that know a message's type by its number alone, as send_raw().
+    // `every_ns`: 0: once. Called by one thread.
+    DENIZEN_HD Timer send_later_raw(uint64_t ns, uint64_t every_ns, Address to, uint32_t type,
+                                    uint32_t length, Priority priority, const void* payload)
+    {
+        TimerEntry entry;
+        entry.every_ns = every_ns;
+        entry.to = to.value;
+        entry.owner = self_;
+        entry.type = type;
+        entry.length = static_cast<uint16_t>(length);
+        entry.priority = static_cast<uint16_t>(priority);
+        copy_bytes(entry.word, payload, length);
+        return {detail::arm(shared_, worker_, ns, entry)};
+    }
     // True: it will not be sent (again). False: it has been, or was none of this actor's.
     DENIZEN_HD bool cancel(Timer timer)
     {
@@ -383,15 +398,8 @@ private:
                       "what is sent later is at most 36 bytes, without buffers");
         Timer timer;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            TimerEntry entry;
-            entry.every_ns = every_ns;
-            entry.to = to.value;
-            entry.owner = self_;
-            entry.type = type;
-            entry.length = sizeof(M);
-            entry.priority = static_cast<uint16_t>(detail::priority_of<M>());
-            copy_bytes(entry.word, &message, sizeof(M));
-            timer.value = detail::arm(shared_, worker_, ns, entry);
+            timer = send_later_raw(ns, every_ns, to, type, sizeof(M), detail::priority_of<M>(),
+                                   &message);
         }
         if (whole_warp_) {
             denizen::lanes::rejoin();

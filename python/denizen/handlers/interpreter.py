@@ -40,8 +40,9 @@ from denizen.handlers import ops, views
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import topic_words
 from denizen.life import DOWN, FAILED_DEADLINE, FAILED_INVARIANT, HOST, LIVES, STRATEGIES
-from denizen.message import MessageType
+from denizen.message import MessageType, sent_later
 
+MAX_NAME = 255  # bytes of an actor's name, as in src/actor/core.hpp
 BATCH = 10_000  # messages that a call handles at most, unless it waits
 _ASK = HOST | 1 << 28  # of the address of a question
 _REASONS = ("no actor", "stopped", "wrong type", "failed", "dropped", "oversize")
@@ -89,6 +90,14 @@ class _Letter:
     order: Callable[[], None] | None = None  # in place of a message
 
 
+@dataclass
+class _Timer:
+    due: int  # time.monotonic_ns()
+    every: int  # 0: once
+    owner: int
+    letter: _Letter
+
+
 class Context:
     """What a handler has while it runs."""
 
@@ -110,6 +119,15 @@ class Context:
 
     def reply(self, message: views.Message) -> None:
         self.send(self.sender, message)
+
+    def send_after(self, ns: int, to: int, message: views.Message) -> int:
+        return self._runtime.later(self.self, ns, 0, to, message)
+
+    def send_every(self, ns: int, to: int, message: views.Message) -> int:
+        return self._runtime.later(self.self, ns, max(ops.to_u8(ns), 1), to, message)
+
+    def cancel(self, timer: int) -> bool:
+        return self._runtime.cancel(self.self, ops.to_u4(timer))
 
     def publish(self, *given: Any) -> int:
         *words, message = given
@@ -187,6 +205,9 @@ class Interpreter:
         }
         self._invariants = {a: build(r, ops.names(), views.new) for a, r in plan.invariants.items()}
         self._actors: dict[int, _Actor | _Supervisor] = {}
+        self._names: dict[str, int] = {}
+        self._timers: dict[int, _Timer] = {}
+        self._timer = 0  # the last one's number
         self._urgent: deque[_Letter] = deque()
         self._data: deque[_Letter] = deque()
         self._egress: deque[tuple[int, bytes, int]] = deque()
@@ -210,6 +231,8 @@ class Interpreter:
 
     def _step(self) -> bool:
         """Handles one message; False if there is none."""
+        if self._timers and not self._paused:
+            self._fire()
         queue = self._urgent or self._data
         if not queue or self._paused:
             return False
@@ -232,13 +255,62 @@ class Interpreter:
                 count = 0
                 while done is None or not done():  # ends: nothing is left, a batch or the deadline
                     if not self._step():
-                        break
+                        if done is None or not self._doze(end):
+                            break
+                        continue
                     count += 1
                     if count >= BATCH and (done is None or time.monotonic() >= end):
                         break
                 return done is None or done()
             finally:
                 self._busy = False
+
+    # ---- what is sent later
+
+    def later(self, owner: int, ns: int, every: int, to: int, message: views.Message) -> int:
+        if not sent_later(message.type.dtype):
+            raise MessageError(
+                "what is sent later is a message of at most 36 bytes and without buffers, not "
+                f"{message.type.name}"
+            )
+        number = self._numbers[message.type.name]
+        letter = _Letter(ops.to_u4(to), owner, number, message._array.tobytes())
+        self._timer += 1
+        due = time.monotonic_ns() + ops.to_u8(ns)
+        self._timers[self._timer] = _Timer(due, every, owner, letter)
+        return self._timer
+
+    def cancel(self, owner: int, timer: int) -> bool:
+        found = self._timers.get(timer)
+        if found is None or found.owner != owner:
+            return False
+        del self._timers[timer]
+        return True
+
+    def _cancel_all(self, owner: int) -> None:
+        self._timers = {n: t for n, t in self._timers.items() if t.owner != owner}
+
+    def _fire(self) -> None:
+        now = time.monotonic_ns()
+        for number, timer in list(self._timers.items()):
+            if timer.due > now:
+                continue
+            if timer.every == 0:
+                del self._timers[number]
+            else:  # what was missed is not made up for
+                timer.due = now + timer.every - (now - timer.due) % timer.every
+            letter = timer.letter
+            self._post(letter.sender, letter.to, letter.type, letter.data)
+
+    def _doze(self, end: float) -> bool:
+        """Waits for the next timer, if it is due before `end`."""
+        if not self._timers or self._paused:
+            return False
+        wait = (min(t.due for t in self._timers.values()) - time.monotonic_ns()) * 1e-9
+        if time.monotonic() + wait >= end:
+            return False
+        time.sleep(max(wait, 0.0))
+        return True
 
     def _check(self) -> None:
         if self._closed:
@@ -550,6 +622,51 @@ class Interpreter:
     def spawn(self, type: int, count: int, timeout: float) -> NDArray[np.uint32]:
         return np.array([self._new(type, "running") for _ in range(count)], np.uint32)
 
+    def spawn_named(self, type: int, name: str, timeout: float) -> NDArray[np.uint32]:
+        size = len(name.encode())
+        if not 1 <= size <= MAX_NAME:
+            raise ArgumentError(f"a name of {size} bytes; use 1 to {MAX_NAME}")
+        with self._lock:
+            self._run()
+            found = self._named_actor(name)
+            if found is not None and found.life != "stopped":
+                raise ArgumentError(
+                    f'"{name}" is the name of {self._named(found.address)}, which lives; use '
+                    "another, or stop it first"
+                )
+            self._names[name] = self._new(type, "running")
+            return np.array([self._names[name]], np.uint32)
+
+    def _named_actor(self, name: str) -> _Actor | _Supervisor | None:
+        return self._actors[self._names[name]] if name in self._names else None
+
+    def find(self, name: str, timeout: float) -> int:
+        with self._lock:
+            self._run()
+            found = self._named_actor(name)
+            if found is None:
+                raise NoActorError(f'no actor is called "{name}"')
+            if found.life == "stopped":
+                raise NoActorError(f'the actor called "{name}" has stopped')
+            return found.address
+
+    def actors(self) -> list[tuple[int, str, str, int, int, str]]:
+        with self._lock:
+            self._run()
+            names = {address: name for name, address in self._names.items()}
+            return [
+                (
+                    a.address,
+                    self._types[a.kind].name if isinstance(a, _Actor) else "supervisor",
+                    names.get(a.address, ""),
+                    0,
+                    0,
+                    a.life,
+                )
+                for a in self._actors.values()
+                if a.life != "stopped"
+            ]
+
     def spawn_near(
         self, type: int, count: int, beside: int, how: int, timeout: float
     ) -> NDArray[np.uint32]:
@@ -612,6 +729,7 @@ class Interpreter:
             if self._actors[child].life != "stopped":
                 self.stop(child, timeout)
         a.life = "stopped"
+        self._cancel_all(actor)
         for letter in a.waiting:
             self._bury("stopped", letter)
         a.waiting.clear()
@@ -674,6 +792,7 @@ class Interpreter:
                 if self._actors[child].life != "stopped":
                     self._restart(self._actors[child])
         else:
+            self._cancel_all(a.address)
             kept = a.kept if a.kept is not None else self._types[a.kind].initial
             a.state[()] = kept[()]
             self._go_on(a)

@@ -29,7 +29,7 @@ import numpy as np
 from llvmlite import ir
 
 from denizen.handlers import ops
-from denizen.message import MessageType
+from denizen.message import MessageType, sent_later
 
 _I1, _I8, _I32, _I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
@@ -795,6 +795,30 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         sent = call_for(builder, sig.args[0], "send", sig.args[2], args[0], address, args[2])
         return builder.icmp_unsigned("!=", sent, _I32(0))
 
+    def later(name: str, repeats: int) -> None:
+        def typed(ctx: Any, ns: Any, address: Any, message: Any) -> Any:
+            is_context(ctx)
+            is_message(ctx, message)
+            if not sent_later(message.dtype):
+                raise errors.TypingError(
+                    f"ctx.{name} takes a message of at most 36 bytes and without buffers, not "
+                    f"{message.message}"
+                )
+            return int64, (ctx, counted(ns), counted(address), message)
+
+        def emit(context: Any, builder: Any, args: Any, sig: Any) -> Any:
+            address = builder.trunc(args[2], _I32)
+            timer = call_for(
+                builder, sig.args[0], "send_later", sig.args[3],
+                args[0], args[1], _I32(repeats), address, args[3],
+            )  # fmt: skip
+            return builder.zext(timer, _I64)
+
+        operation(ops.CONTEXT[name], typed, emit)
+
+    later("send_after", 0)
+    later("send_every", 1)
+
     def typed_reply(ctx: Any, message: Any) -> Any:
         is_context(ctx)
         is_message(ctx, message)
@@ -849,6 +873,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
         "sync",
     ]:
         order(name, _I32)
+    order("cancel", _I32, boolean)
     order("keep", _I64, boolean)
     order("release", _I64)
 

@@ -347,6 +347,9 @@ CONTEXT = {
         "keep",
         "release",
         "sync",
+        "send_after",
+        "send_every",
+        "cancel",
     ]
 }
 

@@ -673,9 +673,18 @@ class _Function:
             if code is None:
                 self._wrong(e, "ctx.data takes a field and a type: ctx.data(m.samples, np.float32)")
             return self._op(f"ctx_data_{code}", callee.value, self._expression(e.args[0]))
-        count = {"send": 2, "checkpoint": 0, "sync": 0}.get(name, 1)
+        later = "ns, an address and a message"
+        count = {"send": 2, "checkpoint": 0, "sync": 0, "send_after": 3, "send_every": 3}.get(
+            name, 1
+        )
         if len(e.args) != count:
-            what = {"send": "an address and a message", "reply": "a message"}.get(name, count)
+            what = {
+                "send": "an address and a message",
+                "reply": "a message",
+                "send_after": later,
+                "send_every": later,
+                "cancel": "what ctx.send_after or ctx.send_every gave",
+            }.get(name, count)
             self._wrong(e, f"ctx.{name} takes {what}")
         return self._op(f"ctx_{name}", callee.value, *(self._expression(a) for a in e.args))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from denizen.actor import ActorType
 from denizen.handlers.plan import Plan
-from denizen.message import MessageType
+from denizen.message import MessageType, sent_later
 
 PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in numba_ops.py
 
@@ -98,6 +98,16 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
                 "uint32_t to, const void* m",
                 f"return c.send(denizen::Address{{to}}, {given});",
             )
+        if used & {"send_after", "send_every"} and sent_later(message.dtype):
+            function(
+                "uint32_t",
+                f"send_later_{i}",
+                "uint64_t ns, uint32_t repeats, uint32_t to, const void* m",
+                f"const {message.name}& message = {given};\n"
+                "    const denizen::Address a{to};\n"
+                "    return (repeats != 0 ? c.send_every(ns, a, message)\n"
+                "                         : c.send_after(ns, a, message)).value;",
+            )
         if "publish" in used:
             function(
                 "uint32_t",
@@ -135,6 +145,8 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
             "    case 4: return denizen_data_32(c, ref, bytes);\n"
             "    default: return denizen_data_64(c, ref, bytes);\n    }",
         )
+    if "cancel" in used:
+        function("uint32_t", "cancel", "uint32_t timer", "return c.cancel(denizen::Timer{timer});")
     if "keep" in used:
         function("uint32_t", "keep", "uint64_t ref", "return c.keep({ref});")
     if "release" in used:
