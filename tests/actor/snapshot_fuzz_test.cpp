@@ -84,9 +84,38 @@ struct alignas(64) Large {
     void on(const Look&, auto& ctx) { ctx.reply(Seen{static_cast<uint32_t>(words[0])}); }
 };
 
+struct Grow { // spawn so many, and send later
+    uint32_t count;
+};
+struct Chick {
+    static constexpr bool spawned = true;
+    uint32_t number = 0;
+    void on(const News&, auto&) { ++number; }
+    void on(const Look&, auto& ctx) { ctx.reply(Seen{number}); }
+};
+struct Nest {
+    Address second = nowhere;
+    void on(const Grow& m, auto& ctx)
+    {
+        for (uint32_t i = 0; i < m.count; ++i) {
+            const Address chick = ctx.template spawn<Chick>(i);
+            second = i == 1 ? chick : second;
+            ctx.send_after(3'600'000'000'000, chick, News{i});
+        }
+        ctx.send_every(1'000'000, ctx.self(), News{0});
+    }
+    void on(const News&, auto& ctx) // a vacant place among those that are taken
+    {
+        if (!(second == nowhere)) {
+            ctx.stop(second);
+            second = nowhere;
+        }
+    }
+};
+
 using Victim =
-    Program<Actors<Relay, Large>,
-            Messages<Token, Freight, Break, Alarm, Join, News, Report, Look, Seen, Down>>;
+    Program<Actors<Relay, Large, Nest, Chick>,
+            Messages<Token, Freight, Break, Alarm, Join, News, Report, Look, Seen, Down, Grow>>;
 
 Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
 {
@@ -98,6 +127,8 @@ Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
     o.outbox_slots = 256;
     o.stash_slots = o.watch_slots = 16;
     o.subscriptions = 16;
+    o.spawn_room = 4;
+    o.timer_slots = 8;
     o.asks = 4;
     o.buffers = 4;
     o.max_actors = 64 * workers * nodes;
@@ -207,6 +238,10 @@ void save_victim(const Options& options, const std::string& path, bool under_loa
         return std::array<uint32_t, 3>{relays[(i + 1) % 7].value, relays[(i + 3) % 7].value,
                                        relays[(i + 5) % 7].value};
     };
+    for (const Address nest : rt.spawn<Nest>(options.workers * options.nodes)) {
+        rt.send(nest, Grow{3});
+        rt.send(nest, News{0});
+    }
     rt.watch(relays[0], relays[1]);
     rt.watch(relays[2], relays[1]);
     rt.watch(host, relays[3]);
@@ -271,6 +306,8 @@ Fate fate_of(const Options& options, const std::string& again)
         perhaps([&] { rt.stop(Address::actor(1, 1), 5ms); });
         perhaps([&] { rt.spawn<Large>(2, 5ms); });
         perhaps([&] { rt.publish("news/1", News{1}, 5ms); });
+        perhaps([&] { rt.broadcast<Nest>(Grow{2}, 5ms); });
+        perhaps([&] { rt.actors(); });
         perhaps([&] { rt.ask<Seen>(a, Look{}, 5ms); });
         perhaps([&] { rt.receive(1ms); });
         perhaps([&] { rt.dead_letters(); });
