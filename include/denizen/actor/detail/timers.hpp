@@ -208,9 +208,12 @@ DENIZEN_COLD void fire(const Shared& s, uint32_t id, bool runs, bool jammed)
     lanes::sync();
     for (uint32_t base = 0; base < s.timer_slots; base += lanes::size) {
         const uint32_t slot = base + lanes::id();
-        const bool fits = parked(s, id) <= s.outbox_capacity / 2;
         uint64_t due = slot < s.timer_slots ? load<Scope::block>(&due_of(s, id)[slot]) : timer_free;
-        if (due > timer_filling && due <= now && fits) {
+        const bool now_due = due > timer_filling && due <= now;
+        const uint32_t before = lanes::popcount(lanes::ballot(now_due) & lanes::below());
+        const uint32_t waiting = parked(s, id);
+        // Each takes at most two slots: a long one has a stamp while messages are traced.
+        if (now_due && waiting + 2 * before <= s.outbox_capacity / 2) {
             due = fire_one<P>(s, id, slot, due, now);
         }
         if (due > timer_filling) {
