@@ -245,13 +245,15 @@ class Program:
         return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
 
     def _with_handlers_cpu(self) -> _core.Image:
-        from denizen.handlers.compiled import cpu_image  # noqa: PLC0415  (most programs need none)
+        from denizen.handlers import compiled  # noqa: PLC0415  (most programs need none)
 
-        if self.source:
-            raise ArgumentError(
-                f"{self.name} mixes C++ text and handlers in Python, which only a GPU runs so far"
-            )
-        return cpu_image(self.plan(), list(self.messages.values()))
+        messages = list(self.messages.values())
+        if not self.source:
+            return compiled.cpu_image(self.plan(), messages)
+        library = library_of(self.text(), self.name, self.flags)
+        image = _core.load_library(library, list(self.actors), list(self.messages))
+        compiled.link_library(self.plan(), messages, library)
+        return image
 
     def _with_handlers_gpu(self, architecture: int) -> bytes:
         """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""

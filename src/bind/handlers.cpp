@@ -3,7 +3,9 @@
 #include "bind.hpp"
 
 #include "actor/handlers.hpp"
+#include "library.hpp"
 
+#include <dlfcn.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -65,7 +67,20 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
 void handlers(nb::module_& m)
 {
     m.def("handlers_image", &image_of);
-    // Addresses of what handlers call, by name.
+    // Addresses in a compiled library, by name: of what handlers call, and of pointers to them.
+    m.def("library_symbols", [](const nb::bytes& library, const std::vector<std::string>& names) {
+        void* handle = load_code(library, "the compiled program");
+        nb::dict out;
+        for (const std::string& name : names) {
+            void* there = dlsym(handle, name.c_str());
+            if (there == nullptr) {
+                throw Error(Errc::compile, "the compiled library has no " + name);
+            }
+            out[name.c_str()] = reinterpret_cast<uint64_t>(there);
+        }
+        return out;
+    });
+    // The same for a program without a library.
     m.def("handler_calls", [](bool full) {
         nb::dict out;
         for (const auto& [name, function] : handler_calls(full)) {
