@@ -147,9 +147,6 @@ class Program:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
         if self.in_python:
             self._add_messages()
-        if not source and len(self.in_python) < len(self.actors):
-            missing = [a for a in actors if isinstance(a, str)]
-            raise ArgumentError(f"{name} has no text that defines {', '.join(missing)}")
 
     def _add_messages(self) -> None:
         """Those that the handlers in Python take and make."""
