@@ -24,6 +24,7 @@ from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
 from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
+from denizen.life import DOWN
 from denizen.message import MessageType, check_name, fields_of, html_table
 
 _CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -161,7 +162,15 @@ class Program:
 
     def plan(self, *, interpreted: bool = False) -> Plan:
         """Its handlers in Python, rewritten. CompileError has the user's file and line."""
-        return plan(self.in_python, interpreted=interpreted)
+        found = plan(self.in_python, interpreted=interpreted)
+        for actor, message, handler in found.each():
+            if "watch" in handler.calls and DOWN.name not in self.messages:
+                raise CompileError(
+                    f"{handler.path}:{handler.line}: {actor.name} on {message} calls ctx.watch(): "
+                    "list denizen.DOWN among the program's messages, or give an actor a handler "
+                    "of it"
+                )
+        return found
 
     def __repr__(self) -> str:
         return (

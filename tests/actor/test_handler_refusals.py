@@ -169,6 +169,13 @@ def test_print_is_for_the_interpreter(load):
         program.compile_cpu()
 
 
+def test_who_watches_lists_down(load):
+    module = load(HEAD + "        ctx.watch(ctx.sender)\n")
+    with pytest.raises(denizen.CompileError, match=r"Actor on Tick calls ctx.watch.*denizen.DOWN"):
+        denizen.Program(actors=[module.Actor]).compile_cpu()
+    assert denizen.Program(actors=[module.Actor], messages=[denizen.DOWN]).compile_cpu()
+
+
 CLASSES = [
     ("sum: np.uint64 = -1", r"field Wrong.sum|Wrong.sum is u8: 0 to 18446744073709551615, not -1"),
     ("sum: str = 0", "Wrong.sum: <class 'str'> is no field; use a NumPy integer"),
