@@ -96,7 +96,7 @@ std::shared_ptr<HandlerTable> table(bool full)
     p.actors = 1;
     p.messages = types;
     p.down = no_type;
-    p.actor[0] = {sizeof(Walker), alignof(Walker), 0, 0, 0};
+    p.actor[0] = {sizeof(Walker), alignof(Walker), 0, 0, 0, 0};
     const Walker initial{40, 0};
     const auto* bytes = reinterpret_cast<const std::byte*>(&initial);
     t->initial[0].assign(bytes, bytes + sizeof initial);
