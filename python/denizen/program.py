@@ -24,6 +24,7 @@ from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
 from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
+from denizen.life import DOWN
 from denizen.message import MessageType, check_name, fields_of, html_table
 
 _CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -147,9 +148,6 @@ class Program:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
         if self.in_python:
             self._add_messages()
-        if not source and len(self.in_python) < len(self.actors):
-            missing = [a for a in actors if isinstance(a, str)]
-            raise ArgumentError(f"{name} has no text that defines {', '.join(missing)}")
 
     def _add_messages(self) -> None:
         """Those that the handlers in Python take and make."""
@@ -164,7 +162,15 @@ class Program:
 
     def plan(self, *, interpreted: bool = False) -> Plan:
         """Its handlers in Python, rewritten. CompileError has the user's file and line."""
-        return plan(self.in_python, interpreted=interpreted)
+        found = plan(self.in_python, interpreted=interpreted)
+        for actor, message, handler in found.each():
+            if "watch" in handler.calls and DOWN.name not in self.messages:
+                raise CompileError(
+                    f"{handler.path}:{handler.line}: {actor.name} on {message} calls ctx.watch(): "
+                    "list denizen.DOWN among the program's messages, or give an actor a handler "
+                    "of it"
+                )
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -245,13 +251,15 @@ class Program:
         return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
 
     def _with_handlers_cpu(self) -> _core.Image:
-        from denizen.handlers.compiled import cpu_image  # noqa: PLC0415  (most programs need none)
+        from denizen.handlers import compiled  # noqa: PLC0415  (most programs need none)
 
-        if self.source:
-            raise ArgumentError(
-                f"{self.name} mixes C++ text and handlers in Python, which only a GPU runs so far"
-            )
-        return cpu_image(self.plan(), list(self.messages.values()))
+        messages = list(self.messages.values())
+        if not self.source:
+            return compiled.cpu_image(self.plan(), messages)
+        library = library_of(self.text(), self.name, self.flags)
+        image = _core.load_library(library, list(self.actors), list(self.messages))
+        compiled.link_library(self.plan(), messages, library)
+        return image
 
     def _with_handlers_gpu(self, architecture: int) -> bytes:
         """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""

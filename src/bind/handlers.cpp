@@ -3,7 +3,9 @@
 #include "bind.hpp"
 
 #include "actor/handlers.hpp"
+#include "library.hpp"
 
+#include <dlfcn.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -44,8 +46,12 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
         table->initial[a].assign(bytes, bytes + initial.size());
         table->deadline_ns[a] = deadline_ns;
         table->invariant[a] = reinterpret_cast<HandlerTable::Invariant>(invariant);
-        program.actor[a] = {static_cast<uint32_t>(initial.size()), align,
-                            static_cast<uint32_t>(Grain::thread), overflow, restart_from, 0};
+        program.actor[a] = {static_cast<uint32_t>(initial.size()),
+                            align,
+                            static_cast<uint32_t>(Grain::thread),
+                            overflow,
+                            restart_from,
+                            0};
     }
     for (uint32_t m = 0; m < program.messages; ++m) {
         const auto& [size, align, priority, buffers] = messages[m];
@@ -65,7 +71,20 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
 void handlers(nb::module_& m)
 {
     m.def("handlers_image", &image_of);
-    // Addresses of what handlers call, by name.
+    // Addresses in a compiled library, by name: of what handlers call, and of pointers to them.
+    m.def("library_symbols", [](const nb::bytes& library, const std::vector<std::string>& names) {
+        void* handle = load_code(library, "the compiled program");
+        nb::dict out;
+        for (const std::string& name : names) {
+            void* there = dlsym(handle, name.c_str());
+            if (there == nullptr) {
+                throw Error(Errc::compile, "the compiled library has no " + name);
+            }
+            out[name.c_str()] = reinterpret_cast<uint64_t>(there);
+        }
+        return out;
+    });
+    // The same for a program without a library.
     m.def("handler_calls", [](bool full) {
         nb::dict out;
         for (const auto& [name, function] : handler_calls(full)) {

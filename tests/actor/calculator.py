@@ -362,7 +362,39 @@ class Reporter:
         ctx.reply(Pair(a=self.heard, b=self.hurried, x=ctx.worker < ctx.workers, y=ctx.node))
 
 
+@denizen.actor
+class Middle:
+    """Asks an actor of another language."""
+
+    asker: denizen.ADDRESS = 0
+
+    def on_order(self, m: Order, ctx):
+        self.asker = ctx.sender
+        ctx.send(m.who, Number(ctx.self << 32 | m.what))
+
+    def on_number(self, m: Number, ctx):
+        ctx.send(self.asker, m)
+
+
 def program() -> denizen.Program:
     return denizen.Program(
         actors=[Keeper, Calculator, Mathematician, Drawer, Reader, Reporter], name="calculator"
+    )
+
+
+def mixed() -> denizen.Program:
+    """An actor in Python and one in C++ text."""
+    return denizen.Program(
+        """
+        struct Text {
+            int64_t seen = 0;
+            void on(const Number& m, auto& ctx) {
+                ++seen;
+                ctx.send(denizen::Address{static_cast<uint32_t>(m.n >> 32)},
+                         Number{(m.n & 0xffffffff) + 1});
+            }
+        };
+        """,
+        actors=[Middle, "Text"],
+        name="mixed",
     )

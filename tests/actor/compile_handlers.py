@@ -28,6 +28,7 @@ SEEDS = range(6)  # of test_handler_properties.py's programs for a GPU
 
 def programs(folder: Path):
     yield "bench", handlers.in_python()
+    yield "mixed", calculator.mixed()
     for module in (calculator, sample_handlers, plant_handlers, clock_handlers):
         yield module.__name__, module.program()
     for seed in SEEDS:

@@ -25,20 +25,17 @@ class Input:
 
 
 @denizen.message
-class Dump:
-    pass
-
-
-@denizen.message
-class State:
+class Seen:
+    cells: (np.int64, 3)
+    words: (np.uint64, 3)
+    reals: (np.float64, 3)
+    tests: (np.bool_, 3)
     i: np.int32
     u: np.uint64
     h: np.uint16
     f: np.float64
     g: np.float32
     b: np.bool_
-    cells: (np.int64, 4)
-    words: (np.uint64, 3)
 
 
 def mixed(p, q):
@@ -55,27 +52,28 @@ ACTOR = """
 
 @denizen.actor
 class Machine{number}:
-    s: State
+    i: np.int32 = 123456789
+    u: np.uint64 = 0xFEDCBA9876543210
+    h: np.uint16 = 54321
+    f: np.float64 = -2.75
+    g: np.float32 = 0.1
+    b: np.bool_ = True
+    cells: (np.int64, 4)
+    words: (np.uint64, 3)
 
-    def on_input(self, m: Input):
+    def on_input(self, m: Input, ctx):
+        out = Seen()
         n = m.n
         k = np.int64(m.small)
         w = m.w
         x = m.x
 {body}
-
-    def on_dump(self, m: Dump, ctx):
-        out = State()
-        out.i = self.s.i
-        out.u = self.s.u
-        out.h = self.s.h
-        out.f = self.s.f
-        out.g = self.s.g
-        out.b = self.s.b
-        for i in range(4):
-            out.cells[i] = self.s.cells[i]
-        for i in range(3):
-            out.words[i] = self.s.words[i]
+        out.i = self.i
+        out.u = self.u
+        out.h = self.h
+        out.f = self.f
+        out.g = self.g
+        out.b = self.b
         ctx.reply(out)
 """
 
@@ -88,7 +86,13 @@ class Writer:
         self._loops = 0
 
     def body(self) -> list[str]:
-        return self._block(self._rng.randint(3, 7), 2)
+        """Statements that change the state and locals, and between them what all can see."""
+        out = []
+        for place in range(3):
+            out += self._block(self._rng.randint(1, 2), 2)
+            for cells, kind in (("cells", "i"), ("words", "u"), ("reals", "f"), ("tests", "b")):
+                out.append(f"out.{cells}[{place}] = {self._of(kind, 2)}")
+        return out
 
     def _pick(self, *given: str) -> str:
         return given[self._rng.randrange(len(given))]
@@ -102,16 +106,16 @@ class Writer:
             name, of = (("n", "i"), ("k", "i"), ("w", "u"), ("x", "f"))[self._rng.randrange(4)]
             return [f"{name} = {self._of(of, 3)}"]
         if kind < 4:
-            return [f"self.s.{self._pick('i', 'u', 'h', 'f', 'g', 'b')} = {self._any(3)}"]
+            return [f"self.{self._pick('i', 'u', 'h', 'f', 'g', 'b')} = {self._any(3)}"]
         if kind < 5:
             place = self._pick(
-                "self.s.i", "self.s.u", "self.s.h", f"self.s.cells[{self._place(4)}]",
-                f"self.s.words[{self._place(3)}]",
+                "self.i", "self.u", "self.h", f"self.cells[{self._place(4)}]",
+                f"self.words[{self._place(3)}]",
             )  # fmt: skip
             return [f"{place} {self._pick('+', '-', '*', '^', '&', '|')}= {self._whole(2)}"]
         if kind < 6:
             cells, size = ("cells", 4) if self._rng.random() < 0.5 else ("words", 3)
-            return [f"self.s.{cells}[{self._place(size)}] = {self._any(3)}"]
+            return [f"self.{cells}[{self._place(size)}] = {self._any(3)}"]
         if kind < 8:
             out = [f"if {self._of('b', 2)}:", *self._indented(2, depth - 1)]
             if self._rng.random() < 0.5:
@@ -157,8 +161,8 @@ class Writer:
     def _signed(self, d: int) -> str:
         if d < 0:
             return self._pick(
-                "n", "k", "m.n", "m.small", "self.s.i", "self.s.h", "self.s.cells[1]", "3", "-7",
-                "255", "9223372036854775807", "0", "len(self.s.cells)",
+                "n", "k", "m.n", "m.small", "self.i", "self.h", "self.cells[1]", "3", "-7",
+                "255", "81985529216486895", "0", "len(self.cells)",
             )  # fmt: skip
         a, b = self._of("i", d), self._of("i", d)
         return self._pick(
@@ -175,12 +179,12 @@ class Writer:
             f"np.{self._pick('int8', 'int16', 'uint8', 'uint32', 'int32')}({self._number(d)})",
             f"({a} if {self._of('b', d)} else {b})",
             f"mixed({a}, {b})",
-            f"self.s.cells[{self._place(4)}]",
+            f"self.cells[{self._place(4)}]",
         )
 
     def _unsigned(self, d: int) -> str:
         if d < 0:
-            return self._pick("w", "m.w", "self.s.u", "self.s.words[2]", "18446744073709551615")
+            return self._pick("w", "m.w", "self.u", "self.words[2]", "12297829382473034410")
         a, b = self._of("u", d), self._of("u", d)
         return self._pick(
             f"({a} {self._pick('+', '-', '*', '//', '%', '&', '|', '^')} {self._whole(d)})",
@@ -193,12 +197,12 @@ class Writer:
             f"np.uint64({self._number(d)})",
             f"({a} if {self._of('b', d)} else {b})",
             f"mixed({a}, {b})",
-            f"self.s.words[{self._place(3)}]",
+            f"self.words[{self._place(3)}]",
         )
 
     def _real(self, d: int) -> str:
         if d < 0:
-            return self._pick("x", "m.x", "self.s.f", "self.s.g", "0.5", "-3.0", "1e18")
+            return self._pick("x", "m.x", "self.f", "self.g", "0.5", "-3.0", "1e18")
         a = self._of("f", d)
         return self._pick(
             f"({a} {self._pick('+', '-', '*', '/', '//', '%')} {self._number(d)})",
@@ -217,7 +221,7 @@ class Writer:
 
     def _test(self, d: int) -> str:
         if d < 0:
-            return self._pick("self.s.b", "True", "n > 0", "w > 5", "x < 1.5")
+            return self._pick("self.b", "True", "n > 0", "w > 5", "x < 1.5")
         a = self._number(d)
         return self._pick(
             f"({a} {self._pick('<', '<=', '>', '>=', '==', '!=')} {self._number(d)})",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random handlers leave the same state on every backend, bit by bit."""
+"""Random handlers answer the same on every backend, bit by bit."""
 
 import itertools
 import random
@@ -15,28 +15,28 @@ from random_handlers import actors_of, load, module_text
 import denizen
 
 numbers = itertools.count()
-EDGES = [0, 1, -1, 2, 7, -13, 2**31, -(2**31), 2**63 - 1, -(2**63)]
-FLOATS = [0.0, -0.5, 1.5, 1e10, -1e19, 1e300, float("inf"), float("nan")]
+EDGES = [0, 1, -1, 7, -13, 2**31, -(2**63), 2**63 - 1]
+FLOATS = [0.0, -0.5, 1e10, -1e19, 1e300, float("inf"), float("nan")]
 
 
-def states(module, where, inputs):
-    """Of all actors, after the inputs: the bytes of their replies, NaN as one value."""
+def answers(module, where, inputs):
+    """Of all actors, to all inputs."""
     program = denizen.Program(actors=actors_of(module))
     with begin(program, where) as rt:
-        out = {}
-        for actor in actors_of(module):
-            (a,) = rt.spawn(actor)
-            rt.send_many(a, inputs.astype(module.Input.dtype))
-            out[actor.name] = rt.ask(a, "Dump", timeout=60)
-        return out
+        return {
+            actor.name: [rt.ask(a, record, timeout=60) for record in inputs]
+            for actor in actors_of(module)
+            for a in rt.spawn(actor)
+        }
 
 
 def inputs_of(module, rng):
-    out = module.Input.zeros(8)
-    for record in out:
-        record["n"] = rng.choice(EDGES)
-        record["w"] = rng.choice(EDGES) % 2**64
-        record["x"] = rng.choice(FLOATS)
+    out = module.Input.zeros(12)
+    for i, record in enumerate(out):
+        edge = i % 2 == 0
+        record["n"] = rng.choice(EDGES) if edge else rng.getrandbits(63) >> rng.randrange(62)
+        record["w"] = (rng.choice(EDGES) if edge else rng.getrandbits(64)) % 2**64
+        record["x"] = rng.choice(FLOATS) if edge else rng.uniform(-100, 100)
         record["small"] = rng.randint(-128, 127)
     return out
 
@@ -45,14 +45,14 @@ def check(rng, actors, folder, backends):
     text = module_text(rng, actors)
     module = load(text, folder / f"random{next(numbers)}.py")
     inputs = inputs_of(module, rng)
-    expected = states(module, "python", inputs)
+    expected = answers(module, "python", inputs)
     for where in backends:
-        found = states(module, where, inputs)
-        for name, record in expected.items():
-            for field in record.dtype.names:
-                np.testing.assert_array_equal(
-                    found[name][field], record[field], f"{name}.{field} on {where}\n{text}"
-                )
+        found = answers(module, where, inputs)
+        for name, records in expected.items():
+            for i, (one, other) in enumerate(zip(found[name], records, strict=True)):
+                for field in other.dtype.names:
+                    what = f"{name}: {field} after input {i}, {inputs[i]}, on {where}\n{text}"
+                    np.testing.assert_array_equal(one[field], other[field], what)
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +70,17 @@ def search(examples):
 
 
 @search(5)
-@given(rng=st.randoms(use_true_random=False))
-def test_the_interpreter_and_the_cpu_agree(folder, rng):
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_interpreter_and_the_cpu_agree(folder, seed):
     pytest.importorskip("numba")
-    check(rng, 3, folder, ["cpu:1"])
+    check(random.Random(seed), 3, folder, ["cpu:1"])
 
 
 @pytest.mark.deep
 @search(30)
-@given(rng=st.randoms(use_true_random=False))
-def test_the_interpreter_and_the_cpu_agree_on_300(folder, rng):
-    check(rng, 10, folder, ["cpu:1"])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_interpreter_and_the_cpu_agree_on_300(folder, seed):
+    check(random.Random(seed), 10, folder, ["cpu:1"])
 
 
 @pytest.mark.gpu

@@ -175,6 +175,13 @@ def test_print_is_for_the_interpreter(load):
         program.compile_cpu()
 
 
+def test_who_watches_lists_down(load):
+    module = load(HEAD + "        ctx.watch(ctx.sender)\n")
+    with pytest.raises(denizen.CompileError, match=r"Actor on Tick calls ctx.watch.*denizen.DOWN"):
+        denizen.Program(actors=[module.Actor]).compile_cpu()
+    assert denizen.Program(actors=[module.Actor], messages=[denizen.DOWN]).compile_cpu()
+
+
 CLASSES = [
     ("sum: np.uint64 = -1", r"field Wrong.sum|Wrong.sum is u8: 0 to 18446744073709551615, not -1"),
     ("sum: str = 0", "Wrong.sum: <class 'str'> is no field; use a NumPy integer"),
@@ -216,8 +223,6 @@ def test_a_class_without_the_decorator():
 
     with pytest.raises(denizen.ArgumentError, match="Plain is a class; decorate it with @denizen"):
         denizen.Runtime(Plain, "cpu:1")
-    with pytest.raises(denizen.ArgumentError, match="no text that defines Counter"):
-        denizen.Program(actors=["Counter"])
 
 
 BLOCKER = """

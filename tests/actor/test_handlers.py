@@ -229,3 +229,23 @@ def test_urgent_messages_overtake(rt):
     assert 1000 <= answer["b"] < 1010
     assert answer["x"] == 1
     assert answer["y"] == 0
+
+
+@pytest.mark.parametrize("where", [w for w in HANDLERS if w != "python"])
+def test_a_program_mixes_both(where):
+    with begin(calculator.mixed(), where) as rt:
+        (middle,) = rt.spawn(calculator.Middle)
+        (text,) = rt.spawn("Text")
+        for i in range(3):
+            answer = rt.ask(middle, Order(what=i, who=int(text)), timeout=20)
+            assert answer["n"] == i + 1
+
+
+def test_a_cubin_is_made_without_a_gpu(nvrtc):
+    pytest.importorskip("numba.cuda")
+    image = calculator.program().compile_gpu(90)
+    assert image.state_sizes == [a.dtype.itemsize for a in calculator.program().in_python]
+    names = list(calculator.program().messages)
+    for number, actor in enumerate(calculator.program().in_python):
+        takes = [m for i, m in enumerate(names) if image.handles(number, i)]
+        assert sorted(takes) == sorted(actor.handlers)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from denizen.actor import OVERFLOWS, RESTARTS
 from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
-from denizen.handlers.text import PREFIX, symbol
+from denizen.handlers.text import PREFIX, context_functions, symbol
 from denizen.life import DOWN
 from denizen.message import PRIORITIES, MessageType
 
@@ -98,6 +99,30 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
     )
 
 
+def link_library(plan: Plan, messages: Sequence[MessageType], library: bytes) -> None:
+    """Sets the pointers of a compiled program's library to its handlers in Python (text.py)."""
+    prefix = f"{PREFIX}_{plan.digest}"
+    calls = {name: f"{PREFIX}_{name}" for name in context_functions(plan, messages)}
+    there = _core.library_symbols(library, list(calls.values()))
+    declare(prefix, {name: there[symbol] for name, symbol in calls.items()})
+    units = dict(_units(plan, messages))
+    pointers = _core.library_symbols(library, list(units))
+    for name, unit in units.items():
+        address = _for_cpu(unit, prefix, typed=True)
+        ctypes.c_void_p.from_address(pointers[name]).value = address
+
+
+def _units(plan: Plan, messages: Sequence[MessageType]) -> Iterator[tuple[str, _Unit]]:
+    """All there is to compile for the text of text.py, by its symbols."""
+    names = [m.name for m in messages]
+    for actor, message, rewritten in plan.each():
+        name = symbol(plan.actors.index(actor), names.index(message))
+        yield name, _Unit(rewritten, actor.dtype, message, messages)
+    for a, actor in enumerate(plan.actors):
+        if actor.name in plan.invariants:
+            yield symbol(a, None), _Unit(plan.invariants[actor.name], actor.dtype, "", messages)
+
+
 def declare(prefix: str, functions: dict[str, int]) -> None:
     """Tells LLVM where the functions of a context are."""
     if prefix not in _declared:
@@ -109,7 +134,7 @@ def declare(prefix: str, functions: dict[str, int]) -> None:
         _declared.add(prefix)
 
 
-def _for_cpu(unit: _Unit, prefix: str) -> int:
+def _for_cpu(unit: _Unit, prefix: str, *, typed: bool = False) -> int:
     """The address of a C function."""
     with _numba(_OF_CPU):
         import numba  # noqa: PLC0415
@@ -121,7 +146,7 @@ def _for_cpu(unit: _Unit, prefix: str) -> int:
             own = world(False)
             wrap = numba.njit(error_model="numpy")
             function = build(unit.rewritten, own.names, own.NewMessage, wrap)
-            compile_it = numba.cfunc(unit.signature(own, prefix, False), error_model="numpy")
+            compile_it = numba.cfunc(unit.signature(own, prefix, typed), error_model="numpy")
             _kept[key] = translated(unit.rewritten, lambda: compile_it(function))
         return int(_kept[key].address)
 
@@ -129,20 +154,8 @@ def _for_cpu(unit: _Unit, prefix: str) -> int:
 def gpu_parts(
     plan: Plan, messages: Sequence[MessageType], architecture: int
 ) -> list[tuple[str, bytes]]:
-    """The handlers' names, and their LTO-IR, which defines the symbols of text.py."""
-    names = [m.name for m in messages]
-    parts = []
-    for actor, message, rewritten in plan.each():
-        name = symbol(plan.actors.index(actor), names.index(message))
-        unit = _Unit(rewritten, actor.dtype, message, messages)
-        parts.append((f"{actor.name} on {message}", _for_gpu(unit, name, architecture)))
-    for a, actor in enumerate(plan.actors):
-        if actor.name in plan.invariants:
-            own = plan.invariants[actor.name]
-            unit = _Unit(own, actor.dtype, "", messages)
-            code = _for_gpu(unit, symbol(a, None), architecture)
-            parts.append((f"invariant of {actor.name}", code))
-    return parts
+    """The LTO-IR of all handlers, by the symbols of text.py that it defines."""
+    return [(name, _for_gpu(unit, name, architecture)) for name, unit in _units(plan, messages)]
 
 
 def _for_gpu(unit: _Unit, name: str, architecture: int) -> bytes:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C++ text around handlers in Python: structs that stand for their actors.
 
-A struct has the state's bytes, and for each message a handler that calls a function, which Numba
-has compiled and nvJitLink links and expands in place. What such a function calls of its context are
-the functions of ending(), one for each message type.
+A struct has the state's bytes, and for each message a handler that calls a function of Numba's: on
+a GPU nvJitLink links it and expands it in place, on the CPU it is a pointer that is set when the
+library has been loaded. What such a function calls of its context are context_functions().
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ from denizen.message import MessageType, sent_later
 
 PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in numba_ops.py
 
+_MACROS = """#if defined(__CUDACC_RTC__)
+#define DENIZEN_EXPORT extern "C" __device__
+#define DENIZEN_HANDLER(result, name, ...) DENIZEN_EXPORT result name(__VA_ARGS__);
+#else
+#define DENIZEN_EXPORT extern "C" __attribute__((visibility("default")))
+#define DENIZEN_HANDLER(result, name, ...) DENIZEN_EXPORT result (*name)(__VA_ARGS__) = nullptr;
+#endif
+"""
+
 
 def symbol(actor: int, message: int | None) -> str:
     """The name of a handler, or of an invariant."""
@@ -24,13 +33,14 @@ def symbol(actor: int, message: int | None) -> str:
 
 def structs(plan: Plan, messages: Sequence[MessageType]) -> str:
     """The actors, behind the messages."""
-    out = []
+    out = [_MACROS]
     for a, actor in enumerate(plan.actors):
         numbers = {m: i for i, m in enumerate(x.name for x in messages) if m in actor.handlers}
         for m in numbers.values():
-            out.append(f'extern "C" __device__ void* {symbol(a, m)}(void*, const void*, void*);')
+            given = "void*, const void*, void*"
+            out.append(f"DENIZEN_HANDLER(void*, {symbol(a, m)}, {given})")
         if actor.invariant is not None:
-            out.append(f'extern "C" __device__ uint32_t {symbol(a, None)}(const void*);')
+            out.append(f"DENIZEN_HANDLER(uint32_t, {symbol(a, None)}, const void*)")
         out.append(f"struct {actor.name} {{")
         out += [f"    {line}" for line in _declarations(plan, actor)]
         out.append(f"    {_state(actor)}")
@@ -74,15 +84,25 @@ def _state(actor: ActorType) -> str:
 
 def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     """What handlers call of their context, behind the program's definition."""
+    functions = "\n".join(context_functions(plan, messages).values())
+    return (
+        f"using denizen_context = denizen::Context<{program}>;\n{functions}\n"
+        "#if !defined(__CUDACC_RTC__) // other handlers are another library: pointers are its own\n"
+        f'DENIZEN_EXPORT const char denizen_handlers[] = "{plan.digest}";\n#endif\n'
+    )
+
+
+def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, str]:
+    """By the name behind the prefix: those that these handlers may call."""
     used = {c for a in plan.actors for c in plan.calls(a)}
     sent = {m for r in plan.handlers.values() for m in r.makes}
     sent |= {m for a in plan.actors for m in a.handlers}  # a handler may pass on what it got
-    out = [f"using denizen_context = denizen::Context<{program}>;"]
+    out: dict[str, str] = {}
 
     def function(result: str, name: str, parameters: str, body: str) -> None:
         given = f", {parameters}" if parameters else ""
-        out.append(
-            f'extern "C" __device__ {result} {PREFIX}_{name}(void* context{given})\n'
+        out[name] = (
+            f"DENIZEN_EXPORT {result} {PREFIX}_{name}(void* context{given})\n"
             f"{{\n    [[maybe_unused]] auto& c = *static_cast<denizen_context*>(context);\n"
             f"    {body}\n}}"
         )
@@ -133,17 +153,19 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     for name in sorted(used & {"checkpoint", "sync"}):
         function("void*", name, "", f"c.{name}();\n    return nullptr;")
     if "data" in used:
-        for width in (8, 16, 32, 64):
-            out.append(_DATA.replace("WIDTH", str(width)))
         function(
             "void*",
             "data",
             "uint64_t ref, uint32_t align, uint64_t* bytes",
-            "switch (align) {\n"
-            "    case 1: return denizen_data_8(c, ref, bytes);\n"
-            "    case 2: return denizen_data_16(c, ref, bytes);\n"
-            "    case 4: return denizen_data_32(c, ref, bytes);\n"
-            "    default: return denizen_data_64(c, ref, bytes);\n    }",
+            "const auto found = [&]<class T>() -> void* {\n"
+            "        const auto span = c.template data<T>({ref});\n"
+            "        *bytes = span.size() * sizeof(T);\n"
+            "        return span.data;\n    };\n"
+            "    switch (align) {\n"
+            "    case 1: return found.template operator()<uint8_t>();\n"
+            "    case 2: return found.template operator()<uint16_t>();\n"
+            "    case 4: return found.template operator()<uint32_t>();\n"
+            "    default: return found.template operator()<uint64_t>();\n    }",
         )
     if "cancel" in used:
         function("uint32_t", "cancel", "uint32_t timer", "return c.cancel(denizen::Timer{timer});")
@@ -156,13 +178,4 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     for name in ("worker", "workers", "node", "lane", "lanes"):
         function("uint32_t", name, "", f"return c.{name}();")
     function("uint64_t", "now_ns", "", "return c.now_ns();")
-    return "\n".join(out) + "\n"
-
-
-_DATA = """__device__ inline void* denizen_data_WIDTH(denizen_context& c, uint64_t ref,
-                                                     uint64_t* bytes)
-{
-    const auto found = c.template data<uintWIDTH_t>({ref});
-    *bytes = found.size() * sizeof(uintWIDTH_t);
-    return found.data;
-}"""
+    return out
