@@ -31,6 +31,7 @@ from denizen.lab.record import LabError
 from denizen.lab.schema import SchemaError
 from denizen.lens import options as lens
 from denizen.top import options as top
+from denizen.tour import options as tour
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     apps = run.add_subparsers(dest="app", required=True, metavar="APP")
     for app in (flights, adsb, fm, procmine, transactions, graph, wave):
         app.add(apps)
-    for command in (check, lab, top, group, ab):
+    for command in (tour, check, lab, top, group, ab):
         command.add(commands)
     # Its words are read by lens.run().
     commands.add_parser("lens", help="what a program makes the CUDA driver submit")
