@@ -24,7 +24,7 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-install test-headers test-code $(PARTS:%=test-%)
+    test-asan-all test-model test-install test-headers test-code wheel test-wheel $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -33,6 +33,7 @@ help:
 	@echo '                test-model test-install'
 	@echo 'make test-deep  everything: also whole sanitizer runs, every header, the machine code'
 	@echo 'make bench      the programs of denizen bench'
+	@echo 'make wheel      the wheel to publish, into dist/; DENIZEN_CUDA=OFF: without the device half'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
 	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
@@ -45,7 +46,7 @@ test:
 
 test-deep:
 	@tools/run-parts system-deep lint build test-cpp test-headers bench test-code test-python-all test-device \
-	    test-tsan-all test-asan-all test-model test-install
+	    test-tsan-all test-asan-all test-model test-install test-wheel
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
 $(VENV)/.tools: pyproject.toml constraints.txt
@@ -63,6 +64,10 @@ $(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
 
 $(VENV)/.dev: $(VENV)/.tools
 	python -m pip install -q -c constraints.txt --group dev
+	touch $@
+
+$(VENV)/.wheel: $(VENV)/.tools
+	python -m pip install -q -c constraints.txt --group wheel
 	touch $@
 
 COMPILER := $(VENV)/.tools $(if $(filter ON,$(DENIZEN_CUDA)),$(VENV)/.cuda)
@@ -145,6 +150,15 @@ test-install: build install
 	tests/install/check.sh core $(CURDIR)/build/core-prefix
 	tests/install/check.sh all $(CURDIR)/build/prefix
 	tests/install/check.sh all "$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)')"
+
+# A wheel is for others: it has the device half unless DENIZEN_CUDA=OFF is given.
+WHEEL_CUDA := $(if $(filter command,$(origin DENIZEN_CUDA)),$(DENIZEN_CUDA),ON)
+wheel: $(VENV)/.wheel $(if $(filter ON,$(WHEEL_CUDA)),$(VENV)/.cuda)
+	tools/wheel --out dist --build build/wheel --cuda $(WHEEL_CUDA)
+
+# What has been made last, in a new environment with NumPy.
+test-wheel: wheel
+	tests/install/wheel.sh "$$(ls -t dist/*.whl | head -1)" $(PYTHON)
 
 lint: $(VENV)/.dev
 	clang-format --dry-run --Werror $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')
