@@ -24,7 +24,7 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-install test-headers test-code wheel test-wheel $(PARTS:%=test-%)
+    test-asan-all test-model test-install test-headers test-code docs wheel test-wheel $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -33,6 +33,7 @@ help:
 	@echo '                test-model test-install'
 	@echo 'make test-deep  everything: also whole sanitizer runs, every header, the machine code'
 	@echo 'make bench      the programs of denizen bench'
+	@echo 'make docs       the site, into build/docs'
 	@echo 'make wheel      the wheel to publish, into dist/; DENIZEN_CUDA=OFF: without the device half'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
 	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
@@ -63,7 +64,7 @@ $(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
-	python -m pip install -q -c constraints.txt --group dev
+	python -m pip install -q -c constraints.txt --group dev --group docs
 	touch $@
 
 $(VENV)/.wheel: $(VENV)/.tools
@@ -150,6 +151,12 @@ test-install: build install
 	tests/install/check.sh core $(CURDIR)/build/core-prefix
 	tests/install/check.sh all $(CURDIR)/build/prefix
 	tests/install/check.sh all "$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)')"
+
+# A dead link, a page outside the navigation and a number that is not its record's are errors; the tests
+# in tests/docs build it, too.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict -q -d build/docs
+	@echo 'build/docs/index.html'
 
 # A wheel is for others: it has the device half unless DENIZEN_CUDA=OFF is given.
 WHEEL_CUDA := $(if $(filter command,$(origin DENIZEN_CUDA)),$(DENIZEN_CUDA),ON)

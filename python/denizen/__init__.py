@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """denizen: actors that live in a resident program on the GPU, or on CPU threads.
 
-import denizen
+    import denizen
 
-Tick = denizen.message("Tick", [("n", "u4")])
-Ask = denizen.message("Ask")
-Total = denizen.message("Total", [("sum", "u8")])
+    Tick = denizen.message("Tick", [("n", "u4")])
+    Ask = denizen.message("Ask")
+    Total = denizen.message("Total", [("sum", "u8")])
 
-counting = denizen.Program(
-    '''
-    struct Counter {
-        uint64_t sum = 0;
-        void on(const Tick& m, auto&) { sum += m.n; }
-        void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
-    };
-    ''',
-    actors=["Counter"],
-    messages=[Tick, Ask, Total],
-)
+    counting = denizen.Program(
+        '''
+        struct Counter {
+            uint64_t sum = 0;
+            void on(const Tick& m, auto&) { sum += m.n; }
+            void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
+        };
+        ''',
+        actors=["Counter"],
+        messages=[Tick, Ask, Total],
+    )
 
-with denizen.Runtime(counting) as rt:
-    (counter,) = rt.spawn("Counter")
-    rt.send(counter, Tick(n=5))
-    print(rt.ask(counter, Ask())["sum"])
+    with denizen.Runtime(counting) as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, Tick(n=5))
+        print(rt.ask(counter, Ask())["sum"])
+
+docs/tutorial.md goes on from here.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Program:
             `void on(const Message& m, auto& ctx)` for each message it takes. The messages are
             defined already. The same text runs on the GPU and on the CPU: besides denizen's own
             it may use the vocabulary that both compilers have (docs/vocabulary.md), which needs no
-            #include. `denizen check` compiles for both.
+            `#include`. `denizen check` compiles for both.
         actors: the names of the actor structs.
         messages: the message types, replies included.
         name: stands for the text in compilers' messages.
