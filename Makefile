@@ -156,7 +156,7 @@ test-install: build install
 # in tests/docs build it, too.
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict -q -d build/docs
-	@echo 'build/docs/index.html'
+	@echo 'build/docs/index.html; to search it, too: python -m http.server -d build/docs'
 
 # A wheel is for others: it has the device half unless DENIZEN_CUDA=OFF is given.
 WHEEL_CUDA := $(if $(filter command,$(origin DENIZEN_CUDA)),$(DENIZEN_CUDA),ON)

@@ -115,6 +115,11 @@ def test_the_cpp_reference_has_what_is_public_and_no_more(site):
     assert "class Context" in actor or "struct Context" in actor
 
 
+def test_no_table_is_left_as_text(site):
+    for page in site.glob("*.html"):
+        assert "| --- |" not in page.read_text("utf-8"), page.name
+
+
 def test_the_home_pages_numbers_are_the_records(site):
     page = (site / "index.html").read_text("utf-8")
     numbers = re.findall(r"<b>([^<]+)</b>", page)

@@ -154,6 +154,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             if mark not in markdown:
                 raise PluginError(f"docs/index.md: {mark} is gone")
             markdown = markdown.replace(mark, made)
+    markdown = markdown.replace("<details>", '<details markdown="1">')  # tables within them
     for wrong in home.misquoted(markdown, f"docs/{uri}"):
         log.warning(wrong)  # which --strict takes for an error
     generated = uri.startswith("reference/")
