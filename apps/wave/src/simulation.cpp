@@ -362,7 +362,8 @@ uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>*
         run_->mailbox->ask(commands, values, patience, [this] { return run_->over.load(); });
     for (const Request& command : commands) {
         if (command.act == Act::pause) run_->paused = true;
-        if (command.act == Act::resume) run_->paused = false;
+        if (command.act == Act::end) run_->paused = false; // it is on its way out
+        if (command.act == Act::resume) run_->paused = command.until != 0;
     }
     return run_->first + step;
 }

@@ -174,7 +174,12 @@ def section(record: Record) -> str:
     elif len(record.rows) > _FOLDED:
         summary = f"<summary>{len(record.rows)} rows</summary>"
         rows = f"<details>{summary}\n\n{rows}\n\n</details>"
-    parts = [f"**{source(record)}** ([record]({file}))", goals(record), rows, "\n".join(notes(record))]
+    parts = [
+        f"**{source(record)}** ([record]({file}))",
+        goals(record),
+        rows,
+        "\n".join(notes(record)),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
