@@ -29,6 +29,8 @@ docs/tutorial.md goes on from here.
 
 from __future__ import annotations
 
+import logging as _logging
+
 from denizen import _core
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
@@ -59,6 +61,8 @@ from denizen.program import Program, get_include
 from denizen.runtime import Received, Runtime
 
 _core._error = from_code
+# Silent until somebody sets a level and a handler (docs/observe.md).
+_logging.getLogger("denizen").addHandler(_logging.NullHandler())
 
 __version__ = "0.2.0"
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -22,6 +24,8 @@ from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
 from denizen.message import MessageType, check_name, fields_of, html_table
+
+log = logging.getLogger(__name__)
 
 _CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _GPU_FLAGS = (
@@ -222,6 +226,8 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
     with open_cache() as kept:
         library = kept.code(key)
         if library is None:
+            log.info("compiling %s for the CPU (%s)", name, compiler[0])
+            began = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 source = Path(folder) / "program.cpp"
                 source.write_text(text, encoding="utf-8")
@@ -235,6 +241,7 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
                 if result.returncode != 0:
                     raise _refusal(result.stderr.strip(), text, name)
                 library = built.read_bytes()
+            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, library)
     return library
 
@@ -271,6 +278,8 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     with open_cache() as kept:
         cubin = kept.code(key)
         if cubin is None:
+            log.info("compiling %s for sm_%d", name, architecture)
+            began = time.perf_counter()
             # The second has the standard headers that NVRTC lacks; behind the user's own.
             includes = (get_include(), get_include() / "denizen" / "rtc")
             options = [*all_flags, *(f"--include-path={path}" for path in includes)]
@@ -278,6 +287,7 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
                 cubin, _ = _core.compile_cubin(text, name, options)
             except CompileError as error:
                 raise _refusal(str(error), text, name) from None
+            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, cubin)
     return cubin
 

@@ -75,6 +75,7 @@ log.read = lambda path: read(path + ".gz")
 """,
     ("observe.md", 0): COUNTING,
     ("observe.md", 1): COUNTING,
+    ("observe.md", 2): COUNTING,
     ("procmine.md", 1): """
 import numpy as np
 case, activity, time = np.uint32([3, 3]), np.uint32([0, 1]), np.int64([5, 9])
@@ -286,6 +287,20 @@ def test_a_cpp_snippet_compiles(name, number, text, tmp_path):
     path.write_text(source, "utf-8")
     done = subprocess.run([*words, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, textwrap.shorten(done.stderr, 3000)
+
+
+def test_the_cpp_page_builds_and_runs_as_it_says(tmp_path):
+    """With its own command line."""
+    page = (ROOT / "docs/cpp.md").read_text("utf-8")
+    (code,) = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "counter.cpp").write_text(code, "utf-8")
+    (line,) = re.findall(r"^    (g\+\+ .*)$", page, re.M)
+    root = denizen.get_include().parent
+    if not (root / "lib/libdenizen_core.a").exists():
+        pytest.skip("denizen is not installed with its libraries")
+    subprocess.run(f"root={root}; {line}", shell=True, check=True, cwd=tmp_path)
+    done = subprocess.run([tmp_path / "counter"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "42\n")
 
 
 def nvcc():

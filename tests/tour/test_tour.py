@@ -238,7 +238,7 @@ def test_wrong_words(tmp_path, capsys):
 
 def test_one_hears_of_what_takes_long(monkeypatch, capsys):
     monkeypatch.setattr(terminal, "_QUIET", 0.05)
-    with terminal.working("counting sheep") as tell:
+    with terminal.working("counting sheep", lines=True) as tell:
         time.sleep(0.2)
         tell("counting goats")
         time.sleep(0.2)

@@ -73,7 +73,7 @@ def _stop(step: Step, device: str) -> Stop:
     begin = time.perf_counter()
     found, lacks, broke = None, "", ""
     try:
-        with terminal.working(step.title) as tell:
+        with terminal.working(step.title, lines=True) as tell:
             found = step.run(Place(device, tell))
     except (MissingError, MissingPackageError) as error:
         lacks = str(error)

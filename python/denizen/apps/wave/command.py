@@ -64,17 +64,18 @@ def run(given: Options) -> int:
     shape = words.size(given.size) if cells is None else (
         cells.shape[0], cells.shape[1], cells.shape[2]
     )  # fmt: skip
-    room = wave.Simulation(
-        shape,
-        spacing=given.spacing,
-        speed=given.speed,
-        dt=given.dt,
-        damping=given.damping,
-        boundary=words.boundary(given.boundary),
-        cells=cells,
-        dtype="float64" if given.double else "float32",
-        device=given.device,
-    )
+    with terminal.working("making the room"):
+        room = wave.Simulation(
+            shape,
+            spacing=given.spacing,
+            speed=given.speed,
+            dt=given.dt,
+            damping=given.damping,
+            boundary=words.boundary(given.boundary),
+            cells=cells,
+            dtype="float64" if given.double else "float32",
+            device=given.device,
+        )
     usual = given.speed / (10 * given.spacing)  # ten cells to a wave
     middle = (shape[0] // 2, shape[1] // 2, shape[2] // 2)
     # What is watched goes on; what is computed has one wave.
@@ -143,15 +144,18 @@ def _movie(
     steps = given.steps or 500
     every = max(1, -(-steps // _FRAMES))
     slices, seconds, method, tiles, incarnations = [], 0.0, "", "", 0
-    for first in range(0, steps, every):
-        ran = room.run(min(every, steps - first), given.method)
-        seconds += ran.seconds
-        incarnations += ran.incarnations
-        method, tiles = ran.method, ran.tiles
-        slices.append(room.pressure[index])
+    with terminal.progress("steps", steps) as advance:
+        for first in range(0, steps, every):
+            ran = room.run(min(every, steps - first), given.method)
+            seconds += ran.seconds
+            incarnations += ran.incarnations
+            method, tiles = ran.method, ran.tiles
+            slices.append(room.pressure[index])
+            advance(ran.steps)
     loudest = float(np.percentile(np.abs(np.stack(slices)), 99.9))
     solid = live.solid_of(cells, index)
-    movie.write(given.movie, [movie.picture(s, loudest, solid) for s in slices])
+    with terminal.working(f"writing {given.movie}"):
+        movie.write(given.movie, [movie.picture(s, loudest, solid) for s in slices])
     print(f"{given.movie}: {len(slices)} frames, one each {every} steps")
     return wave.Ran(steps, seconds, method, tiles, incarnations, int(np.prod(room.shape)))
 

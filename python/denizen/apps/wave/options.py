@@ -90,4 +90,4 @@ def _run(given: argparse.Namespace) -> int:
     try:
         return wave.run(wave.Options(**words))
     except FileNotFoundError as error:
-        raise ArgumentError(str(error)) from error
+        raise ArgumentError(f"{error.filename}: {error.strerror}") from error
