@@ -58,9 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_VERBOSE = {"-v": 1, "-vv": 2, "--verbose": 1}  # in front of lens, whose words are its own
+
+
 def _dispatch(words: Sequence[str]) -> int:
-    if words[:1] == ["lens"]:
-        return lens.run(words[1:])
+    first = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+    if words[first : first + 1] == ["lens"] and set(words[:first]) <= _VERBOSE.keys():
+        _listen(sum(_VERBOSE[word] for word in words[:first]))
+        return lens.run(words[first + 1 :])
     given = _parser().parse_args(words)
     _listen(given.verbose)
     del given.verbose  # a command has its own words alone

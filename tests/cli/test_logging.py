@@ -49,6 +49,11 @@ def test_a_command_tells_if_it_is_told_to(tmp_path):
     assert told.stdout.split("verified")[1][:8] == quiet.stdout.split("verified")[1][:8]
 
 
+def test_lens_has_its_own_words_behind_it(tmp_path, capsys):
+    assert cli.main(["-v", "lens", "show", str(tmp_path / "none.lens")]) != 0
+    assert "none.lens" in capsys.readouterr().err
+
+
 def test_on_a_terminal_one_sees_what_is_compiled(monkeypatch):
     """The moving line, on a terminal of the test's own; nothing of it stays."""
     ours, theirs = pty.openpty()

@@ -10,7 +10,7 @@ from denizen.tour import draw
 from denizen.tour.step import Found, Picture, Place
 
 _SHAPE = (4, 144, 224)
-_STEPS = 280
+_STEPS = 420
 _HERTZ = 560.0
 _SOURCE = (2, 72, 30)
 _WALL = slice(74, 78)
