@@ -131,6 +131,19 @@ def test_the_home_pages_numbers_are_the_records(site):
     assert page.count("<figure") == 1
 
 
+def test_links_between_files_of_the_tree_lead_somewhere():
+    """As a forge shows them, outside the site: README.md and its like, and the docs among them."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("examples/*.md")]
+    pages += [ROOT / "benchmarks/results/README.md", ROOT / "python/denizen/tour/data/README.md"]
+    for page in pages:
+        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+        text = re.sub(r"`[^`\n]*`", "", text)
+        for target in re.findall(r"\]\(([^)\s#]+)", text):
+            if "://" in target or target.startswith("reference/"):  # made for the site
+                continue
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
 def test_dead_links_and_wrong_numbers_are_errors(copy, tmp_path):
     with (copy / "docs/tour.md").open("a") as page:
         page.write("\n[nowhere](nothing.md), [nowhere](tutorial.md#nothing)\n")
