@@ -138,6 +138,8 @@ void resident_receiver(const std::vector<uint8_t>& iq, const std::string& device
         Case one(arm.name, Json().add("memory", place.kind).add("samples", arm.samples), "Msps");
         one.n = rounds * (bytes / 2);
         one.verified = arm.right;
+        if (place.stays && &arm.workers == &place.workers)
+            one.ratio_base = {"resident receiver, one kernel"};
         one.print(arm.rate);
     }
 }

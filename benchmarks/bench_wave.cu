@@ -154,15 +154,15 @@ void measure_room(const Arguments& arguments, uint32_t cells)
         for (const Method method : {Method::launches, Method::graph, Method::tiles, Method::deep,
                                     Method::pass2, Method::pass4}) {
             try {
-                simulated(to_string(method), params, one, method, steps);
+                Case& usual = simulated(to_string(method), params, one, method, steps);
                 if (method != Method::tiles && method != Method::deep) continue;
                 // What the hand-overs cost.
-                Settings breathing = room;
-                breathing.breath = default_breath;
-                const std::string name = std::string(to_string(method)) + ", with a breath";
+                Settings in_one = room;
+                in_one.breath = std::chrono::microseconds(0);
+                const std::string name = std::string(to_string(method)) + ", one kernel for a run";
+                usual.ratio_base = {name};
                 simulated(name.c_str(), params,
-                          std::make_shared<Simulation>(breathing, arguments.device), method, steps)
-                    .ratio_base = {to_string(method)};
+                          std::make_shared<Simulation>(in_one, arguments.device), method, steps);
             } catch (const Error& error) {
                 if (error.code() != Errc::bad_argument) throw;
                 arms.pop_back(); // the room is too large for tiles

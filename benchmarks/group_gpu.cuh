@@ -215,8 +215,12 @@ public:
         };
         inside(add, count, many);
         add("message to a resident group", std::min(many, 200u),
-            [&, count](uint32_t r, uint32_t n) { return by_message(r, n, count); })
-            .ratio_base = {"NCCL eager, synchronised"};
+            [&, count](uint32_t r, uint32_t n) { return by_message(r, n, count, default_breath); })
+            .ratio_base = {"message to a resident group, one kernel", "NCCL eager, synchronised"};
+        add("message to a resident group, one kernel", std::min(many, 200u),
+            [&, count](uint32_t r, uint32_t n) {
+                return by_message(r, n, count, std::chrono::microseconds(0));
+            });
         kernels(add, count, graph_calls);
         rivals(add, count, graph_calls);
         measure_arms(
@@ -312,11 +316,11 @@ private:
         }
     }
 
-    double by_message(uint32_t r, uint32_t n, uint64_t count)
+    double by_message(uint32_t r, uint32_t n, uint64_t count, std::chrono::microseconds breath)
     {
         GpuRank& gpu = *gpus_[r];
         gpu.use();
-        ResidentGroup resident(groups_[r]);
+        ResidentGroup resident(groups_[r], 0, std::chrono::milliseconds(500), breath);
         resident.wait(resident.all_reduce(gpu.in, gpu.out, count, group::Type::f32));
         const uint64_t begin = now_ns();
         for (uint32_t i = 0; i < n; ++i) {

@@ -136,6 +136,11 @@ function(denizen_module)
     nanobind_add_module(_core ${abi} NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
     denizen_compile(_core)
     denizen_harden(_core)
+    # Where the C++ library is linked statically its symbols would be this module's to give, and those
+    # that are unique in a process would bind what other modules bring of it.
+    target_link_options(_core PRIVATE
+        LINKER:--version-script=${PROJECT_SOURCE_DIR}/src/bind/exports.map)
+    set_property(TARGET _core APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/bind/exports.map)
     target_precompile_headers(_core PRIVATE <denizen/actor/any_runtime.hpp>
         <nanobind/nanobind.h> <nanobind/stl/string.h> <nanobind/stl/vector.h>)
     add_dependencies(denizen_wheel _core)

@@ -2,26 +2,33 @@
 """denizen: actors that live in a resident program on the GPU, or on CPU threads.
 
     import denizen
+    import numpy as np
 
-    Tick = denizen.message("Tick", [("n", "u4")])
-    Ask = denizen.message("Ask")
-    Total = denizen.message("Total", [("sum", "u8")])
+    @denizen.message
+    class Tick:
+        n: np.uint32
 
-    counting = denizen.Program(
-        '''
-        struct Counter {
-            uint64_t sum = 0;
-            void on(const Tick& m, auto&) { sum += m.n; }
-            void on(const Ask&, auto& ctx) { ctx.reply(Total{sum}); }
-        };
-        ''',
-        actors=["Counter"],
-        messages=[Tick, Ask, Total],
-    )
+    @denizen.message
+    class Ask:
+        pass
 
-    with denizen.Runtime(counting) as rt:
-        (counter,) = rt.spawn("Counter")
-        rt.send(counter, Tick(n=5))
+    @denizen.message
+    class Total:
+        sum: np.uint64
+
+    @denizen.actor
+    class Counter:
+        sum: np.uint64 = 0
+
+        def on_tick(self, m: Tick):
+            self.sum += m.n
+
+        def on_ask(self, m: Ask, ctx):
+            ctx.reply(Total(self.sum))
+
+    with denizen.Runtime(Counter) as rt:
+        (counter,) = rt.spawn(Counter)
+        rt.send(counter, Tick(5))
         print(rt.ask(counter, Ask())["sum"])
 
 docs/tutorial.md goes on from here.
@@ -32,6 +39,7 @@ from __future__ import annotations
 import logging as _logging
 
 from denizen import _core
+from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
 from denizen.device import gpu_problem
@@ -55,10 +63,11 @@ from denizen.errors import (
     TooLargeError,
     from_code,
 )
-from denizen.life import DOWN, HOST, ActorStatus, DeadLetter
+from denizen.fields import record
+from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
-from denizen.runtime import Received, Runtime
+from denizen.runtime import Actor, Received, Runtime
 
 _core._error = from_code
 # Silent until somebody sets a level and a handler (docs/observe.md).
@@ -71,7 +80,10 @@ __all__ = [
     "BUFFER",
     "DOWN",
     "HOST",
+    "NOWHERE",
+    "Actor",
     "ActorStatus",
+    "ActorType",
     "Arena",
     "ArenaFault",
     "ArenaLeak",
@@ -100,7 +112,9 @@ __all__ = [
     "StaleBufferError",
     "StuckError",
     "TooLargeError",
+    "actor",
     "get_include",
     "gpu_problem",
     "message",
+    "record",
 ]

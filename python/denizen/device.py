@@ -15,7 +15,10 @@ from denizen.errors import ArgumentError, DeviceError
 
 log = logging.getLogger(__name__)
 
-_DEVICES = '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS" or "gpu:FIRST-LAST"'
+_DEVICES = (
+    '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS", "gpu:FIRST-LAST" or '
+    '"python"'
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Device:
     first: int = 0  # ordinal of the first GPU
     nodes: int = 1
     threads: int | None = None  # of each CPU node
+    interpreted: bool = False  # by Python, in the thread that calls
 
 
 def parse_device(device: str | None) -> Device:
@@ -34,6 +38,8 @@ def parse_device(device: str | None) -> Device:
         device = "auto"
     if not isinstance(device, str):
         raise ArgumentError(f"device {device!r}; use {_DEVICES}")
+    if device == "python":
+        return Device(False, threads=1, interpreted=True)
     match = re.fullmatch(r"(auto)|cpu(?::(?:(\d+)x)?(\d+))?|gpu(?::(\d+)(?:-(\d+))?)?", device)
     if match is None:
         raise ArgumentError(f'device "{device}"; use {_DEVICES}')

@@ -67,8 +67,8 @@ class CompileError(DenizenError):
 class MissingPackageError(DenizenError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
-    def __init__(self, package: str) -> None:
-        super().__init__(f"{package} is not installed: pip install {package.lower()}")
+    def __init__(self, package: str, install: str = "") -> None:
+        super().__init__(f"{package} is not installed: pip install {install or package.lower()}")
 
 
 class FailedError(DenizenError):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from denizen.actor import ActorType
 from denizen.errors import ArgumentError
 from denizen.message import MessageType
 from denizen.values import address as _address
@@ -41,6 +42,9 @@ FAILED_ABOVE = 0xFFFFFFFD
 
 # The host's address, as a watcher.
 HOST = 7 << 29
+
+NOWHERE = 6 << 29
+"""No actor's address: what ``ctx.spawn`` gives where there is no place."""
 
 _UNLIMITED = 0xFFFFFFFF
 
@@ -120,15 +124,18 @@ class Lives:
     program: Program
     _core: _core.Runtime
 
-    def create(self, actor: str, count: int = 1, *, timeout: float = 10.0) -> NDArray[np.uint32]:
+    if TYPE_CHECKING:
+
+        def _actor(self, actor: str | ActorType) -> int: ...
+
+    def create(
+        self, actor: str | ActorType, count: int = 1, *, timeout: float = 10.0
+    ) -> NDArray[np.uint32]:
         """As spawn, but the actors' messages wait until resume(actor).
 
         For instance until they have a supervisor. Returns their addresses, shape (count,).
         """
-        if actor not in self.program.actors:
-            known = ", ".join(self.program.actors)
-            raise ArgumentError(f'the program has no actor "{actor}"; it has {known}')
-        kind = self.program.actors.index(actor)
+        kind = self._actor(actor)
         return np.array(
             self._core.create(kind, operator.index(count), _seconds(timeout)), np.uint32
         )

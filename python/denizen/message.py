@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 
 from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
+from denizen.fields import caller_names, field_of, hints_of
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
 PRIORITIES = ("data", "urgent")  # as denizen::Priority
@@ -69,6 +70,20 @@ def fields_of(dtype: np.dtype[Any]) -> str:
         base, shape = dtype[name].subdtype or (dtype[name], ())
         fields.append(f"{name} {base.str[1:]}{''.join(f'[{n}]' for n in shape)}")
     return ", ".join(fields) or "no fields"
+
+
+def c_type_of(dtype: np.dtype[Any]) -> str | None:
+    """What C++ calls a field's type, a struct without a name for a record; None if it has none."""
+    if dtype.names is None:
+        return _C_TYPES.get(dtype.str[1:]) if dtype.str[0] != ">" else None
+    members = []
+    for name in dtype.names:
+        base, shape = dtype[name].subdtype or (dtype[name], ())
+        c_type = c_type_of(base)
+        if c_type is None:
+            return None
+        members.append(f"{c_type} {name}{''.join(f'[{n}]' for n in shape)};")
+    return f"struct {{ {' '.join(members)} }}"
 
 
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
@@ -168,22 +183,39 @@ class MessageType:
             )
         self.struct = self._struct()
 
-    def __call__(self, **fields: Any) -> np.void:
-        """One message; fields not named are zero."""
+    def __call__(self, *values: Any, **fields: Any) -> np.void:
+        """One message: values in the fields' order, or by name; those not given are zero."""
         message: Any = np.zeros((), self.dtype)
+        if values:
+            fields = self._by_name(values, fields)
         for name, value in fields.items():
             if name not in (self.dtype.names or ()):
                 raise MessageError(f'message {self.name} has no field "{name}"')
             given = _refs(value) if name in self._buffers else value
             field = self.dtype[name]
             try:
-                message[name] = checked(f"field {name} of {self.name}", field, given)
+                whole = field.base.names is not None  # a record, which NumPy checks
+                message[name] = (
+                    given if whole else checked(f"field {name} of {self.name}", field, given)
+                )
             except ValueError as error:
                 if isinstance(error, MessageError):
                     raise
                 raise MessageError(f"field {name} of {self.name}: {error}") from error
         record: np.void = message[()]
         return record
+
+    def _by_name(self, values: tuple[Any, ...], fields: dict[str, Any]) -> dict[str, Any]:
+        names = (self.dtype.names or ())[: len(values)]
+        if len(values) > len(names):
+            raise MessageError(
+                f"message {self.name} has {len(names)} fields, not {len(values)}: "
+                f"{fields_of(self.dtype)}"
+            )
+        for name in names:
+            if name in fields:
+                raise MessageError(f"field {name} of {self.name} is given twice")
+        return {**dict(zip(names, values, strict=True)), **fields}
 
     def __repr__(self) -> str:
         return f"<message {self.name}: {fields_of(self.dtype)}; {self.dtype.itemsize} bytes>"
@@ -220,12 +252,12 @@ class MessageType:
         for name in self.dtype.names or ():
             field = self.dtype[name]
             base, shape = field.subdtype if field.subdtype is not None else (field, ())
-            c_type = _C_TYPES.get(base.str[1:])
+            c_type = c_type_of(base)
             if name in self._buffers:
                 c_type = "denizen::BufferRef"
             if name in self._addresses:
                 c_type = "denizen::Address"
-            if c_type is None or base.str[0] == ">":
+            if c_type is None:
                 raise ArgumentError(
                     f"field {name} of message {self.name} has dtype {base}; use integers, floats "
                     f"or bool in native byte order ({', '.join(_C_TYPES)})"
@@ -253,11 +285,18 @@ def _refs(value: Any) -> Any:
     return [_refs(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def message(name: str, fields: Sequence[Field] = (), *, priority: str = "data") -> MessageType:
-    """Defines a message type.
+def message(
+    name: str | type, fields: Sequence[Field] = (), *, priority: str = "data"
+) -> MessageType:
+    """Defines a message type; also a decorator of a class with fields.
+
+        @denizen.message
+        class Tick:
+            n: np.uint32
 
     Args:
-        name: its name in C++ and Python.
+        name: its name in C++ and Python; or the class. Its annotations are the fields, and a class
+            attribute `priority = "urgent"` is one.
         fields: as for numpy.dtype: (name, type) or (name, type, shape); integers, floats, bool,
             denizen.BUFFER for what refers to a buffer, denizen.ADDRESS for an actor's address.
             Up to 36 bytes travel in one 64-byte slot, up to 65,536 in several.
@@ -268,4 +307,8 @@ def message(name: str, fields: Sequence[Field] = (), *, priority: str = "data") 
         ArgumentError: a name, a field or the priority is not one of these.
         MessageError: the message is longer than 65,536 bytes.
     """
+    if isinstance(name, type):
+        hints = hints_of(name, caller_names(1))
+        fields = [(f, *field_of(f"{name.__name__}.{f}", hint)) for f, hint in hints.items()]
+        return MessageType(name.__name__, fields, getattr(name, "priority", priority))
     return MessageType(name, fields, priority)

@@ -106,6 +106,11 @@ def _histogram(name: str, text: str, by_actor: Mapping[str, Durations]) -> Metri
 def _of_program(t: Telemetry) -> Iterator[Metric]:
     yield _counters("errors", "Errors of the program, dead letters included.", {(): t.errors})
     yield _counters("launches", "Times the program went onto its device.", {(): t.launches})
+    yield _counters("actors_spawned", "Actors spawned by handlers.", {(): t.spawned})
+    yield _counters("actors_not_spawned", "Those without a place.", {(): t.not_spawned})
+    yield _gauges("timers", "Messages that are to be sent later.", {(): t.timers})
+    yield _counters("timers_fired", "Messages that were sent later.", {(): t.timers_fired})
+    yield _counters("timers_refused", "Those without room.", {(): t.timers_refused})
     yield _counters(
         "messages_sent", "Messages sent by actors, by the way they took.",
         {(route,): n for route, n in zip(ROUTES, t.sent, strict=True)}, "route",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs: CUDA C++ text with the actors' states and handlers, compiled for CPU or GPU."""
+"""Programs: actors' states and handlers, in Python or as CUDA C++ text, compiled for CPU or GPU."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
+from denizen.actor import ActorType
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
+from denizen.handlers import text as handler_text
+from denizen.handlers.plan import Plan, ordered, plan
 from denizen.message import MessageType, check_name, fields_of, html_table
 
 log = logging.getLogger(__name__)
@@ -82,29 +85,31 @@ def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
 
 @cache
 def _find_nvrtc() -> None:
-    """Tells the core where PyPI's NVRTC wheels lie."""
+    """Tells the core where PyPI's wheels of NVRTC and nvJitLink lie."""
     roots = dict.fromkeys([*sys.path, *(sysconfig.get_path(k) for k in ("purelib", "platlib"))])
     folders = [
         str(folder)
         for root in roots
-        for pattern in ("nvidia/cu1*/lib", "nvidia/cuda_nvrtc/lib")
+        for pattern in ("nvidia/cu1*/lib", "nvidia/cuda_nvrtc/lib", "nvidia/nvjitlink/lib")
         if root
         for folder in sorted(Path(root).glob(pattern))
     ]
-    _core.set_nvrtc_folders(folders)
+    _core.set_cuda_folders(folders)
 
 
 class Program:
     """Actors and messages, compiled when first needed and cached on disk by content.
 
     Args:
-        source: C++20 text that defines a struct for each actor: its state, and a handler
-            `void on(const Message& m, auto& ctx)` for each message it takes. The messages are
-            defined already. The same text runs on the GPU and on the CPU: besides denizen's own
-            it may use the vocabulary that both compilers have (docs/vocabulary.md), which needs no
-            `#include`. `denizen check` compiles for both.
-        actors: the names of the actor structs.
-        messages: the message types, replies included.
+        source: C++20 text that defines a struct for each actor that is named by text: its state,
+            and a handler `void on(const Message& m, auto& ctx)` for each message it takes. The
+            messages are defined already. The same text runs on the GPU and on the CPU: besides
+            denizen's own it may use the vocabulary that both compilers have (docs/vocabulary.md),
+            which needs no `#include`. `denizen check` compiles for both.
+        actors: classes that @denizen.actor has made actor types (docs/python-handlers.md), and
+            names of structs in the text.
+        messages: the message types, replies included. Those that handlers in Python take or make
+            need not be named.
         name: stands for the text in compilers' messages.
         flags: further compiler options, for both compilers (`-D...`, `-I...`). Headers that the
             text includes from a folder named by `-I` count as content: change one, and the
@@ -113,18 +118,22 @@ class Program:
 
     def __init__(
         self,
-        source: str,
+        source: str = "",
         *,
-        actors: Sequence[str],
-        messages: Sequence[MessageType],
+        actors: Sequence[str | ActorType],
+        messages: Sequence[MessageType] = (),
         name: str = "program",
         flags: Sequence[str] = (),
     ) -> None:
         for what, given in (("actors", actors), ("messages", messages), ("flags", flags)):
             if isinstance(given, str):
                 raise ArgumentError(f'{what} = "{given}"; give a list')
+        names = []
         for actor in actors:
-            check_name("actor", actor)
+            if isinstance(actor, type):
+                raise ArgumentError(f"{actor.__name__} is a class; decorate it with @denizen.actor")
+            names.append(actor.name if isinstance(actor, ActorType) else actor)
+            check_name("actor", names[-1])
         for message in messages:
             if not isinstance(message, MessageType):
                 raise ArgumentError(f"{message!r} is no message type; use denizen.message(...)")
@@ -132,13 +141,34 @@ class Program:
             raise ArgumentError(f"{name} has no actors")
         self.source = source
         self.name = name
-        self.actors = tuple(actors)
+        self.actors = tuple(names)
+        self.in_python = [a for a in actors if isinstance(a, ActorType)]
         self.messages = {m.name: m for m in messages}
         self.flags = tuple(flags)
-        names = [*self.actors, *(m.name for m in messages)]
+        names += [m.name for m in messages]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
+        if self.in_python:
+            self._add_messages()
+        if not source and len(self.in_python) < len(self.actors):
+            missing = [a for a in actors if isinstance(a, str)]
+            raise ArgumentError(f"{name} has no text that defines {', '.join(missing)}")
+
+    def _add_messages(self) -> None:
+        """Those that the handlers in Python take and make."""
+        for message in plan(self.in_python, interpreted=True).messages.values():
+            there = self.messages.setdefault(message.name, message)
+            if there.dtype != message.dtype:
+                raise ArgumentError(
+                    f"{self.name} lists another message {message.name} than its handlers use: "
+                    f"{there!r} and {message!r}"
+                )
+        self.messages = {m.name: m for m in ordered(self.messages)}
+
+    def plan(self, *, interpreted: bool = False) -> Plan:
+        """Its handlers in Python, rewritten. CompileError has the user's file and line."""
+        return plan(self.in_python, interpreted=interpreted)
 
     def __repr__(self) -> str:
         return (
@@ -148,7 +178,8 @@ class Program:
 
     def _repr_html_(self) -> str:
         rows = [(m.name, fields_of(m.dtype)) for m in self.messages.values()]
-        actors = [(name, "actor") for name in self.actors]
+        states = {a.name: f"actor: {fields_of(a.dtype)}" for a in self.in_python}
+        actors = [(name, states.get(name, "actor")) for name in self.actors]
         return html_table(f"denizen.Program {self.name}", [*actors, *rows])
 
     @classmethod
@@ -171,6 +202,11 @@ class Program:
     def text(self) -> str:
         """The whole translation unit: messages, the user's text, and the program's definition."""
         structs = "".join(m.struct for m in self.messages.values())
+        behind = ""
+        if self.in_python:
+            handlers, messages = self.plan(), list(self.messages.values())
+            structs += handler_text.structs(handlers, messages)
+            behind = handler_text.ending(handlers, messages, "denizen_program")
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
             "#include <denizen/base/vocabulary.hpp>\n"
@@ -183,26 +219,76 @@ class Program:
             f"using denizen_program = denizen::Program<denizen::Actors<{', '.join(self.actors)}>, "
             f"denizen::Messages<{', '.join(self.messages)}>>;\n"
             "DENIZEN_PROGRAM(denizen_program)\n"
+            f"{behind}"
         )
 
     def compile_cpu(self) -> _core.Image:
-        """Compiles for CPU threads with the host compiler (CXX, g++, clang++).
+        """Compiles for CPU threads: handlers in Python by Numba, text by the host compiler (CXX,
+        g++, clang++), which a program without text does not need.
 
         Raises CompileError with the compiler's messages.
         """
+        if self.in_python:
+            return self._refer(self._with_handlers_cpu())
         library = library_of(self.text(), self.name, self.flags)
         return self._refer(_core.load_library(library, list(self.actors), list(self.messages)))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
-        """Compiles for a GPU with NVRTC.
+        """Compiles for a GPU with NVRTC; handlers in Python by numba-cuda, and nvJitLink links
+        the two.
 
         Args:
             architecture: ten times the compute capability: 80, 90.
 
         Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
         """
-        cubin = cubin_of(self.text(), self.name, architecture, self.flags)
+        if self.in_python:
+            cubin = self._with_handlers_gpu(architecture)
+        else:
+            cubin = cubin_of(self.text(), self.name, architecture, self.flags)
         return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
+
+    def _with_handlers_cpu(self) -> _core.Image:
+        from denizen.handlers.compiled import cpu_image  # noqa: PLC0415  (most programs need none)
+
+        if self.source:
+            raise ArgumentError(
+                f"{self.name} mixes C++ text and handlers in Python, which only a GPU runs so far"
+            )
+        return cpu_image(self.plan(), list(self.messages.values()))
+
+    def _with_handlers_gpu(self, architecture: int) -> bytes:
+        """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""
+        handlers, messages = self.plan(), list(self.messages.values())
+        flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *self.flags)
+        # Without the compilers' versions: what has been linked runs where none is installed.
+        key = _key(self.text(), self.flags, ".cubin", ("-fma=0", handlers.text, *flags))
+        with open_cache() as kept:
+            cubin = kept.code(key)
+            if cubin is None:
+                cubin = self._link(handlers, messages, architecture, flags)
+                kept.keep_code(key, cubin)
+        return cubin
+
+    def _link(
+        self,
+        handlers: Plan,
+        messages: Sequence[MessageType],
+        architecture: int,
+        flags: Sequence[str],
+    ) -> bytes:
+        from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (most programs need none)
+
+        _find_nvrtc()
+        parts = gpu_parts(handlers, messages, architecture)
+        options = [*flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
+        try:
+            text = _core.compile_ltoir(self.text(), self.name, options)
+        except CompileError as error:
+            raise _refusal(str(error), self.text(), self.name) from None
+        # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
+        how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
+        return _core.link_cubin([(self.name, text), *parts], how)
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
@@ -261,6 +347,11 @@ def by_all_cores() -> tuple[str, ...]:
     return ("--split-compile=0",) if _core.nvrtc_version() >= 13000 else ()
 
 
+def _include_paths() -> list[str]:
+    """For NVRTC. The second has the standard headers that it lacks; behind the user's own."""
+    return [f"--include-path={p}" for p in (get_include(), get_include() / "denizen" / "rtc")]
+
+
 def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ()) -> bytes:
     """A translation unit compiled by NVRTC, from the cache if it was before.
 
@@ -280,9 +371,7 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
         if cubin is None:
             log.info("compiling %s for sm_%d", name, architecture)
             began = time.perf_counter()
-            # The second has the standard headers that NVRTC lacks; behind the user's own.
-            includes = (get_include(), get_include() / "denizen" / "rtc")
-            options = [*all_flags, *(f"--include-path={path}" for path in includes)]
+            options = [*all_flags, *_include_paths()]
             try:
                 cubin, _ = _core.compile_cubin(text, name, options)
             except CompileError as error:

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
 from denizen import buffer as _buffers
+from denizen.actor import ActorType
 from denizen.buffer import Buffer
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import (
@@ -56,6 +57,22 @@ class Whole(Enum):
 
 
 @dataclass(frozen=True)
+class Actor:
+    """One of what :meth:`Runtime.actors` lists.
+
+    ``node`` and ``worker`` are where it is: after a migration not where its address says. ``life``
+    is one of ``denizen.life.LIVES``.
+    """
+
+    address: int
+    type: str
+    name: str  # empty: it has none
+    node: int
+    worker: int
+    life: str
+
+
+@dataclass(frozen=True)
 class Received:
     """A message that an actor sent to the host."""
 
@@ -74,6 +91,8 @@ _SIZES = (
     "egress_slots",
     "stash_slots",
     "watch_slots",
+    "spawn_room",
+    "timer_slots",
     "subscriptions",
     "dead_letter_slots",
     "trace_slots",
@@ -104,11 +123,14 @@ class Runtime(Lives, Topics, Snapshots, Traces):
     """A running program.
 
     Args:
-        program: what to run; compiled now unless it is cached.
+        program: what to run; compiled now unless it is cached. An actor type, or a list of them,
+            is the program of these (see Program).
         device: "auto" or None (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or
             "gpu:N". Several GPUs of one host: "gpu:FIRST-LAST", at most 5; each is a node of the
             program.
             "cpu:NODESxTHREADS": groups of CPU threads that stand for them.
+            "python": handlers in Python are run by the interpreter, one after the other, in the
+            thread that calls: for breakpoints, print and coverage.
         workers: of each node. GPU: warps, by default one on each of `sms`; CPU: threads, by default
             one per core, shared out among the nodes.
         sms: GPU: most SMs to use, by default a quarter of them, or as many as `workers` needs.
@@ -128,11 +150,11 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,
-            egress_slots, stash_slots, watch_slots, subscriptions, dead_letter_slots, trace_slots,
-            asks, max_actors, state_bytes: sizes of the rings and stashes (64-byte slots), of what
-            may be unanswered, and of the actors' memory; see denizen::Options
-            (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is what suits the
-            device.
+            egress_slots, stash_slots, watch_slots, spawn_room, timer_slots, subscriptions,
+            dead_letter_slots, trace_slots, asks, max_actors, state_bytes: sizes of the rings and
+            stashes (64-byte slots), of what may be unanswered, and of the actors' memory; see
+            denizen::Options (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is
+            what suits the device, for spawn_room what suits the program.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError. Ctrl-C ends any wait with KeyboardInterrupt, as a passed
@@ -142,7 +164,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def __init__(
         self,
-        program: Program,
+        program: Program | ActorType | Sequence[ActorType],
         device: str | None = "auto",
         *,
         workers: int | None = None,
@@ -156,6 +178,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         trace: bool = False,
         **sizes: int,
     ) -> None:
+        program = _program_of(program)
         where = parse_device(device)
         threads = where.threads
         if threads is not None and workers not in (None, threads):
@@ -177,7 +200,6 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if restore is not None:
             options["restore"] = os.fspath(restore)
         gpu = where.on_gpu
-        image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
         self.program = program
         self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
         self.gpu = where.first if gpu else None  # as CUDA counts them
@@ -189,7 +211,19 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         # By the dtypes themselves, which the types keep: what most messages are made with.
         self._by_dtype = {id(m.dtype): i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
-        self._core = _core.Runtime(image, gpu, where.first, options)
+        self._core: _core.Runtime
+        if where.interpreted:
+            from denizen.handlers.interpreter import Interpreter  # noqa: PLC0415
+
+            plan = program.plan(interpreted=True)
+            messages = list(program.messages.values())
+            slots_of_dead = int(options.get("dead_letter_slots", 4096))
+            self._core = cast(
+                _core.Runtime, Interpreter(plan, program.actors, messages, slots_of_dead)
+            )
+        else:
+            image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
+            self._core = _core.Runtime(image, gpu, where.first, options)
         self._process = os.getpid()
         if log.isEnabledFor(logging.INFO):
             about = self._core.description
@@ -242,17 +276,20 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def spawn(
         self,
-        actor: str,
+        actor: str | ActorType,
         count: int = 1,
         *,
         timeout: float = 10.0,
         near: int | None = None,
         how: str = "worker",
         node: int | None = None,
+        name: str | None = None,
     ) -> Addresses:
         """Spawns actors over all workers of all nodes; they exist when the call returns.
 
         Args:
+            name: of one actor, by which :meth:`find` finds it, also after a restore. ArgumentError
+                if another that lives has it.
             near: an address: near that actor. `how` says what near is: "worker": on the same
                 worker; "sm": on the other workers of its SM; "cluster": on the other SMs of its
                 cluster; "node": on its GPU outside its cluster, if there is anything outside.
@@ -267,6 +304,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         if how not in _core.near:
             raise ArgumentError(f'how = "{how}"; use {", ".join(_core.near)}')
         kind = self._actor(actor)
+        if name is not None:
+            if not isinstance(name, str) or count != 1 or near is not None or node is not None:
+                raise ArgumentError(
+                    f"name = {name!r} with count = {count}, near = {near}, node = {node}; a name "
+                    "is a str and of one actor, which is placed anywhere"
+                )
+            return self._core.spawn_named(kind, name, _seconds(timeout))
         if near is not None:
             return self._core.spawn_near(
                 kind, int(count), _address(near), _core.near.index(how), _seconds(timeout)
@@ -277,6 +321,20 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 raise ArgumentError(f"node = {node!r}; the program has {nodes}, counted from 0")
             return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
         return self._core.spawn(kind, int(count), _seconds(timeout))
+
+    def find(self, name: str, *, timeout: float = 1.0) -> int:
+        """The address of the actor that was spawned by this name; NoActorError if none lives."""
+        if not isinstance(name, str):
+            raise ArgumentError(f"name = {name!r}; use a str")
+        return self._core.find(name, _seconds(timeout))
+
+    def actors(self) -> list[Actor]:
+        """All actors that have not stopped, worker by worker.
+
+        Also those that handlers have spawned, and supervisors (type ``supervisor``). Read while the
+        program goes on.
+        """
+        return [Actor(*one) for one in self._core.actors()]
 
     def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
         """Ends an actor; no handler of it runs once the call has returned.
@@ -319,7 +377,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     def broadcast(
         self,
-        actor: str,
+        actor: str | ActorType,
         message: np.void | Messages | str,
         *,
         timeout: float = 1.0,
@@ -450,7 +508,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         one for which the pool has to grow (`pool_bytes`). ExhaustedError if there is no memory, or
         no entry in the table (`buffers`, 1024 by default).
         """
-        return _buffers.make(self._core, self._device, shape, dtype, kind)
+        return _buffers.make(self._native("buffers"), self._device, shape, dtype, kind)
 
     def wrap(self, tensor: Any) -> Buffer:
         """A buffer around memory that is there: messages refer to it, nothing is copied.
@@ -461,7 +519,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 program, or in CPU memory for a program on CPU threads. It is kept until the buffer
                 is closed and no message refers to it.
         """
-        return _buffers.wrap(self._core, self._device, tensor)
+        return _buffers.wrap(self._native("buffers"), self._device, tensor)
 
     def buffers(self) -> dict[str, int]:
         """Buffers that are open, closed ones that messages still refer to (waiting), and bytes.
@@ -469,7 +527,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         Frees those that nothing refers to any more; so do buffer(), wrap(), Buffer.close() and
         drain().
         """
-        return dict(zip(("open", "waiting", "bytes"), _core.buffer_stats(self._core), strict=True))
+        counts = _core.buffer_stats(self._native("buffers"))
+        return dict(zip(("open", "waiting", "bytes"), counts, strict=True))
 
     def arena(self, node: int = 0) -> ArenaStats:
         """What handlers on a node have allocated by `ctx.arena()` (`arena_bytes`).
@@ -478,7 +537,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         """
         from denizen.arena import ArenaStats  # noqa: PLC0415  (which knows devices from here)
 
-        return ArenaStats(*_core.arena_stats(self._core, node))
+        return ArenaStats(*_core.arena_stats(self._native("arenas"), node))
+
+    def _native(self, what: str) -> _core.Runtime:
+        """The core, for what the interpreter has not."""
+        if not isinstance(self._core, _core.Runtime):
+            raise ArgumentError(f'device="python" has no {what}; use device="cpu"')
+        return self._core
 
     # ---- life of the program
 
@@ -619,7 +684,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     # ---- types
 
-    def _actor(self, name: str) -> int:
+    def _actor(self, actor: str | ActorType) -> int:
+        name = actor.name if isinstance(actor, ActorType) else actor
         if name not in self._actors:
             raise ArgumentError(
                 f'the program has no actor "{name}"; it has {", ".join(self._actors)}'
@@ -682,6 +748,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 f"dtype {dtype} is {which} of this program; make the array with the message's own"
             )
         return self._ids[same[0]]
+
+
+def _program_of(given: Program | ActorType | Sequence[ActorType]) -> Program:
+    if isinstance(given, Program):
+        return given
+    actors = [given] if isinstance(given, ActorType | type | str) else list(given)
+    return Program(actors=actors, name=" and ".join(getattr(a, "name", str(a)) for a in actors))
 
 
 def _no_message(given: object) -> str:

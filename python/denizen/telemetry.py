@@ -115,6 +115,13 @@ class Telemetry:
     workers: tuple[Worker, ...]
     actor_types: tuple[ActorType, ...]
     slowest: tuple[SlowHandler, ...]
+    # Actors that handlers have spawned, and could not for want of a place (``spawn_room``); what
+    # they send later: to fire, fired, and refused for want of room (``timer_slots``).
+    spawned: int = 0
+    not_spawned: int = 0
+    timers: int = 0
+    timers_fired: int = 0
+    timers_refused: int = 0
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Telemetry:

@@ -36,6 +36,10 @@ void AnyRuntime::Core::refuse(Address to, uint32_t type) const
                                         " has stopped; an address is not given out again, spawn "
                                         "another");
     }
+    if (inside(to) && spawned_by_handler(to) && type_at(index(to)) == 0) {
+        throw Error(Errc::no_actor,
+                    describe(to) + " has stopped, or was never spawned by a handler");
+    }
     if (!inside(to) || type_at(index(to)) == 0) {
         char text[64];
         std::snprintf(text, sizeof text, "address 0x%08x names no actor", to.value);

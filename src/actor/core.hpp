@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -78,6 +79,8 @@ struct Node {
     uint64_t clock_shift = 0; // from its now_ns() to the host's, as last measured
 };
 
+inline constexpr size_t max_name = 255; // bytes of an actor's name
+
 // A place for an actor that was born elsewhere.
 struct Guest {
     Address at;
@@ -92,6 +95,7 @@ struct AnyRuntime::Core {
 
     void check_options() const;
     void make_nodes();
+    void make_room_to_spawn();
     void lay_out(Node& node, uint32_t number);
     void make_arenas();
     void wire_peers();
@@ -148,6 +152,9 @@ struct AnyRuntime::Core {
     uint8_t type_at(size_t i) const { return load<Scope::system>(&types[i]); }
     void set_type(size_t i, uint32_t type)
     {
+        if (i % actors_per_worker < spawn_room()) {
+            return; // the worker's, whose handlers spawn there
+        }
         if (const uint8_t before = type_at(i); type == 0 && before != 0) {
             store<Scope::system>(&stopped[i], before);
         }
@@ -161,7 +168,7 @@ struct AnyRuntime::Core {
     public:
         Takers(const Core& core, uint32_t type)
             : nodes_(static_cast<uint32_t>(core.nodes.size())), workers_(core.workers),
-              per_worker_(core.actors_per_worker), types_(core.types.data())
+              per_worker_(core.actors_per_worker), types_(core.types)
         {
             for (uint32_t a = 0; a < core.image.table.actors; ++a) {
                 mask_ |= static_cast<uint64_t>(core.image.table.can_handle(a, type)) << a;
@@ -469,6 +476,14 @@ struct AnyRuntime::Core {
 
     uint64_t stride_of(uint32_t actor_type) const;
 
+    // Of each worker: places for actors that handlers spawn.
+    uint32_t spawn_room() const { return nodes[0].shared.spawn_room; }
+    bool spawned_by_handler(Address a) const { return a.local() < spawn_room(); }
+
+    // ---- names (names.cpp)
+
+    bool lives(Address actor, uint64_t deadline_ns);
+
     // ---- actors that move (migrate.cpp)
 
     void migrate(Address actor, Address to, uint64_t deadline_ns);
@@ -629,7 +644,9 @@ struct AnyRuntime::Core {
     std::vector<Guest> vacancies;
     uint32_t moves = 0;
     std::mutex dead_mutex;
-    std::vector<uint8_t> types;   // by index(): actor type + 1, 0: none
+    std::mutex names_mutex;
+    std::map<std::string, uint32_t, std::less<>> names; // to addresses; some may have stopped
+    uint8_t* types = nullptr;     // by index(): actor type + 1, 0: none. Workers write there too
     std::vector<uint8_t> stopped; // of those that were there before, for an error's text
 };
 

@@ -4,6 +4,7 @@
 // thread makes them all end and begin again: nothing waits for that here, but the protocol is the
 // GPU's, and runs under ThreadSanitizer.
 #include "backend.hpp"
+#include "handlers.hpp"
 
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/base/interrupt.hpp>
@@ -66,8 +67,8 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id,
 class CpuBackend final : public Backend {
 public:
     CpuBackend(const Image& image, const Geometry& geometry)
-        : run_(image.run_worker), library_(image.library), geometry_(geometry),
-          workers_(geometry.workers)
+        : run_(image.run_worker), library_(image.library), handlers_(image.handlers),
+          geometry_(geometry), workers_(geometry.workers)
     {
     }
 
@@ -78,6 +79,7 @@ public:
             // A thread is still inside a handler: its memory and its code must outlive us.
             threads_.detach();
             new std::shared_ptr<void>(library_);
+            new std::shared_ptr<const HandlerTable>(handlers_);
             thread_control_.release();
             shared_.release();
             return;
@@ -120,8 +122,11 @@ public:
         thread_control_ = std::make_unique<ThreadControl>();
         store<Scope::system>(&shared_->board->command, static_cast<uint32_t>(Command::run));
         threads_.start(workers_, "worker",
-                       [run = run_, s = shared_.get(), control = thread_control_.get()](
-                           uint32_t w) { work(run, *s, w, *control); });
+                       [run = run_, s = shared_.get(), control = thread_control_.get(),
+                        handlers = handlers_.get()](uint32_t w) {
+                           use_handlers(handlers);
+                           work(run, *s, w, *control);
+                       });
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
         if (shared_->breath.ns != 0) {
             breather_ = std::thread([this] { breathe(); });
@@ -345,6 +350,7 @@ private:
 
     void (*run_)(const Shared&, uint32_t);
     std::shared_ptr<void> library_;
+    std::shared_ptr<const HandlerTable> handlers_;
     Geometry geometry_;
     uint32_t workers_;
     std::byte* memory_ = nullptr;

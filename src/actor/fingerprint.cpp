@@ -68,9 +68,9 @@ void compare_program(const SnapshotFile& file, const Image& image)
         compare(file, "actor", a, {name, info.size, info.align},
                 {image.actors[a], t.actor[a].size, t.actor[a].align});
         if (info.grain != t.actor[a].grain || info.overflow != t.actor[a].overflow ||
-            info.restart != t.actor[a].restart) {
+            info.restart != t.actor[a].restart || info.spawned != t.actor[a].spawned) {
             file.refuse("is of another program: its actor " + name +
-                        " has another grain, overflow or restart_from");
+                        " has another grain, overflow, restart_from or spawned");
         }
         std::memcpy(handles[a], s.take(sizeof handles[a]).data(), sizeof handles[a]);
     }
@@ -108,6 +108,7 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
     const Shared& s = c.nodes[0].shared;
     return {{"nodes", s.nodes},
             {"workers", s.workers},
+            {"spawn_room", s.spawn_room},
             {"max_actors", uint64_t{s.actors_per_worker} * s.workers * s.nodes},
             {"state_bytes", c.options.state_bytes},
             {"host_ring_slots", s.host_ring_mask + 1},
@@ -118,6 +119,7 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"dead_letter_slots", s.dead_mask + 1},
             {"stash_slots", s.stash_slots},
             {"watch_slots", s.watch_slots},
+            {"timer_slots", s.timer_slots},
             {"subscriptions", (s.subscription_mask + uint64_t{1}) / 2},
             {"asks", s.cell_count},
             {"cluster", s.near},

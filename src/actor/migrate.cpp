@@ -130,6 +130,10 @@ bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadl
         set_type(index(actor), 0);
         throw Error(Errc::no_actor, describe(actor) + " has stopped");
     }
+    if (error == Errc::full) {
+        throw Error(Errc::bad_argument, describe(actor) + " has timers on its worker; it can move "
+                                                          "when they have fired or are cancelled");
+    }
     throw Error(Errc::bad_argument, describe(actor) + " is " +
                                         to_string(static_cast<Life>(report.life)) +
                                         "; only an actor that runs can move");
@@ -139,6 +143,11 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
 {
     check_alive();
     check_actor(actor);
+    if (spawned_by_handler(actor)) {
+        throw Error(Errc::bad_argument, describe(actor) +
+                                            " was spawned by a handler; such an actor "
+                                            "stays with its worker");
+    }
     const std::lock_guard guard(move_mutex);
     const std::unique_lock alone(orders);
     const auto interrupt = detail::interrupt_watch.check;

@@ -83,7 +83,7 @@ uint64_t left(uint64_t begin, uint64_t deadline_ns)
 
 void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
-    const std::scoped_lock guards(save_mutex, spawn_mutex, move_mutex);
+    const std::scoped_lock guards(save_mutex, names_mutex, spawn_mutex, move_mutex);
     check_alive();
     const uint64_t begin = now_ns();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};

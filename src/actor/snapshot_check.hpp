@@ -86,7 +86,10 @@ private:
     uint32_t check_sweeping(const NodeImage& image, uint32_t w);
     void check_stash(const NodeImage& image, uint32_t w) const;
     void check_watchers(const NodeImage& image, uint32_t w) const;
+    void check_places(const NodeImage& image, uint32_t w) const;
+    void check_timers(const NodeImage& image, uint32_t w) const;
     void check_guests();
+    void check_own_room(const Extent& state) const;
 
     void check_payload(Address reader, const Header& h, uint32_t flags) const;
     void check_system(Address reader, const Header& h, const uint32_t* words);

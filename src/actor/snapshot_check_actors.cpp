@@ -3,6 +3,7 @@
 #include "snapshot_memory.hpp"
 
 #include <denizen/actor/detail/orders.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/supervisor.hpp>
 
@@ -292,6 +293,60 @@ void SnapshotCheck::check_watchers(const NodeImage& image, uint32_t w) const
     }
 }
 
+// Places for actors that handlers spawn: those that will be given out are each one and empty, and
+// no more are taken than there are.
+void SnapshotCheck::check_places(const NodeImage& image, uint32_t w) const
+{
+    const Shared& s = image.node->shared;
+    const WorkerState& worker_state = image.worker_states[w];
+    const Address worker = worker_of(image, w);
+    const uint32_t room = s.spawn_room;
+    require(worker_state.spawned - worker_state.vacated <= room, worker,
+            "has more actors that handlers have spawned than there is room for");
+    const std::vector<uint32_t> vacant =
+        read_all(*image.node, s.vacant + w * static_cast<size_t>(room), room);
+    std::vector<bool> taken(room);
+    for (uint32_t t = worker_state.spawned; t != worker_state.vacated + room; ++t) {
+        const uint32_t at = t & (room - 1);
+        const uint32_t place = vacant[at] == 0 ? at : vacant[at] - 1;
+        require(place < room && !taken[place], worker,
+                "has a queue of vacant places that leads astray");
+        taken[place] = true;
+        const ActorRecord& record = image.actor_records[w][place];
+        require(image.actors[w][place].kind == 0 && record.next_failed == 0 && record.listed == 0,
+                worker, "has somebody in a place that is vacant");
+    }
+}
+
+// What is to be sent later.
+void SnapshotCheck::check_timers(const NodeImage& image, uint32_t w) const
+{
+    const Shared& s = image.node->shared;
+    const Address worker = worker_of(image, w);
+    const size_t first = w * static_cast<size_t>(s.timer_slots);
+    const std::vector<uint64_t> due = read_all(*image.node, s.timer_due + first, s.timer_slots);
+    const std::vector<TimerEntry> timers = read_all(*image.node, s.timers + first, s.timer_slots);
+    uint32_t armed = 0;
+    for (uint32_t i = 0; i < s.timer_slots; ++i) {
+        require(timers[i].number <= 0xffff, worker, "has a timer of no known number");
+        if (due[i] == detail::timer_free) {
+            continue;
+        }
+        ++armed;
+        const TimerEntry& t = timers[i];
+        require(due[i] != detail::timer_filling && due[i] != detail::never, worker,
+                "is about to arm a timer");
+        require(t.type < c_.image.table.messages && t.length <= first_payload &&
+                    c_.image.buffers[t.type].empty() &&
+                    t.priority == c_.image.table.message[t.type].priority,
+                worker, "has a timer with a message that cannot be sent later");
+        check_payload(worker, {t.to, t.owner, t.type, 0, t.length}, 0);
+    }
+    require(armed == image.worker_states[w].armed, worker, "counts other timers than there are");
+    require(image.worker_states[w].next_timer < s.timer_slots, worker,
+            "looks for timers where there are none");
+}
+
 void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
 {
     const Shared& s = image.node->shared;
@@ -301,6 +356,8 @@ void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
     require(status.actors <= s.actors_per_worker, worker, "has more actors than there is room for");
     require(status.outbox <= s.outbox_capacity, worker,
             "has parked more messages than there is room for");
+    require(status.for_host <= 1 && (status.for_host == 0 || status.outbox != 0), worker,
+            "counts messages for the host among none");
     require(status.outbox_lock == 0 && status.turn % 2 == 0, worker, "is in the middle of a turn");
     for (const uint64_t running : status.running) {
         require(running == 0, worker, "is in the middle of a handler");
@@ -323,6 +380,8 @@ void SnapshotCheck::check_worker(const NodeImage& image, uint32_t w)
     require(worker_state.chores == chores, worker, "counts other chores than there are");
     check_stash(image, w);
     check_watchers(image, w);
+    check_places(image, w);
+    check_timers(image, w);
 }
 
 // What the host knows of those that have moved: each place is one actor's, or free.
@@ -379,6 +438,20 @@ void SnapshotCheck::check_actors()
     check_guests();
 }
 
+// The states of actors that handlers have spawned lie each in its place, and no others there.
+void SnapshotCheck::check_own_room(const Extent& state) const
+{
+    const Shared& s = c_.nodes[state.owner.node()].shared;
+    const uint32_t w = state.owner.worker();
+    const uint64_t all = uint64_t{s.workers} * s.spawn_room * s.spawn_stride;
+    const uint64_t own = (uint64_t{w} * s.spawn_room + state.owner.local()) * s.spawn_stride;
+    const bool spawned = c_.spawned_by_handler(state.owner);
+    if (spawned ? state.at != own || state.bytes > s.spawn_stride : state.at < all) {
+        refuse(state.owner, "has actor #" + std::to_string(state.owner.local()) +
+                                " whose state is not in its place");
+    }
+}
+
 // No two states share a byte.
 void SnapshotCheck::check_heaps()
 {
@@ -394,6 +467,7 @@ void SnapshotCheck::check_heaps()
         std::sort(all.begin(), all.end(),
                   [](const Extent& a, const Extent& b) { return a.at < b.at; });
         for (size_t i = 0; i < all.size(); ++i) {
+            check_own_room(all[i]);
             const uint64_t used = c_.nodes[all[i].owner.node()].heap_used;
             const uint64_t end = i + 1 < all.size() ? std::min(used, all[i + 1].at) : used;
             if (all[i].at > end || all[i].bytes > end - all[i].at) {

@@ -192,6 +192,9 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
                     continue;
                 }
                 require(p.state == detail::entry_filled, worker, "is about to park a message");
+                require(p.kind != static_cast<uint32_t>(RingKind::egress) ||
+                            image.status[w].for_host != 0,
+                        worker, "has parked a message for the host and does not say so");
                 const uint32_t first = w - w % s.near;
                 const uint32_t near = std::min(s.near, s.workers - first);
                 RingName ring;

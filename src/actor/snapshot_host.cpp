@@ -46,8 +46,13 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
         put_guest(g);
     }
     s.put(c.moves);
+    s.put(static_cast<uint32_t>(c.names.size()));
+    for (const auto& [name, address] : c.names) {
+        s.put_text(name);
+        s.put(address);
+    }
     for (size_t i = 0; i < c.all_workers(); ++i) {
-        s.put(c.types.data() + i * c.actors_per_worker, c.next_local[i]);
+        s.put(c.types + i * c.actors_per_worker, c.next_local[i]);
     }
     return s;
 }
@@ -82,8 +87,16 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
         c.vacancies.push_back(take_guest());
     }
     c.moves = s.take<uint32_t>();
+    for (auto n = s.take<uint32_t>(); n != 0; --n) {
+        const std::string name = s.take_text();
+        const Address a{s.take<uint32_t>()};
+        if (name.empty() || name.size() > max_name || !c.inside(a) ||
+            !c.names.emplace(name, a.value).second) {
+            s.refuse("has a name that is none, or names no actor");
+        }
+    }
     for (size_t i = 0; i < c.all_workers(); ++i) {
-        if (c.next_local[i] > c.actors_per_worker) {
+        if (c.next_local[i] > c.actors_per_worker || c.next_local[i] < c.spawn_room()) {
             s.refuse("tells of more actors than there is room for");
         }
         const auto types = s.take(c.next_local[i]);

@@ -4,6 +4,7 @@
 #include "sparse.hpp"
 
 #include <denizen/actor/detail/stash.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
@@ -272,6 +273,14 @@ void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core)
             if (!says_how_much(r.name)) {
                 restore_region(file, core, node, r, memory.pieces(r));
             }
+        }
+        for (uint32_t w = 0; w < core.workers; ++w) { // its clock is another: see adjust_timers()
+            const bool armed = fill.worker_states[w].armed != 0;
+            const uint64_t again[2] = {armed ? detail::timer_filling : detail::never,
+                                       armed ? 1u : 0u};
+            WorkerState* worker_state = node.shared.worker_states + w;
+            write_memory(node, &worker_state->due, &again[0], sizeof again[0]);
+            write_memory(node, &worker_state->restored, &again[1], sizeof again[1]);
         }
         const uint32_t unobserved = 0; // whoever looked on did so in another process
         write_memory(node, &node.shared.board->observe, &unobserved, sizeof unobserved);

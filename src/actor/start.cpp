@@ -4,6 +4,7 @@
 
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
 
 #include <algorithm>
@@ -45,9 +46,9 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     for (size_t i = 0; i < all_workers(); ++i) {
         everywhere.push_back(address_of_worker(i));
     }
-    next_local.assign(all_workers(), 0);
-    types.assign(all_workers() * actors_per_worker, 0);
-    stopped.assign(types.size(), 0);
+    next_local.assign(all_workers(), spawn_room());
+    types = first.types;
+    stopped.assign(all_workers() * actors_per_worker, 0);
     if (!options.restore.empty()) {
         restore(options.restore);
     }
@@ -92,6 +93,13 @@ void AnyRuntime::Core::check_options() const
         throw Error(Errc::bad_argument,
                     "stash_slots = " + std::to_string(options.stash_slots) + ", watch_slots = " +
                         std::to_string(options.watch_slots) + "; use 1 to 1,048,576");
+    }
+    if (options.spawn_room != 0) { // 0: the program's choice
+        require_power_of_two("spawn_room", options.spawn_room, 1u << 16);
+    }
+    if (options.timer_slots < 1 || options.timer_slots > max_timer_slots) {
+        throw Error(Errc::bad_argument,
+                    "timer_slots = " + std::to_string(options.timer_slots) + "; use 1 to 65,536");
     }
     if (options.cluster > 16 || (options.cluster != 0 && !std::has_single_bit(options.cluster))) {
         throw Error(Errc::bad_argument, "cluster = " + std::to_string(options.cluster) +
@@ -169,6 +177,46 @@ void AnyRuntime::Core::make_nodes()
                                             " workers; use 1 to 262,144 per worker");
     }
     actors_per_worker = static_cast<uint32_t>(each);
+    make_room_to_spawn();
+}
+
+// What handlers spawn has places and states of its own, in front of those that the host gives out.
+void AnyRuntime::Core::make_room_to_spawn()
+{
+    uint64_t stride = 0;
+    uint64_t align = 16;
+    for (uint32_t a = 0; a < image.table.actors; ++a) {
+        if (image.table.actor[a].spawned != 0) {
+            stride = std::max(stride, stride_of(a));
+            align = std::max<uint64_t>(align, image.table.actor[a].align);
+        }
+    }
+    uint64_t room = options.spawn_room;
+    if (stride == 0) {
+        if (room != 0) {
+            throw Error(Errc::bad_argument,
+                        "spawn_room = " + std::to_string(room) +
+                            ": the program has no actors that handlers spawn; their types declare "
+                            "`static constexpr bool spawned = true`");
+        }
+        return;
+    }
+    stride = round_up(stride, align);
+    if (room == 0) {
+        constexpr uint64_t most_bytes = 64u << 20;
+        for (room = 256; room > 2 && workers * room * stride > most_bytes;) {
+            room /= 2;
+        }
+    }
+    // An address has room for so many; the default of max_actors is all of them with one worker.
+    actors_per_worker =
+        static_cast<uint32_t>(std::min<uint64_t>(actors_per_worker + room, max_actors_per_worker));
+    for (Node& node : nodes) {
+        node.shared.spawn_room = static_cast<uint32_t>(room);
+        node.shared.spawn_stride = stride;
+        node.heap_used = workers * room * stride;
+    }
+    options.state_bytes += nodes[0].heap_used;
 }
 
 // Sizes one node's rings and takes its memory.
@@ -193,6 +241,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.stash_slots = std::max(options.stash_slots, longest);
     shared.watch_slots = options.watch_slots;
+    shared.timer_slots = options.timer_slots;
     shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
     shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
@@ -245,6 +294,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_host(shared.dead, shared.dead_mask + 1u);
         if (number == 0) { // one pool for all nodes
             in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
+            in_host(shared.types, all_workers() * actors_per_worker);
         }
         in_device("gate", node.gate, 1);
         in_device("board", shared.board, 1);
@@ -264,6 +314,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("worker_states", shared.worker_states, of_workers);
         in_device("stash", shared.stash, of_workers * shared.stash_slots);
         in_device("watchers", shared.watchers, of_workers * shared.watch_slots);
+        in_device("vacant", shared.vacant, of_workers * shared.spawn_room);
+        in_device("timer_due", shared.timer_due, of_workers * shared.timer_slots);
+        in_device("timers", shared.timers, of_workers * shared.timer_slots);
         in_device("topics", shared.topics, 1);
         in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
         in_device("actor_records", shared.actor_records, of_workers * shared.actors_per_worker);
@@ -324,6 +377,7 @@ void AnyRuntime::Core::wire_peers()
 {
     for (Node& node : nodes) {
         node.shared.cells = nodes[0].shared.cells;
+        node.shared.types = nodes[0].shared.types;
         for (const Node& other : nodes) {
             if (&other == &node) {
                 continue;

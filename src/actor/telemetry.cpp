@@ -2,6 +2,7 @@
 // Reads what the workers count (resident/telemetry.hpp) while they go on, and sums it up.
 #include "core.hpp"
 
+#include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/telemetry.hpp>
 
@@ -18,6 +19,7 @@ struct Reading {
     std::vector<Inbox> urgent_inboxes;
     std::vector<Status> statuses;
     std::vector<Counters> counters;
+    std::vector<WorkerState> worker_states;
     std::vector<Histogram> histograms; // [workers][actor types]
     std::vector<Histogram> latencies;  // [workers][actor types]
 };
@@ -53,6 +55,7 @@ Reading read(Core& c, const Node& node)
     copy(r.urgent_inboxes, s.urgent_inbox, s.workers);
     copy(r.statuses, s.status, s.workers);
     copy(r.counters, s.counters, s.workers);
+    copy(r.worker_states, s.worker_states, s.workers);
     copy(r.histograms, s.histograms, static_cast<size_t>(s.workers) * s.actor_types);
     copy(r.latencies, s.latencies, static_cast<size_t>(s.workers) * s.actor_types);
     return r;
@@ -171,7 +174,7 @@ Telemetry AnyRuntime::telemetry()
         type.durations.buckets.resize(histogram_buckets);
         type.latencies.buckets.resize(histogram_buckets);
     }
-    for (size_t i = 0; i < c.types.size(); ++i) {
+    for (size_t i = 0; i < c.stopped.size(); ++i) {
         if (const uint8_t type = c.type_at(i); type != 0) {
             ++t.actor_types[type - 1u].live;
         }
@@ -187,6 +190,11 @@ Telemetry AnyRuntime::telemetry()
                 t.sent[route] += one.sent[route];
             }
             const Counters& counters = r.counters[w];
+            t.spawned += counters.spawned;
+            t.not_spawned += counters.not_spawned;
+            t.timers += r.worker_states[w].armed;
+            t.timers_fired += counters.fired;
+            t.timers_refused += counters.not_armed;
             if (c.on_gpu && node.shared.node == 0) {
                 t.device_ns = std::max(t.device_ns, counters.looked_ns);
             }

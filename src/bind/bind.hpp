@@ -111,6 +111,8 @@ void graphs(nanobind::module_& m);
 void groups(nanobind::module_& m);
 // Process mining (procmine.cpp).
 void process_mining(nanobind::module_& m);
+// Programs of handlers that come at run time (handlers.cpp).
+void handlers(nanobind::module_& m);
 // Those about tracing (tracing.cpp).
 void tracing(nanobind::class_<AnyRuntime>& runtime);
 // Monitoring of transactions (transactions.cpp).

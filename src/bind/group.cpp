@@ -4,6 +4,7 @@
 
 #include <denizen/group/resident.hpp>
 #include <denizen/group/tune.hpp>
+#include <nanobind/stl/optional.h>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -143,12 +144,17 @@ void groups(nb::module_& m)
     nb::class_<ResidentGroup>(m, "ResidentGroup")
         .def(
             "__init__",
-            [](ResidentGroup* self, Group& g, uint32_t channels, double lease) {
+            [](ResidentGroup* self, Group& g, uint32_t channels, double lease,
+               std::optional<uint32_t> breath_us) {
+                std::optional<std::chrono::microseconds> breath;
+                if (breath_us) breath = std::chrono::microseconds(*breath_us);
                 const Unlocked unlocked;
-                new (self) ResidentGroup(g, channels, seconds(lease));
+                new (self) ResidentGroup(g, channels, seconds(lease), breath);
             },
+            nb::arg("group"), nb::arg("channels"), nb::arg("lease"), nb::arg("breath_us").none(),
             nb::keep_alive<1, 2>())
         .def_prop_ro("launches", &ResidentGroup::launches)
+        .def_prop_ro("incarnations", &ResidentGroup::incarnations)
         .def("post",
              [](ResidentGroup& g, const std::string& kind, uintptr_t in, uintptr_t out,
                 uint64_t count, const std::string& type, const std::string& op,

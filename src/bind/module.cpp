@@ -5,6 +5,8 @@
 #include "actor/program_table.hpp"
 #include "bind.hpp"
 #include "buffer.hpp"
+#include "device/cuda_library.hpp"
+#include "device/nvjitlink.hpp"
 #include "device/nvrtc.hpp"
 #include "library.hpp"
 #include <denizen/device/driver.hpp>
@@ -16,6 +18,7 @@
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -149,6 +152,11 @@ nb::dict telemetry(AnyRuntime& rt)
     out["dead_letters"] = t.dead_letters;
     out["errors"] = t.errors;
     out["launches"] = t.launches;
+    out["spawned"] = t.spawned;
+    out["not_spawned"] = t.not_spawned;
+    out["timers"] = t.timers;
+    out["timers_fired"] = t.timers_fired;
+    out["timers_refused"] = t.timers_refused;
     out["sent"] = std::vector<uint64_t>(t.sent.begin(), t.sent.end());
     nb::list workers;
     for (const WorkerTelemetry& w : t.workers) {
@@ -176,6 +184,22 @@ nb::dict telemetry(AnyRuntime& rt)
         slowest.append(one);
     }
     out["slowest"] = slowest;
+    return out;
+}
+
+// [(address, type, name, node, worker, life)]
+nb::list actors(AnyRuntime& rt)
+{
+    std::vector<ActorListing> all;
+    {
+        const Unlocked unlocked;
+        all = rt.actors();
+    }
+    nb::list out;
+    for (const ActorListing& a : all) {
+        out.append(
+            nb::make_tuple(a.address.value, a.type, a.name, a.node, a.worker, to_string(a.life)));
+    }
     return out;
 }
 
@@ -271,6 +295,10 @@ Options options_from(const nb::dict& given)
             o.egress_slots = n;
         } else if (name == "stash_slots") {
             o.stash_slots = n;
+        } else if (name == "spawn_room") {
+            o.spawn_room = n;
+        } else if (name == "timer_slots") {
+            o.timer_slots = n;
         } else if (name == "subscriptions") {
             o.subscriptions = n;
         } else if (name == "watch_slots") {
@@ -347,7 +375,7 @@ NB_MODULE(_core, m)
         return nb::make_tuple(info.name, info.major, info.minor, info.sm_count,
                               info.driver_cuda_version);
     });
-    m.def("set_nvrtc_folders", &gpu::set_nvrtc_folders);
+    m.def("set_cuda_folders", &gpu::set_cuda_folders);
     m.def("nvrtc_version", &gpu::nvrtc_version);
     m.def("nvrtc_architectures", &gpu::nvrtc_architectures);
     m.def("compile_cubin", [](const std::string& source, const std::string& name,
@@ -357,7 +385,30 @@ NB_MODULE(_core, m)
             const Unlocked unlocked;
             out = gpu::compile_cubin(source, name, options);
         }
-        return nb::make_tuple(nb::bytes(out.cubin.data(), out.cubin.size()), out.log);
+        return nb::make_tuple(nb::bytes(out.code.data(), out.code.size()), out.log);
+    });
+    m.def("compile_ltoir", [](const std::string& source, const std::string& name,
+                              const std::vector<std::string>& options) {
+        gpu::Compiled out;
+        {
+            const Unlocked unlocked;
+            out = gpu::compile_ltoir(source, name, options);
+        }
+        return nb::bytes(out.code.data(), out.code.size());
+    });
+    m.def("nvjitlink_version", &gpu::nvjitlink_version);
+    m.def("link_cubin", [](const std::vector<std::pair<std::string, nb::bytes>>& parts,
+                           const std::vector<std::string>& options) {
+        std::vector<gpu::LinkInput> inputs;
+        for (const auto& [name, code] : parts) {
+            inputs.push_back({name, {code.c_str(), code.size()}});
+        }
+        std::vector<char> cubin;
+        {
+            const Unlocked unlocked;
+            cubin = gpu::link_cubin(inputs, options);
+        }
+        return nb::bytes(cubin.data(), cubin.size());
     });
 
     nb::class_<Image>(m, "Image")
@@ -385,6 +436,7 @@ NB_MODULE(_core, m)
     bind::waves(m);
     bind::process_mining(m);
     bind::arenas(m);
+    bind::handlers(m);
     bind::signals(m);
     bind::transaction_stages(m);
     bind::tasks(m);
@@ -404,6 +456,17 @@ NB_MODULE(_core, m)
              [](AnyRuntime& rt, uint32_t type, uint32_t count, double timeout) {
                  return addresses_from([&] { return rt.spawn(type, count, seconds(timeout)); });
              })
+        .def("spawn_named",
+             [](AnyRuntime& rt, uint32_t type, const std::string& name, double timeout) {
+                 return addresses_from(
+                     [&] { return std::vector{rt.spawn(type, name, seconds(timeout))}; });
+             })
+        .def("find",
+             [](AnyRuntime& rt, const std::string& name, double timeout) {
+                 const Unlocked unlocked;
+                 return rt.find(name, seconds(timeout)).value;
+             })
+        .def("actors", &actors)
         .def("spawn_near",
              [](AnyRuntime& rt, uint32_t type, uint32_t count, uint32_t beside, uint32_t how,
                 double timeout) {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nvrtc.hpp"
 
-#include <dlfcn.h>
-#include <sys/stat.h>
-
-#include <cstdlib>
-#include <mutex>
+#include "cuda_library.hpp"
 
 #include <denizen/base/error.hpp>
 
@@ -15,7 +11,6 @@ namespace denizen::gpu {
 namespace {
 
 constexpr int oldest_version = 12090;
-constexpr const char* library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 
 using Handle = ::_nvrtcProgram*;
 using Status = int; // nvrtcResult, 0 is success
@@ -31,6 +26,8 @@ struct Table {
     Status (*compile_program)(Handle, int options, const char* const* option_text);
     Status (*get_cubin_size)(Handle, std::size_t*);
     Status (*get_cubin)(Handle, char*);
+    Status (*get_ltoir_size)(Handle, std::size_t*);
+    Status (*get_ltoir)(Handle, char*);
     Status (*get_program_log_size)(Handle, std::size_t*);
     Status (*get_program_log)(Handle, char*);
 };
@@ -42,33 +39,21 @@ struct Library {
     int version = 0;
 };
 
-std::mutex folders_mutex;
-std::vector<std::string>& folders()
-{
-    static std::vector<std::string> instance;
-    return instance;
-}
-
-template <class Entry>
-bool load(void* handle, Entry& entry, const char* symbol)
-{
-    entry = reinterpret_cast<Entry>(dlsym(handle, symbol));
-    return entry != nullptr;
-}
-
 bool load_table(void* handle, Table& table)
 {
-    return load(handle, table.get_error_string, "nvrtcGetErrorString") &&
-           load(handle, table.version, "nvrtcVersion") &&
-           load(handle, table.get_num_supported_archs, "nvrtcGetNumSupportedArchs") &&
-           load(handle, table.get_supported_archs, "nvrtcGetSupportedArchs") &&
-           load(handle, table.create_program, "nvrtcCreateProgram") &&
-           load(handle, table.destroy_program, "nvrtcDestroyProgram") &&
-           load(handle, table.compile_program, "nvrtcCompileProgram") &&
-           load(handle, table.get_cubin_size, "nvrtcGetCUBINSize") &&
-           load(handle, table.get_cubin, "nvrtcGetCUBIN") &&
-           load(handle, table.get_program_log_size, "nvrtcGetProgramLogSize") &&
-           load(handle, table.get_program_log, "nvrtcGetProgramLog");
+    return load_symbol(handle, table.get_error_string, "nvrtcGetErrorString") &&
+           load_symbol(handle, table.version, "nvrtcVersion") &&
+           load_symbol(handle, table.get_num_supported_archs, "nvrtcGetNumSupportedArchs") &&
+           load_symbol(handle, table.get_supported_archs, "nvrtcGetSupportedArchs") &&
+           load_symbol(handle, table.create_program, "nvrtcCreateProgram") &&
+           load_symbol(handle, table.destroy_program, "nvrtcDestroyProgram") &&
+           load_symbol(handle, table.compile_program, "nvrtcCompileProgram") &&
+           load_symbol(handle, table.get_cubin_size, "nvrtcGetCUBINSize") &&
+           load_symbol(handle, table.get_cubin, "nvrtcGetCUBIN") &&
+           load_symbol(handle, table.get_ltoir_size, "nvrtcGetLTOIRSize") &&
+           load_symbol(handle, table.get_ltoir, "nvrtcGetLTOIR") &&
+           load_symbol(handle, table.get_program_log_size, "nvrtcGetProgramLogSize") &&
+           load_symbol(handle, table.get_program_log, "nvrtcGetProgramLog");
 }
 
 // Loads one candidate; an empty string, or why it does not fit.
@@ -114,39 +99,11 @@ std::string try_library(const std::string& path, Library& library)
     return {};
 }
 
-bool is_folder(const std::string& path)
-{
-    struct stat status{};
-    return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-std::vector<std::string> candidates()
-{
-    std::vector<std::string> paths;
-    const auto add_folder = [&](const std::string& folder) {
-        for (const char* name : library_names) paths.push_back(folder + "/" + name);
-    };
-    if (const char* chosen = std::getenv("DENIZEN_NVRTC"); chosen != nullptr && *chosen != '\0') {
-        if (is_folder(chosen)) {
-            add_folder(chosen);
-        } else {
-            paths.emplace_back(chosen);
-        }
-        return paths;
-    }
-    {
-        const std::lock_guard lock(folders_mutex);
-        for (const std::string& folder : folders()) add_folder(folder);
-    }
-    for (const char* name : library_names) paths.emplace_back(name);
-    add_folder("/usr/local/cuda/lib64");
-    return paths;
-}
-
 Library open_library()
 {
     std::string tried;
-    for (const std::string& path : candidates()) {
+    for (const std::string& path :
+         cuda_library_paths("DENIZEN_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"})) {
         Library library;
         const std::string problem = try_library(path, library);
         if (problem.empty()) return library;
@@ -198,20 +155,23 @@ struct Program {
 
 } // namespace
 
-void set_nvrtc_folders(std::vector<std::string> list)
-{
-    const std::lock_guard lock(folders_mutex);
-    folders() = std::move(list);
-}
-
 int nvrtc_version() { return library().version; }
 
 const std::string& nvrtc_library() { return library().path; }
 
 const std::vector<int>& nvrtc_architectures() { return library().architectures; }
 
-Compiled compile_cubin(std::string_view source, std::string_view name,
-                       const std::vector<std::string>& options)
+namespace {
+
+// What is taken of a program that has been compiled, and how.
+struct Product {
+    Status (*Table::*size)(Handle, std::size_t*);
+    Status (*Table::*get)(Handle, char*);
+    const char* missing; // why there may be none
+};
+
+Compiled compile(std::string_view source, std::string_view name,
+                 const std::vector<std::string>& options, const Product& product)
 {
     const Table& nvrtc = library().table;
     const std::string text(source); // NVRTC wants NUL-terminated strings
@@ -230,17 +190,32 @@ Compiled compile_cubin(std::string_view source, std::string_view name,
     result.log = program.log();
     if (status != 0) refuse(nvrtc, status, name, result.log);
     std::size_t size = 0;
-    status = nvrtc.get_cubin_size(program.handle, &size);
+    status = (nvrtc.*product.size)(program.handle, &size);
     if (status != 0) refuse(nvrtc, status, name, result.log);
     if (size == 0) {
-        throw Error(Errc::compile, "NVRTC made no cubin of \"" + title +
-                                       "\": the options name no real architecture "
-                                       "(--gpu-architecture=sm_90)");
+        throw Error(Errc::compile, "NVRTC made nothing of \"" + title + "\": " + product.missing);
     }
-    result.cubin.resize(size);
-    status = nvrtc.get_cubin(program.handle, result.cubin.data());
+    result.code.resize(size);
+    status = (nvrtc.*product.get)(program.handle, result.code.data());
     if (status != 0) refuse(nvrtc, status, name, result.log);
     return result;
+}
+
+} // namespace
+
+Compiled compile_cubin(std::string_view source, std::string_view name,
+                       const std::vector<std::string>& options)
+{
+    return compile(source, name, options,
+                   {&Table::get_cubin_size, &Table::get_cubin,
+                    "the options name no real architecture (--gpu-architecture=sm_90)"});
+}
+
+Compiled compile_ltoir(std::string_view source, std::string_view name,
+                       const std::vector<std::string>& options)
+{
+    return compile(source, name, options,
+                   {&Table::get_ltoir_size, &Table::get_ltoir, "the options lack -dlto"});
 }
 
 } // namespace denizen::gpu

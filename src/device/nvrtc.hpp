@@ -3,11 +3,7 @@
 // for one real architecture; needs neither a GPU nor a driver. Called by the program cache; never
 // links, never caches, never includes a CUDA header.
 //
-// Where it is looked for, first that fits wins:
-//   1. DENIZEN_NVRTC: a library, or a folder that holds one. If set, nothing else is tried.
-//   2. the folders given to set_nvrtc_folders (Python passes site-packages/nvidia/*/lib)
-//   3. the loader's path (libnvrtc.so.13, .12)
-//   4. /usr/local/cuda/lib64
+// It is found as cuda_library.hpp says, with DENIZEN_NVRTC, as libnvrtc.so.13 or .12.
 // Versions before 12.9 are passed over: 12.8 refuses a compare-exchange in a template, older ones
 // lack the scoped atomic built-ins.
 #pragma once
@@ -19,12 +15,9 @@
 namespace denizen::gpu {
 
 struct Compiled {
-    std::vector<char> cubin;
+    std::vector<char> code;
     std::string log; // warnings; empty if there are none
 };
-
-// Folders to search, in order. Call before the first use: the library is loaded once per process.
-void set_nvrtc_folders(std::vector<std::string> folders);
 
 // The three below load the library and throw Error(Errc::compile) if none fits; the message lists
 // each place tried with the reason, and what to install.
@@ -37,6 +30,10 @@ const std::vector<int>& nvrtc_architectures(); // ascending: 75, 80, ..., 90, ..
 // `options` must choose a real architecture (--gpu-architecture=sm_90). Throws Error(Errc::compile)
 // with NVRTC's log. Thread-safe; about 0.3 to 2 s per call.
 Compiled compile_cubin(std::string_view source, std::string_view name,
+                       const std::vector<std::string>& options);
+
+// The same to LTO-IR, for link_cubin() (nvjitlink.hpp): the options have -dlto.
+Compiled compile_ltoir(std::string_view source, std::string_view name,
                        const std::vector<std::string>& options);
 
 } // namespace denizen::gpu

@@ -114,16 +114,37 @@ public:
     {
         post_ = std::make_unique<Post>();
         Post& p = *post_;
-        return {p.post, p.post, p.post, &p.left, &p.failed, &p.done, &p.stay, &p.over, 1, 0};
+        Mailbox box{};
+        box.post = box.inbox = box.relay = p.post;
+        box.left = &p.left;
+        box.failed = &p.failed;
+        box.done = &p.done;
+        box.stay = &p.stay;
+        box.teams = 1;
+        box.term.state = &p.term;
+        box.term.blocks = 1;
+        return box;
     }
-    void launch(const Mailbox& box, uint32_t) override
+    void put_on(const Mailbox& box, uint64_t) override
     {
-        server_.join(); // it has left
-        server_.start(1, "server", [this, box](uint32_t) {
-            Packet messages[2 * post_packets];
-            serve(box, 0, 1, messages, [this](const Call& call) { return perform_all(call); });
-        });
+        box_ = box;
+        launches_ = 0;
+        launch();
     }
+    void posted(uint32_t number) override
+    {
+        const Packet left = Direct::load(box_.left);
+        if (left.sequence == 0 || static_cast<int32_t>(number - left.sequence) < 0) return;
+        Direct::store(box_.left, Packet{});
+        try {
+            launch();
+        } catch (...) { // no thread to be had: the next look tries again
+            Direct::store(box_.left, left);
+            throw;
+        }
+    }
+    uint32_t launches() const override { return launches_; }
+    uint64_t incarnations() const override { return launches_; }
     void close_mailbox(const Mailbox&) override
     {
         server_.join();
@@ -131,6 +152,17 @@ public:
     }
 
 private:
+    void launch()
+    {
+        server_.join(); // it has left
+        post_->term.over = 0;
+        server_.start(1, "server", [this](uint32_t) {
+            Packet messages[2 * post_packets];
+            serve(box_, 0, 1, messages, [this](const Call& call) { return perform_all(call); });
+        });
+        ++launches_;
+    }
+
     // Tells all ranks that this one has been interrupted: what any of them waits for ends.
     void give_up()
     {
@@ -147,8 +179,8 @@ private:
         Packet left = {};
         Packet failed = {};
         uint32_t done = 0;
-        uint32_t stay = 1;
-        uint32_t over = 0;
+        Stay stay{1, 0, 0, 0};
+        Term term;
     };
 
     bool perform_all(const Call& call)
@@ -169,6 +201,8 @@ private:
     std::atomic<bool> checked_{false};
     Threads server_;
     std::unique_ptr<Post> post_;
+    Mailbox box_{};
+    uint32_t launches_ = 0;
     uint32_t broken_ = 0;
 };
 

@@ -8,6 +8,7 @@
 
 #include "device/mapped.hpp"
 #include <denizen/device/functions.hpp>
+#include <denizen/device/keeper.hpp>
 #include <denizen/device/primary_context.hpp>
 #include <denizen/device/residents.hpp>
 
@@ -15,6 +16,7 @@
 #include <denizen/group/detail/links.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -124,6 +126,14 @@ public:
                   "cuStreamCreateWithPriority");
             check(driver_.stream_create_with_priority(&copies_, stream_non_blocking, 0),
                   "cuStreamCreateWithPriority");
+            int least = 0;
+            int greatest = 0;
+            check(driver_.ctx_get_stream_priority_range(&least, &greatest),
+                  "cuCtxGetStreamPriorityRange");
+            // An incarnation does not wait behind blocks of other kernels that are queued.
+            check(driver_.stream_create_with_priority(&resident_stream_, stream_non_blocking,
+                                                      greatest),
+                  "cuStreamCreateWithPriority");
             check(driver_.mem_alloc(&result_, sizeof(uint32_t)), "cuMemAlloc", device);
             load_code(code);
         } catch (...) {
@@ -215,54 +225,101 @@ public:
                 inbox_ =
                     MappedMemory::try_create(chip_->info.ordinal, chip_->info.uuid, ring, &why_not);
             }
-            const size_t shared = line + ring + sizeof(uint32_t) * teams; // with the host
+            // With the host: the ring, two packets, the teams' words, and the keeper's.
+            const size_t words = (ring + line + sizeof(uint32_t) * teams + line - 1) / line * line;
             void* host = nullptr;
-            check(
-                driver_.mem_host_alloc(&host, shared, host_alloc_portable | host_alloc_device_map),
-                "cuMemHostAlloc");
-            std::memset(host, 0, shared);
+            check(driver_.mem_host_alloc(&host, words + sizeof(ResidentWords),
+                                         host_alloc_portable | host_alloc_device_map),
+                  "cuMemHostAlloc");
+            std::memset(host, 0, words + sizeof(ResidentWords));
             auto* const bytes = static_cast<unsigned char*>(host);
-            box.left = reinterpret_cast<Packet*>(bytes); // unified addresses: the device's too
+            box.post = box.inbox = reinterpret_cast<Packet*>(bytes); // unified addresses: the
+            box.left = reinterpret_cast<Packet*>(bytes + ring);      // device's too
             box.failed = box.left + 1;
-            box.post = box.inbox = reinterpret_cast<Packet*>(bytes + line);
-            box.done = reinterpret_cast<uint32_t*>(bytes + line + ring);
+            box.done = reinterpret_cast<uint32_t*>(bytes + ring + line);
+            box.term.words = reinterpret_cast<ResidentWords*>(bytes + words);
+            box.term.blocks = teams;
             DevicePtr near = 0;
-            const Result result = driver_.mem_alloc(&near, shared);
+            const Result result = driver_.mem_alloc(&near, near_bytes);
             if (result != success) driver_.mem_free_host(host);
             check(result, "cuMemAlloc", device);
             box.relay = reinterpret_cast<Packet*>(near);
-            box.over = reinterpret_cast<uint32_t*>(near + ring);
-            box.stay = reinterpret_cast<uint32_t*>(near + ring + line);
+            box.term.state = reinterpret_cast<Term*>(near + ring);
+            box.stay = reinterpret_cast<Stay*>(near + ring + sizeof(Term));
+            check(driver_.memset_d8_async(near, 0, near_bytes, resident_stream_),
+                  "cuMemsetD8Async");
+            check(driver_.memset_d32_async(near + ring + sizeof(Term) + offsetof(Stay, number), 1,
+                                           1, resident_stream_),
+                  "cuMemsetD32Async");
             if (inbox_) {
                 box.post = reinterpret_cast<Packet*>(inbox_->host());
                 box.inbox = box.relay = reinterpret_cast<Packet*>(inbox_->device());
+                check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(box.inbox), 0, ring,
+                                              resident_stream_),
+                      "cuMemsetD8Async");
             }
-            check(driver_.memset_d8_async(reinterpret_cast<DevicePtr>(box.relay), 0, ring, stream_),
-                  "cuMemsetD8Async");
-            check(driver_.memset_d32_async(near + ring + line, 1, teams, stream_),
-                  "cuMemsetD32Async");
-            check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
+            // Once for nothing, while nobody is here who stays: a kernel's first launch may load
+            // code, which waits for all that runs.
+            launch_kernel("serve", 1, Launch::together, resident_stream_, ref, Mailbox{});
+            check(driver_.stream_synchronize(resident_stream_), "cuStreamSynchronize", device);
         });
         return box;
     }
 
-    void launch(const Mailbox& box, uint32_t teams) override
+    void put_on(const Mailbox& box, uint64_t breath_ns) override
     {
-        const ContextScope scope(chip_->context);
-        check(driver_.memset_d32_async(reinterpret_cast<DevicePtr>(box.over), 0, 1, stream_),
-              "cuMemsetD32Async");
-        launch_kernel("serve", teams, Launch::together, stream_, ref, box);
+        box_ = box;
+        box_.term.ns = breath_ns;
+        posted_.store(0, std::memory_order_relaxed);
+        Kept kept;
+        kept.name = "the resident group's rank " + std::to_string(ref.rank);
+        kept.grid = std::to_string(box.teams) + " blocks of " + std::to_string(team_threads / 32) +
+                    " warps";
+        kept.blocks = box.teams;
+        kept.breath_ns = breath_ns;
+        kept.ends_by_itself = true; // after the lease, or when its peers have come
+        kept.tick_ns = 2'000'000;
+        kept.words = box.term.words;
+        kept.command = reinterpret_cast<DevicePtr>(&box.term.state->over);
+        kept.stream = resident_stream_;
+        kept.context = &chip_->context;
+        kept.info = chip_->info;
+        kept.launch = [this](uint32_t number, bool successor) {
+            Mailbox next = box_;
+            next.term.incarnation = number;
+            next.term.successor = successor ? 1 : 0;
+            launch_kernel("serve", next.teams, Launch::together, resident_stream_, ref, next);
+        };
+        kept.needed = [this] {
+            const uint32_t left = Direct::load(box_.left).sequence;
+            return static_cast<int32_t>(posted_.load(std::memory_order_relaxed) - left) >= 0;
+        };
+        keeper_ = std::make_unique<Keeper>();
+        keeper_->start(std::move(kept));
     }
+
+    void posted(uint32_t number) override
+    {
+        posted_.store(number, std::memory_order_relaxed);
+        keeper_->wake(); // has a fence between the two; partner: the keeper's, before `needed`
+        std::string text;
+        if (keeper_->failed()) throw Error(keeper_->failure(text), text);
+    }
+
+    uint32_t launches() const override { return static_cast<uint32_t>(keeper_->launches()); }
+    uint64_t incarnations() const override { return keeper_->incarnations(); }
 
     void close_mailbox(const Mailbox& box) override
     {
+        if (keeper_ && keeper_->resident()) take_off();
+        keeper_.reset();
         try {
             const ContextScope scope(chip_->context);
-            driver_.stream_synchronize(stream_); // ends: see mailbox.hpp
+            driver_.stream_synchronize(resident_stream_); // ends: see mailbox.hpp
             without_residents([&] {
                 const ContextScope inner(chip_->context);
-                driver_.mem_free(reinterpret_cast<DevicePtr>(box.over) - ring);
-                driver_.mem_free_host(box.left);
+                driver_.mem_free(reinterpret_cast<DevicePtr>(box.term.state) - ring);
+                driver_.mem_free_host(host_of(box));
             });
         } catch (const Error&) { // a dead context
         }
@@ -288,6 +345,24 @@ public:
 
 private:
     static constexpr size_t ring = sizeof(Packet) * posts * post_packets; // of a mailbox
+    static constexpr size_t near_bytes = ring + sizeof(Term) + sizeof(Stay);
+    static_assert(ring % line == 0 && sizeof(Term) % alignof(Stay) == 0);
+
+    static void* host_of(const Mailbox& box)
+    {
+        return reinterpret_cast<unsigned char*>(box.left) - ring;
+    }
+
+    void take_off()
+    {
+        keeper_->command(Command::stop);
+        try {
+            // A team may wait for its peers until the group's deadline.
+            if (keeper_->join(2 * ref.timeout_ns + 5'000'000'000)) return;
+        } catch (const Error&) { // a dead context
+        }
+        keeper_->abandon();
+    }
 
     void give_back()
     {
@@ -295,7 +370,7 @@ private:
         if (stream_ != nullptr) driver_.stream_synchronize(stream_);
         if (result_ != 0) driver_.mem_free(result_);
         if (module_ != nullptr) driver_.module_unload(module_);
-        for (const Stream s : {stream_, copies_}) {
+        for (const Stream s : {stream_, copies_, resident_stream_}) {
             if (s != nullptr) driver_.stream_destroy(s);
         }
         inbox_.reset();
@@ -344,7 +419,7 @@ private:
         config.stream = stream;
         config.attributes = &attribute;
         config.attribute_count = launch == Launch::plain ? 0 : 1;
-        check(driver_.launch_kernel_ex(&config, functions_[name], pointers, nullptr),
+        check(driver_.launch_kernel_ex(&config, functions_.at(name), pointers, nullptr),
               "cuLaunchKernelEx", name);
     }
 
@@ -368,13 +443,17 @@ private:
     std::shared_ptr<Chip> chip_;
     const Driver& driver_;
     Stream stream_ = nullptr;
-    Stream copies_ = nullptr; // not behind a resident group's kernel
+    Stream copies_ = nullptr; // not behind a call's kernel
+    Stream resident_stream_ = nullptr;
     Module module_ = nullptr;
     DevicePtr result_ = 0;
     Functions functions_;
     std::vector<std::shared_ptr<Mapped>> memory_;
     std::optional<MappedMemory> inbox_; // of resident groups
     bool asked_for_inbox_ = false;
+    Mailbox box_{}; // of the resident group, if there is one
+    std::atomic<uint32_t> posted_{0};
+    std::unique_ptr<gpu::Keeper> keeper_;
 };
 
 void check_reach(const Chip& from, const Chip& to)

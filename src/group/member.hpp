@@ -34,11 +34,17 @@ public:
     virtual void begin_check() = 0;
     virtual void end_check() = 0;
 
-    // Memory for `teams` that will serve, all zero; and the teams, which go on at *stay.
-    // Not where no memory is shared.
+    // Memory for `teams` that will serve, and the teams. `breath_ns`: of a GPU's. Not where no
+    // memory is shared.
     virtual Mailbox open_mailbox(uint32_t teams);
-    virtual void launch(const Mailbox& box, uint32_t teams);
-    virtual void close_mailbox(const Mailbox& box); // the teams have left, or are given up
+    virtual void put_on(const Mailbox& box, uint64_t breath_ns);
+    // Call `number` has been posted: teams that have left before it come back. Throws if they
+    // cannot.
+    virtual void posted(uint32_t number);
+    virtual uint32_t launches() const { return 0; }     // how often they had to come
+    virtual uint64_t incarnations() const { return 0; } // kernels; on the CPU as launches()
+    // They have been told to leave by a message.
+    virtual void close_mailbox(const Mailbox& box);
 
     // Where allocate() takes from.
     virtual unsigned char* heap() const { return ref.heap(ref.rank); }

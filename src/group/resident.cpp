@@ -29,7 +29,8 @@ bool reached(uint32_t number, uint32_t goal) { return static_cast<int32_t>(numbe
 
 } // namespace
 
-ResidentGroup::ResidentGroup(Group& group, uint32_t channels, std::chrono::nanoseconds lease)
+ResidentGroup::ResidentGroup(Group& group, uint32_t channels, std::chrono::nanoseconds lease,
+                             std::optional<std::chrono::microseconds> breath)
     : member_(*group.member_), channels_(channels != 0    ? channels
                                          : group.on_gpu() ? 64
                                                           : 1)
@@ -38,12 +39,12 @@ ResidentGroup::ResidentGroup(Group& group, uint32_t channels, std::chrono::nanos
         throw Error(Errc::bad_argument,
                     "a resident group's lease must be above 0 and at most 60 s");
     }
+    const uint64_t breath_ns = breath_ns_of(breath);
     channels_ = std::min(channels_, member_.ref.layout.channels);
     box_ = member_.open_mailbox(channels_);
     box_.lease_ns = static_cast<uint64_t>(lease.count());
     try {
-        member_.launch(box_, channels_);
-        ++launches_;
+        member_.put_on(box_, breath_ns);
     } catch (...) {
         member_.close_mailbox(box_);
         throw;
@@ -83,19 +84,8 @@ bool ResidentGroup::finished(uint32_t number)
     return true;
 }
 
-void ResidentGroup::come_back_if_left()
-{
-    const Packet left = Direct::load(box_.left);
-    if (left.sequence == 0 || !reached(posted_, left.sequence)) return;
-    Direct::store(box_.left, Packet{});
-    try {
-        member_.launch(box_, channels_);
-    } catch (...) { // no thread to be had: the next look tries again
-        Direct::store(box_.left, left);
-        throw;
-    }
-    ++launches_;
-}
+uint32_t ResidentGroup::launches() const { return member_.launches(); }
+uint64_t ResidentGroup::incarnations() const { return member_.incarnations(); }
 
 // Teams do not wait for one another between calls: what one team has written only the same team may
 // read next, or write again.
@@ -143,7 +133,7 @@ uint32_t ResidentGroup::post(Call call)
     Packet message[post_packets];
     encode(call, number, message);
     write(box_.post + number % posts * post_packets, message);
-    come_back_if_left();
+    member_.posted(number);
     return number;
 }
 
@@ -170,7 +160,7 @@ void ResidentGroup::wait(uint32_t number)
     uint64_t deadline = 0;
     for (uint32_t looks = 1; !finished(number); ++looks) { // ends with the call, or the deadline
         if (looks % 64 != 0) continue;
-        come_back_if_left();
+        member_.posted(posted_);
         const uint64_t now = now_ns();
         if (deadline == 0) {
             begin = now;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sample
@@ -23,9 +25,16 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory):
-    """A cache of these tests' own."""
+    """A cache of these tests' own.
+
+    With the cubins of $DENIZEN_TEST_CUBINS: of handlers in Python, compiled by
+    tests/actor/compile_handlers.py on a machine that has Numba.
+    """
+    folder = tmp_path_factory.mktemp("denizen")
+    for cubin in Path(os.environ.get("DENIZEN_TEST_CUBINS", "/nonexistent")).glob("*.cubin"):
+        shutil.copy(cubin, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
+        patch.setenv("DENIZEN_CACHE", str(folder))
         yield
 
 

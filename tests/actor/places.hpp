@@ -93,14 +93,15 @@ protected:
 };
 
 // The smallest rings there are. Handlers that send one message for each they get can have as many
-// alive as the inboxes hold and the workers let in at once; an outbox with room for them all (where
-// each is bound for one worker) is what makes it certain that the program does not run out of room.
+// alive as the inboxes hold and the workers let in at once, and on up to four workers half an
+// outbox more (detail::jams_itself()); an outbox with room for them all (where each is bound for
+// one worker) is what makes it certain that the program does not run out of room.
 inline Options small_rings(Options o)
 {
     const uint32_t workers = o.workers != 0 ? o.workers : 256;
     o.host_ring_slots = o.inbox_slots = o.egress_slots = 2;
     o.local_slots = o.near_slots = o.urgent_slots = 2;
-    o.outbox_slots = (workers - 1) * o.inbox_slots + workers * o.host_ring_slots;
+    o.outbox_slots = 2 * ((workers - 1) * o.inbox_slots + workers * o.host_ring_slots);
     return o;
 }
 

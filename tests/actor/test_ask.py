@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import sample
+from backends import both, rt  # noqa: F401  (fixtures)
 from sample import ADD, TOTAL
 
 import denizen

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import sample
+from backends import both, rt  # noqa: F401  (fixtures)
 
 import denizen
 

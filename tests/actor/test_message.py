@@ -204,7 +204,7 @@ def test_messages_start_at_zero_and_know_their_fields():
         ("M", [("x", "S4")], "field x of message M has dtype"),
         ("M", [("x", "O")], "field x of message M has dtype object"),
         ("M", [("x", ">u4")], "native byte order"),
-        ("M", [("x", [("y", "u4")])], "field x of message M has dtype"),
+        ("M", [("x", [("y", "f2")])], "field x of message M has dtype"),
         ("M", [("x", "u4", (0,))], "C.. has no empty arrays"),
         ("M", [("x", "u4"), ("x", "u4")], "message M: .*more than once"),
         ("M", [("x", "no such type")], "message M: .*fields are"),

@@ -6,6 +6,7 @@ import asyncio
 import numpy as np
 import pytest
 import sample
+from backends import both, rt  # noqa: F401  (fixtures)
 from sample import ADD, BLOCK, HOP, TOTAL
 
 from denizen import (

@@ -1,78 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of actors: pause, restart, drain, supervision, watches, dead letters."""
 
+from functools import partial
+
 import numpy as np
+import plant
+import plant_handlers
 import pytest
+from backends import BOTH, begin, choose
+from plant import SEEN, WORK
 
 import denizen
 from denizen.life import FAILED_DEADLINE, FAILED_INVARIANT, LIVES
 
-WORK = denizen.message("Work", [("number", "u4"), ("fails", "u4")])
-LOOK = denizen.message("Look")
-SEEN = denizen.message("Seen", [("count", "u4"), ("disorder", "u4"), ("downs", "u4")])
-KEEP = denizen.message("Keep")
-SEND = denizen.message("Send", [("to", "u4"), ("count", "u4")])
-TOIL = denizen.message("Toil", [("ns", "u8")])
 
-TEXT = r"""
-struct Worker {
-    static constexpr bool can_fail = true;
-    uint32_t count = 0;
-    uint32_t next = 0;
-    uint32_t disorder = 0;
-    void on(const Work& m, auto& ctx) {
-        ++count;
-        disorder += m.number < next ? 1 : 0;
-        next = m.number + 1;
-        if (m.fails != 0) ctx.fail(m.fails);
-    }
-    void on(const Look&, auto& ctx) { ctx.reply(Seen{count, disorder, 0}); }
-};
-
-struct Saver {
-    static constexpr auto restart_from = denizen::RestartFrom::snapshot;
-    uint32_t count = 0;
-    void on(const Work&, auto&) { ++count; }
-    void on(const Keep&, auto& ctx) { ctx.checkpoint(); }
-    void on(const Look&, auto& ctx) { ctx.reply(Seen{count, 0, 0}); }
-};
-
-struct Strict {
-    static constexpr uint64_t deadline_ns = 50'000'000;
-    uint32_t count = 0;
-    bool invariant() const { return count < 3; }
-    void on(const Work&, auto&) { ++count; }
-    void on(const Toil& m, auto& ctx) {
-        const uint64_t begin = ctx.now_ns();
-        while (ctx.now_ns() - begin < m.ns) {}
-    }
-    void on(const Look&, auto& ctx) { ctx.reply(Seen{count, 0, 0}); }
-};
-
-struct Watcher {
-    uint32_t downs = 0;
-    void on(const Down&, auto&) { ++downs; }
-    void on(const Send& m, auto& ctx) {
-        for (uint32_t i = 0; i < m.count; ++i) ctx.send(denizen::Address{m.to}, Work{i, 0});
-    }
-    void on(const Look&, auto& ctx) { ctx.reply(Seen{0, 0, downs}); }
-};
-"""
-
-
-@pytest.fixture(scope="module")
-def plant():
-    return denizen.Program(
-        TEXT,
-        actors=["Worker", "Saver", "Strict", "Watcher"],
-        messages=[WORK, LOOK, SEEN, KEEP, SEND, TOIL, denizen.DOWN],
-        name="plant",
-    )
+@pytest.fixture(params=BOTH)
+def both(request):
+    return request.param
 
 
 @pytest.fixture
-def rt(plant, device):
-    with denizen.Runtime(plant, device) as runtime:
+def start(both):
+    """Starts the plant, with options."""
+    program, where = choose(both, plant.program, plant_handlers.program)
+    return partial(begin, program(), where)
+
+
+@pytest.fixture
+def rt(start):
+    with start() as runtime:
         yield runtime
 
 
@@ -216,8 +172,8 @@ def test_watchers(rt):
         rt.watch(a, watcher)
 
 
-def test_dead_letters(plant, device):
-    with denizen.Runtime(plant, device, dead_letter_slots=8) as rt:
+def test_dead_letters(start):
+    with start(dead_letter_slots=8) as rt:
         (a,) = rt.spawn("Worker")
         (sender,) = rt.spawn("Watcher")
         rt.stop(a)

@@ -61,6 +61,13 @@ def test_durations_while_observed(rt):
     assert t.device_time > 0
 
 
+def test_a_paused_program_says_so(rt):
+    rt.pause()
+    assert rt.stats()["mode"] == rt.telemetry().mode == "paused"
+    rt.resume()
+    assert rt.telemetry().mode == "running"
+
+
 def test_read_beside_traffic(rt):
     counters = rt.spawn("Counter", 4)
     rt.observe(True)

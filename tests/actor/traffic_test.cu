@@ -3,6 +3,7 @@
 // message: nothing lost, nothing twice, order kept between each sender and receiver. With rings of
 // ordinary size and with the smallest, where everything is always full.
 #include <actor/places.hpp>
+#include <denizen/actor/telemetry.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -63,11 +64,21 @@ struct Start { // the receiver tells all its peers to flood the next one
     uint32_t count;
 };
 
+struct Token { // goes from peer to peer for ever, until a Halt
+    uint32_t random;
+};
+struct Halt {};
+struct Halted {
+    uint32_t tokens;
+};
+
 struct Relay {
     uint32_t me = 0;
     uint32_t count = 0;
     uint32_t shouted = 0;
     uint32_t caught = 0;
+    uint32_t halted = 0;
+    uint32_t tokens = 0; // that have come since
     uint32_t peer[most_peers] = {};
     uint32_t sent[most_peers] = {};
     uint32_t next[most_senders] = {};
@@ -121,6 +132,17 @@ struct Relay {
             ctx.send(denizen::Address{m.to}, Ball{ctx.self().value, m.left - 1});
         }
     }
+    DENIZEN_HD void on(const Token& m, auto& ctx)
+    {
+        if (halted != 0) {
+            ++tokens;
+            return;
+        }
+        const uint32_t random = m.random * 1664525u + 1013904223u;
+        ctx.send(denizen::Address{peer[(random >> 8) % count]}, Token{random});
+    }
+    DENIZEN_HD void on(const Halt&) { halted = 1; }
+    DENIZEN_HD void on(const Halted&, auto& ctx) { ctx.reply(Halted{tokens}); }
     DENIZEN_HD void on(const Misdirect& m, auto& ctx)
     {
         ctx.send(denizen::Address{m.to}, Heard{0, 0});
@@ -135,9 +157,10 @@ private:
     }
 };
 
-using Traffic = denizen::Program<denizen::Actors<Relay>,
-                                 denizen::Messages<Peer, Letter, Audit, Account, Burst, Shout,
-                                                   Heard, Ball, Landed, Probe, Misdirect, Start>>;
+using Traffic =
+    denizen::Program<denizen::Actors<Relay>,
+                     denizen::Messages<Peer, Letter, Audit, Account, Burst, Shout, Heard, Ball,
+                                       Landed, Probe, Misdirect, Start, Token, Halt, Halted>>;
 
 namespace {
 
@@ -267,7 +290,7 @@ TEST_P(traffic, the_smallest_rings)
     relay(small_rings(options()), most_peers, scaled(40'000), 3);
     relay(small_rings(options()), 2, scaled(40'000), 3);
     Options o = small_rings(options()); // wide in front, narrow behind
-    o.outbox_slots += (o.workers != 0 ? o.workers : 256) * 32;
+    o.outbox_slots += (o.workers != 0 ? o.workers : 256) * 64;
     o.host_ring_slots = 256;
     relay(o, 9, scaled(40'000), 7);
 }
@@ -463,6 +486,57 @@ TEST_P(traffic, actors_that_flood_each_other_stop_with_an_error_or_need_larger_r
                 [&] { rt.drain(30s); });
         }
     }
+}
+
+// ---- jams
+
+// More messages go round for ever than the rings hold: some are always parked. The host is heard
+// all the same, and nothing is lost.
+TEST_P(traffic, a_program_that_jams_itself_hears_the_host)
+{
+    Options o = options();
+    o.near_slots = o.local_slots = o.inbox_slots = 16;
+    Rt rt(device(), o);
+    const auto actors = meet(rt, most_peers);
+    const uint32_t tokens = 128 * rt.description().workers + 100;
+    for (uint32_t i = 0; i < tokens; ++i) {
+        rt.send(actors[i % most_peers], Token{i}, 20s);
+    }
+    EXPECT_EQ(rt.ask<Probe>(actors[5], Probe{5}, 20s).number, ~uint64_t{5});
+    rt.broadcast<Relay>(Halt{}, 20s);
+    rt.drain(20s);
+    uint32_t found = 0;
+    for (const Halted& h : rt.ask_many<Halted>(actors, Halted{}, 20s)) {
+        found += h.tokens;
+    }
+    EXPECT_EQ(found, tokens);
+    EXPECT_EQ(rt.stats().errors, 0u) << rt.stats().first_error;
+    rt.stop(actors[0], 20s);
+}
+
+// A host that does not receive is let in no further: what it has sent waits in its rings, and not
+// as answers in the outboxes.
+TEST_P(traffic, a_jam_of_messages_to_the_host_keeps_the_host_out)
+{
+    Options o = options();
+    o.egress_slots = 16;
+    Rt rt(device(), o);
+    const auto actors = meet(rt, 8);
+    const uint32_t workers = rt.description().workers;
+    const uint32_t rounds = 200;
+    for (uint32_t i = 0; i < rounds; ++i) {
+        rt.send(actors[i % 8], Shout{1}, 20s);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300)); // in which it could get worse
+    uint32_t parked = 0;
+    for (const WorkerTelemetry& w : rt.telemetry().workers) {
+        parked += w.outbox;
+    }
+    EXPECT_LE(parked, 64 * workers); // what each of them had taken before it saw the jam
+    for (uint32_t i = 0; i < rounds; ++i) {
+        EXPECT_TRUE(rt.receive(20s).is<Heard>());
+    }
+    EXPECT_EQ(rt.stats().errors, 0u) << rt.stats().first_error;
 }
 
 // ---- to the host

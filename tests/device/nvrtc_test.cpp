@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVRTC compiles for real here, without a GPU or a driver. DENIZEN_TEST_NVRTC_DIR is the folder of
 // the library, or empty where the build found none; then what is tested is the message.
+#include "device/cuda_library.hpp"
 #include "device/nvrtc.hpp"
 
 #include <denizen/base/error.hpp>
@@ -85,7 +86,7 @@ class nvrtc : public testing::Test {
 protected:
     void SetUp() override
     {
-        set_nvrtc_folders({"/nonexistent/denizen", DENIZEN_TEST_NVRTC_DIR});
+        set_cuda_folders({"/nonexistent/denizen", DENIZEN_TEST_NVRTC_DIR});
         try {
             nvrtc_version();
         } catch (const denizen::Error& error) {
@@ -131,10 +132,10 @@ TEST_F(nvrtc, compiles_packet_access_and_scoped_atomics_to_a_cubin)
     for (const char* architecture : {"sm_80", "sm_90"}) {
         const Compiled compiled = compile_cubin(
             packet_kernel, "program.cu", {std::string("--gpu-architecture=") + architecture});
-        ASSERT_GT(compiled.cubin.size(), 4u);
-        EXPECT_EQ(std::string(compiled.cubin.data(), 4), "\x7f"
+        ASSERT_GT(compiled.code.size(), 4u);
+        EXPECT_EQ(std::string(compiled.code.data(), 4), "\x7f"
                                                          "ELF");
-        const std::string image(compiled.cubin.begin(), compiled.cubin.end());
+        const std::string image(compiled.code.begin(), compiled.code.end());
         EXPECT_TRUE(contains(image, ".text.probe")) << architecture;
         EXPECT_EQ(compiled.log, "");
     }
@@ -150,7 +151,7 @@ TEST_F(nvrtc, a_small_program_is_small)
         {"--std=c++20", "--device-as-default-execution-space", "--device-int128", "-DNDEBUG",
          "--gpu-architecture=sm_90", "--include-path=" DENIZEN_INCLUDE_DIR});
     EXPECT_EQ(compiled.log, "");
-    EXPECT_LT(code_bytes(compiled.cubin), 300'000u);
+    EXPECT_LT(code_bytes(compiled.code), 300'000u);
 }
 
 TEST_F(nvrtc, an_error_is_reported_with_the_line_of_the_user)
@@ -172,7 +173,7 @@ TEST_F(nvrtc, a_warning_is_kept_beside_the_cubin)
         compile_cubin("#line 7 \"user.cu\"\n"
                       "extern \"C\" __global__ void k() { int unused_one; }\n",
                       "program.cu", {"--gpu-architecture=sm_90"});
-    EXPECT_FALSE(compiled.cubin.empty());
+    EXPECT_FALSE(compiled.code.empty());
     EXPECT_TRUE(contains(compiled.log, "user.cu(7)")) << compiled.log;
 }
 

@@ -20,7 +20,7 @@ from denizen import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ONE_AFTER_THE_OTHER = {"tutorial.md"}
+ONE_AFTER_THE_OTHER = {"tutorial.md", "python-handlers.md"}
 
 COUNTING = """
 import denizen
@@ -38,7 +38,9 @@ program = denizen.Program('''
 SETUP = {
     ("README.md", 1): COUNTING + "counting = program\n",
     ("ab.md", 0): "from denizen import ab\n",
-    ("context.md", 0): """
+    ("context.md", 0): 'import time, denizen\ndevice = "auto"\n',
+    ("context.md", 1): 'import denizen\ndevice = "auto"\n',
+    ("context.md", 2): """
 import denizen
 Hello = denizen.message("Hello", [("who", denizen.ADDRESS)])
 program = denizen.Program('''
@@ -95,7 +97,6 @@ many = tasks.task("Begin", [("n", "u4"), ("result", tasks.PROMISE)]).zeros(10)
 }
 PRINTED = {
     ("README.md", 0): r"10\n",
-    ("context.md", 0): r"",
     ("dsp.md", 0): r"\(16, 4000\) 1\n3203\.125\n",
     ("flow.md", 0): r"\[ ?0\. +2\. .* 18\.\]\n",
     ("flow.md", 1): r"1000 Hz\n",
@@ -106,6 +107,7 @@ PRINTED = {
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
     ("procmine.md", 0): r"[\s\S]*variants; the first: step A[\s\S]*rework[\s\S]*",
     ("procmine.md", 1): r"\[\] \[\] \[\] \[0 0 0[\s\S]*",
+    ("python-handlers.md", 0): r"5\n\(3\.0, 1\.5\)\ntick 3 of Talker\(heard=1\)\n",
     ("radio.md", 0): r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
     ("radio.md", 1): r"\d+\n",
     ("radio.md", 2): r"\(48000, 2\) True 0\.1\n",
@@ -119,6 +121,7 @@ PRINTED = {
     ("wave.md", 0): r"\d\.\d+ \(64, 64, 64\)\n",
 }
 TORCH = {("README.md", 1), ("gpu-sharing.md", 0), ("tutorial.md", 4)}
+HANDLERS = {("README.md", 0), ("python-handlers.md", 0)}
 RANKS = {("group.md", 0): 2}
 
 
@@ -155,10 +158,13 @@ def test_a_python_snippet_runs(name, number, tmp_path):
     key = (name, number)
     if key in TORCH and not has_torch():
         pytest.skip("needs PyTorch and a GPU")
+    if key in HANDLERS:
+        pytest.importorskip("numba")
     text = SETUP.get(key, "") + code(name, number)
+    (tmp_path / "snippet.py").write_text(text, "utf-8")  # handlers in Python are read from a file
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", text, str(rank)],
+            [sys.executable, "snippet.py", str(rank)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

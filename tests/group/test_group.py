@@ -197,7 +197,9 @@ def test_the_kernels_compile_at_run_time():
 def test_resident():
     def body(g):
         x = np.full(5000, g.rank, np.float32)
-        with g.resident() as resident:
+        with pytest.raises(ArgumentError, match="one kernel for ever"):
+            g.resident(breath_us=-1)
+        with g.resident(breath_us=300) as resident:
             for _ in range(20):
                 resident.all_reduce(x, "max")
             with pytest.raises(ArgumentError, match="use one type"):

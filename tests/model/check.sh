@@ -97,6 +97,10 @@ finds breath -DPLANTED_SAME_ATTEMPT
 finds breath -DPLANTED_SHUTS_ANYWAY
 finds breath -DPLANTED_ONE_GATE -DIMPATIENT=2
 
+holds cut
+finds cut -DPLANTED_NO_NUMBER
+finds cut -DPLANTED_OWN_TIME
+finds cut -DPLANTED_WAITS
 
 holds gathering
 finds gathering -DPLANTED_ONE_STATE
@@ -108,6 +112,8 @@ finds parking -DPLANTED_LOOK_FIRST
 finds parking -DPLANTED_STORE
 
 holds outbox
+holds outbox -DLET_IN=0 -DOUTBOX=4
+finds outbox -DPLANTED_LIMIT_OF_EACH
 finds outbox -DPLANTED_OWN_GATE
 finds outbox -DPLANTED_WAIT
 

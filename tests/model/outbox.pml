@@ -7,14 +7,17 @@
  * message in each worker's host ring. A handler sends on at most one message per message (to the other
  * worker; a message from the host starts HOPS of them). A send reads the credit, draws its ticket,
  * and writes its slot if that credit covers it; else the message is parked in the sender's outbox
- * with its ticket, and written by a later flush. No worker takes from its host ring while anything is
- * parked anywhere (Board::jammed).
+ * with its ticket, and written by a later flush. While anything is parked anywhere (Board::jammed) a
+ * worker takes from its host ring only if no more than LET_IN messages are (jams_itself(): half an
+ * outbox where workers are few), and does so at any time: the real one now and then.
  *
  * Checked: nothing lost, duplicated or reordered between two workers; no slot written before it is
  * free; no deadlock; and no outbox ever holds more than OUTBOX messages, whatever the host sends.
- * That holds because of the rule for the host ring: with a look at the own outbox alone (PLANTED_OWN_GATE)
- * the population grows until some other worker's outbox is full. A handler that waits for its slot
- * instead of parking (PLANTED_WAIT) deadlocks.
+ * That holds because of the rule for the host ring: with a look at the own outbox alone
+ * (PLANTED_OWN_GATE), or with a limit for each outbox and none for all together
+ * (PLANTED_LIMIT_OF_EACH), the population grows until some other worker's outbox is full. A handler
+ * that waits for its slot instead of parking (PLANTED_WAIT) deadlocks. With LET_IN 0 the host is shut
+ * out while anything is parked, and half the outbox is enough.
  * Left out: the late visibility of stores (mpsc.pml has it).
  */
 #define CAP 2
@@ -25,7 +28,10 @@
 #define HOPS 2
 #endif
 #ifndef OUTBOX
-#define OUTBOX 4
+#define OUTBOX 6 /* what can be alive with LET_IN 0 less the ring in front, and LET_IN */
+#endif
+#ifndef LET_IN
+#define LET_IN 2
 #endif
 #define WRAP(x) ((x) & (MOD - 1))
 #define SLOT(w, ticket) ((w) * CAP + ((ticket) & (CAP - 1)))
@@ -89,10 +95,12 @@ inline flush() {
     i = 0
 }
 
-#ifdef PLANTED_OWN_GATE
-#define GATE (parked[me] > 0)
+#if defined(PLANTED_OWN_GATE)
+#define GATE (parked[me] > LET_IN)
+#elif defined(PLANTED_LIMIT_OF_EACH)
+#define GATE (parked[0] > LET_IN || parked[1] > LET_IN)
 #else
-#define GATE (parked[0] + parked[1] > 0)
+#define GATE (parked[0] + parked[1] > LET_IN)
 #endif
 
 proctype Worker(bit me) {

@@ -51,7 +51,7 @@ struct Tell { // the sum, as soon as the actor's worker has room
     {
         if (actors.send(actor, Total{sum}) != Errc::ok) {
             if (refusals != nullptr) {
-                denizen::fetch_add<denizen::Scope::system>(refusals, 1u);
+                denizen::fetch_add<denizen::Scope::gpu>(refusals, 1u);
             }
             ctx.spawn(*this);
         }
@@ -133,7 +133,7 @@ struct Hold { // until the host says so
 };
 struct Mark {
     uint32_t* count;
-    DENIZEN_HD void run(auto&) const { denizen::fetch_add<denizen::Scope::system>(count, 1u); }
+    DENIZEN_HD void run(auto&) const { denizen::fetch_add<denizen::Scope::gpu>(count, 1u); }
 };
 using Tasks =
     denizen::task::Program<Root, Fib, Sum, Tell, TellMany, Misdirect, Post, Write, Hold, Mark>;

@@ -17,7 +17,7 @@ using task::Grain;
 
 struct Leaf {
     uint64_t* count;
-    DENIZEN_HD void run(auto&) const { fetch_add<Scope::system>(count, uint64_t{1}); }
+    DENIZEN_HD void run(auto&) const { fetch_add<Scope::gpu>(count, uint64_t{1}); }
 };
 
 // Spawns two of itself, down to 2^depth leaves.

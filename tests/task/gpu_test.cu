@@ -14,13 +14,13 @@ struct Beat {
     uint32_t* count;
     DENIZEN_HD void run(auto& ctx) const
     {
-        fetch_add<Scope::system>(count, 1u);
+        fetch_add<Scope::gpu>(count, 1u);
         ctx.spawn(*this);
     }
 };
 struct Once {
     uint32_t* count;
-    DENIZEN_HD void run(auto&) const { fetch_add<Scope::system>(count, 1u); }
+    DENIZEN_HD void run(auto&) const { fetch_add<Scope::gpu>(count, 1u); }
 };
 
 using Beats = task::Program<Beat, Once>;

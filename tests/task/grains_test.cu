@@ -14,7 +14,7 @@ using task::Priority;
 
 struct Leaf {
     uint64_t* count;
-    DENIZEN_HD void run(auto&) const { fetch_add<Scope::system>(count, uint64_t{1}); }
+    DENIZEN_HD void run(auto&) const { fetch_add<Scope::gpu>(count, uint64_t{1}); }
 };
 
 // Every lane writes its own word, reads its neighbour's behind a barrier, and spawns a leaf.
@@ -33,11 +33,11 @@ struct Wide {
         store<Scope::gpu>(&words[i], i + 1);
         ctx.sync();
         if (load<Scope::gpu>(&words[(i + 1) % n]) != (i + 1) % n + 1) {
-            fetch_add<Scope::system>(wrong, 1u);
+            fetch_add<Scope::gpu>(wrong, 1u);
         }
         ctx.sync();
         store<Scope::gpu>(&words[i], 0u);
-        fetch_add<Scope::system>(lanes, 1u);
+        fetch_add<Scope::gpu>(lanes, 1u);
         ctx.spawn_by_lane(Leaf{count});
         ctx.spawn(Leaf{count}); // once
     }
@@ -53,7 +53,7 @@ struct Flood {
     {
         for (uint32_t i = 0; i < n; ++i) {
             const Errc e = ctx.spawn(Leaf{count});
-            fetch_add<Scope::system>(e == Errc::ok ? taken : refused, uint64_t{1});
+            fetch_add<Scope::gpu>(e == Errc::ok ? taken : refused, uint64_t{1});
         }
     }
 };
@@ -71,7 +71,7 @@ struct Strand {
         }
         for (uint32_t i = 0; i < n; ++i) {
             if (ctx.spawn(Leaf{count}) == Errc::ok) {
-                fetch_add<Scope::system>(taken, uint64_t{1});
+                fetch_add<Scope::gpu>(taken, uint64_t{1});
             }
         }
         for (const Counter& w : waiting) {
@@ -90,10 +90,10 @@ struct Heir {
     DENIZEN_HD void run(auto& ctx) const
     {
         const ArenaRef arena = ctx.arena();
-        fetch_add<Scope::system>(&count[0], uint64_t{1});
+        fetch_add<Scope::gpu>(&count[0], uint64_t{1});
         for (uint32_t i = 0; i < words(depth); ++i) {
             if (block[i] != seed + i) {
-                fetch_add<Scope::system>(&count[2], uint64_t{1});
+                fetch_add<Scope::gpu>(&count[2], uint64_t{1});
             }
         }
         arena.deallocate(block);
@@ -102,7 +102,7 @@ struct Heir {
             uint32_t* const mine = fresh(arena, s, depth - 1);
             if (mine == nullptr || ctx.spawn(Heir{mine, count, s, depth - 1}) != Errc::ok) {
                 arena.deallocate(mine);
-                fetch_add<Scope::system>(&count[1], uint64_t{1});
+                fetch_add<Scope::gpu>(&count[1], uint64_t{1});
             }
         }
     }
@@ -147,7 +147,7 @@ struct Hoard {
         *first = all;
         for (uint32_t i = 0; i < 200; ++i) {
             const Errc e = ctx.spawn(Leaf{count});
-            fetch_add<Scope::system>(e == Errc::ok ? taken : refused, uint64_t{1});
+            fetch_add<Scope::gpu>(e == Errc::ok ? taken : refused, uint64_t{1});
         }
     }
 };

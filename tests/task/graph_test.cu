@@ -45,7 +45,7 @@ struct Visit {
     {
         const Graph g = *graph;
         g.value[node] = combine(g, node);
-        fetch_add<Scope::system>(&g.runs[node], 1u);
+        fetch_add<Scope::gpu>(&g.runs[node], 1u);
         for (uint32_t i = g.first_out[node]; i < g.first_out[node + 1]; ++i) {
             ctx.arrive(g.counter[g.out[i]]);
         }

@@ -19,7 +19,7 @@ struct Spread {
     uint32_t random;
     DENIZEN_HD void run(auto& ctx) const
     {
-        fetch_add<Scope::system>(count, uint64_t{1});
+        fetch_add<Scope::gpu>(count, uint64_t{1});
         if (depth != 0) {
             const uint32_t next = random == 0 ? 0 : (random * 1664525u + 1013904223u) | 1u;
             ctx.spawn(Spread{count, depth - 1, next});
@@ -38,7 +38,7 @@ struct Hold {
     uint64_t* began;
     DENIZEN_HD void run(auto& ctx) const
     {
-        fetch_add<Scope::system>(began, uint64_t{1});
+        fetch_add<Scope::gpu>(began, uint64_t{1});
         while (load<Scope::system>(release) == 0 && !ctx.cancelled()) {
             relax(); // ends as said above; the tests see to one of them
         }
@@ -66,7 +66,7 @@ struct Endless {
     uint64_t* count;
     DENIZEN_HD void run(auto& ctx) const
     {
-        fetch_add<Scope::system>(count, uint64_t{1});
+        fetch_add<Scope::gpu>(count, uint64_t{1});
         ctx.spawn(Endless{count});
     }
 };
@@ -84,7 +84,7 @@ struct Mark {
     static constexpr auto priority = Level;
     DENIZEN_HD void run(auto&) const
     {
-        store<Scope::system>(&order[fetch_add<Scope::system>(next, 1u)], i);
+        store<Scope::system>(&order[fetch_add<Scope::gpu>(next, 1u)], i);
     }
 };
 struct Marks {

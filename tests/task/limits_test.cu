@@ -39,12 +39,12 @@ DENIZEN_HD void Full::run(auto& ctx) const
     auto* const all = reinterpret_cast<Seen*>(address);
     for (uint32_t i = 0; i < 9; ++i) {
         if (word[i] != word[0] * (i + 1)) {
-            fetch_add<Scope::system>(&all->wrong, 1u);
+            fetch_add<Scope::gpu>(&all->wrong, 1u);
             return;
         }
     }
     const uint32_t number = word[0];
-    fetch_add<Scope::system>(&all->ran[number % 32], 1u);
+    fetch_add<Scope::gpu>(&all->ran[number % 32], 1u);
     if (number >= 8) { // 8 to 15: the leaves
         return;
     }
@@ -64,7 +64,7 @@ DENIZEN_HD void Full::run(auto& ctx) const
 
 struct Leaf {
     uint64_t* count;
-    DENIZEN_HD void run(auto&) const { fetch_add<Scope::system>(count, uint64_t{1}); }
+    DENIZEN_HD void run(auto&) const { fetch_add<Scope::gpu>(count, uint64_t{1}); }
 };
 
 // Takes every counter there is, is told when none is left, and gives all of them their arrival.

@@ -74,8 +74,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text += "      show_root_heading: false\n      show_root_toc_entry: false\n"
         if name == "denizen":
             text += "      members:\n" + "".join(f"        - {one}\n" for one in _names())
-            # For the reader of sources the module of that name hides the function.
-            text += "\n::: denizen.message.message\n    options:\n      heading_level: 2\n"
+            # For the reader of sources a module of the same name hides a function.
+            for one in _names():
+                if (ROOT / f"python/denizen/{one}.py").exists():
+                    text += f"\n::: denizen.{one}.{one}\n    options:\n      heading_level: 2\n"
         files.append(File.generated(config, f"reference/python/{name}.md", content=text))
     for part in cpp.FOLDERS:
         files.append(File.generated(config, f"reference/cpp/{part}.md", content=cpp.page(part)))

@@ -98,7 +98,7 @@ void waves(nb::module_& m)
                 double speed, double dt, double damping, double absorber,
                 const std::array<uint32_t, 3>& boundary, const Array<uint8_t>& kinds, bool twofold,
                 bool on_gpu, int ordinal, nb::bytes cubin, uint32_t threads, uint32_t slabs,
-                nb::bytes group_cubin, int64_t breath_us) {
+                nb::bytes group_cubin, std::optional<int64_t> breath_us) {
                  Settings settings;
                  for (size_t axis = 0; axis < 3; ++axis) {
                      settings.cells[axis] = cells[axis];
@@ -111,7 +111,7 @@ void waves(nb::module_& m)
                  settings.absorber = absorber;
                  settings.kinds = vector_of(kinds);
                  settings.precision = twofold ? Precision::twofold : Precision::single;
-                 settings.breath = std::chrono::microseconds(breath_us);
+                 if (breath_us) settings.breath = std::chrono::microseconds(*breath_us);
                  Code code;
                  code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                  Code group_code;

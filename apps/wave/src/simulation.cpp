@@ -39,7 +39,7 @@ void check_not_negative(const char* what, double value)
     }
 }
 
-std::unique_ptr<State> state_of(const Settings& settings)
+std::unique_ptr<State> state_of(const Settings& settings, bool on_gpu)
 {
     auto state = std::make_unique<State>();
     for (uint32_t axis = 0; axis < 3; ++axis) {
@@ -66,7 +66,7 @@ std::unique_ptr<State> state_of(const Settings& settings)
     state->medium.damping = settings.damping * state->dt;
     state->medium.absorber = settings.absorber * state->dt;
     state->precision = settings.precision;
-    state->breath_ns = breath_ns_of(settings.breath);
+    state->breath_ns = on_gpu || settings.breath ? breath_ns_of(settings.breath) : 0;
     state->kinds = settings.kinds;
     const uint64_t cells = state->geometry.cells();
     if (state->kinds.empty()) state->kinds.assign(cells, 0);
@@ -148,10 +148,10 @@ struct Simulation::Run {
 
 Simulation::Simulation(const Settings& settings, Device device, const Code& code, uint32_t threads,
                        uint32_t slabs, const Code& group_code)
-    : state_(state_of(settings))
 {
     const bool gpu = device.kind == Device::Kind::gpu || (device.kind == Device::Kind::automatic &&
                                                           gpu_present() && code.runs_on_gpu());
+    state_ = state_of(settings, gpu);
     if (gpu && !code.runs_on_gpu()) {
         throw Error(Errc::no_device, "this simulation was compiled without CUDA: compile the file "
                                      "that makes it with nvcc, or use Device::cpu()");
@@ -358,11 +358,20 @@ uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>*
     if (values != nullptr && (commands.empty() || commands.back().act != Act::read)) {
         refuse("none of the commands reads");
     }
-    const uint32_t step =
-        run_->mailbox->ask(commands, values, patience, [this] { return run_->over.load(); });
+    const auto over = [this] { return run_->over.load(); };
+    uint32_t step = 0;
+    try {
+        step = run_->mailbox->ask(commands, values, patience, over);
+    } catch (const Error& error) {
+        // A run that failed is over as well: its own error says more.
+        if (error.code() == Errc::closed && run_->over && run_->error) {
+            std::rethrow_exception(run_->error);
+        }
+        throw;
+    }
     for (const Request& command : commands) {
         if (command.act == Act::pause) run_->paused = true;
-        if (command.act == Act::end) run_->paused = false; // it is on its way out
+        if (command.act == Act::end) run_->paused = false;
         if (command.act == Act::resume) run_->paused = command.until != 0;
     }
     return run_->first + step;
@@ -375,7 +384,11 @@ Ran Simulation::finish()
     if (run_->paused && running()) {
         Request go_on;
         go_on.act = Act::resume;
-        command({go_on});
+        try {
+            command({go_on});
+        } catch (const Error&) {
+            if (running()) throw;
+        }
     }
     // The run goes on if the wait for its end is interrupted.
     Backoff wait;

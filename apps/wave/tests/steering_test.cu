@@ -259,6 +259,17 @@ TEST_P(Steering, goes_on_as_far_as_it_was_told_to)
     simulation_.finish();
 }
 
+TEST_P(Steering, ends_while_it_is_paused)
+{
+    for (uint32_t i = 0; i < 20; ++i) { // finish() comes before or after the thread is through
+        simulation_.start(1u << 30, GetParam().method);
+        const uint64_t paused = simulation_.command({with(Act::pause)});
+        EXPECT_EQ(simulation_.command({with(Act::end)}), paused);
+        EXPECT_NO_THROW(simulation_.finish());
+        EXPECT_EQ(simulation_.steps(), paused);
+    }
+}
+
 TEST_P(Steering, a_run_that_ends_by_itself_and_commands_that_come_too_late)
 {
     simulation_.start(20, GetParam().method);

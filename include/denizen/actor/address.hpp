@@ -23,7 +23,7 @@ struct Address {
     DENIZEN_HD constexpr bool is_host() const { return node() == host_node; }
     DENIZEN_HD constexpr bool is_reply_cell() const { return is_host() && (value >> 28 & 1) != 0; }
     DENIZEN_HD constexpr uint32_t cell() const { return value & (max_cells - 1); }
-    DENIZEN_HD constexpr bool operator==(const Address& o) const { return value == o.value; }
+    DENIZEN_HD constexpr bool operator==(Address o) const { return value == o.value; }
 
     DENIZEN_HD static constexpr Address actor(uint32_t worker, uint32_t local, uint32_t node = 0)
     {
@@ -36,5 +36,8 @@ struct Address {
 };
 
 inline constexpr Address host{};
+
+// No actor's, on no node of any program: what is sent there is a dead letter.
+inline constexpr Address nowhere{(host_node - 1) << 29};
 
 } // namespace denizen

@@ -28,6 +28,8 @@ namespace denizen {
 
 using std::chrono::nanoseconds;
 
+struct HandlerTable; // src/actor/handlers.hpp
+
 // A compiled program.
 struct Image {
     ProgramTable table{};
@@ -37,7 +39,8 @@ struct Image {
     std::vector<std::vector<uint32_t>> buffers;
     // CPU: runs worker `id` until it leaves.
     void (*run_worker)(const Shared&, uint32_t id) = nullptr;
-    std::shared_ptr<void> library; // keeps run_worker loaded
+    std::shared_ptr<void> library;                // keeps run_worker loaded
+    std::shared_ptr<const HandlerTable> handlers; // of a program whose handlers came at run time
     // GPU: the kernel `denizen_resident` in a cubin, or a CUfunction of an ahead-of-time kernel in
     // the current context.
     std::vector<char> cubin;
@@ -61,14 +64,20 @@ struct Options {
     uint32_t near_slots = 0;    // one worker -> one other of its cluster
     uint32_t urgent_slots = 32; // urgent messages: host -> one worker, workers -> one worker
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
-    // 0: 8 where the GPU has clusters, else 1; 4 on the CPU.
+    // 0: 8 where the GPU has clusters, else 1, also under compute-sanitizer; 4 on the CPU.
     uint32_t cluster = 0;
     uint32_t outbox_slots = 2048;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
     uint32_t stash_slots = 2048;
-    uint32_t watch_slots = 1024;   // of each worker: who watches its actors
+    uint32_t watch_slots = 1024; // of each worker: who watches its actors
+    // Of each worker: actors that its handlers spawn and that have not stopped, a power of two, at
+    // most 65,536. 0: none if the program has no such actor types, else 256, or fewer if their
+    // states would take more than 64 MiB of a node. Beside max_actors and state_bytes, which are
+    // for what the host spawns.
+    uint32_t spawn_room = 0;
+    uint32_t timer_slots = 256;    // of each worker: what handlers send later, at most 65,536
     uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
     uint32_t trace_slots = 0; // of each worker: trace records of 64 bytes; 0: it cannot be traced
@@ -143,6 +152,16 @@ struct ActorStatus {
     bool supervised() const { return supervisor.value != nobody; }
 };
 
+// One of what AnyRuntime::actors() lists.
+struct ActorListing {
+    Address address;
+    std::string type;  // "supervisor" for one
+    std::string name;  // empty: it has none
+    uint32_t node = 0; // where it is: after a migration not where its address says
+    uint32_t worker = 0;
+    Life life = Life::running;
+};
+
 // How many restarts a supervisor gives its children, in any stretch of time of this length. One
 // more, and it escalates.
 struct RestartBudget {
@@ -202,6 +221,15 @@ public:
     // As above, over the workers that the placement names. Errc::bad_argument if there are none.
     std::vector<Address> spawn(uint32_t actor_type, uint32_t count, Placement where,
                                nanoseconds deadline);
+    // One actor with a name, by which find() finds it as long as it lives, also after a snapshot
+    // was restored. Errc::bad_argument if another that lives has that name, or if it is empty or
+    // longer than 255 bytes.
+    Address spawn(uint32_t actor_type, std::string_view name, nanoseconds deadline);
+    // The address of the actor of this name. Errc::no_actor if there is none.
+    Address find(std::string_view name, nanoseconds deadline);
+    // All actors that have not stopped, worker by worker, also those that handlers have spawned,
+    // and supervisors. As read while they go on.
+    std::vector<ActorListing> actors();
     // Ends an actor; returns once no handler of it runs any more. Later messages are dead letters.
     void stop(Address actor, nanoseconds deadline);
 

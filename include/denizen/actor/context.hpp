@@ -4,7 +4,9 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
+#include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/system.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/program.hpp>
 #include <denizen/base/clock.hpp>
@@ -12,6 +14,12 @@
 #include <denizen/memory/arena/ref.hpp>
 
 namespace denizen {
+
+// What send_after() and send_every() give, for cancel(). May be kept in the actor's state.
+struct Timer {
+    uint32_t value = 0; // 0: none
+    DENIZEN_HD explicit constexpr operator bool() const { return value != 0; }
+};
 
 template <class P>
 class Context {
@@ -115,6 +123,42 @@ public:
         }
     }
 
+    // The same for handlers that know a message's type by its number alone
+    // (src/actor/handlers.cpp). `payload`: of a short message, nine words. Called by one thread,
+    // not by a whole warp.
+    DENIZEN_HD bool send_raw(Address to, uint32_t type, uint32_t length, Priority priority,
+                             const void* payload)
+    {
+        if constexpr (P::has_buffers) {
+            if (touched_) {
+                detail::buffer_fence();
+            }
+            P::keep_buffers(shared_, type, payload);
+        }
+        const Header h{to.value, self_, type, 0, length};
+        const bool sent =
+            length <= first_payload
+                ? post_bytes<first_payload>(shared_, worker_, h, payload, priority, policy_of(to))
+                : detail::post_any(shared_, worker_, h, payload, priority, policy_of(to));
+        if constexpr (P::has_buffers) {
+            if (!sent || !detail::reachable(shared_, to)) {
+                P::drop_buffers(shared_, type, payload);
+            }
+        }
+        return sent;
+    }
+    DENIZEN_HD uint32_t publish_raw(const TopicKey& key, uint32_t type, uint32_t length,
+                                    Priority priority, const void* payload)
+    {
+        if constexpr (P::has_buffers) {
+            if (touched_) {
+                detail::buffer_fence();
+            }
+        }
+        const Header h{0, self_, type, 0, length};
+        return detail::publish<P>(shared_, worker_, key, h, payload, priority, false);
+    }
+
     // From soon on this actor gets what is published to the topic, or to all that begin so: once
     // worker 0 of each publisher's node knows. Until it unsubscribes or stops; a restart changes
     // nothing. A table without room is the program's error (Errc::exhausted).
@@ -125,6 +169,66 @@ public:
     DENIZEN_HD void unsubscribe(const TopicPattern& pattern)
     {
         change_topic(SystemOp::unsubscribe, pattern);
+    }
+
+    // Sends a message, of at most 36 bytes and without buffers, not before so many ns from now have
+    // passed, and then as soon as the worker looks (docs/context.md#later). From this actor, which
+    // need not be its receiver; to whoever it is by then. None (false), and counted, if all of the
+    // worker's timer_slots are taken. It ends with this actor: when it stops or is restarted. In a
+    // whole-warp handler one lane's, lane 0's; every lane must make the call.
+    template <class M>
+    DENIZEN_HD Timer send_after(uint64_t ns, Address to, const M& message)
+    {
+        return send_later(ns, 0, to, message);
+    }
+    // The same again and again, every so many ns (at least 1) from now on; for each period at most
+    // once: what a worker that was busy, paused or off its processor has missed is not made up for.
+    template <class M>
+    DENIZEN_HD Timer send_every(uint64_t ns, Address to, const M& message)
+    {
+        return send_later(ns, ns != 0 ? ns : 1, to, message);
+    }
+    // True: it will not be sent (again). False: it has been, or was none of this actor's.
+    DENIZEN_HD bool cancel(Timer timer)
+    {
+        bool done = false;
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            done = detail::disarm(shared_, worker_, self_, timer.value);
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+            done = denizen::lanes::shuffle(done, 0);
+        }
+        return done;
+    }
+
+    // Makes an actor of this program on this worker, at once: its state is A{arguments...}, and its
+    // address may be used and given to others now. `nowhere` (where what is sent is a dead letter),
+    // and counted, if all of the worker's spawn_room places are taken: an actor that stops gives
+    // its place back, and its address is given out again after those of all others that are free.
+    // To be told how it fares, and restart it, watch() it. In a whole-warp handler one is made,
+    // with lane 0's arguments; every lane must make the call.
+    template <class A, class... Arguments>
+    DENIZEN_HD Address spawn(const Arguments&... arguments)
+    {
+        constexpr uint32_t type = P::template actor_id<A>;
+        static_assert(type != no_type, "not an actor type of this program");
+        static_assert(detail::spawned_of<A>(), "an actor that handlers spawn declares "
+                                               "`static constexpr bool spawned = true`");
+        Address made = nowhere;
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            const uint32_t local = detail::take_place(shared_, worker_);
+            if (local != detail::no_place) {
+                P::template begin<A>(detail::state_of_place(shared_, worker_, local), arguments...);
+                detail::open_place(shared_, worker_, local, type);
+                made = Address::actor(worker_, local, shared_.node);
+            }
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+            made.value = denizen::lanes::shuffle(made.value, 0);
+        }
+        return made;
     }
 
     // Says that this handler has failed. It runs on to its return; then the message is a dead
@@ -268,6 +372,32 @@ private:
             detail::add_references(shared_, message, touched_);
         }
         sync();
+    }
+
+    template <class M>
+    DENIZEN_HD Timer send_later(uint64_t ns, uint64_t every_ns, Address to, const M& message)
+    {
+        constexpr uint32_t type = P::template message_id<M>;
+        static_assert(type != no_type, "not a message type of this program");
+        static_assert(sizeof(M) <= first_payload && !detail::refers<M>,
+                      "what is sent later is at most 36 bytes, without buffers");
+        Timer timer;
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            TimerEntry entry;
+            entry.every_ns = every_ns;
+            entry.to = to.value;
+            entry.owner = self_;
+            entry.type = type;
+            entry.length = sizeof(M);
+            entry.priority = static_cast<uint16_t>(detail::priority_of<M>());
+            copy_bytes(entry.word, &message, sizeof(M));
+            timer.value = detail::arm(shared_, worker_, ns, entry);
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+            timer.value = denizen::lanes::shuffle(timer.value, 0);
+        }
+        return timer;
     }
 
     // By the lane that makes the call.

@@ -130,10 +130,13 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 #elif DENIZEN_HOSTED
         if (idle > detail::eager_rounds && !worker.blocked() &&
             told == static_cast<uint32_t>(Command::run)) {
-            // Ends by a sender's bell; the time-out only bounds a wait for a command.
-            sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, 100'000'000, [&] {
-                return worker.something_arrived() || load<Scope::gpu>(&s.board->command) != told;
-            });
+            // Ends by a sender's bell, or when a timer is due; else the time-out only bounds a wait
+            // for a command.
+            sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, worker.until_due(100'000'000),
+                          [&] {
+                              return worker.something_arrived() ||
+                                     load<Scope::gpu>(&s.board->command) != told;
+                          });
         } else if (idle > (worker.waits_for_room() ? 16 : 256)) {
             sched_yield(); // room is made by another worker, which may need this core
         }

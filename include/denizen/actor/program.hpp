@@ -24,7 +24,8 @@
 //   bool invariant() const { return ...; }            // false after a handler: it has failed
 // and may say with `static constexpr auto restart_from = denizen::RestartFrom::snapshot` that a
 // restart takes it back to its last checkpoint, instead of to its initial state. An actor whose
-// handlers allocate from ctx.arena() says `static constexpr bool allocates = true`.
+// handlers allocate from ctx.arena() says `static constexpr bool allocates = true`; one that
+// handlers spawn, by ctx.spawn(), says `static constexpr bool spawned = true`.
 #pragma once
 
 #include <denizen/actor/address.hpp>
@@ -174,6 +175,16 @@ DENIZEN_HD constexpr bool allocates_of()
     }
 }
 
+template <class A>
+DENIZEN_HD constexpr bool spawned_of()
+{
+    if constexpr (requires { *&A::spawned; }) {
+        return A::spawned;
+    } else {
+        return false;
+    }
+}
+
 // A field of that name is none: the address of one is no pointer.
 template <class M>
 DENIZEN_HD constexpr Priority priority_of()
@@ -246,6 +257,16 @@ struct Program<Actors<A...>, Messages<M...>> {
     DENIZEN_HD static void construct(uint32_t actor, void* state)
     {
         OfActors::at(actor, [&]<class T>() { new (state) T(); });
+    }
+
+    // The state of an actor that a handler spawns, where another's may have been.
+    template <class Actor, class... Arguments>
+    DENIZEN_HD static void begin(void* state, const Arguments&... arguments)
+    {
+        new (state) Actor{arguments...};
+        if constexpr (detail::restart_of<Actor>() == RestartFrom::snapshot) {
+            *checkpoint_word<Actor>(state) = 0;
+        }
     }
 
     // 0, or why the actor has failed now that its handler has returned.
@@ -337,7 +358,8 @@ struct Program<Actors<A...>, Messages<M...>> {
         uint32_t a = 0;
         ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()),
                           static_cast<uint32_t>(detail::overflow_of<A>()),
-                          static_cast<uint32_t>(detail::restart_of<A>())}),
+                          static_cast<uint32_t>(detail::restart_of<A>()),
+                          detail::spawned_of<A>() ? 1u : 0u}),
          ...);
         uint32_t m = 0;
         ((t.message[m++] = {sizeof(M), alignof(M), static_cast<uint32_t>(detail::priority_of<M>()),
@@ -370,11 +392,18 @@ private:
 
     // The checkpoint lies behind the state, and behind it a word that says it is there.
     template <class Actor>
+    DENIZEN_HD static uint32_t* checkpoint_word(void* state)
+    {
+        return reinterpret_cast<uint32_t*>(static_cast<unsigned char*>(state) +
+                                           2 * checkpoint_offset(sizeof(Actor)));
+    }
+
+    template <class Actor>
     DENIZEN_HD static bool copy_state(void* state, bool out)
     {
         if constexpr (detail::restart_of<Actor>() == RestartFrom::snapshot) {
             auto* kept = static_cast<unsigned char*>(state) + checkpoint_offset(sizeof(Actor));
-            auto* there = reinterpret_cast<uint32_t*>(kept + checkpoint_offset(sizeof(Actor)));
+            auto* there = checkpoint_word<Actor>(state);
             if (!out && *there == 0) {
                 return false;
             }

@@ -144,6 +144,18 @@ public:
         static_assert(P::template actor_id<A> != no_type, "not an actor type of this program");
         return runtime_.spawn(P::template actor_id<A>, count, where, deadline);
     }
+    // One actor with a name, by which it is found: see AnyRuntime.
+    template <class A>
+    Address spawn(std::string_view name, nanoseconds deadline = 10s)
+    {
+        static_assert(P::template actor_id<A> != no_type, "not an actor type of this program");
+        return runtime_.spawn(P::template actor_id<A>, name, deadline);
+    }
+    Address find(std::string_view name, nanoseconds deadline = 1s)
+    {
+        return runtime_.find(name, deadline);
+    }
+    std::vector<ActorListing> actors() { return runtime_.actors(); }
     void stop(Address actor, nanoseconds deadline = 1s) { runtime_.stop(actor, deadline); }
 
     // Life of actors: see AnyRuntime.

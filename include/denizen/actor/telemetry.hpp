@@ -73,6 +73,12 @@ struct Telemetry {
     uint64_t dead_letters = 0;
     uint64_t errors = 0;
     uint64_t launches = 0;
+    // Of actors that handlers spawn, and of what they send later.
+    uint64_t spawned = 0;
+    uint64_t not_spawned = 0; // for want of a place: spawn_room
+    uint64_t timers = 0;      // to fire
+    uint64_t timers_fired = 0;
+    uint64_t timers_refused = 0; // for want of room: timer_slots
     std::array<uint64_t, routes> sent{};
     std::vector<WorkerTelemetry> workers; // of node 0, then of node 1, ...
     std::vector<ActorTypeTelemetry> actor_types;

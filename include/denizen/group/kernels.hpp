@@ -69,12 +69,13 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     if (mix == 0x2545f491u) *result = mix; // so that the loads are not left out
 }
 
-// Stays until the host has had nothing to do for a while; see mailbox.hpp. Launched cooperatively.
+// An incarnation of the teams; see mailbox.hpp. Launched cooperatively.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_serve(const __grid_constant__ denizen::GroupRef group,
                         const __grid_constant__ denizen::group::Mailbox box)
 {
     using namespace denizen::group;
+    if (box.teams == 0) return; // the first launch, which only has the driver make ready
     __shared__ denizen::Packet messages[2 * post_packets];
     Channel<> channel(group, blockIdx.x);
     serve(box, blockIdx.x, gridDim.x, messages,

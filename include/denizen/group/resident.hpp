@@ -14,14 +14,19 @@
 #include <denizen/group/detail/mailbox.hpp>
 #include <denizen/group/group.hpp>
 
+#include <optional>
+
 namespace denizen {
 
 class ResidentGroup {
 public:
     // `channels` teams (blocks of a GPU; 0: 64 on a GPU, 1 on the CPU) stay at most `lease` after
-    // the last call; they come back with the next. The group must outlive it.
+    // the last call; they come back with the next. On a GPU no kernel of theirs lasts longer than
+    // `breath` and a call, so that what waits for the whole device gets its turn; 0: one kernel for
+    // as long as they stay. Unless it is said: default_breath. The group must outlive it.
     explicit ResidentGroup(Group& group, uint32_t channels = 0,
-                           std::chrono::nanoseconds lease = std::chrono::milliseconds(500));
+                           std::chrono::nanoseconds lease = std::chrono::milliseconds(500),
+                           std::optional<std::chrono::microseconds> breath = {});
     ~ResidentGroup(); // waits until the teams have left
     ResidentGroup(const ResidentGroup&) = delete;
     ResidentGroup& operator=(const ResidentGroup&) = delete;
@@ -37,12 +42,13 @@ public:
     void wait(uint32_t number);
     void wait() { wait(posted_); }
 
-    uint32_t launches() const { return launches_; } // how often the teams had to come
+    uint32_t launches() const; // how often the teams had to come
+    // Kernels that have been queued, where none lasts; else as launches().
+    uint64_t incarnations() const;
 
 private:
     bool finished(uint32_t number);
     bool follows(const group::Call& call);
-    void come_back_if_left();
 
     group::Member& member_;
     uint32_t channels_;
@@ -50,7 +56,6 @@ private:
     uint32_t posted_ = 0;
     uint32_t finished_ = 0; // and all before it
     group::Call under_way_[group::posts];
-    uint32_t launches_ = 0;
 };
 
 } // namespace denizen

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from denizen import _core
-from denizen.device import Device, capability, parse_device
+from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.group import nccl
 from denizen.group import table as tables
@@ -228,16 +228,25 @@ class Group(_Calls):
         """Raise the group's error, if it has one."""
         self._core.check()
 
-    def resident(self, channels: int = 0, lease: float = 0.5) -> Resident:
+    def resident(
+        self,
+        channels: int = 0,
+        lease: float = 0.5,
+        breath_us: int | Literal["auto"] | None = "auto",
+    ) -> Resident:
         """A resident group: calls are messages to kernels that stay, not launches.
 
         Args:
             channels: blocks of the GPU that stay; 0: 64. On the CPU one thread stays.
             lease: seconds after the last call until they leave; the next one brings them back.
+            breath_us: GPU: no kernel of theirs lasts longer than that and a call; the next one is
+                queued behind it, so that whoever waits for the whole device waits for two of them
+                at most. "auto": 2000. None or 0: one kernel as long as they stay. See
+                docs/gpu-sharing.md.
 
         All ranks have one at the same time and use the group in no other way meanwhile.
         """
-        return Resident(self, channels, lease)
+        return Resident(self, channels, lease, breath_us)
 
     def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
         _check(self, kind, given, out, count)
@@ -260,10 +269,14 @@ class Resident(_Calls):
     Work that fills a tensor must be done before the call: no stream orders it.
     """
 
-    def __init__(self, group: Group, channels: int, lease: float) -> None:
+    def __init__(
+        self, group: Group, channels: int, lease: float, breath_us: int | Literal["auto"] | None
+    ) -> None:
         self.rank, self.size = group.rank, group.size
         self._group = group
-        self._core: _core.ResidentGroup | None = _core.ResidentGroup(group._core, channels, lease)
+        self._core: _core.ResidentGroup | None = _core.ResidentGroup(
+            group._core, channels, lease, breath_of(breath_us)
+        )
         self._last = 0
 
     def __enter__(self) -> Resident:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from denizen import machine, terminal
 from denizen.group import nccl
 from denizen.lab import cases, goals, programs
-from denizen.lab.record import EXPERIMENTS, LabError, Measured, Record, rows_of
+from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
 
 # Seconds a C++ program may take. Every experiment is made to end well before.
@@ -74,8 +74,12 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
         raise LabError(f'DENIZEN_COMMIT is "{machine.commit()}", expected 40 hexadecimal digits')
     if experiment == "group":
         nccl.prepare()
-    command = [str(programs.find(experiment)), "--device", device, *(["--quick"] if quick else [])]
+    environment: programs.Environment = {}
+    measured: list[Measured] = []
     with Sampler(gpu) as sampler:
-        environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
+        if experiment not in IN_PYTHON:
+            more = ["--quick"] if quick else []
+            command = [str(programs.find(experiment)), "--device", device, *more]
+            environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
         measured += cases.measure(experiment, device, quick=quick, beside=measured)
     return build_record(experiment, environment, measured, sampler.summary(), here, quick=quick)

@@ -17,11 +17,13 @@ import denizen
 from denizen import machine
 from denizen.lab import (
     adsb,
+    beside,
     doorbells,
     driver,
     engines,
     filters,
     gnuradio,
+    handlers,
     logs,
     searches,
 )
@@ -238,9 +240,11 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
+    "beside": (beside.loads, beside.frameworks, beside.kills),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
+    "handlers": (handlers.measure,),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),

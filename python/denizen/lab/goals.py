@@ -7,9 +7,11 @@ and parameters, so a record that has no such row has no such goal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from denizen.lab import neighbours
+from denizen.lab.beside import FOR_EVER
 from denizen.lab.record import Goal, Row, Scalar
 
 
@@ -20,7 +22,7 @@ class _Goal:
     experiment: str
     what: str
     case: str
-    params: dict[str, Scalar]
+    params: Mapping[str, Scalar]
     sign: str
     bound: float
     unit: str
@@ -95,6 +97,14 @@ _GOALS: tuple[_Goal, ...] = (
     _Goal("dispatch", "round trip, C++ API, p99 / p50", "ask", {}, "<=", 2, "x", _tail),
     _Goal("dispatch", "round trip, Python ask, p50", "ask from Python", {}, "<=", 8, "us", _median),
     _Goal(
+        "handlers", "ask, p50: handlers in Python / C++ text", "ask, Python", {}, "<=", 1.03, "x",
+        _ratio("ask"), needs_gpu=False,
+    ),
+    _Goal(
+        "handlers", "random targets: handlers in Python / C++ text", "random targets, Python", {},
+        ">=", 0.97, "x", _ratio("random targets"), needs_gpu=False,
+    ),
+    _Goal(
         "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
         {"breath_us": 2000}, "<=", 1.03, "x", _ratio("ask, one kernel for ever"),
     ),
@@ -128,6 +138,47 @@ _GOALS: tuple[_Goal, ...] = (
     _Goal(
         "beside", "round trip beside a handler of 50 ms, p99", "ask beside: a handler of 50 ms",
         {"breath_us": 2000}, "<=", 20, "us", _p99,
+    ),
+    *(
+        _Goal(
+            "beside", f"{name} beside messages / alone", f"{name}, beside", {}, "<=", 1.3, "x",
+            _ratio(f"{name}, alone"),
+        )
+        for name in neighbours.ALL
+    ),
+    _Goal(
+        "beside", "the GPU is free of a killed host, worst", "killed under load: the GPU is free",
+        {}, "<=", 50, "ms", _most,
+    ),
+    # Loads with the breath of two milliseconds, beside themselves as one kernel for ever.
+    *(
+        _Goal(
+            "beside", f"{case}, breath / one kernel for ever", case, params, sign, bound, "x",
+            _ratio(case + FOR_EVER),
+        )
+        for case, params, sign, bound in (
+            ("tasks: thread tasks", {}, ">=", 0.985),
+            ("tasks: fork-join tree", {}, ">=", 0.985),
+            ("tasks: chain, one hop", {}, "<=", 1.015),
+            ("transactions: streamed", {"warps": 528}, ">=", 0.985),
+            ("transactions: resident in device memory", {"warps": 528}, ">=", 0.985),
+        )
+    ),
+    *(
+        _Goal(
+            "wave", f"{cells} x {cells} x {cells}, tiles, breath / one kernel for a run", "tiles",
+            {"cells": cells}, ">=", 0.985, "x", _ratio("tiles, one kernel for a run"),
+        )
+        for cells in (64, 128)
+    ),
+    _Goal(
+        "adsb", "resident receiver, breath / one kernel", "resident receiver", {}, ">=", 0.985, "x",
+        _ratio("resident receiver, one kernel"),
+    ),
+    _Goal(
+        "group", "message to a resident group, 8 KB, breath / one kernel",
+        "message to a resident group", {"bytes": 8192}, "<=", 1.015, "x",
+        _ratio("message to a resident group, one kernel"),
     ),
     _Goal(
         "ring", "host to device, 64 B, executed, pinned memory", "host to device",

@@ -23,8 +23,8 @@ from denizen.lab import schema, stats
 
 Scalar = str | int | float | bool
 
-# Every experiment and the heading of its tables, in their order. The program of each is
-# benchmarks/bench_<experiment>, a .cu or .cpp file.
+# Every experiment and the heading of its tables, in their order. The program of each but those of
+# IN_PYTHON is benchmarks/bench_<experiment>, a .cu or .cpp file.
 EXPERIMENTS = {
     "dispatch": "Dispatch: one acknowledged round trip",
     "ring": "Rings: messages that were received and summed",
@@ -49,7 +49,9 @@ EXPERIMENTS = {
     "transactions": "Transactions: all rules over a stream of payments, and the time to an alert",
     "wave": "Wave: steps of a room of cells",
     "driver": "Driver: what calls of the CUDA API cost and submit",
+    "handlers": "Handlers: the same program in Python and as C++ text",
 }
+IN_PYTHON = frozenset({"handlers"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -86,8 +86,8 @@ class Simulation:
             slabs of at least 4 planes. "cpu:SLABSxTHREADS": groups of CPU threads do the same.
         breath_us: GPU: no kernel of resident tiles lasts longer than that; the next one is queued
             behind it, so that whoever waits for the whole device (torch.cuda.synchronize,
-            cudaMalloc, the first launch of a kernel) waits for two of them at most. None or 0: one
-            kernel for a whole run. On the CPU the option is for tests.
+            cudaMalloc, the first launch of a kernel) waits for two of them at most. "auto": 2000 on
+            a GPU. None or 0: one kernel for a whole run. On the CPU the option is for tests.
 
     While a run uses a GPU, the resident programs of this process leave it. Raises ArgumentError,
     DeviceError, CompileError, ExhaustedError (memory).
@@ -106,7 +106,7 @@ class Simulation:
         cells: ArrayLike | None = None,
         dtype: DTypeLike = "float32",
         device: str = "auto",
-        breath_us: int | None = None,
+        breath_us: int | Literal["auto"] | None = "auto",
     ) -> None:
         where = parse_device(device)
         if len(shape) != _SEVERAL or not all(4 <= n <= 8192 for n in shape):
@@ -141,7 +141,7 @@ class Simulation:
             tuple(_BOUNDARIES.index(side) for side in reversed(sides)), kinds,
             self._dtype == np.float64, where.on_gpu, where.first, cubin,
             (where.threads or 0) * where.nodes, where.nodes, group_cubin,
-            breath_of(breath_us) or 0,
+            breath_of(breath_us),
         )  # fmt: skip
 
     @property

@@ -48,6 +48,8 @@ DENIZEN_COLD void tell_failures(const Shared& s, uint32_t id)
         record.next_failed = 0;
         if (life_of(record) == Life::failed) { // nobody has stopped or restarted it since
             tell_failure<P>(s, id, local);
+        } else {
+            vacate_place(s, id, local);
         }
         chore_done(worker_state);
     }
@@ -169,6 +171,8 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
                     set_life(s, id, local, Life::running);
                 } else if (runs && record.ending != 0) {
                     end_life<P>(s, id, local);
+                } else {
+                    vacate_place(s, id, local); // if it has stopped meanwhile
                 }
                 chore_done(worker_state);
             }

@@ -110,22 +110,6 @@ DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint3
     return whole ? lanes::ballot(yes) != 0 : yes;
 }
 
-DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, uint32_t type,
-                                 void* state, Life life)
-{
-    ActorRecord record;
-    record.life = static_cast<uint32_t>(life);
-    record.incarnation = 1;
-    record_of(s, id, local) = record;
-    if (life != Life::running) {
-        fetch_add<Scope::block>(&s.worker_states[id].away, 1u);
-    }
-    ActorEntry& entry = entry_of(s, id, local);
-    entry.self = Address::actor(id, local, s.node).value;
-    entry.state = state;
-    store<Scope::gpu>(&entry.kind, (type + 1) | record.life << 8);
-}
-
 DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
 {
     auto* sup = new (s.heap + r.offset) Supervisor();
@@ -373,7 +357,7 @@ DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, cons
             report.error = static_cast<uint32_t>(done);
         } else {
             const auto r = from_words<LifeRequest>(words);
-            if (op == SystemOp::restart && restart_quietly<P>(s, id, r)) {
+            if (op == SystemOp::restart && restart_quietly<P>(s, id, h.sender, r)) {
                 // and that was all
             } else if (op == SystemOp::failure) {
                 child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);

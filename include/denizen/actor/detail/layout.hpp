@@ -18,13 +18,14 @@ struct ActorRecord; // actor/life.hpp
 struct WorkerState; // detail/stash.hpp, as the next two
 struct StashSlot;
 struct WatchEntry;
+struct TimerEntry; // detail/timers.hpp
 struct TopicBoard; // detail/topics.hpp, as the next
 struct Subscription;
 namespace arena {
 struct Map; // memory/arena/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 9;
+inline constexpr uint32_t layout_abi = 10;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
@@ -41,6 +42,7 @@ struct ActorInfo {
     uint32_t grain;
     uint32_t overflow; // Overflow
     uint32_t restart;  // RestartFrom: with snapshots a state has room for a second copy
+    uint32_t spawned;  // 1: handlers spawn such actors
 };
 
 // Bytes from an actor's state to its checkpoint, and from there to the word that says there is one.
@@ -215,6 +217,7 @@ struct alignas(line) Status {
     uint32_t mode = 0;
     uint32_t outbox = 0;        // parked sends
     uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
+    uint32_t for_host = 0;      // 1: some of the parked sends are for the host
     uint32_t actors = 0;        // entries in use
     uint32_t egress_credit = 0; // the host's, as last read
     uint64_t dead_letters = 0;
@@ -258,8 +261,10 @@ struct FirstError {
 // Device memory: what the workers share.
 struct Board {
     alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of a breath
-    uint32_t jammed = 0;  // workers with something parked: while any has, none takes from the host
-    uint32_t observe = 0; // see telemetry.hpp
+    // Workers with something parked: while any has, the others take from the host only as
+    // jams_itself() allows.
+    uint32_t jammed = 0;
+    uint32_t observe = 0;             // see telemetry.hpp
     uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
     alignas(line) uint64_t clock = 0; // hybrid logical, of the node: see base/hlc.hpp
     alignas(line) uint32_t egress_tail = 0;
@@ -396,7 +401,10 @@ struct Shared {
     uint32_t scratch_bytes = 0;   // per worker; 0 if every message fits in one slot
     uint32_t buffer_count = 0;    // entries of the buffer table
     uint32_t trace_slots = 0;     // records of a worker's trace ring; 0: there is none
+    uint32_t spawn_room = 0;      // a worker's first places: for actors that handlers spawn
+    uint32_t timer_slots = 0;     // per worker
     uint64_t overflow[2] = {};    // Overflow by actor type, two bits each
+    uint64_t spawn_stride = 0;    // bytes from the state of an actor in the spawn room to the next
     uint64_t idle_ns = 0;         // leave after this long without work; 0: never
     uint64_t host_timeout_ns = 0; // leave when the heartbeat has stopped for this long
     BreathRef breath;             // see device/detail/breath.hpp
@@ -422,6 +430,12 @@ struct Shared {
     WorkerState* worker_states = nullptr; // [workers]
     StashSlot* stash = nullptr;           // [workers][stash_slots]
     WatchEntry* watchers = nullptr;       // [workers][watch_slots]
+    uint32_t* vacant = nullptr;           // [workers][spawn_room], see detail/spawn.hpp
+    // [nodes][workers][actors_per_worker], host memory: actor type + 1, 0: none. The host's; but a
+    // worker's for the actors that its handlers spawn.
+    uint8_t* types = nullptr;
+    uint64_t* timer_due = nullptr; // [workers][timer_slots], see detail/timers.hpp
+    TimerEntry* timers = nullptr;  // the same
     TopicBoard* topics = nullptr;
     Subscription* subscriptions = nullptr; // [subscription_mask + 1]
     Slot* dead = nullptr;                  // [dead_mask + 1], host memory: dead letters

@@ -24,6 +24,7 @@ namespace denizen {
 struct ScanResult {
     bool all_left;
     bool quiet;
+    bool armed;       // a timer is to fire
     uint64_t handled; // sum over the workers (this lane's share on a warp)
 };
 
@@ -99,7 +100,7 @@ DENIZEN_HD inline void tell_peers(const Shared& s)
 
 DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
 {
-    ScanResult result{true, true, 0};
+    ScanResult result{true, true, false, 0};
     const uint64_t now = now_ns();
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         Status& status = s.status[w];
@@ -141,6 +142,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
             r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
         }
         result.quiet &= chores == 0;
+        result.armed |= load<Scope::gpu>(&s.worker_states[w].armed) != 0;
         detail::tell(s.reports[w], watch.told, r);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
         result.handled += r.handled;
@@ -166,6 +168,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
     detail::tell_peers(s);
     result.all_left = lanes::ballot(!result.all_left) == 0;
     result.quiet = lanes::ballot(!result.quiet) == 0;
+    result.armed = lanes::ballot(result.armed) != 0;
 #if DENIZEN_ON_DEVICE
     __threadfence_system(); // every lane's reports before the scan number
 #endif
@@ -249,7 +252,8 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
         for (int d = 16; d != 0; d /= 2) {
             sum += __shfl_xor_sync(~0u, sum, d);
         }
-        if (sum != handled || !r.quiet) {
+        // With timers a program is never idle: nobody would bring it back when one is due.
+        if (sum != handled || !r.quiet || r.armed) {
             handled = sum;
             worked_at = now;
         }

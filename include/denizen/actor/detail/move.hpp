@@ -122,6 +122,9 @@ DENIZEN_COLD Errc move_out(const Shared& s, uint32_t id, uint32_t sender, MoveRe
     if (life != Life::running && life != Life::catching_up && life != Life::moved) {
         return life == Life::stopped ? Errc::no_actor : Errc::bad_argument;
     }
+    if (life != Life::moved && has_timers(s, id, entry.self) != 0) {
+        return Errc::full; // they are this worker's
+    }
     set_life(s, id, r.local, Life::moving);
     // The program is not quiet while messages are stashed here.
     fetch_add<Scope::gpu>(&s.worker_states[id].moving, 1u);
@@ -153,6 +156,9 @@ DENIZEN_COLD Errc depart(const Shared& s, uint32_t id, uint32_t sender, const Mo
     if (life != Life::running) {
         return life == Life::stopped ? Errc::no_actor : Errc::bad_argument;
     }
+    if (has_timers(s, id, entry_of(s, id, r.local).self) != 0) {
+        return Errc::full; // they are this worker's
+    }
     set_life(s, id, r.local, Life::moving);
     leave_place(s, id, sender, r, P::has_urgent);
     later = true;
@@ -180,8 +186,9 @@ DENIZEN_COLD inline void settle(const Shared& s, uint32_t id, const MoveRequest&
         }
         return;
     }
-    entry.self = r.self;
-    entry.state = s.heap + r.offset;
+    store<Scope::gpu>(&entry.self, r.self); // the host reads them: AnyRuntime::actors()
+    store<Scope::gpu>(reinterpret_cast<uint64_t*>(&entry.state),
+                      reinterpret_cast<uint64_t>(s.heap + r.offset));
     store<Scope::gpu>(&entry.kind, r.bytes + 1); // senders read it
     uint32_t* actors = &s.status[id].actors;
     const uint32_t used = load<Scope::gpu>(actors);
@@ -264,8 +271,8 @@ DENIZEN_COLD inline void vacate(const Shared& s, uint32_t id, uint32_t local)
 {
     set_life(s, id, local, Life::stopped);
     ActorEntry& entry = entry_of(s, id, local);
-    entry.self = 0;
-    entry.state = nullptr;
+    store<Scope::gpu>(&entry.self, 0u); // the host reads them
+    store<Scope::gpu>(reinterpret_cast<uint64_t*>(&entry.state), uint64_t{0});
     record_of(s, id, local) = ActorRecord{};
 }
 

@@ -4,8 +4,10 @@
 // while a handler of that actor runs (fail() excepted, at its end).
 #pragma once
 
+#include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/system.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/program.hpp>
 #include <denizen/actor/supervisor.hpp>
@@ -180,6 +182,7 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
     tell_watchers<P>(s, id, local);
     remove_watchers(s, id, record, 0, true);
     forget_subscriber(s, id, entry_of(s, id, local).self);
+    cancel_timers(s, id, entry_of(s, id, local).self);
     if (supervisor) {
         begin_orders(s, id, local, SystemOp::stop, 0);
     }
@@ -187,12 +190,14 @@ DENIZEN_COLD void end_life(const Shared& s, uint32_t id, uint32_t local)
         acknowledge(s, record.ending, SystemOp::drain);
         record.ending = 0;
     }
+    vacate_place(s, id, local);
 }
 
-// The actor's state begins again.
+// The actor's state begins again. What it wanted to send later was the old one's.
 template <class P>
-DENIZEN_HD void renew(const ActorEntry& entry)
+DENIZEN_HD void renew(const Shared& s, uint32_t id, const ActorEntry& entry)
 {
+    cancel_timers(s, id, entry.self);
     if (!P::restore(entry.type(), entry.state)) {
         P::construct(entry.type(), entry.state);
     }
@@ -209,7 +214,7 @@ DENIZEN_COLD void restart(const Shared& s, uint32_t id, uint32_t local)
         set_life(s, id, local, Life::running);
         begin_orders(s, id, local, SystemOp::restart, 0);
     } else {
-        renew<P>(entry);
+        renew<P>(s, id, entry);
         run(s, id, local);
     }
     tell_watchers<P>(s, id, local);
@@ -224,11 +229,19 @@ DENIZEN_HD inline bool restarts_quietly(const Shared& s, uint32_t id, uint32_t l
            (entry.self == Address::actor(id, local, s.node).value);
 }
 
+// A supervisor's order to a child that has stopped, whose place another has that was spawned by a
+// handler: it is none of that one's.
+DENIZEN_HD inline bool for_predecessor(const Shared& s, uint32_t id, const LifeRequest& r,
+                                       uint32_t sender)
+{
+    return r.epoch != 0 && r.local < s.spawn_room && record_of(s, id, r.local).supervisor != sender;
+}
+
 // The order to do that; false, and nothing is done, if it is not as simple.
 template <class P>
-DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, const LifeRequest& r)
+DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, uint32_t sender, const LifeRequest& r)
 {
-    if (r.local >= s.actors_per_worker) {
+    if (r.local >= s.actors_per_worker || for_predecessor(s, id, r, sender)) {
         return false;
     }
     const ActorEntry entry = entry_of(s, id, r.local);
@@ -239,7 +252,7 @@ DENIZEN_HD bool restart_quietly(const Shared& s, uint32_t id, const LifeRequest&
     }
     record.epoch = r.epoch != 0 ? r.epoch : was.epoch;
     record.incarnation = was.incarnation + 1;
-    renew<P>(entry);
+    renew<P>(s, id, entry);
     return true;
 }
 
@@ -279,7 +292,7 @@ DENIZEN_COLD bool restart_at_once(const Shared& s, uint32_t id, uint32_t local,
     child.epoch = record.epoch = epoch;
     record.failure = code;
     record.incarnation = was.incarnation + 1;
-    renew<P>(entry);
+    renew<P>(s, id, entry);
     return true;
 }
 
@@ -316,6 +329,9 @@ DENIZEN_COLD Errc apply(const Shared& s, uint32_t id, SystemOp op, uint32_t send
     ActorRecord& record = record_of(s, id, r.local);
     const bool supervisor = entry.type() == supervisor_type;
     const Life life = life_of(record);
+    if (for_predecessor(s, id, r, sender)) {
+        return Errc::no_actor;
+    }
     if (r.epoch != 0) {
         record.epoch = r.epoch;
     }

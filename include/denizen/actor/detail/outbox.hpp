@@ -2,7 +2,8 @@
 // The rings that a worker writes, and its outbox: where a message waits, slot by slot and with its
 // ticket, until the ring it is bound for has room. While any worker has something parked, none
 // takes messages from the host: that is the back-pressure, and it is what keeps outboxes from
-// filling (tests/model/outbox.pml).
+// filling (tests/model/outbox.pml). But a program whose own messages are more than its rings hold
+// has always something parked, and must hear of a stop all the same: see jams_itself().
 //
 // Everything here belongs to worker `id` and is called by its lanes.
 #pragma once
@@ -127,6 +128,37 @@ DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& 
     for (uint32_t k = 0; k < 4; ++k) {
         write_packet(t, ticket, k, content.packet[k]);
     }
+}
+
+// Whether the jam is the program's own: nothing is parked for the host (which may not be receiving,
+// and then each further message of its own would only be one more that waits for it), no outbox is
+// more than half full, and all together hold no more than an eighth of their room, or half of one
+// where workers are few. Then a host message now and then does no harm: what it adds has room, and
+// there are limits to how much is added. All lanes; as read one after the other, while they change.
+DENIZEN_COLD inline bool jams_itself(const Shared& s)
+{
+    uint32_t sum = 0;
+    bool otherwise = false;
+    for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
+        const uint32_t n = load<Scope::gpu>(&s.status[w].outbox);
+        otherwise |= n > s.outbox_capacity / 2 || load<Scope::gpu>(&s.status[w].for_host) != 0;
+        sum += n < s.outbox_capacity ? n : s.outbox_capacity;
+    }
+    const uint64_t room = uint64_t{s.outbox_capacity} * (s.workers > 4 ? s.workers : 4);
+    return lanes::ballot(otherwise) == 0 && lanes::sum(sum) <= room / 8;
+}
+
+// While messages are parked and the host has some: when this was looked at last, in 512 ns, and in
+// its last bit whether the host may send one in now. That is so once in about a millisecond, or
+// breath (0: not yet), if the jam is the program's own, which may not end before the host says so.
+DENIZEN_COLD inline uint32_t look_at_jam(const Shared& s, uint32_t before)
+{
+    constexpr uint32_t every = 2000; // of 512 ns
+    const auto now = lanes::shuffle(static_cast<uint32_t>(now_ns() >> 9) & ~1u, 0);
+    if (before != 0 && now - (before & ~1u) < every) {
+        return before & ~1u;
+    }
+    return now | (jams_itself(s) ? 1u : 0u);
 }
 
 DENIZEN_COLD inline void write_parked(const Shared& s, uint32_t id, const Parked& p)
@@ -262,6 +294,9 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         }
         relax();
     }
+    if (kind == RingKind::egress) {
+        store<Scope::gpu>(&s.status[id].for_host, 1u);
+    }
     p->slot = content;
     p->kind = static_cast<uint32_t>(kind);
     p->index = index;
@@ -279,6 +314,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     const uint32_t n = parked(s, id);
     uint32_t kept = 0;
+    bool for_host = false; // of what this lane keeps
     for (uint32_t base = 0; base < n; base += lanes::size) {
         const uint32_t i = base + lanes::id();
         bool keep = false;
@@ -289,6 +325,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
             if (filled && !keep) {
                 detail::write_parked(s, id, p);
             }
+            for_host |= keep && p.kind == static_cast<uint32_t>(RingKind::egress);
         }
         const uint32_t staying = lanes::ballot(keep);
         const uint32_t place = kept + lanes::popcount(staying & lanes::below());
@@ -310,7 +347,9 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
         }
         lanes::sync();
     }
+    const bool any_for_host = lanes::ballot(for_host) != 0;
     if (lanes::id() == 0) {
+        store<Scope::gpu>(&status.for_host, any_for_host ? 1u : 0u);
         store<Scope::block>(&status.outbox, kept);
         if (kept == 0) {
             fetch_add<Scope::gpu>(&s.board->jammed, ~0u);

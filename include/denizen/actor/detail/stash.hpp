@@ -28,6 +28,13 @@ struct alignas(line) WorkerState {
     uint32_t stash_free = 0;  // 1 + slot: the others of these
     uint32_t watch_fresh = 0;
     uint32_t watch_free = 0;
+    uint32_t spawned = 0;        // places given to actors that handlers spawn, ever: spawn.hpp
+    uint32_t vacated = 0;        // and given back
+    uint32_t armed = 0;          // timers: timers.hpp
+    uint32_t next_timer = 0;     // where to look first for a free one
+    uint64_t due = ~uint64_t{0}; // when the first of them is, or earlier
+    uint64_t left_ns = 0;        // now_ns() when the worker left its processor the last time,
+    uint64_t restored = 0;       // 1: and it comes back in another program, by another clock
 };
 
 // A message that waits: its words as they were on the wire, in one slot or several.

@@ -40,6 +40,10 @@ struct alignas(line) Counters {
     uint32_t looks = 0; // while observed
     alignas(8) uint32_t tick_ns = 0; // length of a tick in ns / 65536
     uint32_t seen = 0;               // Board::observe that is in force here
+    uint64_t spawned = 0;            // actors, by handlers
+    uint64_t not_spawned = 0;        // for want of a place
+    uint64_t fired = 0;              // timers
+    uint64_t not_armed = 0;          // for want of room
 };
 
 // Board::observe: these bits, and above them a number that changes with every request to observe.

@@ -11,6 +11,7 @@
 
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
+#include <denizen/actor/detail/timers.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
@@ -96,6 +97,7 @@ public:
     {
         const uint32_t command = load<Scope::gpu>(&s_.board->command);
         const uint32_t jammed = load<Scope::gpu>(&s_.board->jammed);
+        const uint64_t due = load<Scope::block>(&s_.worker_states[id_].due);
         lanes::rejoin(); // after whatever handlers have done
         jammed_ = lanes::shuffle(jammed, 0);
         const bool traced = observer_.tracing();
@@ -116,7 +118,26 @@ public:
         const uint32_t told = lanes::shuffle(command, 0);
         // While a breath ends a round is one turn: the others wait for this worker at the gate.
         hurried_ = (told & ~command_bits) != 0;
+        const bool due_now = due != detail::never && due <= now_ns();
+        if (lanes::shuffle(due_now ? 1u : 0u, 0) != 0) {
+            // Not in a pause, nor while a breath ends.
+            const bool runs = told == static_cast<uint32_t>(Command::run);
+            detail::fire<P>(s_, id_, runs, jammed_ != 0);
+            lanes::rejoin();
+            dirty_ = outbox_used_ = true; // the next round looks at what was parked
+        }
         return told;
+    }
+
+    // How long a sleep may last, of at most `most` ns, before a timer is due.
+    DENIZEN_HD uint64_t until_due(uint64_t most) const
+    {
+        const uint64_t due = load<Scope::block>(&s_.worker_states[id_].due);
+        if (due == detail::never) {
+            return most;
+        }
+        const uint64_t now = now_ns();
+        return due <= now ? 0 : due - now < most ? due - now : most;
     }
 
     // The last round found a message that has to wait where it is: no bell will ring for it, and
@@ -163,6 +184,9 @@ public:
     DENIZEN_HD void set_mode(Mode mode)
     {
         if (lanes::id() == 0) {
+            if (mode == Mode::left) { // timers that are taken elsewhere count from here
+                s_.worker_states[id_].left_ns = now_ns();
+            }
             // Release on the host: partner of the monitor's acquire in scan().
             store<Scope::gpu, Order::release>(&status_.mode, static_cast<uint32_t>(mode));
         }
@@ -309,7 +333,7 @@ private:
     }
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
-    // in from the host; but the host is never shut out for good.
+    // in from the host; but the host is never shut out for good: see also let_in().
     DENIZEN_HD uint32_t choose(uint32_t ready)
     {
         constexpr uint32_t lane = 1u << source_host;
@@ -317,7 +341,8 @@ private:
             return lanes::first(ready & urgent);
         }
         const uint32_t inside = ready & ~lane;
-        if ((ready & lane) != 0 && jammed_ == 0 && (inside == 0 || host_waited_ >= max_wait)) {
+        if ((ready & lane) != 0 && (inside == 0 || host_waited_ >= max_wait) &&
+            (jammed_ == 0 || let_in())) {
             host_waited_ = 0;
             return source_host;
         }
@@ -329,6 +354,18 @@ private:
         const uint32_t later = inside & ~((2u << last_inside_) - 1);
         last_inside_ = lanes::first(later != 0 ? later : inside);
         return last_inside_;
+    }
+
+    // While messages are parked: whether one message of the host's may come in nevertheless.
+    DENIZEN_HD bool let_in()
+    {
+        looked_at_jam_ = detail::look_at_jam(s_, looked_at_jam_);
+        lanes::rejoin();
+        if ((looked_at_jam_ & 1) == 0) {
+            return false;
+        }
+        sources_.nothing_ready(); // one message, and not all that have queued up
+        return true;
     }
 
     // Takes what has arrived there: the first message of its ring, or as many as can be handled
@@ -566,18 +603,19 @@ private:
     uint32_t host_waited_ = max_wait;          // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
     Observer observer_;
-    uint32_t rounds_ = 0;       // since the last look
-    uint32_t batches_ = 0;      // of these, with a message handled
-    uint32_t jammed_ = 0;       // workers with parked messages, as last read
-    bool worked_ = false;       // in the last round
-    bool dirty_ = true;         // something was done since the monitor was told
-    bool outbox_used_ = true;   // at the end of the last round
-    uint32_t unflushed_ = 0;    // rounds since the last flush()
-    bool blocked_ = false;      // see blocked()
-    bool row_ended_ = false;    // see row_ended()
-    bool chores_ = false;       // there is something to do besides messages
-    bool hurried_ = false;      // a breath ends
-    uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
+    uint32_t rounds_ = 0;        // since the last look
+    uint32_t batches_ = 0;       // of these, with a message handled
+    uint32_t jammed_ = 0;        // workers with parked messages, as last read
+    uint32_t looked_at_jam_ = 0; // see look_at_jam()
+    bool worked_ = false;        // in the last round
+    bool dirty_ = true;          // something was done since the monitor was told
+    bool outbox_used_ = true;    // at the end of the last round
+    uint32_t unflushed_ = 0;     // rounds since the last flush()
+    bool blocked_ = false;       // see blocked()
+    bool row_ended_ = false;     // see row_ended()
+    bool chores_ = false;        // there is something to do besides messages
+    bool hurried_ = false;       // a breath ends
+    uint32_t waiting_near_ = 0;  // near rings whose first message has to wait where it is
 };
 
 } // namespace denizen

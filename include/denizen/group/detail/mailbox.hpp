@@ -7,31 +7,55 @@
 // part in a call do not hold it up.
 //
 // The teams leave by themselves when nothing was posted for the length of the lease, or the host
-// says so; whoever posts later launches them again. So nothing stays on the device when the host
-// dies, and who waits for the device to be idle waits no longer than that. The first team says that
-// the lease is over; each goes, when it has no message, and comes back at the number where it went.
+// says so; when something is posted later they come back. On a GPU an incarnation of them ends with
+// each breath, too (device/detail/term.hpp), and its successor goes on. So nothing stays on the
+// device when the host dies, and who waits for the device waits no longer than a breath.
+//
+// All teams of a rank leave before the same call, the cut. Else there is a deadlock: of one rank
+// the first team is in a call and the second has left, of another rank the second is in that call
+// and the first has left. Each rank's successor then waits for a team that waits for the other's.
+// With a cut in each rank, the earliest call that any team is in finds the peers' teams in it, or
+// all of a peer's leaving before it. (tests/model/cut.pml)
+//
+//  1. A team comes to the end when it sees between two calls that the time is over: the breath's,
+//     or the lease, which the first team looks at for all. It adds itself to the teams that have
+//     come, and its next number to the cut, which is the greatest of these.
+//  2. It goes on looking for messages. While not all have come it may take any, and raises the cut
+//     behind what it takes. So no team waits for another that has not come yet.
+//  3. When all have come, the cut stands. Each does what is left before it, and leaves.
 #pragma once
 
+#include <denizen/device/detail/term.hpp>
 #include <denizen/group/detail/perform.hpp>
 
 namespace denizen::group {
 
 inline constexpr uint32_t posts = 16;       // calls that may be under way
 inline constexpr uint32_t post_packets = 4; // of one
-inline constexpr uint32_t leave_kind = 15;  // instead of a Kind: there is no more to do
+inline constexpr uint32_t leave_kind = 15;  // instead of a Kind: there is no more to do,
+inline constexpr uint32_t cut_kind = 14;    // or not in this incarnation
+
+// What an incarnation of the teams leaves to the next one, and how it comes to its end. The
+// device's memory, 0 at first but for the number, which is 1.
+struct Stay {
+    uint32_t number; // the first call that none has taken
+    uint32_t reserved;
+    uint64_t since_ns; // when the first team did the last call
+    uint64_t cut;      // of this incarnation: cut, and in the low half how many teams have come
+};
 
 struct Mailbox {
     Packet* post;      // [posts][post_packets], the host writes; number t is at t % posts
     Packet* inbox;     // the same, as the first team reads it
     Packet* relay;     // where the others look: what the first team passes on, or the inbox too
-    Packet* left;      // the host reads: number of the first one that the first team has not taken,
-                       // when it has left
+    Packet* left;      // the host reads: number of the first call that no team has taken, when all
+                       // have left
     Packet* failed;    // and not 0 when a call has failed
     uint32_t* done;    // [teams], and the last number that each has had a part in and done
-    uint32_t* stay;    // [teams], number that each goes on with when they are launched again
-    uint32_t* over;    // not 0: the lease
+    Stay* stay;        //
     uint32_t teams;    // that serve; the CPU's one does the work of all channels
     uint64_t lease_ns; // and a wait within it has the group's own deadline
+    TermRef term;      // of this incarnation
 };
 
 DENIZEN_HD inline void encode(const Call& call, uint32_t number, Packet (&to)[post_packets])
@@ -81,30 +105,128 @@ DENIZEN_HD inline bool later(uint32_t number, uint32_t than)
     return number != 0 && static_cast<int32_t>(number - than) > 0;
 }
 
-// By a team's first warp, until message `number` is there, or one that has taken its place. False:
-// the lease is over. All of a message is there, or nothing.
-DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t number,
-                                    Packet* shared)
+// What a team's first warp knows of the time.
+struct Watch {
+    uint64_t until_ns = 0; // the incarnation's
+    uint64_t since_ns = 0; // when the last call was done
+    uint32_t first = 0;    // number that the team went on with
+    bool come = false;     // step 1 is done
+};
+
+// Step 1, one thread.
+DENIZEN_HD inline void come_to_end(const Mailbox& box, uint32_t number)
 {
-    const Packet* const at = (team == 0 ? box.inbox : box.relay) + number % posts * post_packets;
-    const uint64_t until = now_ns() + box.lease_ns;
-    for (uint32_t looks = 1;; ++looks) { // ends with the message, or the lease
-        bool over = false; // known before the look: what the first team had, the others find
-        if (looks % 64 == 0) {
-            // Acquire: partner of the first team's release when it left.
-            over = team == 0 ? now_ns() > until
-                             : denizen::load<Scope::gpu, Order::acquire>(box.over) != 0;
+    uint64_t word = load<Scope::gpu>(&box.stay->cut);
+    uint64_t next = 0;
+    do { // ends: a failure means that another team has come, or taken a message
+        const auto cut = static_cast<uint32_t>(word >> 32);
+        const auto come = static_cast<uint32_t>(word);
+        const bool raises = come == 0 || static_cast<int32_t>(number - cut) > 0;
+        next = uint64_t{raises ? number : cut} << 32 | (come + 1);
+    } while (!compare_exchange<Scope::gpu>(&box.stay->cut, word, next));
+}
+
+// Step 2, one thread: whether call `number`, which is there, is for this incarnation.
+DENIZEN_HD inline bool may_take(const Mailbox& box, uint32_t teams, uint32_t number)
+{
+    uint64_t word = load<Scope::gpu>(&box.stay->cut);
+    while (true) { // ends: a failure means that another team has come, or raised the cut
+        const auto cut = static_cast<uint32_t>(word >> 32);
+        const auto come = static_cast<uint32_t>(word);
+        if (static_cast<int32_t>(cut - number) > 0) return true;
+        if (come == teams) return false;
+        const uint64_t next = uint64_t{number + 1} << 32 | come;
+        if (compare_exchange<Scope::gpu>(&box.stay->cut, word, next)) return true;
+    }
+}
+
+// By a team's first warp: whether message `number` is there, or one that has taken its place. All
+// of a message is there, or nothing.
+DENIZEN_HD inline bool look_for(const Packet* at, uint32_t number, Packet* shared)
+{
+    bool here = true;
+    for (uint32_t p = Warp::rank(); p < post_packets; p += Warp::size()) {
+        shared[p] = Direct::load(at + p);
+        const uint32_t got = shared[p].sequence;
+        here = here && (got == number || later(got, number));
+    }
+    return Warp::all(here);
+}
+
+// The same until it is there, from step 1 on. False: the team leaves before it.
+DENIZEN_HD inline bool take_at_end(const Mailbox& box, uint32_t team, uint32_t teams,
+                                   uint32_t number, const Packet* at, Packet* shared, Watch& watch)
+{
+    const bool says = Warp::rank() == 0;
+    if (!watch.come) {
+        watch.come = true;
+        if (says && team == 0) denizen::detail::leave_if_asked(box.term);
+        if (says) come_to_end(box, number);
+    }
+    // Ends with the message, or when all teams have come, which each does after its call at most.
+    for (uint32_t looks = 1;; ++looks) {
+        if (look_for(at, number, shared)) {
+            return Warp::all(!says || may_take(box, teams, number));
         }
-        bool here = true;
-        for (uint32_t p = Warp::rank(); p < post_packets; p += Warp::size()) {
-            shared[p] = Direct::load(at + p);
-            const uint32_t got = shared[p].sequence;
-            here = here && (got == number || later(got, number));
-        }
-        if (Warp::all(here)) return true;
-        if (Warp::all(over)) return false;
+        const uint64_t end = uint64_t{number} << 32 | teams;
+        if (Warp::all(!says || load<Scope::gpu>(&box.stay->cut) == end)) return false;
         Direct::idle(looks);
     }
+}
+
+// By a team's first warp, until message `number` is there. False: the team leaves before it.
+DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t teams,
+                                    uint32_t number, Packet* shared, Watch& watch)
+{
+    const Packet* const at = (team == 0 ? box.inbox : box.relay) + number % posts * post_packets;
+    const uint64_t begin = now_ns();
+    if (number != watch.first) watch.since_ns = begin; // a call was done
+    bool over = Warp::all(watch.come || begin > watch.until_ns);
+    for (uint32_t looks = 1; !over; ++looks) { // ends with the message, the breath, or the lease
+        if (looks % 64 == 0) {
+            const uint64_t now = now_ns();
+            over = now > watch.until_ns;
+            if (team != 0) {
+                over = over || denizen::detail::leaves_gpu(box.term);
+            } else if (now - watch.since_ns > box.lease_ns) {
+                if (Warp::rank() == 0) denizen::detail::leave_gpu(box.term, Leave::idle);
+                over = true;
+            } else if (box.term.ns == 0 && looks % 1024 == 0) { // else at the end of each breath
+                if (Warp::rank() == 0) denizen::detail::leave_if_asked(box.term);
+                Warp::sync();
+                over = denizen::detail::leaves_gpu(box.term);
+            }
+        }
+        if (look_for(at, number, shared)) return true;
+        over = Warp::all(over);
+        Direct::idle(looks);
+    }
+    return take_at_end(box, team, teams, number, at, shared, watch);
+}
+
+// A team's first warp, as an incarnation begins.
+DENIZEN_HD inline Watch begin_watch(const Mailbox& box, uint32_t team)
+{
+    Watch watch;
+    if (Warp::rank() == 0) denizen::detail::begin_term(box.term, team == 0);
+    Warp::sync();
+    watch.until_ns = box.term.ns == 0 ? ~uint64_t{0}
+                                      : load<Scope::gpu>(&denizen::detail::own(box.term).until_ns);
+    // The first team's is what counts, and it alone writes it.
+    watch.since_ns = team == 0 && box.term.successor != 0 ? box.stay->since_ns : now_ns();
+    return watch;
+}
+
+// One thread of each team that leaves before call `number`.
+DENIZEN_HD inline void end_stay(const Mailbox& box, uint32_t team, uint32_t number,
+                                const Watch& watch)
+{
+    if (team == 0) box.stay->since_ns = watch.since_ns;
+    if (!denizen::detail::is_last_to_leave(box.term, team == 0)) return;
+    box.stay->number = number;
+    box.stay->cut = 0;
+    if (denizen::detail::leaves_gpu(box.term)) Direct::store(box.left, Packet{{0, 0, 0}, number});
+    denizen::detail::tell_end(box.term);
 }
 
 // Every thread of every team; `perform_one` does a call and says whether it went well. `shared`:
@@ -113,20 +235,31 @@ template <class Perform>
 DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
                              Packet (&shared)[2 * post_packets], Perform perform_one)
 {
+    if (denizen::detail::came_too_late(box.term)) {
+        if (team == 0 && Team::rank() == 0) denizen::detail::tell_too_late(box.term);
+        return;
+    }
     const bool passes_on = team == 0 && teams > 1 && box.relay != box.inbox;
-    uint32_t number = box.stay[team];
-    for (;; ++number) { // ends when the host or the lease says so
+    Watch watch;
+    if (Warp::index() == 0) watch = begin_watch(box, team);
+    uint32_t number = box.stay->number;
+    watch.first = number;
+    uint32_t kind = 0;
+    for (;; ++number) { // ends when the host, the lease or the breath says so
         Packet* const here = shared + number % 2 * post_packets;
         if (Warp::index() == 0) {
-            const bool came = take_message(box, team, number, here);
+            const bool came = take_message(box, team, teams, number, here, watch);
+            Warp::sync();
             for (uint32_t p = Warp::rank(); p < post_packets; p += Warp::size()) {
-                if (!came) here[p] = Packet{{leave_kind, 0, 0}, number};
+                if (!came) here[p] = Packet{{cut_kind, 0, 0}, number};
                 // Partner: the other teams' load. What the call refers to was there before the host
                 // posted it.
                 if (came && passes_on) {
                     Direct::store(box.relay + number % posts * post_packets + p, here[p]);
                 }
             }
+            // What lay at these addresses in an earlier call may be in the L1 still.
+            if (Warp::rank() == 0) Direct::acquire();
         }
         Team::sync();
         Packet message[post_packets];
@@ -136,7 +269,8 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
             missed = missed || later(message[p].sequence, number);
         }
         if (missed) continue; // it is done: without this team, which had no part in it
-        if ((message[0].word[0] & 15) == leave_kind) break;
+        kind = message[0].word[0] & 15;
+        if (kind >= cut_kind) break;
         const Call call = decode(message);
         if (team >= call.channels) continue;
         const bool good = perform_one(call);
@@ -148,12 +282,8 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
         }
     }
     if (Team::rank() != 0) return;
-    box.stay[team] = number;
-    if (team != 0) return;
-    // Release: what this team has taken, the others find before they leave.
-    denizen::store<Scope::gpu, Order::release>(box.over, 1u);
-    Direct::release();
-    Direct::store(box.left, Packet{{0, 0, 0}, number});
+    if (team == 0 && kind == leave_kind) denizen::detail::leave_gpu(box.term, Leave::stopped);
+    end_stay(box, team, number, watch);
 }
 
 } // namespace denizen::group

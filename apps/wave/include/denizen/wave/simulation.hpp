@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,9 @@ struct Settings {
     std::vector<uint8_t> kinds;       // Cell by cell, or empty: all are normal
     Precision precision = Precision::single;
     // No kernel of resident tiles lasts longer: the next one is queued behind it, so that whoever
-    // waits for the whole device waits for two of them at most. 0: one for a whole run.
-    std::chrono::microseconds breath{0};
+    // waits for the whole device waits for two of them at most. 0: one for a whole run. Unless it
+    // is said: denizen::default_breath on a GPU, 0 on the CPU, where only tests want it.
+    std::optional<std::chrono::microseconds> breath;
 };
 
 enum class Method {

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actors in Python: a class with fields, and a method for each message it takes.
+
+    @denizen.actor
+    class Counter:
+        sum: np.uint64 = 0
+        def on_tick(self, m: Tick, ctx): self.sum += m.n
+        def on_ask(self, m: Ask, ctx): ctx.reply(Total(self.sum))
+
+The hint of a method's second parameter says which message it takes; its name is free. What an actor
+declares in C++ is a class attribute here: grain = "warp", overflow = "fail", deadline_ns = 50_000,
+restart_from = "snapshot", and a method invariant(self). See docs/python-handlers.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from denizen.errors import ArgumentError
+from denizen.fields import caller_names, field_of, hints_of
+from denizen.message import MessageType, check_name, checked, fields_of, html_table
+
+# As the enumerators of denizen::Grain, Overflow and RestartFrom.
+GRAINS = ("thread", "warp")
+OVERFLOWS = ("wait", "fail", "drop_oldest")
+RESTARTS = ("initial", "snapshot")
+
+_CHOICES = {"grain": GRAINS, "overflow": OVERFLOWS, "restart_from": RESTARTS}
+
+
+class ActorType:
+    """An actor type: `dtype` is its state, `initial` a new actor's, `handlers` by message's name.
+
+    A Program takes it among its actors.
+    """
+
+    def __init__(self, cls: type, names: Mapping[str, Any]) -> None:
+        self.name = cls.__name__
+        check_name("actor", self.name)
+        hints = hints_of(cls, names)
+        for field in hints:
+            check_name(f"field of actor {self.name}", field)
+        fields = [(f, *field_of(f"{self.name}.{f}", hint)) for f, hint in hints.items()]
+        plain = np.dtype(fields, align=True)
+        self.dtype: np.dtype[np.void] = np.dtype(
+            {
+                "names": list(plain.names or ()),
+                "formats": [plain[n] for n in plain.names or ()],
+                "offsets": [plain.fields[n][1] for n in plain.names or ()] if plain.fields else [],
+                "itemsize": max(plain.itemsize, 1),
+            },
+            align=True,
+        )
+        self.grain, self.overflow, self.restart_from = "thread", "wait", "initial"
+        self.deadline_ns = 0
+        self.can_fail = False
+        self.invariant: FunctionType | None = None
+        self.constants: dict[str, Any] = {}
+        self.handlers: dict[str, FunctionType] = {}
+        self.messages: dict[str, MessageType] = {}
+        initial: Any = np.zeros((), self.dtype)
+        for name, value in vars(cls).items():
+            if name in hints:
+                try:
+                    initial[name] = _default(f"{self.name}.{name}", self.dtype[name], value)
+                except ValueError as error:
+                    raise ArgumentError(f"{self.name}.{name} = {value!r}: {error}") from error
+            elif isinstance(value, FunctionType):
+                self._method(name, value, names)
+            elif not (name.startswith("__") and name.endswith("__")):
+                self._attribute(name, value)
+        self.initial = initial
+        if not self.handlers:
+            raise ArgumentError(
+                f"actor {self.name} takes no message; give it a method whose second parameter has "
+                "a message type as hint: def on_tick(self, m: Tick, ctx)"
+            )
+
+    def _attribute(self, name: str, value: Any) -> None:
+        if name in _CHOICES:
+            if value not in _CHOICES[name]:
+                known = ", ".join(f'"{c}"' for c in _CHOICES[name])
+                raise ArgumentError(f"{self.name}.{name} = {value!r}; use one of {known}")
+            setattr(self, name, value)
+        elif name == "can_fail":
+            self.can_fail = bool(value)
+        elif name == "deadline_ns":
+            if not isinstance(value, int) or not 0 < value < 2**63:
+                raise ArgumentError(f"{self.name}.deadline_ns = {value!r}; use whole ns from 1")
+            self.deadline_ns = value
+        elif isinstance(value, bool | int | float | np.number):
+            self.constants[name] = value
+        else:
+            raise ArgumentError(
+                f"{self.name}.{name} = {value!r} is neither a number nor a declaration; a field "
+                f"has a type: {name}: np.uint32 = 0"
+            )
+
+    def _method(self, name: str, method: FunctionType, names: Mapping[str, Any]) -> None:
+        code = method.__code__
+        where = f"{code.co_filename}:{code.co_firstlineno}: {self.name}.{name}"
+        parameters = list(inspect.signature(method).parameters)
+        if name == "invariant":
+            if len(parameters) != 1:
+                raise ArgumentError(f"{where} takes its actor alone: def invariant(self)")
+            self.invariant = method
+            return
+        hint = hints_of(method, names).get(parameters[1]) if len(parameters) > 1 else None
+        if not isinstance(hint, MessageType) or len(parameters) > 3:
+            raise ArgumentError(
+                f"{where} is no handler: one is def {name}(self, m: Message, ctx) or (self, m: "
+                "Message), with a message type as hint; what handlers call is a function outside "
+                "of the class"
+            )
+        if hint.name in self.handlers:
+            other = self.handlers[hint.name].__name__
+            raise ArgumentError(f"{where} takes {hint.name}, and so does {other}; use one of them")
+        self.handlers[hint.name] = method
+        self.messages[hint.name] = hint
+
+    def __repr__(self) -> str:
+        takes = ", ".join(self.handlers)
+        return f"<actor {self.name}: {fields_of(self.dtype)}; takes {takes}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("state", fields_of(self.dtype))]
+        rows += [(f.__name__, f"takes {message}") for message, f in self.handlers.items()]
+        return html_table(f"actor {self.name}, {self.dtype.itemsize} bytes", rows)
+
+
+def _default(what: str, dtype: np.dtype[Any], value: Any) -> Any:
+    return value if dtype.base.names else checked(what, dtype, value)
+
+
+def actor(cls: type) -> ActorType:
+    """A decorator: makes an actor type of a class with fields and handlers.
+
+    Raises ArgumentError, with the method's file and line, for what is neither a field, a
+    declaration, a constant nor a handler.
+    """
+    return ActorType(cls, caller_names(1))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields declared in a class: what @denizen.message, @denizen.actor and @denizen.record read.
+
+class Counter:
+    sum: np.uint64 = 0          a NumPy scalar type, or int, float, bool (64, 64 and 8 bits)
+    seen: (np.uint32, 16)       a fixed array, of any shape
+    place: Point                a record, or a message
+    peer: denizen.ADDRESS       an actor's address
+    LIMIT = 5                   no field: a constant
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from denizen.errors import ArgumentError
+
+PYTHON = {int: np.int64, float: np.float64, bool: np.bool_}
+
+
+def caller_names(depth: int) -> dict[str, Any]:
+    """The local names where a decorator is applied, for hints that are text."""
+    return dict(sys._getframe(depth + 1).f_locals)
+
+
+def hints_of(thing: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Annotations, those evaluated that `from __future__ import annotations` made text."""
+    found = inspect.get_annotations(thing)
+    module = sys.modules.get(thing.__module__)
+    scope = dict(vars(module)) if module else {}
+    scope.update(names)
+    scope.update(getattr(thing, "__globals__", {}))
+    out = {}
+    for name, hint in found.items():
+        out[name] = hint
+        if isinstance(hint, str):
+            try:
+                out[name] = eval(hint, scope, dict(names))
+            except Exception:
+                out[name] = hint  # "u4", or what the caller complains about
+    return out
+
+
+def field_of(what: str, hint: Any) -> tuple[Any, ...]:
+    """(type,) or (type, shape) of a field's hint, for numpy.dtype. Raises ArgumentError."""
+    given, shape = hint if isinstance(hint, tuple) and len(hint) == 2 else (hint, None)
+    given = PYTHON.get(given, given) if isinstance(given, type) else given
+    given = getattr(given, "dtype", given) if not isinstance(given, type) else given
+    try:
+        dtype = given if isinstance(given, np.dtype) else np.dtype(given)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.names is None and dtype.base.str[1:] not in _WORDS:
+        raise ArgumentError(
+            f"{what}: {hint!r} is no field; use a NumPy integer, float32, float64 or bool, "
+            "(type, shape) for an array, or a record"
+        )
+    return (dtype,) if shape is None else (dtype, shape)
+
+
+_WORDS = {"u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8", "b1"}
+
+
+def record(cls: type) -> np.dtype[np.void]:
+    """A decorator: the class's fields as a NumPy dtype, for fields of messages and actors.
+
+    It is aligned as a C compiler aligns a struct.
+    """
+    hints = hints_of(cls, caller_names(1))
+    if not hints:
+        raise ArgumentError(f"record {cls.__name__} has no fields; annotate some: x: np.float64")
+    return np.dtype(
+        [(name, *field_of(f"{cls.__name__}.{name}", hint)) for name, hint in hints.items()],
+        align=True,
+    )

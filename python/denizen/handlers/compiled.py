@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers as machine code, by Numba: C functions for CPU threads, LTO-IR for a GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from denizen import _core
+from denizen.actor import OVERFLOWS, RESTARTS
+from denizen.errors import CompileError, MissingPackageError
+from denizen.handlers.plan import Plan, build
+from denizen.handlers.rewrite import Rewritten
+from denizen.handlers.text import PREFIX, symbol
+from denizen.life import DOWN
+from denizen.message import PRIORITIES, MessageType
+
+_OF_CPU = ("Numba, which compiles handlers in Python,", "'denizen[handlers]'")
+_OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen[handlers-gpu]'")
+
+# What has been compiled stays: a worker's thread may be in it until the process ends. Equal
+# handlers are compiled once.
+_kept: dict[str, Any] = {}
+_declared: set[str] = set()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is compiled: a handler, or an invariant if it takes no message."""
+
+    rewritten: Rewritten
+    state: np.dtype[Any]
+    message: str
+    messages: Sequence[MessageType]  # of the program
+
+    def key(self, prefix: str) -> str:
+        """Equal ones are the same code."""
+        parts = [self.rewritten.text, repr(self.state.descr), str(self.state.itemsize)]
+        parts += [self.message, prefix]
+        parts += [f"{m.name} {m.dtype.descr} {m.dtype.itemsize}" for m in self.messages]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def signature(self, types: Any, prefix: str, typed: bool) -> Any:
+        own = types.Ref("state", self.state)
+        if not self.message:
+            return types.uint32(own)
+        given = next(m for m in self.messages if m.name == self.message)
+        ctx = types.Ctx(prefix, [m.name for m in self.messages], typed)
+        return types.void(own, types.Ref(self.message, given.dtype, self.message), ctx)
+
+
+def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
+    """A program for CPU threads, without a C++ compiler.
+
+    Raises MissingPackageError without Numba, CompileError with the user's file and line.
+    """
+    full = plan.full(messages)
+    prefix = "denizen_full" if full else "denizen_lean"
+    declare(prefix, _core.handler_calls(full))
+    names = [m.name for m in messages]
+    actors = [a.name for a in plan.actors]
+    handlers = [
+        (actors.index(a.name), names.index(m), _for_cpu(_Unit(r, a.dtype, m, messages), prefix))
+        for a, m, r in plan.each()
+    ]
+    infos = []
+    for a in plan.actors:
+        own = plan.invariants.get(a.name)
+        invariant = 0 if own is None else _for_cpu(_Unit(own, a.dtype, "", messages), prefix)
+        infos.append(
+            (
+                a.initial.tobytes(),
+                max(a.dtype.alignment, 1),
+                OVERFLOWS.index(a.overflow),
+                RESTARTS.index(a.restart_from),
+                a.deadline_ns,
+                invariant,
+            )
+        )
+    return _core.handlers_image(
+        actors,
+        infos,
+        names,
+        [
+            (m.dtype.itemsize, m.dtype.alignment, PRIORITIES.index(m.priority), m.buffer_offsets())
+            for m in messages
+        ],
+        handlers,
+        full,
+        DOWN in messages,
+    )
+
+
+def declare(prefix: str, functions: dict[str, int]) -> None:
+    """Tells LLVM where the functions of a context are."""
+    if prefix not in _declared:
+        with _numba(_OF_CPU):
+            from llvmlite import binding  # noqa: PLC0415
+
+        for name, address in functions.items():
+            binding.add_symbol(f"{prefix}_{name}", address)
+        _declared.add(prefix)
+
+
+def _for_cpu(unit: _Unit, prefix: str) -> int:
+    """The address of a C function."""
+    with _numba(_OF_CPU):
+        import numba  # noqa: PLC0415
+
+        from denizen.handlers.numba_ops import world  # noqa: PLC0415
+    key = unit.key(prefix)
+    with _lock:
+        if key not in _kept:
+            own = world(False)
+            wrap = numba.njit(error_model="numpy")
+            function = build(unit.rewritten, own.names, own.NewMessage, wrap)
+            compile_it = numba.cfunc(unit.signature(own, prefix, False), error_model="numpy")
+            _kept[key] = translated(unit.rewritten, lambda: compile_it(function))
+        return int(_kept[key].address)
+
+
+def gpu_parts(
+    plan: Plan, messages: Sequence[MessageType], architecture: int
+) -> list[tuple[str, bytes]]:
+    """The handlers' names, and their LTO-IR, which defines the symbols of text.py."""
+    names = [m.name for m in messages]
+    parts = []
+    for actor, message, rewritten in plan.each():
+        name = symbol(plan.actors.index(actor), names.index(message))
+        unit = _Unit(rewritten, actor.dtype, message, messages)
+        parts.append((f"{actor.name} on {message}", _for_gpu(unit, name, architecture)))
+    for a, actor in enumerate(plan.actors):
+        if actor.name in plan.invariants:
+            own = plan.invariants[actor.name]
+            unit = _Unit(own, actor.dtype, "", messages)
+            code = _for_gpu(unit, symbol(a, None), architecture)
+            parts.append((f"invariant of {actor.name}", code))
+    return parts
+
+
+def _for_gpu(unit: _Unit, name: str, architecture: int) -> bytes:
+    """LTO-IR that defines a function of this name."""
+    with _numba(_OF_GPU):
+        from numba import cuda  # noqa: PLC0415
+
+        from denizen.handlers.numba_ops import world  # noqa: PLC0415
+    with _lock:
+        own = world(True)
+        function = build(unit.rewritten, own.names, own.NewMessage, _for_device(architecture))
+        code, _ = translated(
+            unit.rewritten,
+            lambda: cuda.compile(  # type: ignore[attr-defined]
+                function,
+                unit.signature(own, PREFIX, True),
+                device=True,
+                abi="c",
+                abi_info={"abi_name": name},
+                cc=divmod(architecture, 10),
+                output="ltoir",
+            ),
+        )
+        return bytes(code)
+
+
+def _for_device(architecture: int) -> Callable[[Any], Any]:
+    """What compiles the functions that a handler calls. Numba's own asks the driver for the GPU of
+    this process, which there may not be."""
+    from numba import cuda  # noqa: PLC0415
+    from numba.cuda.compiler import compile_cuda  # noqa: PLC0415
+    from numba.cuda.dispatcher import CUDADispatcher  # noqa: PLC0415
+
+    class Function(CUDADispatcher):
+        def compile_device(self, args: Any, return_type: Any = None) -> Any:
+            if args not in self.overloads:
+                made = compile_cuda(
+                    self.py_func,
+                    return_type,
+                    args,
+                    nvvm_options={"opt": 3},
+                    cc=divmod(architecture, 10),
+                )
+                self.overloads[args] = made
+                made.target_context.insert_user_function(
+                    made.entry_point, made.fndesc, [made.library]
+                )
+            return self.overloads[args]
+
+    def wrap(function: Any) -> Any:
+        made: Any = cuda.jit(device=True)(function)  # type: ignore[no-untyped-call]
+        made.__class__ = Function
+        return made
+
+    return wrap
+
+
+class _numba:  # noqa: N801  (used as a statement)
+    """Says which extra is missing where an import fails."""
+
+    def __init__(self, what: tuple[str, str]) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ImportError):
+            raise MissingPackageError(*self._what) from error
+
+
+def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:
+    """What Numba says about a handler, as a CompileError with the user's file and line."""
+    try:
+        return compile_it()
+    except Exception as error:
+        if not type(error).__module__.startswith("numba"):
+            raise
+        said = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        path, line = _place(error, said) or (rewritten.path, rewritten.line)
+        raise CompileError(f"{path}:{line}: {explain(said)}") from None
+
+
+def _place(error: BaseException, said: str) -> tuple[str, int] | None:
+    """Where it stands in the user's text."""
+    named = re.findall(r" at (\S+) \((\d+)\)", said)
+    if named:
+        return named[0][0], int(named[0][1])
+    place = getattr(error, "loc", None)
+    trace = error.__traceback__
+    while trace is not None:  # numba.cuda loses it where the error is one of numba.core's
+        place = getattr(trace.tb_frame.f_locals.get("constraint"), "loc", place)
+        trace = trace.tb_next
+    return None if place is None else (place.filename, place.line)
+
+
+def explain(said: str) -> str:
+    """What is wrong, from Numba's text, in one line."""
+    said = re.sub(r" \([^()]*, [0-9a-f]{16}\)", "", said)  # what tells two records apart
+    said = re.sub(r"Literal\[int\]\(-?\d+\)", "int64", said)
+    own = re.findall(r"TypingError: (.+)", said)
+    if own:
+        return str(own[-1]).strip()
+    unify = re.search(r"[Cc]annot unify (.+?) and (.+?) for '([^'.]+)", said)
+    if unify:
+        a, b, name = unify.groups()
+        if {a, b} == {"int64", "uint64 of a handler"}:
+            a, b = ("signed", "unsigned") if a == "int64" else ("unsigned", "signed")
+            way = "write np.int64(...) or np.uint64(...) on one of them"
+        else:
+            way = "give it one type"
+        name = "a value" if name.startswith("$") else name
+        return f"{name} is {a} on one way and {b} on another; {way}"
+    undefined = re.search(r"[Vv]ariable '?(\w+)[\w.]*'? (?:referenced|is not|is undefined)", said)
+    if undefined:
+        return f"{undefined[1]} may not have been assigned yet; assign it before"
+    lines = [text.strip() for text in said.splitlines() if text.strip()]
+    return (lines[1:] or lines or ["Numba cannot compile it"])[0]

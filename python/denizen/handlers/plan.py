@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program's handlers in Python are, rewritten: before it is known where they run."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from denizen.actor import ActorType
+from denizen.errors import CompileError
+from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
+from denizen.life import DOWN
+from denizen.message import MessageType
+
+
+@dataclass
+class Plan:
+    """The handlers, by the names of actor and message; and all messages they name."""
+
+    actors: list[ActorType]
+    handlers: dict[tuple[str, str], Rewritten] = field(default_factory=dict)
+    invariants: dict[str, Rewritten] = field(default_factory=dict)
+    messages: dict[str, MessageType] = field(default_factory=dict)
+
+    def calls(self, actor: ActorType) -> set[str]:
+        """What its handlers call of ctx."""
+        return {c for (a, _), r in self.handlers.items() if a == actor.name for c in r.calls}
+
+    def can_fail(self, actor: ActorType) -> bool:
+        return (
+            actor.can_fail
+            or actor.deadline_ns > 0
+            or actor.invariant is not None
+            or "fail" in self.calls(actor)
+        )
+
+    def full(self, messages: Sequence[MessageType]) -> bool:
+        """Whether anything is declared that costs each message a little: HandlerTable::full."""
+        of_actors = any(
+            self.can_fail(a)
+            or a.overflow != "wait"
+            or a.restart_from != "initial"
+            or self.calls(a) & {"watch", "data", "keep", "release", "checkpoint"}
+            for a in self.actors
+        )
+        of_messages = any(m.priority != "data" or m.buffer_offsets() or m is DOWN for m in messages)
+        return of_actors or of_messages
+
+    @property
+    def text(self) -> str:
+        """What the handlers do: equal texts are the same code."""
+        parts = [f"{a}.{m}:\n{r.text}" for (a, m), r in self.handlers.items()]
+        return "\n".join([*parts, *(f"{a}:\n{r.text}" for a, r in self.invariants.items())])
+
+    @property
+    def digest(self) -> str:
+        digest = hashlib.sha256(self.text.encode())
+        for actor in self.actors:
+            digest.update(repr((actor.name, actor.dtype.descr, actor.dtype.itemsize)).encode())
+        for message in self.messages.values():
+            digest.update(
+                repr((message.name, message.dtype.descr, message.dtype.itemsize)).encode()
+            )
+        return digest.hexdigest()[:16]
+
+    def each(self) -> Iterator[tuple[ActorType, str, Rewritten]]:
+        actors = {a.name: a for a in self.actors}
+        for (actor, message), rewritten in self.handlers.items():
+            yield actors[actor], message, rewritten
+
+
+def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
+    """Rewrites all handlers of these actors. Raises CompileError with the user's file and line.
+
+    Args:
+        interpreted: for device="python", where handlers may print.
+    """
+    out = Plan(list(actors))
+    rewriter = Rewriter(interpreted)
+    for actor in actors:
+        for message in actor.messages.values():
+            _add(out, message, f"{actor.name} takes")
+        for name, function in actor.handlers.items():
+            new = rewriter.handler(function, actor.constants)
+            out.handlers[actor.name, name] = new
+            if "checkpoint" in new.calls and actor.restart_from != "snapshot":
+                raise CompileError(
+                    f"{new.path}:{new.line}: {actor.name} calls ctx.checkpoint(); it declares "
+                    'restart_from = "snapshot"'
+                )
+            for message in new.makes.values():
+                _add(out, message, f"{actor.name} makes")
+        if actor.invariant is not None:
+            out.invariants[actor.name] = rewriter.invariant(actor.invariant, actor.constants)
+    return out
+
+
+def _add(out: Plan, message: MessageType, who: str) -> None:
+    there = out.messages.setdefault(message.name, message)
+    if there is not message and there.dtype != message.dtype:
+        raise CompileError(
+            f"{who} another message {message.name} than the rest of the program: {message!r} and "
+            f"{there!r}; use one of them"
+        )
+
+
+def ordered(messages: Mapping[str, MessageType]) -> list[MessageType]:
+    """Down is first, if it is there: src/actor/handlers.hpp."""
+    return sorted(messages.values(), key=lambda m: m is not DOWN)
+
+
+def build(
+    rewritten: Rewritten,
+    names: Mapping[str, Any],
+    new: Callable[[MessageType], Any],
+    wrap: Callable[[Any], Any] = lambda function: function,
+    done: dict[str, Any] | None = None,
+) -> Any:
+    """The function itself.
+
+    Args:
+        names: the operations, see ops.names().
+        new: what stands for a message type.
+        wrap: what becomes of the functions it calls.
+    """
+    done = {} if done is None else done
+    scope: dict[str, Any] = {PREFIX + name: operation for name, operation in names.items()}
+    scope.update({f"{PREFIX}new_{m.name}": new(m) for m in rewritten.makes.values()})
+    for alias, inner in rewritten.functions.items():
+        if alias not in done:
+            done[alias] = wrap(build(inner, names, new, wrap, done))
+        scope[alias] = done[alias]
+    whole = {**rewritten.scope, **scope}
+    module = ast.Module(body=[rewritten.tree], type_ignores=[])
+    exec(compile(module, rewritten.path, "exec"), whole)
+    return whole[rewritten.alias]

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiment ``handlers``: one program with its handlers in Python and as C++ text.
+
+Each is measured twice, forth and back, in a runtime of its own: two at a time would share the GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import denizen
+from denizen.lab.record import Measured
+
+_TIMEOUT = 60.0
+_EACH = 64  # actors on each worker
+
+
+Ping = denizen.message("Ping", [("value", "u4")])
+Pong = denizen.message("Pong", [("value", "u4")])
+# Goes from actor to actor at random. Actors lie in the same places on each worker.
+Hop = denizen.message("Hop", [("seed", "u4"), ("left", "u4"), ("workers", "u4")])
+Ask = denizen.message("Ask")
+Count = denizen.message("Count", [("hops", "u8")])
+
+
+class Walker:
+    hops: np.uint64 = 0  # type: ignore[assignment]
+
+    def on_ping(self, m: Ping, ctx):  # type: ignore
+        ctx.reply(Pong(m.value + 1))
+
+    def on_hop(self, m: Hop, ctx):  # type: ignore
+        self.hops += 1
+        if m.left != 0:
+            seed = np.uint32(m.seed * 1664525 + 1013904223)
+            worker = (seed >> 16) % m.workers
+            to = worker << 18 | (seed >> 8) % _EACH
+            ctx.send(to, Hop(seed, m.left - 1, m.workers))
+
+    def on_ask(self, m: Ask, ctx):  # type: ignore
+        ctx.reply(Count(self.hops))
+
+
+_TEXT = f"""
+struct Walker {{
+    uint64_t hops = 0;
+    void on(const Ping& m, auto& ctx) {{ ctx.reply(Pong{{m.value + 1}}); }}
+    void on(const Hop& m, auto& ctx) {{
+        ++hops;
+        if (m.left != 0) {{
+            const uint32_t seed = m.seed * 1664525u + 1013904223u;
+            const uint32_t worker = (seed >> 16) % m.workers;
+            const uint32_t to = worker << 18 | (seed >> 8) % {_EACH}u;
+            ctx.send(denizen::Address{{to}}, Hop{{seed, m.left - 1, m.workers}});
+        }}
+    }}
+    void on(const Ask&, auto& ctx) {{ ctx.reply(Count{{hops}}); }}
+}};
+"""
+
+
+def in_python() -> denizen.Program:
+    return denizen.Program(actors=[denizen.actor(Walker)], name="walker in Python")
+
+
+def as_text() -> denizen.Program:
+    messages = [Ping, Hop, Ask, Pong, Count]
+    return denizen.Program(_TEXT, actors=["Walker"], messages=messages, name="walker")
+
+
+WAYS: dict[str, Callable[[], denizen.Program]] = {"C++ text": as_text, "Python": in_python}
+
+
+def measure(device: str, *, quick: bool) -> list[Measured]:
+    """Round trips in microseconds, and messages between random actors in M/s."""
+    asks: dict[str, list[NDArray[np.float64]]] = {way: [] for way in WAYS}
+    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    right = dict.fromkeys(WAYS, True)
+    turns = [*WAYS, *reversed(WAYS)]
+    for way in turns if quick else turns * 3:
+        with denizen.Runtime(WAYS[way](), device) as rt:
+            workers = rt.description["workers"]
+            walkers = rt.spawn("Walker", _EACH * workers)
+            right[way] &= _asks(rt, int(walkers[0]), asks[way], 1_000 if quick else 10_000)
+            right[way] &= _walks(rt, walkers, rates[way], 2_000 if quick else 20_000)
+    made = []
+    for way in WAYS:
+        base = () if way == "C++ text" else ("ask", "random targets")
+        samples = np.concatenate(asks[way])
+        case = "ask" if way == "C++ text" else "ask, Python"
+        made.append(
+            Measured(case, {"handlers": way}, "us", samples, samples.size, right[way], base[:1])
+        )
+        case = "random targets" if way == "C++ text" else "random targets, Python"
+        walks = np.array(rates[way])
+        made.append(
+            Measured(case, {"handlers": way}, "M/s", walks, walks.size, right[way], base[1:])
+        )
+    return made
+
+
+def _asks(rt: denizen.Runtime, walker: int, out: list[NDArray[np.float64]], rounds: int) -> bool:
+    samples = np.empty(rounds)
+    wrong = 0
+    for i in range(-rounds // 10, rounds):
+        ping = Ping(i & 0xFFFF)
+        begin = time.perf_counter_ns()
+        pong = rt.ask(walker, ping, timeout=_TIMEOUT)
+        end = time.perf_counter_ns()
+        wrong += int(pong["value"]) != (i & 0xFFFF) + 1
+        if i >= 0:
+            samples[i] = (end - begin) * 1e-3
+    out.append(samples)
+    return wrong == 0
+
+
+def _walks(rt: denizen.Runtime, walkers: NDArray[np.uint32], out: list[float], steps: int) -> bool:
+    """Eight messages for each worker walk at a time; every step must have been counted."""
+    workers = rt.description["workers"]
+    hops = Hop.zeros(8 * workers)
+    hops["seed"] = np.random.default_rng(1).integers(0, 2**32, hops.size, dtype=np.uint32)
+    hops["left"] = steps - 1
+    hops["workers"] = workers
+    repetitions = 3
+    for i in range(-1, repetitions):  # the first is a warm-up
+        begin = time.perf_counter()
+        rt.send_many(walkers[: hops.size], hops)
+        rt.drain(timeout=_TIMEOUT)
+        if i >= 0:
+            out.append(steps * hops.size / (time.perf_counter() - begin) * 1e-6)
+    counts = rt.ask_many(walkers, "Ask", Count, timeout=_TIMEOUT)["hops"]
+    return bool(int(counts.sum()) == steps * hops.size * (repetitions + 1))

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of handlers that are compiled at run time, by Python: denizen.handlers.
+#include "bind.hpp"
+
+#include "actor/handlers.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+
+namespace denizen::bind {
+namespace {
+
+// Initial state, alignment, overflow, restart_from, deadline_ns, invariant.
+using Actor = std::tuple<nb::bytes, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t>;
+// Size, alignment, priority, offsets of references to buffers.
+using Message = std::tuple<uint32_t, uint32_t, uint32_t, std::vector<uint32_t>>;
+// Actor, message, address of the function.
+using Handler = std::tuple<uint32_t, uint32_t, uint64_t>;
+
+Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& actors,
+               std::vector<std::string> message_names, const std::vector<Message>& messages,
+               const std::vector<Handler>& handlers, bool full, bool watches)
+{
+    if (actors.empty() || actors.size() > max_actor_types || messages.size() > max_message_types) {
+        throw Error(Errc::bad_argument, std::to_string(actors.size()) + " actor types and " +
+                                            std::to_string(messages.size()) +
+                                            " message types; a program has 1 to " +
+                                            std::to_string(max_actor_types) + " and at most " +
+                                            std::to_string(max_message_types));
+    }
+    auto table = std::make_shared<HandlerTable>();
+    ProgramTable& program = table->program;
+    program.abi = layout_abi;
+    program.actors = static_cast<uint32_t>(actors.size());
+    program.messages = static_cast<uint32_t>(messages.size());
+    program.down = watches ? 0 : no_type;
+    table->full = full;
+    for (uint32_t a = 0; a < program.actors; ++a) {
+        const auto& [initial, align, overflow, restart_from, deadline_ns, invariant] = actors[a];
+        const auto* bytes = reinterpret_cast<const std::byte*>(initial.c_str());
+        table->initial[a].assign(bytes, bytes + initial.size());
+        table->deadline_ns[a] = deadline_ns;
+        table->invariant[a] = reinterpret_cast<HandlerTable::Invariant>(invariant);
+        program.actor[a] = {static_cast<uint32_t>(initial.size()), align,
+                            static_cast<uint32_t>(Grain::thread), overflow, restart_from, 0};
+    }
+    for (uint32_t m = 0; m < program.messages; ++m) {
+        const auto& [size, align, priority, buffers] = messages[m];
+        program.message[m] = {size, align, priority, 0};
+        program.max_message = std::max(program.max_message, size);
+        table->buffers[m] = buffers;
+    }
+    for (const auto& [actor, message, function] : handlers) {
+        table->handler[actor][message] = reinterpret_cast<HandlerTable::Handler>(function);
+        program.handles[actor][message / 64] |= uint64_t{1} << message % 64;
+    }
+    return handlers_image(std::move(table), std::move(actor_names), std::move(message_names));
+}
+
+} // namespace
+
+void handlers(nb::module_& m)
+{
+    m.def("handlers_image", &image_of);
+    // Addresses of what handlers call, by name.
+    m.def("handler_calls", [](bool full) {
+        nb::dict out;
+        for (const auto& [name, function] : handler_calls(full)) {
+            out[name] = reinterpret_cast<uint64_t>(function);
+        }
+        return out;
+    });
+}
+
+} // namespace denizen::bind

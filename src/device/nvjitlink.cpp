@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvjitlink.hpp"
+
+#include "cuda_library.hpp"
+
+#include <denizen/base/error.hpp>
+
+#include <cstdint>
+
+namespace denizen::gpu {
+namespace {
+
+using Handle = void*;
+using Status = int;       // nvJitLinkResult, 0 is success
+constexpr int lto_ir = 3; // NVJITLINK_INPUT_LTOIR
+
+struct Table {
+    Status (*version)(unsigned* major, unsigned* minor);
+    Status (*create)(Handle*, uint32_t options, const char** option_text);
+    Status (*destroy)(Handle*);
+    Status (*add_data)(Handle, int type, const void* data, std::size_t size, const char* name);
+    Status (*complete)(Handle);
+    Status (*cubin_size)(Handle, std::size_t*);
+    Status (*cubin)(Handle, void*);
+    Status (*log_size)(Handle, std::size_t*);
+    Status (*log)(Handle, char*);
+};
+
+struct Library {
+    Table table{};
+    std::string path;
+    int version = 0;
+};
+
+bool load_table(void* handle, Table& table)
+{
+    return load_symbol(handle, table.version, "nvJitLinkVersion") &&
+           load_symbol(handle, table.create, "nvJitLinkCreate") &&
+           load_symbol(handle, table.destroy, "nvJitLinkDestroy") &&
+           load_symbol(handle, table.add_data, "nvJitLinkAddData") &&
+           load_symbol(handle, table.complete, "nvJitLinkComplete") &&
+           load_symbol(handle, table.cubin_size, "nvJitLinkGetLinkedCubinSize") &&
+           load_symbol(handle, table.cubin, "nvJitLinkGetLinkedCubin") &&
+           load_symbol(handle, table.log_size, "nvJitLinkGetErrorLogSize") &&
+           load_symbol(handle, table.log, "nvJitLinkGetErrorLog");
+}
+
+Library open_library()
+{
+    std::string tried;
+    for (const std::string& path :
+         cuda_library_paths("DENIZEN_NVJITLINK", {"libnvJitLink.so.13", "libnvJitLink.so.12"})) {
+        void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle == nullptr) {
+            const char* why = dlerror();
+            tried += "\n  " + (why != nullptr ? std::string(why) : path + " cannot be loaded");
+            continue;
+        }
+        Library library;
+        unsigned major = 0;
+        unsigned minor = 0;
+        if (load_table(handle, library.table) && library.table.version(&major, &minor) == 0) {
+            Dl_info info{};
+            const bool known =
+                dladdr(reinterpret_cast<void*>(library.table.create), &info) != 0 && info.dli_fname;
+            library.path = known ? info.dli_fname : path;
+            library.version = static_cast<int>(major * 1000 + minor * 10);
+            return library;
+        }
+        tried += "\n  " + path + " is no nvJitLink of CUDA 12 or 13";
+        dlclose(handle);
+    }
+    throw Error(Errc::compile, "no nvJitLink to link handlers in Python for the GPU: pip install "
+                               "nvidia-nvjitlink, or set DENIZEN_NVJITLINK to the library or its "
+                               "folder; tried:" +
+                                   tried);
+}
+
+const Library& library()
+{
+    // Throws again, after searching again, until one is found. Never unloaded.
+    static const Library& instance = *new Library(open_library());
+    return instance;
+}
+
+struct Link {
+    const Table& table;
+    Handle handle = nullptr;
+
+    explicit Link(const Table& functions) : table(functions) {}
+    Link(const Link&) = delete;
+    Link& operator=(const Link&) = delete;
+    ~Link()
+    {
+        if (handle != nullptr) {
+            table.destroy(&handle);
+        }
+    }
+
+    void check(Status status, const std::string& doing) const
+    {
+        if (status == 0) {
+            return;
+        }
+        std::string text;
+        std::size_t size = 0;
+        if (handle != nullptr && table.log_size(handle, &size) == 0 && size > 1) {
+            text.resize(size);
+            if (table.log(handle, text.data()) != 0) {
+                text.clear();
+            }
+            while (!text.empty() && text.back() == '\0') {
+                text.pop_back();
+            }
+        }
+        throw Error(Errc::compile, "nvJitLink cannot " + doing + " (" + std::to_string(status) +
+                                       ")" + (text.empty() ? "" : ":\n" + text));
+    }
+};
+
+} // namespace
+
+int nvjitlink_version() { return library().version; }
+
+const std::string& nvjitlink_library() { return library().path; }
+
+std::vector<char> link_cubin(const std::vector<LinkInput>& parts,
+                             const std::vector<std::string>& options)
+{
+    const Table& table = library().table;
+    std::vector<const char*> arguments;
+    for (const std::string& option : options) {
+        arguments.push_back(option.c_str());
+    }
+    Link link(table);
+    link.check(
+        table.create(&link.handle, static_cast<uint32_t>(arguments.size()), arguments.data()),
+        "begin with these options");
+    for (const LinkInput& part : parts) {
+        link.check(table.add_data(link.handle, lto_ir, part.code.data(), part.code.size(),
+                                  part.name.c_str()),
+                   "take " + part.name);
+    }
+    link.check(table.complete(link.handle), "link the program");
+    std::size_t size = 0;
+    link.check(table.cubin_size(link.handle, &size), "make a cubin");
+    std::vector<char> cubin(size);
+    link.check(table.cubin(link.handle, cubin.data()), "make a cubin");
+    return cubin;
+}
+
+} // namespace denizen::gpu

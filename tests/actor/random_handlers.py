@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random handlers of what handlers in Python may contain, as the text of a module."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import types
+from pathlib import Path
+
+HEAD = """\
+import math
+
+import numpy as np
+
+import denizen
+
+
+@denizen.message
+class Input:
+    n: np.int64
+    w: np.uint64
+    x: np.float64
+    small: np.int8
+
+
+@denizen.message
+class Dump:
+    pass
+
+
+@denizen.message
+class State:
+    i: np.int32
+    u: np.uint64
+    h: np.uint16
+    f: np.float64
+    g: np.float32
+    b: np.bool_
+    cells: (np.int64, 4)
+    words: (np.uint64, 3)
+
+
+def mixed(p, q):
+    if p > q:
+        return p * 3 - q
+    return q ^ (p >> 2)
+
+
+def halved(x):
+    return x / 2 + 1
+"""
+
+ACTOR = """
+
+@denizen.actor
+class Machine{number}:
+    s: State
+
+    def on_input(self, m: Input):
+        n = m.n
+        k = np.int64(m.small)
+        w = m.w
+        x = m.x
+{body}
+
+    def on_dump(self, m: Dump, ctx):
+        out = State()
+        out.i = self.s.i
+        out.u = self.s.u
+        out.h = self.s.h
+        out.f = self.s.f
+        out.g = self.s.g
+        out.b = self.s.b
+        for i in range(4):
+            out.cells[i] = self.s.cells[i]
+        for i in range(3):
+            out.words[i] = self.s.words[i]
+        ctx.reply(out)
+"""
+
+
+class Writer:
+    """Writes statements. Expressions are of kinds: i signed, u unsigned, f float, b bool."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._loops = 0
+
+    def body(self) -> list[str]:
+        return self._block(self._rng.randint(3, 7), 2)
+
+    def _pick(self, *given: str) -> str:
+        return given[self._rng.randrange(len(given))]
+
+    def _block(self, count: int, depth: int) -> list[str]:
+        return [line for _ in range(count) for line in self._statement(depth)]
+
+    def _statement(self, depth: int) -> list[str]:
+        kind = self._rng.randrange(10 if depth > 0 else 6)
+        if kind < 2:
+            name, of = (("n", "i"), ("k", "i"), ("w", "u"), ("x", "f"))[self._rng.randrange(4)]
+            return [f"{name} = {self._of(of, 3)}"]
+        if kind < 4:
+            return [f"self.s.{self._pick('i', 'u', 'h', 'f', 'g', 'b')} = {self._any(3)}"]
+        if kind < 5:
+            place = self._pick(
+                "self.s.i", "self.s.u", "self.s.h", f"self.s.cells[{self._place(4)}]",
+                f"self.s.words[{self._place(3)}]",
+            )  # fmt: skip
+            return [f"{place} {self._pick('+', '-', '*', '^', '&', '|')}= {self._whole(2)}"]
+        if kind < 6:
+            cells, size = ("cells", 4) if self._rng.random() < 0.5 else ("words", 3)
+            return [f"self.s.{cells}[{self._place(size)}] = {self._any(3)}"]
+        if kind < 8:
+            out = [f"if {self._of('b', 2)}:", *self._indented(2, depth - 1)]
+            if self._rng.random() < 0.5:
+                out += ["else:", *self._indented(2, depth - 1)]
+            return out
+        self._loops += 1
+        name = f"i{self._loops}"
+        if kind < 9:
+            bounds = self._pick("5", "1, 6, 2", "4, 0, -1", "(n & 7)")
+            inner = self._indented(2, depth - 1)
+            way = self._pick("", "break", "continue")
+            if way:
+                inner.append(f"    if {self._of('b', 1)}:")
+                inner += [f"        {way}", f"    n += {name}"]
+            return [f"for {name} in range({bounds}):", *inner]
+        return [
+            f"{name} = 0",
+            f"while {name} < 4 and {self._of('b', 1)}:",
+            f"    {name} += 1",
+            *self._indented(2, depth - 1),
+        ]
+
+    def _indented(self, count: int, depth: int) -> list[str]:
+        return [f"    {line}" for line in self._block(count, depth)]
+
+    def _place(self, size: int) -> str:
+        return self._pick(str(self._rng.randrange(size)), f"n % {size}", "-1", f"w % {size}")
+
+    def _any(self, depth: int) -> str:
+        return self._of(self._pick("i", "u", "f", "b"), depth)
+
+    def _whole(self, depth: int) -> str:
+        return self._of(self._pick("i", "u"), depth)
+
+    def _number(self, depth: int) -> str:
+        return self._of(self._pick("i", "u", "f"), depth)
+
+    def _of(self, kind: str, depth: int) -> str:
+        leaf = depth == 0 or self._rng.random() < 0.2
+        write = {"i": self._signed, "u": self._unsigned, "f": self._real, "b": self._test}[kind]
+        return write(-1 if leaf else depth - 1)
+
+    def _signed(self, d: int) -> str:
+        if d < 0:
+            return self._pick(
+                "n", "k", "m.n", "m.small", "self.s.i", "self.s.h", "self.s.cells[1]", "3", "-7",
+                "255", "9223372036854775807", "0", "len(self.s.cells)",
+            )  # fmt: skip
+        a, b = self._of("i", d), self._of("i", d)
+        return self._pick(
+            f"({a} {self._pick('+', '-', '*', '//', '%', '&', '|', '^')} {b})",
+            f"({a} {self._pick('<<', '>>')} {self._whole(d)})",
+            f"(-{a})",
+            f"(~{a})",
+            f"abs({a})",
+            f"min({a}, {b})",
+            f"max({a}, {b})",
+            f"int({self._of('f', d)})",
+            f"math.floor({self._of('f', d)})",
+            f"np.int64({self._number(d)})",
+            f"np.{self._pick('int8', 'int16', 'uint8', 'uint32', 'int32')}({self._number(d)})",
+            f"({a} if {self._of('b', d)} else {b})",
+            f"mixed({a}, {b})",
+            f"self.s.cells[{self._place(4)}]",
+        )
+
+    def _unsigned(self, d: int) -> str:
+        if d < 0:
+            return self._pick("w", "m.w", "self.s.u", "self.s.words[2]", "18446744073709551615")
+        a, b = self._of("u", d), self._of("u", d)
+        return self._pick(
+            f"({a} {self._pick('+', '-', '*', '//', '%', '&', '|', '^')} {self._whole(d)})",
+            f"({self._of('i', d)} {self._pick('+', '-', '*', '//', '%', '&')} {b})",
+            f"({a} {self._pick('<<', '>>')} {self._whole(d)})",
+            f"(-{a})",
+            f"(~{a})",
+            f"min({a}, {self._whole(d)})",
+            f"max({a}, {self._whole(d)})",
+            f"np.uint64({self._number(d)})",
+            f"({a} if {self._of('b', d)} else {b})",
+            f"mixed({a}, {b})",
+            f"self.s.words[{self._place(3)}]",
+        )
+
+    def _real(self, d: int) -> str:
+        if d < 0:
+            return self._pick("x", "m.x", "self.s.f", "self.s.g", "0.5", "-3.0", "1e18")
+        a = self._of("f", d)
+        return self._pick(
+            f"({a} {self._pick('+', '-', '*', '/', '//', '%')} {self._number(d)})",
+            f"({self._whole(d)} / {self._whole(d)})",
+            f"float({self._whole(d)})",
+            f"math.sqrt({a})",
+            f"math.fabs({a})",
+            f"abs({a})",
+            f"(-{a})",
+            f"min({a}, {self._number(d)})",
+            f"max({a}, {self._number(d)})",
+            f"np.float32({a})",
+            f"halved({a})",
+            f"({a} if {self._of('b', d)} else {self._of('f', d)})",
+        )
+
+    def _test(self, d: int) -> str:
+        if d < 0:
+            return self._pick("self.s.b", "True", "n > 0", "w > 5", "x < 1.5")
+        a = self._number(d)
+        return self._pick(
+            f"({a} {self._pick('<', '<=', '>', '>=', '==', '!=')} {self._number(d)})",
+            f"(not {self._any(d)})",
+            f"({self._any(d)} and {self._any(d)})",
+            f"({self._any(d)} or {self._any(d)})",
+            f"(0 < n < {self._number(0)})",
+            f"bool({a})",
+            f"math.isnan({self._of('f', d)})",
+        )
+
+
+def module_text(rng: random.Random, actors: int) -> str:
+    out = [HEAD]
+    for number in range(actors):
+        lines = Writer(rng).body()
+        out.append(ACTOR.format(number=number, body="\n".join(f"        {x}" for x in lines)))
+    return "\n".join(out)
+
+
+def load(text: str, path: Path) -> types.ModuleType:
+    """The text as a module, from a file: what a handler is made of is read there."""
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def actors_of(module: types.ModuleType) -> list:
+    return [v for n, v in vars(module).items() if n.startswith("Machine")]

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/python-handlers.md and the README's first example print is what they say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def said(text):
+    """The comments behind lines that print, and behind the one that sends to the talker."""
+    return re.findall(r"^ +(?:print\(rt.*?|rt\.send\(talker.*?)  # (.+)$", text, re.MULTILINE)
+
+
+def test_the_page_about_handlers(run_python):
+    pytest.importorskip("numba")
+    text = "\n".join(blocks("docs/python-handlers.md"))
+    expected = said(text)
+    assert expected == ["5", "(3.0, 1.5)", "tick 3 of Talker(heard=1)"]
+    assert run_python(text).splitlines() == expected
+
+
+def test_the_first_example_of_the_readme(run_python):
+    pytest.importorskip("numba")
+    text = blocks("README.md")[0]
+    assert said(text) == ["10"]
+    assert run_python(text).splitlines() == ["10"]

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a handler in Python cannot do is refused at its line, with what to write instead."""
+
+import importlib.util
+import itertools
+import textwrap
+
+import pytest
+
+import denizen
+
+HEAD = """\
+import math
+import numpy as np
+import denizen
+
+TABLE = [1, 2]
+TEXT = "text"
+
+@denizen.message
+class Tick:
+    n: np.uint32
+    words: (np.uint8, 4)
+    place: denizen.record(type("Place", (), {"__annotations__": {"x": np.float64}}))
+
+@denizen.message
+class Tock:
+    pass
+
+def doubled(x):
+    return 2 * x
+
+def endless(x):
+    return endless(x)
+
+def shouts(x):
+    print(x)
+    return x
+
+@denizen.actor
+class Actor:
+    LIMIT = 5
+    sum: np.uint64 = 0
+    cells: (np.float32, 4)
+    def on_tick(self, m: Tick, ctx):
+"""
+LINE = HEAD.count("\n") + 1
+numbers = itertools.count()
+
+
+@pytest.fixture
+def load(tmp_path):
+    """A module of this text, as a user's file."""
+
+    def load(text):
+        path = tmp_path / f"user{next(numbers)}.py"
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def handler(load, body):
+    module = load(HEAD + textwrap.indent(body, " " * 8))
+    return denizen.Program(actors=[module.Actor])
+
+
+REFUSED = [
+    ("raise ValueError", 0, "raise; use ctx.fail"),
+    ("assert m.n", 0, "assert; use if and ctx.fail"),
+    ("try:\n    pass\nfinally:\n    pass", 0, "try; nothing raises"),
+    ("with m: pass", 0, "with;"),
+    ("x = [1, 2]", 0, "a list; use a field that is an array"),
+    ("x = {}", 0, "a dict; use a field"),
+    ("x = 'text'", 0, "a string; text travels as an array"),
+    ("x = f'{m.n}'", 0, "a string"),
+    ("x = lambda: 1", 0, "lambda; define a function"),
+    ("import os", 0, "import; import at the top"),
+    ("def f(): pass", 0, "a function within; define it outside"),
+    ("x = (1, 2)", 0, "a tuple; use several names"),
+    ("yield 1", 0, "yield; send a message"),
+    ("x: np.uint32 = 5", 0, r"a type for a local; write x = np.uint32\(...\)"),
+    ("return 5", 0, r"return with a value; ctx.reply\(...\) answers"),
+    ("pass\nfor i in self.cells: pass", 1, r"range\(\); for an array a: range\(len\(a\)\)"),
+    ("for i in range(0, 9, m.n): pass", 0, "a step that is no constant; use while"),
+    ("while m.n: pass\nelse: pass", 0, "else of a loop"),
+    ("x = m.n ** 2", 0, r"math.pow\(x, y\), or x \* x"),
+    ("x = m.n is None", 0, "is or in; compare numbers with =="),
+    ("x = 1 < m.n + 1 < 5", 0, "write a < b and b < c"),
+    ("x = self.cells[1:2]", 0, r"a slice; use a loop over range\(\)"),
+    ("x = TABLE[0]", 0, "only locals have fields and elements"),
+    ("x = TABLE", 0, r"TABLE, which is \[1, 2\]; what it may use from outside are numbers"),
+    ("m.n = 5", 0, "what came stays as it is; make a new message"),
+    ("m.words[0] += 5", 0, "what came stays as it is; make a new message"),
+    ("x = open('f')", 0, r"open\(\); it may call int, float, bool"),
+    ("x = sorted(m.words)", 0, r"sorted\(\); it may call"),
+    ("x = unknown + 1", 0, "unknown is not defined"),
+    ("x = math.unknown(1)", 0, "math has no unknown"),
+    ("x = endless(1)", None, "endless calls itself; use a loop, or a message to self"),
+    ("x = doubled(1, 2)", 0, "doubled takes 1 arguments"),
+    ("x = doubled(x=1)", 0, "arguments by name, but for a message's fields"),
+    ("self.helper(1)", 0, r"self.helper\(\); what it calls is a function outside of the class"),
+    ("ctx.wait(1)", 0, r"ctx.wait\(\); what it calls .* or of ctx: send, reply"),
+    ("x = ctx.sender()", 0, r"ctx.sender is a value: write it without \(\)"),
+    ("ctx.send(m)", 0, "ctx.send takes an address and a message"),
+    ("ctx.reply(Tick(1, 2, 3, 4))", 0, "has 3 fields, not 4"),
+    ("ctx.reply(Tick(k=1))", 0, "Tick has no field k; it is <message Tick: n u4"),
+    ("ctx.reply(Tick(1, n=1))", 0, "field n of Tick is given twice"),
+    ("ctx.reply(Tick(words=1))", 0, "field words of Tick is an array; make the message first"),
+    ("ctx.publish(TABLE, Tock())", 0, r"ctx.publish takes a topic as text that is known now"),
+    ("ctx.publish('a/*', Tock())", 0, r'the topic "a/\*" has a \* that is not at a pattern'),
+    ("ctx.subscribe('sixteen bytes are')", 0, "has 1 to 15 bytes"),
+    ("ctx.checkpoint()", None, 'Actor calls ctx.checkpoint.*restart_from = "snapshot"'),
+    ("self.LIMIT = 6", 0, "LIMIT is a constant of the class; a field has a type: LIMIT: np.int64"),
+    ("a = b = 1", 0, "assign on two lines"),
+    ("dz_x = 1", None, "those with dz_ are denizen's own"),
+    ("del m", 0, "del; a local ends with the handler"),
+    ("x = 1 << 64 if 0 else 18446744073709551616", 0, "whole numbers have 64 bits"),
+]
+
+
+@pytest.mark.parametrize(("body", "line", "text"), REFUSED, ids=[b[:24] for b, _, _ in REFUSED])
+def test_refused_before_it_is_compiled(load, body, line, text):
+    with pytest.raises(denizen.CompileError, match=text) as caught:
+        handler(load, body)
+    message = str(caught.value)
+    assert "\n" not in message
+    if line is not None:
+        assert f".py:{LINE + line}: " in message
+
+
+COMPILED = [
+    ("x = m.weight", 0, "the message Tick has no field weight; it has n, words, place"),
+    ("pass\nself.total = 1", 1, "the record or state has no field total; it has sum, cells"),
+    ("x = ctx.time", 0, "ctx has no time; it has self, sender"),
+    ("x = m + 1", 0, "a number is needed here, not the message Tick"),
+    ("x = m.n[0]", 0, "int64 has no elements"),
+    ("self.cells = m.n", 0, "an array is assigned element by element"),
+    ("m2 = Tick()\nm2.place = self", 1, "a record of this type is needed, not the record or state"),
+    ("x = m.n & 1.5", 0, "a whole number is needed here, not a float"),
+    ("ctx.send(m, m)", 0, "a number is needed here, not the message Tick"),
+    ("ctx.reply(self)", 0, "a message is needed here, not the record or state"),
+    ("x = doubled(m)", None, "a number is needed here, not the message Tick"),
+    ("x = 0\nfor i in range(3):\n    x += self.sum\ny = x", None, "x is .*signed on one way and "),
+    ("x = 1 if m.n else self.sum", 0, "a value is .*signed .* write np.int64|np.uint64"),
+    ("if m.n:\n    x = 1\nelse:\n    x = m\ny = x", None, "x is .* on one way and .* on another"),
+]
+
+
+@pytest.mark.parametrize(("body", "line", "text"), COMPILED, ids=[b[:24] for b, _, _ in COMPILED])
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_refused_by_numba(load, nvrtc, body, line, text, device):  # noqa: PLR0917
+    pytest.importorskip("numba.cuda" if device == "gpu" else "numba")
+    program = handler(load, body)
+    with pytest.raises(denizen.CompileError, match=text) as caught:
+        program.compile_cpu() if device == "cpu" else program.compile_gpu(90)
+    message = str(caught.value)
+    assert "\n" not in message
+    if line is not None:
+        assert f".py:{LINE + line}: " in message
+
+
+def test_print_is_for_the_interpreter(load):
+    program = handler(load, "shouts(m.n)\n")
+    with pytest.raises(denizen.CompileError, match=r'print\(\), but for device="python"'):
+        program.compile_cpu()
+
+
+CLASSES = [
+    ("sum: np.uint64 = -1", r"field Wrong.sum|Wrong.sum is u8: 0 to 18446744073709551615, not -1"),
+    ("sum: str = 0", "Wrong.sum: <class 'str'> is no field; use a NumPy integer"),
+    ("sum = [1]", r"Wrong.sum = \[1\] is neither a number nor a declaration"),
+    ("grain = 'block'", 'Wrong.grain = \'block\'; use one of "thread", "warp"'),
+    ("deadline_ns = 0", "deadline_ns = 0; use whole ns from 1"),
+    ("def helper(self, x): pass", r"user\d+.py:\d+: Wrong.helper is no handler"),
+    ("def __init__(self): pass", r"Wrong.__init__ is no handler"),
+    ("def b(self, m: Tock): pass", "Wrong.b takes Tock, and so does a; use one of them"),
+    ("def invariant(self, m): pass", "Wrong.invariant takes its actor alone"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), CLASSES, ids=[c[:24] for c, _ in CLASSES])
+def test_classes_that_are_no_actors(load, line, text):
+    tail = f"\n@denizen.actor\nclass Wrong:\n    def a(self, m: Tock): pass\n    {line}\n"
+    with pytest.raises(denizen.ArgumentError, match=text):
+        load(HEAD + "        pass\n" + tail)
+
+
+def test_an_actor_without_messages(load):
+    with pytest.raises(
+        denizen.ArgumentError, match="actor Idle takes no message; give it a method"
+    ):
+        load(HEAD + "        pass\n\n@denizen.actor\nclass Idle:\n    n: np.uint32 = 0\n")
+
+
+def test_two_messages_of_one_name(load):
+    one, two = (load(HEAD + "        pass\n") for _ in range(2))
+    other = load(HEAD.replace("n: np.uint32", "n: np.uint64") + "        pass\n")
+    assert denizen.Program(actors=[one.Actor], messages=[two.Tick]).messages
+    with pytest.raises(denizen.ArgumentError, match="lists another message Tick"):
+        denizen.Program(actors=[one.Actor], messages=[other.Tick])
+
+
+def test_a_class_without_the_decorator():
+    class Plain:
+        pass
+
+    with pytest.raises(denizen.ArgumentError, match="Plain is a class; decorate it with @denizen"):
+        denizen.Runtime(Plain, "cpu:1")
+    with pytest.raises(denizen.ArgumentError, match="no text that defines Counter"):
+        denizen.Program(actors=["Counter"])
+
+
+BLOCKER = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("numba", "llvmlite"):
+            raise ImportError(f"No module named {name!r}")
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def test_without_numba(run_python):
+    counter = """
+import numpy as np, denizen
+assert not any(m.split(".")[0] in ("numba", "llvmlite") for m in sys.modules)
+@denizen.message
+class Tick: n: np.uint32
+@denizen.actor
+class Counter:
+    sum: np.uint64 = 0
+    def on_tick(self, m: Tick, ctx):
+        self.sum += m.n
+        ctx.reply(Tick(self.sum))
+with denizen.Runtime(Counter, "python") as rt:
+    print(rt.ask(rt.spawn(Counter)[0], Tick(7))["n"])
+try:
+    denizen.Runtime(Counter, "cpu:1")
+except denizen.MissingPackageError as error:
+    print(error)
+"""
+    assert run_python(BLOCKER + counter).splitlines() == [
+        "7",
+        "Numba, which compiles handlers in Python, is not installed: "
+        "pip install 'denizen[handlers]'",
+    ]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What actors need, from Python: names, the list of actors, what handlers spawn and send later."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+import sample
+
+import denizen
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+HATCH = denizen.message("Hatch", [("count", "u4")])
+HATCHED = denizen.message("Hatched", [("made", "u4"), ("last", denizen.ADDRESS)])
+WHO = denizen.message("Who")
+ME = denizen.message("Me", [("number", "u4")])
+LATER = denizen.message("Later", [("ns", "u8"), ("every", "u4")])
+END = denizen.message("End")
+
+TEXT = """
+struct Egg {
+    static constexpr bool spawned = true;
+    uint32_t number;
+    void on(const Who&, auto& ctx) { ctx.reply(Me{number}); }
+};
+struct Hen {
+    uint32_t beats = 0;
+    denizen::Timer timer;
+    void on(const Hatch& m, auto& ctx) {
+        uint32_t made = 0;
+        denizen::Address last = denizen::nowhere;
+        for (uint32_t i = 0; i < m.count; ++i) {
+            last = ctx.template spawn<Egg>(i);
+            made += last == denizen::nowhere ? 0 : 1;
+        }
+        ctx.reply(Hatched{made, last});
+    }
+    void on(const Later& m, auto& ctx) {
+        timer = m.every ? ctx.send_every(m.ns, ctx.self(), End{})
+                        : ctx.send_after(m.ns, ctx.self(), End{});
+    }
+    void on(const End&) { ++beats; }
+    void on(const Who&, auto& ctx) { ctx.reply(Me{beats}); }
+};
+"""
+
+PROGRAM = denizen.Program(
+    TEXT, actors=["Hen", "Egg"], messages=[HATCH, HATCHED, WHO, ME, LATER, END], name="hens"
+)
+
+
+def test_what_a_handler_spawns_is_an_actor_like_others(device):
+    with denizen.Runtime(PROGRAM, device, spawn_room=8) as rt:
+        (hen,) = rt.spawn("Hen", name="hen")
+        hatched = rt.ask(hen, HATCH(count=8))
+        assert hatched["made"] == 8
+        assert rt.ask(int(hatched["last"]), WHO())["number"] == 7
+        assert rt.ask(hen, HATCH(count=1))["last"] == denizen.NOWHERE
+        telemetry = rt.telemetry()
+        assert (telemetry.spawned, telemetry.not_spawned) == (8, 1)
+        eggs = [actor for actor in rt.actors() if actor.type == "Egg"]
+        assert len(eggs) == 8
+        assert {egg.worker for egg in eggs} == {rt.actors()[-1].worker}
+        rt.stop(eggs[3].address)
+        with pytest.raises(denizen.NoActorError, match="has stopped, or was never spawned"):
+            rt.send(eggs[3].address, WHO())
+        assert rt.ask(hen, HATCH(count=1))["last"] == eggs[3].address
+        assert rt.inspect(eggs[3].address).incarnation == 1
+
+
+def test_what_is_sent_later_comes_later(device):
+    with denizen.Runtime(PROGRAM, device, timer_slots=2) as rt:
+        (hen,) = rt.spawn("Hen")
+        rt.send(hen, LATER(ns=1_000_000, every=1))
+        rt.send(hen, LATER(ns=3_600_000_000_000))
+        rt.send(hen, LATER(ns=1))
+        while rt.ask(hen, WHO())["number"] < 3:
+            time.sleep(0.001)
+        telemetry = rt.telemetry()
+        assert (telemetry.timers, telemetry.timers_refused) == (2, 1)
+        assert telemetry.timers_fired >= 3
+        rt.stop(hen)
+        assert rt.telemetry().timers == 0
+
+
+def test_an_actor_is_found_by_its_name(rt):
+    (counter,) = rt.spawn("Counter", name="total")
+    others = rt.spawn("Counter", 3)
+    assert rt.find("total") == counter
+    rt.send(rt.find("total"), "Add", n=5)
+    assert rt.ask(rt.find("total"), "Ask")["sum"] == 5
+    with pytest.raises(denizen.NoActorError, match=r'^no actor is called "sum"$'):
+        rt.find("sum")
+    with pytest.raises(
+        denizen.ArgumentError,
+        match=r'^"total" is the name of actor Counter #0 of worker 0, which lives; use another, or '
+        r"stop it first$",
+    ):
+        rt.spawn("Hopper", name="total")
+    for wrong in ({"count": 2}, {"near": int(counter)}, {"node": 0}):
+        with pytest.raises(denizen.ArgumentError, match="a name is a str and of one actor"):
+            rt.spawn("Counter", name="more", **wrong)
+    with pytest.raises(denizen.ArgumentError, match="use a str"):
+        rt.find(3)
+    rt.pause(others[0])
+    listed = {actor.address: actor for actor in rt.actors()}
+    assert set(listed) == {int(counter), *map(int, others)}
+    assert listed[int(counter)].name == "total"
+    assert listed[int(counter)].type == "Counter"
+    assert listed[int(others[0])].life == "paused"
+    assert listed[int(others[1])].life == "running"
+    rt.stop(counter)
+    assert len(rt.actors()) == 3
+    with pytest.raises(denizen.NoActorError, match=r'^the actor called "total" has stopped$'):
+        rt.find("total")
+    rt.spawn("Hopper", name="total")
+
+
+def test_names_are_in_a_snapshot(device, tmp_path):
+    path = tmp_path / "state.dzs"
+    with denizen.Runtime(sample.program(), device) as rt:
+        (counter,) = rt.spawn("Counter", name="total")
+        rt.spawn("Counter", name="ümlaut and spaces")
+        rt.send(counter, "Add", n=7)
+        rt.save(path)
+    with denizen.Runtime(sample.program(), device, restore=path) as rt:
+        assert rt.find("total") == counter
+        assert rt.ask(rt.find("total"), "Ask")["sum"] == 7
+        assert {actor.name for actor in rt.actors()} == {"total", "ümlaut and spaces"}
+        with pytest.raises(denizen.ArgumentError, match="which lives"):
+            rt.spawn("Counter", name="total")
+
+
+def test_the_docs_of_ctx_run_as_printed(device):
+    text = (DOCS / "context.md").read_text()
+    snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    whole = [snippet for snippet in snippets if "denizen.Runtime(" in snippet]
+    assert len(whole) == 2
+    for snippet in whole:
+        exec(snippet, {"denizen": denizen, "device": device, "time": time})
+
+
+def test_the_docs_of_ctx_have_every_method():
+    header = DOCS.parent / "include" / "denizen" / "actor" / "context.hpp"
+    public = header.read_text().split("class Context {")[1].split("private:")[0]
+    methods = set(re.findall(r"^    DENIZEN_HD [\w:<> ]+ (\w+)\(", public, re.MULTILINE))
+    methods -= {"failure", "send_raw"}  # the runtime's, and generated code's
+    text = (DOCS / "context.md").read_text()
+    told = set(re.findall(r"ctx\.(?:template )?(\w+)", text))
+    assert len(methods) > 30
+    assert methods <= told, methods - told
