@@ -44,8 +44,12 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
         table->initial[a].assign(bytes, bytes + initial.size());
         table->deadline_ns[a] = deadline_ns;
         table->invariant[a] = reinterpret_cast<HandlerTable::Invariant>(invariant);
-        program.actor[a] = {static_cast<uint32_t>(initial.size()), align,
-                            static_cast<uint32_t>(Grain::thread), overflow, restart_from, 0};
+        program.actor[a] = {static_cast<uint32_t>(initial.size()),
+                            align,
+                            static_cast<uint32_t>(Grain::thread),
+                            overflow,
+                            restart_from,
+                            0};
     }
     for (uint32_t m = 0; m < program.messages; ++m) {
         const auto& [size, align, priority, buffers] = messages[m];

@@ -134,7 +134,7 @@ TEST_F(nvrtc, compiles_packet_access_and_scoped_atomics_to_a_cubin)
             packet_kernel, "program.cu", {std::string("--gpu-architecture=") + architecture});
         ASSERT_GT(compiled.code.size(), 4u);
         EXPECT_EQ(std::string(compiled.code.data(), 4), "\x7f"
-                                                         "ELF");
+                                                        "ELF");
         const std::string image(compiled.code.begin(), compiled.code.end());
         EXPECT_TRUE(contains(image, ".text.probe")) << architecture;
         EXPECT_EQ(compiled.log, "");
