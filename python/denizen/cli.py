@@ -8,6 +8,7 @@ Exit status: 0 done, 1 it failed or a result was wrong, 2 wrong usage or unusabl
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ from denizen.lab.record import LabError
 from denizen.lab.schema import SchemaError
 from denizen.lens import options as lens
 from denizen.top import options as top
+from denizen.tour import options as tour
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,12 +40,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"denizen {metadata.version('denizen')}"
     )
+    parser.add_argument(
+        "-v", "--verbose", action="count", default=0, help="say on stderr what is done; -vv: more"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run an application")
     apps = run.add_subparsers(dest="app", required=True, metavar="APP")
     for app in (flights, adsb, fm, procmine, transactions, graph, wave):
         app.add(apps)
-    for command in (check, lab, top, group, ab):
+    for command in (tour, check, lab, top, group, ab):
         command.add(commands)
     # Its words are read by lens.run().
     commands.add_parser("lens", help="what a program makes the CUDA driver submit")
@@ -53,12 +58,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_VERBOSE = {"-v": 1, "-vv": 2, "--verbose": 1}  # in front of lens, whose words are its own
+
+
 def _dispatch(words: Sequence[str]) -> int:
-    if words[:1] == ["lens"]:
-        return lens.run(words[1:])
+    first = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+    if words[first : first + 1] == ["lens"] and set(words[:first]) <= _VERBOSE.keys():
+        _listen(sum(_VERBOSE[word] for word in words[:first]))
+        return lens.run(words[first + 1 :])
     given = _parser().parse_args(words)
+    _listen(given.verbose)
+    del given.verbose  # a command has its own words alone
     status: int = given.run(given)
     return status
+
+
+def _listen(verbose: int) -> None:
+    """The package logs under the name denizen; a command listens, and prints it if told to."""
+    logger = logging.getLogger("denizen")
+    logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+    if verbose and not any(isinstance(h, logging.StreamHandler) for h in logger.handlers):
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(relativeCreated)8.0f ms  %(name)s: %(message)s"))
+        logger.addHandler(handler)
 
 
 def _leave(number: int, _frame: object) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +12,8 @@ import numpy as np
 
 from denizen import _core
 from denizen.errors import ArgumentError, DeviceError
+
+log = logging.getLogger(__name__)
 
 _DEVICES = (
     '"auto", "cpu", "cpu:THREADS", "gpu", "gpu:N", "cpu:NODESxTHREADS", "gpu:FIRST-LAST" or '
@@ -48,7 +51,10 @@ def parse_device(device: str | None) -> Device:
     if last is not None and int(last) < int(first):
         raise ArgumentError(f'device "{device}" names no GPU; use "gpu:{last}-{first}"')
     if auto:
-        return Device(_core.gpu_count() > 0)
+        on_gpu = _core.gpu_count() > 0
+        if not on_gpu:
+            log.info("CPU threads, as there is no GPU: %s", _core.gpu_problem() or "none was found")
+        return Device(on_gpu)
     if device.startswith("cpu"):
         return Device(False, 0, int(nodes or 1), int(threads) if threads else None)
     ordinal = int(first or 0)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signal processing on streams, in vectors (include/denizen/dsp): filters, rates, levels, FM.
 
-from denizen import dsp
+    from denizen import dsp
 
-narrow = dsp.Fir(dsp.low_pass(0.05, 0.02, 60), down=10)  # 10 times fewer samples
-demodulate = dsp.FmDemodulator()
-audio = [demodulate(narrow(block)) for block in blocks]
+    narrow = dsp.Fir(dsp.low_pass(0.05, 0.02, 60), down=10)  # 10 times fewer samples
+    demodulate = dsp.FmDemodulator()
+    audio = [demodulate(narrow(block)) for block in blocks]
 
 Samples are one-dimensional arrays of single precision: float32, or complex64 for I/Q. What keeps a
 state is called with block after block, and its outputs are the same however the stream was cut.

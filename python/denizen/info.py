@@ -18,7 +18,10 @@ _MEMORY = {
 
 def rows(device: str) -> list[tuple[str, str]]:
     """What to show of a runtime on ``device``; raises DenizenError if none can be started there."""
-    with denizen.Runtime(cases.echo_program(), device=device) as rt:
+    with (
+        terminal.working("starting a program"),
+        denizen.Runtime(cases.echo_program(), device=device) as rt,
+    ):
         found = rt.description
     gpu = bool(found["on_gpu"])
     memory = str(found["host_ring_memory"])

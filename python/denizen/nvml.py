@@ -63,6 +63,22 @@ class _Field(ctypes.Structure):
     )
 
 
+def _bus_of(index: int) -> bytes | None:
+    """Where on the PCI bus the GPU is that CUDA calls ``index``; None without CUDA's driver."""
+    try:
+        lib = ctypes.CDLL("libcuda.so.1")
+        device, bus = ctypes.c_int(), ctypes.create_string_buffer(32)
+        if (
+            lib.cuInit(0) == _SUCCESS
+            and lib.cuDeviceGet(ctypes.byref(device), index) == _SUCCESS
+            and lib.cuDeviceGetPCIBusId(bus, len(bus), device) == _SUCCESS
+        ):
+            return bus.value
+    except (AttributeError, OSError):
+        pass
+    return None
+
+
 class Nvml:
     """One GPU as NVML sees it. Open with :meth:`open`; the library is never shut down.
 
@@ -84,7 +100,10 @@ class Nvml:
         try:
             if lib.nvmlInit_v2() != _SUCCESS:
                 return None
-            # CUDA counts the visible devices only, NVML all of them.
+            # CUDA counts the visible devices only, the fastest first; NVML all, by their bus.
+            if (bus := _bus_of(index)) is not None:
+                found = lib.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(handle))
+                return cls(lib, handle) if found == _SUCCESS else None
             visible = [v.strip() for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
             name = visible[index] if visible != [""] and index < len(visible) else str(index)
             if name.isdigit():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -26,6 +28,8 @@ from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
 from denizen.life import DOWN
 from denizen.message import MessageType, check_name, fields_of, html_table
+
+log = logging.getLogger(__name__)
 
 _CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _GPU_FLAGS = (
@@ -102,7 +106,7 @@ class Program:
             and a handler `void on(const Message& m, auto& ctx)` for each message it takes. The
             messages are defined already. The same text runs on the GPU and on the CPU: besides
             denizen's own it may use the vocabulary that both compilers have (docs/vocabulary.md),
-            which needs no #include. `denizen check` compiles for both.
+            which needs no `#include`. `denizen check` compiles for both.
         actors: classes that @denizen.actor has made actor types (docs/python-handlers.md), and
             names of structs in the text.
         messages: the message types, replies included. Those that handlers in Python take or make
@@ -316,6 +320,8 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
     with open_cache() as kept:
         library = kept.code(key)
         if library is None:
+            log.info("compiling %s for the CPU (%s)", name, compiler[0])
+            began = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 source = Path(folder) / "program.cpp"
                 source.write_text(text, encoding="utf-8")
@@ -329,6 +335,7 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
                 if result.returncode != 0:
                     raise _refusal(result.stderr.strip(), text, name)
                 library = built.read_bytes()
+            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, library)
     return library
 
@@ -370,11 +377,14 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
     with open_cache() as kept:
         cubin = kept.code(key)
         if cubin is None:
+            log.info("compiling %s for sm_%d", name, architecture)
+            began = time.perf_counter()
             options = [*all_flags, *_include_paths()]
             try:
                 cubin, _ = _core.compile_cubin(text, name, options)
             except CompileError as error:
                 raise _refusal(str(error), text, name) from None
+            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, cubin)
     return cubin
 

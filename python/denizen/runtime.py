@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
     from denizen.arena import ArenaStats
     from denizen.metrics import Server
+
+log = logging.getLogger(__name__)
 
 Messages = NDArray[np.void]
 Addresses = NDArray[np.uint32]
@@ -222,6 +225,16 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
             self._core = _core.Runtime(image, gpu, where.first, options)
         self._process = os.getpid()
+        if log.isEnabledFor(logging.INFO):
+            about = self._core.description
+            log.info(
+                "%s runs on %s, %d workers, started in %.0f ms%s",
+                program.name,
+                about["device"],
+                about["workers"],
+                about["start_ms"],
+                f", from {os.fspath(restore)}" if restore is not None else "",
+            )
         self._async = AsyncReplies(self._core)
 
     def __enter__(self) -> Runtime:
@@ -639,6 +652,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
         self.observe(True)
         self._server = Server(self, port, address, also, hosts)
+        log.info("%s: metrics at %s", self.program.name, self._server.url)
         return self._server.url
 
     def stuck(self, at_least: float = 1.0) -> str:
@@ -663,6 +677,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 self._server.close()
                 self._server = None
             self._async.close()
+            if not self._closed:
+                log.info("%s is closing", self.program.name)
             self._closed = True
             self._core.close(timeout)
 

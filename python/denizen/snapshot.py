@@ -8,6 +8,7 @@ rt.migrate(actor, worker=3)                            # it keeps its address
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from denizen.values import seconds as _seconds
 
 if TYPE_CHECKING:
     from denizen import _core
+
+log = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
 
@@ -36,6 +39,7 @@ class Snapshots:
         waited for an answer when it was saved get none.
         """
         self._core.save(os.fspath(path), _seconds(timeout))
+        log.info("saved to %s", os.fspath(path))
 
     def save_actor(self, address: int, path: Path, *, timeout: float = 10.0) -> None:
         """Writes the state of one actor, as it is between two of its messages."""

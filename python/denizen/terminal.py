@@ -6,7 +6,11 @@ A GPU machine without a network has NumPy and not always Rich; the commands must
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -112,3 +116,71 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(what, total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+def coloured(file: TextIO) -> bool:
+    """Whether colours are seen there: it is a terminal, and NO_COLOR (no-color.org) is not set."""
+    return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_TURN = 0.1  # seconds between two pictures of a spinner
+_QUIET = 4.0  # seconds after which a log of plain lines says what goes on
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class _Heard(logging.Handler):
+    """Tells what the package logs of compiling, which is what takes the user by surprise."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "denizen.program":
+            self._tell(record.getMessage())
+
+
+@contextmanager
+def working(what: str, *, lines: bool = False) -> Iterator[Callable[[str], None]]:
+    """Says on stderr what is being done while it is: a line that moves, on a terminal; elsewhere
+    nothing, or with ``lines`` a line every few seconds. Gives ``tell(what)``, for what comes next;
+    it may be called often. Nothing else may be printed meanwhile.
+    """
+    now = [what]
+    over = threading.Event()
+    moving = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    begin = time.monotonic()
+
+    def move() -> None:
+        turn = 0
+        while not over.wait(_TURN):  # ends at exit
+            spent = time.monotonic() - begin
+            text = f"{_SPINNER[turn % len(_SPINNER)]} {plain(now[0])} ({spent:.0f} s)"
+            room = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+            sys.stderr.write(f"\r\x1b[2K{text[: max(room, 1)]}")
+            sys.stderr.flush()
+            turn += 1
+
+    def report() -> None:
+        while not over.wait(_QUIET):  # ends at exit
+            print(f"  … {plain(now[0])} ({time.monotonic() - begin:.0f} s)", file=sys.stderr)
+
+    def tell(text: str) -> None:
+        now[0] = text
+
+    if not moving and not lines:
+        yield tell
+        return
+    thread = threading.Thread(target=move if moving else report, daemon=True, name="working")
+    thread.start()
+    logger, heard = logging.getLogger("denizen"), _Heard(tell)
+    logger.addHandler(heard)
+    try:
+        yield tell
+    finally:
+        logger.removeHandler(heard)
+        over.set()
+        thread.join()  # ends: the event is set, and neither loop waits for anything else
+        if moving:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()

@@ -296,7 +296,9 @@ def test_names_with_quotes_and_backslashes(empty_cache):
 
 
 def test_an_actor_that_the_text_does_not_define(empty_cache):
-    program = denizen.Program("", actors=["Ghost"], messages=[GET], name="empty")
+    with pytest.raises(denizen.ArgumentError, match="no text that defines Ghost"):
+        denizen.Program("", actors=["Ghost"], messages=[GET], name="empty")
+    program = denizen.Program("struct A {};", actors=["Ghost"], messages=[GET], name="empty")
     with pytest.raises(denizen.CompileError, match=r"does not compile:\nempty: .*Ghost"):
         program.compile_cpu()
 

@@ -54,7 +54,11 @@ def test_development_is_pinned():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    for one in groups["dependency-groups"]["dev"]:
+    for one in (
+        *groups["dependency-groups"]["dev"],
+        *groups["dependency-groups"]["docs"],
+        *groups["dependency-groups"]["wheel"],
+    ):
         assert re.split(r"[<>=\[]", one)[0].lower() in pinned
 
 

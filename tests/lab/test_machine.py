@@ -129,6 +129,10 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** gpu) {
     *gpu = &gpus[1];
     return strcmp(uuid, "GPU-second") != 0;
 }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** gpu) {
+    *gpu = &gpus[strcmp(bus, "0000:41:00.0") == 0];
+    return strcmp(bus, "0000:41:00.0") != 0 && strcmp(bus, "0000:01:00.0") != 0;
+}
 int nvmlDeviceGetName(void* gpu, char* text, unsigned room) {
     snprintf(text, room, "GPU %d", (int)((int*)gpu - gpus));
     return 0;
@@ -203,6 +207,35 @@ def test_driver_library_is_called_with_its_types(tmp_path):
     swapped = ask(CUDA_VISIBLE_DEVICES="GPU-second,0")
     assert swapped.startswith("GPU 0 580.159.04 13.0 Reading(at=2.5, power_w=None")
     assert "Reading(at=0.0, power_w=71.5" in swapped
+
+
+FAKE_CUDA = r"""
+#include <stdio.h>
+int cuInit(unsigned flags) { return flags != 0; }
+int cuDeviceGet(int* device, int index) { *device = index; return index > 1; }
+int cuDeviceGetPCIBusId(char* bus, int room, int device) {
+    snprintf(bus, room, "0000:%s:00.0", device == 0 ? "41" : "01");
+    return 0;
+}
+"""
+
+
+def test_a_gpu_is_found_where_cuda_has_it(tmp_path):
+    """CUDA's first is the fastest, whatever its place on the bus."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    for name, text in (("libnvidia-ml.so.1", FAKE_DRIVER), ("libcuda.so.1", FAKE_CUDA)):
+        (tmp_path / "fake.c").write_text(text)
+        command = [compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "fake.c"]
+        subprocess.run(command, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "from denizen.nvml import Nvml\n"
+         "print(Nvml.open(0).name(), Nvml.open(1).name())"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "GPU 1 GPU 0\n"
 
 
 @pytest.mark.gpu

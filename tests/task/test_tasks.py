@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks from Python: spawning, futures, groups, and what is refused."""
 
+import textwrap
 import time
 
 import numpy as np
@@ -194,7 +195,9 @@ def test_futures_are_given_back():
 
 
 def test_the_example_runs(capsys):
-    exec(tasks.__doc__.split("\n", 1)[1], {})
+    lines = tasks.__doc__.split("\n")
+    code = [line for line in lines if line.startswith("    ") or not line]  # the rest is prose
+    exec(textwrap.dedent("\n".join(code)), {})
     assert capsys.readouterr().out == "6765\n"
 
 

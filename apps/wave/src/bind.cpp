@@ -83,6 +83,7 @@ Request command_of(const Words& words)
         command.edit.box.high[axis] = box[axis + 3];
     }
     command.value = value;
+    if (command.act == Act::resume) command.until = static_cast<uint32_t>(value);
     command.source = source_of(shape, at, amplitude, frequency, delay);
     return command;
 }

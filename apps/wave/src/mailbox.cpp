@@ -148,7 +148,8 @@ bool Served::serve(uint32_t step)
         Command order;
         Header header;
         if (in_.try_receive(header, &order, sizeof order) != Errc::ok) {
-            if (joined || (paused_ && !ended)) {
+            const bool held = paused_ || (until_ != 0 && step >= until_);
+            if (joined || (held && !ended)) {
                 check_interrupt();
                 idle.pause();
                 continue;
@@ -160,7 +161,10 @@ bool Served::serve(uint32_t step)
         command.step = step;
         switch (command.act) {
         case Act::pause: paused_ = true; break;
-        case Act::resume: paused_ = false; break;
+        case Act::resume:
+            paused_ = false;
+            until_ = command.until;
+            break;
         case Act::end: ended = true; break;
         case Act::read: read_(command.edit.box); break;
         default: apply_(command); break;

@@ -80,6 +80,7 @@ private:
     std::function<void(Request&)> apply_;
     std::function<void(const Box&)> read_;
     bool paused_ = false;
+    uint32_t until_ = 0; // as if paused from that step on
 };
 
 } // namespace denizen::wave

@@ -371,7 +371,8 @@ uint64_t Simulation::command(std::vector<Request> commands, std::vector<double>*
     }
     for (const Request& command : commands) {
         if (command.act == Act::pause) run_->paused = true;
-        if (command.act == Act::resume || command.act == Act::end) run_->paused = false;
+        if (command.act == Act::end) run_->paused = false;
+        if (command.act == Act::resume) run_->paused = command.until != 0;
     }
     return run_->first + step;
 }

@@ -237,6 +237,28 @@ TEST_P(Steering, stands_still_while_it_is_paused)
     simulation_.finish();
 }
 
+TEST_P(Steering, goes_on_as_far_as_it_was_told_to)
+{
+    simulation_.start(1u << 20, GetParam().method);
+    uint64_t at = simulation_.command({with(Act::pause)});
+    const Box one{{4, 4, 4}, {5, 5, 5}};
+    Request look = with(Act::read);
+    look.edit.box = one;
+    std::vector<double> seen;
+    for (int k = 0; k < 3; ++k) {
+        Request on = with(Act::resume);
+        on.until = static_cast<uint32_t>(at) + 16;
+        simulation_.command({on});
+        const uint64_t wanted = at + 16;
+        while (at < wanted) at = simulation_.command({look}, &seen); // ends: it goes on so far
+        EXPECT_LT(at, wanted + 8); // a pass of some methods has several steps
+        EXPECT_EQ(simulation_.command({look}, &seen), at);
+    }
+    EXPECT_GE(simulation_.command({with(Act::resume)}), at);
+    EXPECT_GE(simulation_.command({with(Act::end)}), at);
+    simulation_.finish();
+}
+
 TEST_P(Steering, ends_while_it_is_paused)
 {
     for (uint32_t i = 0; i < 20; ++i) { // finish() comes before or after the thread is through

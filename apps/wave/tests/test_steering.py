@@ -60,6 +60,45 @@ def steered(device, method):
     assert len(room.trace(ear)) == room.steps == ran.steps
 
 
+def test_a_run_that_is_told_how_far_to_go(device, methods):
+    for method in methods:
+        room = wave.Simulation(SHAPE, boundary="absorbing", device=device)
+        same = Room(SHAPE, room.courant, boundary=("absorbing",) * 3)
+        dt = room.dt
+        room.add_source(wave.Sine(120.0), (8, 8, 20))
+        same.sources.append((lambda n, dt=dt: np.sin(2 * np.pi * 120.0 * n * dt), (8, 8, 20)))
+        room.run(3)
+        with room.start(1 << 20, method) as run:
+            at = run.pause()
+            for _ in range(4):
+                wanted = at + 8
+                run.resume(wanted)
+                deadline = time.monotonic() + 20
+                while at < wanted and time.monotonic() < deadline:
+                    at, _cell = run.read(np.s_[8, 8, 20])
+                assert wanted <= at < wanted + 8  # a method's pass may have several steps
+                time.sleep(0.01)
+                assert run.read(np.s_[8, 8, 20])[0] == at  # and there it stands
+            step, seen = run.read(np.s_[8, :, :])
+            run.resume(at)  # has passed: it stays
+            time.sleep(0.01)
+            assert run.read(np.s_[8, 8, 20])[0] == at
+            for bad in (0, 3, 3 + (1 << 32)):
+                with pytest.raises(denizen.ArgumentError, match="until"):
+                    run.resume(bad)
+        assert room.steps >= at
+        same.run(step)
+        scale = max(np.abs(same.now).max(), 1e-6)
+        assert np.abs(seen - same.now[8]).max() < 2e-5 * scale
+
+
+def test_a_run_that_stands_at_its_step_can_be_finished(device):
+    room = wave.Simulation(SHAPE, device=device)
+    with room.start(1000) as run:
+        run.resume(run.pause() + 4)
+        assert run.finish().steps == 1000
+
+
 def test_a_command_that_comes_too_late_and_what_is_refused(device):
     room = wave.Simulation(SHAPE, device=device)
     with room.start(5) as run:

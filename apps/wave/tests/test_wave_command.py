@@ -2,6 +2,7 @@
 """The command ``denizen run wave``: its files, its film, and the page that steers."""
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -184,10 +185,12 @@ def test_words():
 
 @pytest.fixture
 def page():
-    room = wave.Simulation((8, 12, 16), boundary="absorbing", device="cpu:1")
+    cells = np.zeros((8, 12, 16), np.uint8)
+    cells[4, 0, 3] = 2
+    room = wave.Simulation((8, 12, 16), boundary="absorbing", cells=cells, device="cpu:1")
     room.add_source(wave.Sine(200.0), (4, 6, 8))
     with room.start(1 << 24) as run:
-        served = live.Live(room, run, 0, 4, frequency=300.0, port=0)
+        served = live.Live(room, run, 0, 4, frequency=300.0, port=0, damping=2.5, cells=cells)
         try:
             yield served
         finally:
@@ -228,6 +231,83 @@ def test_the_page_shows_and_steers(page):
     assert order(do="resume") == steps[-1]
     order(do="end")
     assert page.ended.is_set()
+
+
+def test_the_page_says_what_it_begins_with_and_loads_nothing(page):
+    with send(page.url) as answer:
+        text = answer.read().decode()
+    assert not re.search(r"""(src|href)=["']|@import|url\(""", text)
+    assert '"damping": 2.5' in text and '"pace": 0.0' in text and '"grid": [8, 12, 16]' in text
+    assert 'name="viewport"' in text and "prefers-color-scheme: dark" in text
+
+
+def test_the_page_shows_what_is_solid(page):
+    def walls():
+        with send(page.url + "walls") as answer:
+            cells = np.frombuffer(answer.read(), np.uint8).reshape(12, 16)
+            return int(answer.headers["X-Walls"]), cells
+
+    version, cells = walls()
+    assert cells.sum() == 1 and cells[0, 3] == 1  # of the mask
+    with send(page.url + "command", {"do": "obstacle", "row": 6, "column": 8}):
+        pass
+    later, cells = walls()
+    assert later > version and cells[6, 8] == 1 and cells[0, 3] == 1
+    with send(page.url + "slice") as answer:
+        assert int(answer.headers["X-Walls"]) == later
+
+
+def test_a_run_is_paced(page):
+    def order(**words):
+        with send(page.url + "command", words) as answer:
+            return json.load(answer)["step"]
+
+    begin = order(do="pace", value=1e-6)  # a step in eleven days: it stands
+    time.sleep(0.1)
+    assert order(do="pace", value=1e-6) == begin
+    order(do="pace", value=1000)
+    deadline = time.monotonic() + 20
+    while order(do="damping", value=0) < begin + 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    paused = order(do="pause")
+    assert paused >= begin + 20
+    time.sleep(0.1)
+    assert order(do="damping", value=0) == paused
+    order(do="pace", value=0)  # it stays paused
+    assert order(do="damping", value=0) == paused
+    order(do="resume")
+    while order(do="damping", value=0) < paused + 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert order(do="damping", value=0) >= paused + 20
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        order(do="pace", value=-1)
+    refused.value.close()
+
+
+def test_a_pacer_asks_for_as_many_steps_as_have_become_due(monkeypatch):
+    told = []
+
+    class Run:
+        step = 100
+
+        def pause(self):
+            return self.step
+
+        def resume(self, until=None):
+            told.append(until)
+            if len(told) == 12:
+                done.set()
+            # It keeps up for some turns, then stands.
+            self.step = max(self.step, until) if len(told) < 6 else self.step
+            return self.step
+
+    done = threading.Event()
+    monkeypatch.setattr(live, "_TURN", 0.01)
+    pacer = live.Pacer(Run(), 200.0)
+    assert done.wait(20)
+    pacer.close()
+    assert told[:6] == [102, 104, 106, 108, 110, 112]
+    assert max(told) <= 112 + 2 + 200 * live._MOST_BEHIND + 2  # who stands is not hurried on
 
 
 def test_the_page_is_for_this_machine_alone(page):
@@ -294,4 +374,5 @@ def test_the_page_draws_in_a_browser(page, tmp_path):
          "--virtual-time-budget=3000", "--dump-dom", page.url],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert 'data-step="' in done.stdout and 'width="16" height="12"' in done.stdout
+    assert 'data-step="' in done.stdout and 'data-cells="16 x 12"' in done.stdout
+    assert re.search(r'id="low">\u2212\d', done.stdout)  # the legend

@@ -7,11 +7,11 @@ Drawn as SVG here, so the page needs no script.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
+from denizen import style
 from denizen.ab import profiler
 from denizen.ab.experiment import Span
 from denizen.ab.gates import FAILED
@@ -42,7 +42,7 @@ def render(records: Sequence[RunRecord]) -> str:
         "body": "\n".join(_record(record) for record in records),
     }
     template = files("denizen.ab").joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)
+    return style.fill(template, parts | {"style": style.sheet()})
 
 
 def _record(record: RunRecord) -> str:

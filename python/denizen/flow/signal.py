@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks of signal processing, on the graph's own threads or on resident workers.
 
-fir = graph.add(flow.Fir("channel", taps, down=8))  # on the CPU, in vectors
-fir = graph.add(flow.Fir("channel", taps, down=8, executor="resident", device="gpu:0"))
+    fir = graph.add(flow.Fir("channel", taps, down=8))  # on the CPU, in vectors
+    fir = graph.add(flow.Fir("channel", taps, down=8, executor="resident", device="gpu:0"))
 
 All but Agc take ``executor``: "cpu" (the graph's threads, sequences and pools), "resident"
 (workers that blocks of this process with the same ``device`` share; see Resident for devices), or a

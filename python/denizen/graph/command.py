@@ -28,7 +28,8 @@ def run(
     DataError for a file that cannot be opened.
     """
     begin = time.perf_counter()
-    with reading(file, "a graph: .gr, .mtx or a list of edges, also .gz, .xz"):
+    expected = "a graph: .gr, .mtx or a list of edges, also .gz, .xz"
+    with terminal.working(f"reading {file.name}"), reading(file, expected):
         read = graph.read(file, undirected=undirected)
     seconds = time.perf_counter() - begin
     if weights and read.arcs and read.weights is None:
@@ -36,9 +37,10 @@ def run(
             f"{file}: its arcs have no weights; leave out --weights, or give a .gr, or a .mtx or "
             "list of edges with weights"
         )
-    search = graph.Search(read, device)
-    paths = search.shortest_paths(source, method) if weights else search.bfs(source, method)
-    broken = graph.validate(read, paths)
+    with terminal.working(f"searching {read.vertices:,} vertices"):
+        search = graph.Search(read, device)
+        paths = search.shortest_paths(source, method) if weights else search.bfs(source, method)
+        broken = graph.validate(read, paths)
     if broken:
         terminal.error(f"not verified: {broken}")
     else:

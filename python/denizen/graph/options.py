@@ -47,4 +47,4 @@ def _run(given: argparse.Namespace) -> int:
             save=given.save,
         )
     except FileNotFoundError as error:
-        raise ArgumentError(str(error)) from error
+        raise ArgumentError(f"{error.filename}: {error.strerror}") from error

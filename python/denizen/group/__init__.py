@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups: collectives among GPUs of one host or several, processes or threads, on their tensors.
 
-from denizen import group
+    from denizen import group
 
-g = group.join("/run/user/1000/job.sock", rank, 2, device=f"gpu:{rank}")
-g.all_reduce(tensor)                       # PyTorch, CuPy, NumPy
+    g = group.join("/run/user/1000/job.sock", rank, 2, device=f"gpu:{rank}")
+    g.all_reduce(tensor)                       # PyTorch, CuPy, NumPy
+
+Which ranks, which engines and which algorithms there are: docs/group.md.
 """
 
 from denizen.group.group import Group, Link, Resident, join, local

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from denizen import _core
+from denizen import _core, terminal
 from denizen.device import parse_device
 from denizen.errors import ArgumentError
 from denizen.group import table as tables
@@ -61,7 +61,8 @@ def tune(ranks: int = 2, device: str = "auto", *, quick: bool = False) -> Tuned:
 
 def show(ranks: int, device: str, *, quick: bool) -> int:
     """The command: the table, and for each size how the algorithms compare."""
-    tuned = tune(ranks, device, quick=quick)
+    with terminal.working(f"trying all ways for {ranks} ranks"):
+        tuned = tune(ranks, device, quick=quick)
     sizes = sorted({timing.bytes for timing in tuned.timings})
     names = list(dict.fromkeys(timing.algorithm for timing in tuned.timings))
     print(f"all_reduce of float32 among {ranks} ranks, microseconds (channels)")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals as I/Q: files, networks and receivers, all read and written the same way.
 
-from denizen import iq
+    from denizen import iq
 
-with iq.open("capture.sigmf-meta") as source:
-    print(source.rate, source.form.name)
-    for block in source.blocks():  # complex64, full scale being 1
-        ...
-with iq.create("out.wav", form="i16", rate=240_000) as sink:
-    sink.write(block)
+    with iq.open("capture.sigmf-meta") as source:
+        print(source.rate, source.form.name)
+        for block in source.blocks():  # complex64, full scale being 1
+            ...
+    with iq.create("out.wav", form="i16", rate=240_000) as sink:
+        sink.write(block)
 
 What a name stands for:
 

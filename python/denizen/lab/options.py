@@ -38,7 +38,8 @@ def add(commands: Commands) -> None:
 def _one(given: argparse.Namespace) -> int:
     from denizen.lab import bench, show  # noqa: PLC0415
 
-    result = bench.run(given.experiment, given.device, quick=given.quick)
+    with terminal.working(f"measuring {given.experiment}"):
+        result = bench.run(given.experiment, given.device, quick=given.quick)
     show.show(result)
     if given.json is not None:
         record.write(result, given.json)

@@ -168,13 +168,18 @@ _SHOWN = 100  # and more than this are not shown
 def section(record: Record) -> str:
     """A record as Markdown: source, goals, rows, notes."""
     rows = grid(HEADER, [cells(row) for row in record.rows], (2, 3, 4, 5, 6, 7))
+    file = path_in(Path("../benchmarks/results"), record).as_posix()
     if len(record.rows) > _SHOWN:
-        file = path_in(Path("../benchmarks/results"), record)
-        rows = f"{len(record.rows)} rows, in [the record]({file.as_posix()})."
+        rows = f"{len(record.rows)} rows, in [the record]({file})."
     elif len(record.rows) > _FOLDED:
         summary = f"<summary>{len(record.rows)} rows</summary>"
         rows = f"<details>{summary}\n\n{rows}\n\n</details>"
-    parts = [f"**{source(record)}**", goals(record), rows, "\n".join(notes(record))]
+    parts = [
+        f"**{source(record)}** ([record]({file}))",
+        goals(record),
+        rows,
+        "\n".join(notes(record)),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -139,11 +139,18 @@ def show(path: Path) -> int:
     return 0
 
 
-def report(path: Path, out: Path | None) -> int:
-    """Write the page of a capture beside it, or to ``out``."""
+def report(path: Path, out: Path | None, trace: Path | None = None) -> int:
+    """Write the page of a capture beside it, or to ``out``; or ``trace``, for ui.perfetto.dev."""
+    if trace is not None:
+        require_perfetto()
+        with terminal.working(f"decoding {path.name}"):
+            perfetto.write(trace, [_decode(log.read(path))])
+        print(trace)
+        return 0
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     target = out or plain.with_suffix(".html")
-    page.write(target, log.read(path))
+    with terminal.working(f"decoding {path.name}"):
+        page.write(target, log.read(path))
     print(target)
     return 0
 

@@ -26,13 +26,16 @@ def run(words: Sequence[str]) -> int:
         if words[0] == "show":
             return lens.show(parser.parse_args(words[1:]).file)
         parser.add_argument("-o", dest="out", type=Path, metavar="HTML", help="the page")
+        parser.add_argument(
+            "--perfetto", type=Path, metavar="FILE", help="a trace for ui.perfetto.dev instead"
+        )
         given = parser.parse_args(words[1:])
-        return lens.report(given.file, given.out)
+        return lens.report(given.file, given.out, given.perfetto)
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(
         prog="denizen lens",
         usage="denizen lens [options] -- PROGRAM ...\n"
-        "       denizen lens show FILE | report FILE [-o HTML] | diff A B",
+        "       denizen lens show FILE | report FILE [-o HTML | --perfetto FILE] | diff A B",
         description="Record what a program makes the CUDA driver submit to the GPU.",
     )
     parser.add_argument(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -13,6 +12,7 @@ from importlib.resources import files
 from statistics import median
 from typing import Any
 
+from denizen import style
 from denizen.files import write_text
 from denizen.lens import summary
 from denizen.lens.decode import Decoded
@@ -71,7 +71,7 @@ def render(capture: Capture) -> str:
         "data": json.dumps(_data(capture, shown), separators=(",", ":")).replace("</", "<\\/"),
     }
     template = files("denizen.lens").joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)
+    return style.fill(template, parts | {"style": style.sheet()})
 
 
 def _row(cost: Cost, costs: Sequence[Cost]) -> str:

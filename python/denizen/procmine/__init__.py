@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process mining: what really happens in a log of events, how often, and how long it takes.
 
-from denizen import procmine
+    from denizen import procmine
 
-log = procmine.read("receipt.xes.gz")
-mined = procmine.mine(log)
-print(mined.edges[0], mined.variants[0].count)
+    log = procmine.read("receipt.xes.gz")
+    mined = procmine.mine(log)
+    print(mined.edges[0], mined.variants[0].count)
+
+What is mined and how it is read: docs/procmine.md.
 """
 
 from denizen.procmine.concurrency import (

@@ -343,9 +343,19 @@ class Steered:
         """Stand still from that step on."""
         return self._do(_act("pause"))
 
-    def resume(self) -> int:
-        """Go on."""
-        return self._do(_act("resume"))
+    def resume(self, until: int | None = None) -> int:
+        """Go on; ``until``: and pause again in front of that step, or of the next one at which the
+        method looks for commands. A step that has passed: stand still.
+        """
+        if until is None:
+            return self._do(_act("resume"))
+        left = until - self._simulation.steps
+        if not 0 < left < 1 << 32:
+            raise ArgumentError(
+                f"until = {until}; the run began at step {self._simulation.steps}, and a later one "
+                "is expected"
+            )
+        return self._do(_act("resume", value=left))
 
     def read(self, index: Index) -> tuple[int, NDArray[Any]]:
         """The step and the pressure in front of it in a box, as NumPy indexes; the steps go on.

@@ -9,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from denizen import style
+from denizen.apps.adsb import coast
 from denizen.files import write_text
-
-_PLACE = "/*data*/null"
 
 
 class Map:
@@ -41,6 +41,7 @@ class Map:
     def write(self, path: Path, aircraft: Sequence[dict[str, Any]]) -> None:
         """Write the page with every one of ``aircraft`` that has a position to ``path``."""
         data = {
+            "world": coast.world(),
             "receiver": self._position,
             "aircraft": [
                 {**one, "trail": self._tracks[one["icao"]]}
@@ -50,5 +51,5 @@ class Map:
         }
         page = files("denizen.apps.adsb").joinpath("map.html").read_text(encoding="utf-8")
         # Callsigns come off the air: none may end the script element.
-        text = json.dumps(data).replace("<", "\\u003c")
-        write_text(path, page.replace(_PLACE, text))
+        text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+        write_text(path, style.fill(page, {"style": style.sheet(), "data": text}))

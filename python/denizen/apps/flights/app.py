@@ -79,7 +79,9 @@ def program() -> denizen.Program:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a replay did. ``asks`` are the round trips of ``ask`` during the stream, in seconds."""
+    """What a replay did. ``asks`` are the round trips of ``ask`` during the stream, in seconds,
+    ``airports`` what each airport's actor answered, in the order of ``Flights.airports``.
+    """
 
     flights: int
     verified: int
@@ -87,6 +89,7 @@ class Result:
     first_difference: str | None
     seconds: float
     asks: NDArray[np.float64]
+    airports: NDArray[np.void]
     device: str
 
     @property
@@ -197,6 +200,7 @@ def replay(
         first_difference=aircraft.first or airports.first,
         seconds=seconds,
         asks=np.array(asker.seconds),
+        airports=of_ports,
         device=f"{name}; {workers}",
     )
 

@@ -48,7 +48,9 @@ def run(
     ``metrics``: the port to serve metrics at meanwhile; ``trace``: a file to trace to.
     Raises DataError for data that cannot be used, before any actor is made.
     """
-    flights = load.load(csv or load.package_file())
+    path = csv or load.package_file()
+    with terminal.working(f"reading {path.name}"):
+        flights = load.load(path)
     with terminal.progress("flights", len(flights)) as advance:
         result = app.replay(flights, device, advance, metrics, trace)
     if result.first_difference is not None:

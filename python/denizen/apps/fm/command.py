@@ -48,10 +48,16 @@ def _demodulated(source: iq.Source, rate: int, out: Path, de_emphasis: float) ->
     cut: iq.DataError | None = None
     first = next(blocks)  # nothing is written for what is no signal at all
     try:
-        with whole(out) as part, open(part, "wb") as raw, wave.open(raw, "wb") as file:
+        with (
+            terminal.working(source.name) as tell,
+            whole(out) as part,
+            open(part, "wb") as raw,
+            wave.open(raw, "wb") as file,
+        ):
             file.setparams((2, 2, broadcast.AUDIO_RATE, 0, "NONE", ""))
             try:
                 for block in itertools.chain([first], blocks):
+                    tell(f"{samples / rate:,.1f} s of {source.name}")
                     started = time.perf_counter()
                     audio = receiver.feed(block)
                     busy += time.perf_counter() - started

@@ -51,7 +51,7 @@ def run(
     Raises ArgumentError for what cannot be used, DataError for a file that cannot be opened.
     """
     began = time.perf_counter()
-    with errors.reading(file, _LOG):
+    with terminal.working(f"reading {file.name}"), errors.reading(file, _LOG):
         log = procmine.read(file, keep=tuple(cases["where"]), **reading)
     seconds = time.perf_counter() - began
     everything = len(log.cases)
@@ -59,9 +59,10 @@ def run(
         log = procmine.select(log, **cases)
     if executions:
         log = procmine.by_execution(log)
-    mined = procmine.mine(log, device=device)
-    patterns = procmine.find(mined, thresholds)
-    together = procmine.concurrency(log)
+    with terminal.working(f"mining {len(log):,} events"):
+        mined = procmine.mine(log, device=device)
+        patterns = procmine.find(mined, thresholds)
+        together = procmine.concurrency(log)
     agreement = None
     if reference is not None:
         agreement = procmine.check(mined, _reference(reference, reading, least, executions))
@@ -123,7 +124,8 @@ def _stream(
 ) -> int:
     from denizen.procmine import stream  # noqa: PLC0415  (compiles a program)
 
-    found = stream.replay(log, late=late, device=device, edges=edges)
+    with terminal.working("replaying them through an actor for each case"):
+        found = stream.replay(log, late=late, device=device, edges=edges)
     different = found.differences(mined)
     if different:
         terminal.error(f"not verified: {different[0]}")

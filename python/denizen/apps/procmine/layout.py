@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-WIDTH, HEIGHT = 190.0, 44.0  # of a node
-_GAP, _LAYER_GAP, _BEND, _BOW = 22.0, 66.0, 8.0, 90.0
+WIDTH, HEIGHT = 216.0, 64.0  # of a node
+_GAP, _LAYER_GAP, _BEND, _BOW = 22.0, 62.0, 8.0, 90.0
 _SWEEPS = 12
 
 Step = tuple[int, int]

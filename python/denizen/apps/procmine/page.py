@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from denizen import style
 from denizen.apps.procmine import layout
 from denizen.apps.procmine.show import evidence
 from denizen.files import write_text
 from denizen.procmine import Concurrency, Conformance, Mined, Pattern
 from denizen.procmine.times import span_of, text_of
 
-_PLACE = "/*data*/null"
 _MOST_VARIANTS = 200
 _SHARE = 0.92
 _MOST_EDGES = 400  # of the map; the tables of the command and --json have all
@@ -163,4 +163,5 @@ def write(
     page = files("denizen.apps.procmine").joinpath("report.html").read_text(encoding="utf-8")
     data = json.dumps(data_of(mined, patterns, together, agreement))
     # Names come out of a log: none may end the script element.
-    write_text(path, page.replace(_PLACE, data.replace("<", "\\u003c")))
+    parts = {"style": style.sheet(), "data": data.replace("<", "\\u003c")}
+    write_text(path, style.fill(page, parts))

@@ -150,7 +150,8 @@ def run(o: Options) -> int:
         following = Rules.from_dict({"version": before.version + 1}, before)
         changes.append((place, load.rules(path, following)))
     reread = None if o.rules is None else _Reread(o.rules, rules)
-    pieces, known = _streams(o)
+    with terminal.working("making payments" if o.count is not None else "opening the stream"):
+        pieces, known = _streams(o)
     if o.check and o.restore is not None:
         raise ArgumentError("--check needs the stream from its beginning: leave out --restore")
     reference = Reference(rules) if o.check else None
@@ -160,7 +161,10 @@ def run(o: Options) -> int:
     expected = np.zeros(0, ALERT)
     choose = random.Random(o.drill)
     seconds = 0.0
+    # Lines of alerts on a terminal say enough, and nothing may be printed beside the moving one.
+    shown = o.alerts != "-" and o.metrics is None and o.rules is None
     with (
+        terminal.working("payments") if shown else nullcontext(lambda _text: None) as now,
         output.sink(o.alerts) as tell,
         reread.on_signal() if reread is not None else nullcontext(),
         Stage(
@@ -220,6 +224,7 @@ def run(o: Options) -> int:
                 )
             if reference is not None:
                 expected = np.concatenate([expected, reference.feed(piece)])
+            now(f"{stage.done:,} payments")
             begin = time.perf_counter()
             stage.feed(piece)
             # A short piece is all that there is for now: its alerts are not for later.

@@ -14,8 +14,10 @@ from denizen.apps.wave import live, movie, words
 from denizen.errors import ArgumentError, reading
 from denizen.files import write_arrays
 from denizen.wave.simulation import Index
+from denizen.wave.sources import Source
 
 _FRAMES = 200  # of a film at most
+_CROSSING = 2.5  # seconds that a wave takes from side to side of a live picture
 _FILES = (".wav", ".csv")
 
 
@@ -37,6 +39,7 @@ class Options:
     save: Path | None = None
     movie: Path | None = None
     live: int | None = None  # port
+    pace: float | None = None
     axis: str = "z"
     at: int | None = None
     method: str = "auto"
@@ -61,20 +64,23 @@ def run(given: Options) -> int:
     shape = words.size(given.size) if cells is None else (
         cells.shape[0], cells.shape[1], cells.shape[2]
     )  # fmt: skip
-    room = wave.Simulation(
-        shape,
-        spacing=given.spacing,
-        speed=given.speed,
-        dt=given.dt,
-        damping=given.damping,
-        boundary=words.boundary(given.boundary),
-        cells=cells,
-        dtype="float64" if given.double else "float32",
-        device=given.device,
-    )
+    with terminal.working("making the room"):
+        room = wave.Simulation(
+            shape,
+            spacing=given.spacing,
+            speed=given.speed,
+            dt=given.dt,
+            damping=given.damping,
+            boundary=words.boundary(given.boundary),
+            cells=cells,
+            dtype="float64" if given.double else "float32",
+            device=given.device,
+        )
     usual = given.speed / (10 * given.spacing)  # ten cells to a wave
     middle = (shape[0] // 2, shape[1] // 2, shape[2] // 2)
-    sources = [words.source(text) for text in given.sources] or [(wave.Ricker(usual), middle)]
+    # What is watched goes on; what is computed has one wave.
+    own: Source = wave.Ricker(usual) if given.live is None else wave.Sine(usual)
+    sources = [words.source(text) for text in given.sources] or [(own, middle)]
     for source, at in sources:
         room.add_source(source, at)
     ears = [room.add_receiver(words.place(text)) for text in given.receivers]
@@ -86,7 +92,7 @@ def run(given: Options) -> int:
         )
     begin = time.perf_counter()
     if given.live is not None:
-        ran = _live(room, given, axis, at_slice, usual)
+        ran = _live(room, given, axis, at_slice, frequency=usual, cells=cells)
     elif given.movie is not None:
         ran = _movie(room, given, live.index_of(axis, at_slice), cells)
     else:
@@ -102,10 +108,25 @@ def run(given: Options) -> int:
     return 0
 
 
-def _live(room: wave.Simulation, given: Options, axis: int, at: int, frequency: float) -> wave.Ran:
-    with room.start(given.steps or 1 << 20, given.method) as run:
-        page = live.Live(room, run, axis, at, frequency=frequency, port=given.live or 0)
-        print(f"{page.url}: the slice {given.axis} = {at}; Ctrl-C ends", flush=True)
+def _live(
+    room: wave.Simulation,
+    given: Options,
+    axis: int,
+    at: int,
+    *,
+    frequency: float,
+    cells: np.ndarray | None,
+) -> wave.Ran:
+    across = max(n for k, n in enumerate(room.shape) if k != axis) / room.courant
+    pace = across / _CROSSING if given.pace is None else given.pace
+    with room.start(given.steps or 1 << 30, given.method) as run:
+        page = live.Live(
+            room, run, axis, at,
+            frequency=frequency, port=given.live or 0, pace=pace, damping=given.damping,
+            cells=cells,
+        )  # fmt: skip
+        how = f"{pace:,.0f} steps a second" if pace else "as fast as it can"
+        print(f"{page.url}: the slice {given.axis} = {at}, {how}; Ctrl-C ends", flush=True)
         try:
             while run.running and not page.ended.wait(0.2):  # ends with the run, or by the page
                 pass
@@ -123,15 +144,18 @@ def _movie(
     steps = given.steps or 500
     every = max(1, -(-steps // _FRAMES))
     slices, seconds, method, tiles, incarnations = [], 0.0, "", "", 0
-    for first in range(0, steps, every):
-        ran = room.run(min(every, steps - first), given.method)
-        seconds += ran.seconds
-        incarnations += ran.incarnations
-        method, tiles = ran.method, ran.tiles
-        slices.append(room.pressure[index])
+    with terminal.progress("steps", steps) as advance:
+        for first in range(0, steps, every):
+            ran = room.run(min(every, steps - first), given.method)
+            seconds += ran.seconds
+            incarnations += ran.incarnations
+            method, tiles = ran.method, ran.tiles
+            slices.append(room.pressure[index])
+            advance(ran.steps)
     loudest = float(np.percentile(np.abs(np.stack(slices)), 99.9))
     solid = live.solid_of(cells, index)
-    movie.write(given.movie, [movie.picture(s, loudest, solid) for s in slices])
+    with terminal.working(f"writing {given.movie}"):
+        movie.write(given.movie, [movie.picture(s, loudest, solid) for s in slices])
     print(f"{given.movie}: {len(slices)} frames, one each {every} steps")
     return wave.Ran(steps, seconds, method, tiles, incarnations, int(np.prod(room.shape)))
 

@@ -13,7 +13,7 @@ from denizen.errors import ArgumentError
 def add(commands: Commands) -> None:
     wave = commands.add_parser("wave", help="sound in a room of cells, steered while it runs")
     wave.add_argument("--size", default="64", metavar="N|NZxNYxNX", help="cells; 64 if not given")
-    wave.add_argument("--steps", type=int, metavar="N", help="500; 2**20 with --live")
+    wave.add_argument("--steps", type=int, metavar="N", help="500; 2**30 with --live")
     wave.add_argument("--spacing", type=positive, default=0.1, metavar="M", help="of cells")
     wave.add_argument("--speed", type=positive, default=343.0, metavar="M/S", help="of sound")
     wave.add_argument("--dt", type=positive, metavar="S", help="spacing / (2 speed) if not given")
@@ -48,6 +48,12 @@ def add(commands: Commands) -> None:
         metavar="PORT",
         help="show and steer a slice on a page of this machine; 0: any port",
     )
+    wave.add_argument(
+        "--pace",
+        type=_pace,
+        metavar="N",
+        help="with --live: steps a second, 0: all it can; a wave crosses in 2.5 s if not given",
+    )
     wave.add_argument("--axis", choices=("z", "y", "x"), default="z", help="across the slice")
     wave.add_argument("--at", type=int, metavar="N", help="where the slice is; the middle")
     wave.add_argument(
@@ -66,6 +72,16 @@ def add(commands: Commands) -> None:
     wave.set_defaults(run=_run)
 
 
+def _pace(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of steps a second, 0 to 1e6')
+    return value
+
+
 def _run(given: argparse.Namespace) -> int:
     from denizen.apps.wave import command as wave  # noqa: PLC0415
 
@@ -74,4 +90,4 @@ def _run(given: argparse.Namespace) -> int:
     try:
         return wave.run(wave.Options(**words))
     except FileNotFoundError as error:
-        raise ArgumentError(str(error)) from error
+        raise ArgumentError(f"{error.filename}: {error.strerror}") from error

@@ -15,8 +15,8 @@ enum class Act : uint32_t {
     damping, // of the whole medium
     read,    // the pressure in a box
     pause,
-    resume,
-    end, // leave after that step
+    resume, // at once, or up to a step
+    end,    // leave after that step
 };
 
 // Whether the run keeps it, for the runs after it.
@@ -31,6 +31,7 @@ struct Request {
         0;     // at which it is applied, from the start of the run: filled in by who takes it
     Edit edit; // cells; read: the box
     uint32_t joined = 0; // more commands follow that belong to the same step
+    uint32_t until = 0;  // resume: pauses again in front of that step of the run; 0: never
     double value = 0;    // damping: g dt
     Source source;
 };
@@ -60,6 +61,8 @@ DENIZEN_HD inline Command command_of(const Request& r)
         copy_bytes(o.word + 3, numbers, sizeof numbers);
     } else if (r.act == Act::damping) {
         copy_bytes(o.word + 3, &r.value, sizeof r.value);
+    } else if (r.act == Act::resume) {
+        o.word[3] = r.until;
     } else {
         o.word[2] = pair(high[0], high[1]);
         o.word[3] = static_cast<uint32_t>(high[2]);
@@ -88,6 +91,8 @@ DENIZEN_HD inline Request request_of(const Command& o)
         r.source.delay = numbers[2];
     } else if (r.act == Act::damping) {
         copy_bytes(&r.value, o.word + 3, sizeof r.value);
+    } else if (r.act == Act::resume) {
+        r.until = o.word[3];
     }
     r.edit.cell = r.act == Act::cells ? kind : 0;
     for (uint32_t axis = 0; axis < 3; ++axis) {

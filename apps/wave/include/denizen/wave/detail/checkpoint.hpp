@@ -43,6 +43,7 @@ struct Checkpoint {
     uint32_t reads_of_few = 0; // Control::few
     uint32_t parts = 0;        // Control::read
     uint32_t paused = 0;
+    uint32_t until = 0; // Request::until of the last resume
     // The rings: where the conductor's ends stand, and what the porter had brought meanwhile.
     uint32_t orders = 0;
     uint32_t answers = 0;

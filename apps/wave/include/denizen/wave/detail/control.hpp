@@ -223,7 +223,7 @@ public:
           damping_(c_.damping), went_(load<Scope::gpu>(&with.control->go)),
           limit_(static_cast<uint32_t>(went_)), known_(c_.known), served_(c_.known),
           changes_(c_.changes), parts_(c_.parts), reads_of_few_(c_.reads_of_few),
-          paused_(c_.paused != 0), hands_over_(end_ != with.steps)
+          paused_(c_.paused != 0), until_(c_.until), hands_over_(end_ != with.steps)
     {
     }
 
@@ -319,6 +319,7 @@ private:
             to.reads_of_few = reads_of_few_;
             to.parts = parts_;
             to.paused = paused_ ? 1 : 0;
+            to.until = until_;
             to.answers = out_.position();
             if (porch_ != nullptr) {
                 to.orders = porch_->orders;
@@ -359,7 +360,10 @@ private:
         joined_ = command.joined != 0;
         if (!late) { // and there is room: see Mailbox::claim()
             if (command.act == Act::pause) paused_ = true;
-            if (command.act == Act::resume) paused_ = false;
+            if (command.act == Act::resume) {
+                paused_ = false;
+                until_ = command.until;
+            }
             if (command.act == Act::end) end_ = limit_;
             if (command.act == Act::damping) damping_ = command.value;
             if (command.act == Act::source) {
@@ -455,8 +459,8 @@ private:
         if (joined_) return;
         if (!paused_) {
             const uint32_t done = load<Scope::gpu>(&l_.control->progress);
-            const uint32_t wanted =
-                l_.ahead == 0 || end_ - done < l_.ahead ? end_ : done + l_.ahead;
+            uint32_t wanted = l_.ahead == 0 || end_ - done < l_.ahead ? end_ : done + l_.ahead;
+            if (until_ != 0 && wanted > until_) wanted = until_;
             if (wanted > limit_) limit_ = wanted;
         }
         const uint64_t go = go_word(limit_, known_);
@@ -490,6 +494,7 @@ private:
     uint32_t reading_ = 0;
     Answer reply_;
     bool paused_;
+    uint32_t until_;        // no further than in front of that step; 0: to the end
     bool hands_over_;       // a successor goes on where this incarnation ends
     bool to_fence_ = false; // a source has been appended
     bool joined_ = false;   // the last command is one of several, and more of them follow

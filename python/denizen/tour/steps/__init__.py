@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stops, in their order. Each module has ``run(place)`` and imports its part in it."""
+
+from __future__ import annotations
+
+from denizen.tour.step import Step
+from denizen.tour.steps import (
+    aircraft,
+    broadcast,
+    driver,
+    flights,
+    log,
+    payments,
+    ranks,
+    roads,
+    sound,
+)
+
+STEPS = (
+    Step("flights", "A year of flights", "actors", flights.run),
+    Step("roads", "Streets of New York", "graph searches, tasks", roads.run),
+    Step("log", "What happens to an application", "process mining", log.run),
+    Step("aircraft", "Aircraft at 1090 MHz", "radio", aircraft.run),
+    Step("broadcast", "A station in stereo", "flow and signal processing", broadcast.run),
+    Step("payments", "A stream of payments", "keyed actors, ordered alerts", payments.run),
+    Step("sound", "Sound through two doors", "a simulation, steered while it runs", sound.run),
+    Step("driver", "What a driver submits", "the lens", driver.run),
+    Step("ranks", "An all-reduce", "groups", ranks.run),
+)
