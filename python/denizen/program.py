@@ -152,6 +152,12 @@ class Program:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
         if self.in_python:
             self._add_messages()
+        if not source and len(self.in_python) < len(self.actors):
+            missing = ", ".join(a for a in actors if isinstance(a, str))
+            raise ArgumentError(
+                f"{name} has no text that defines {missing}; give its C++ text, or the class that "
+                "@denizen.actor has made"
+            )
 
     def _add_messages(self) -> None:
         """Those that the handlers in Python take and make."""

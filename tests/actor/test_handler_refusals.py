@@ -223,6 +223,8 @@ def test_a_class_without_the_decorator():
 
     with pytest.raises(denizen.ArgumentError, match="Plain is a class; decorate it with @denizen"):
         denizen.Runtime(Plain, "cpu:1")
+    with pytest.raises(denizen.ArgumentError, match="no text that defines Counter"):
+        denizen.Program(actors=["Counter"])
 
 
 BLOCKER = """
