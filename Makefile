@@ -11,7 +11,8 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 FLAGS := -DDENIZEN_CUDA=$(DENIZEN_CUDA)
-EXTRAS := $(if $(wildcard /dev/nvidiactl),[gpu])
+# The first example of the README is written in Python.
+EXTRAS := $(if $(wildcard /dev/nvidiactl),[handlers-gpu],[handlers])
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
