@@ -67,7 +67,7 @@ from denizen.fields import record
 from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
-from denizen.runtime import Actor, Received, Runtime
+from denizen.runtime import ListedActor, Received, Runtime
 
 _core._error = from_code
 # Silent until somebody sets a level and a handler (docs/observe.md).
@@ -81,7 +81,6 @@ __all__ = [
     "DOWN",
     "HOST",
     "NOWHERE",
-    "Actor",
     "ActorStatus",
     "ActorType",
     "Arena",
@@ -100,6 +99,7 @@ __all__ = [
     "ExhaustedError",
     "FailedError",
     "FaultKind",
+    "ListedActor",
     "MessageError",
     "MessageType",
     "MissingPackageError",

@@ -57,7 +57,7 @@ class Whole(Enum):
 
 
 @dataclass(frozen=True)
-class Actor:
+class ListedActor:
     """One of what :meth:`Runtime.actors` lists.
 
     ``node`` and ``worker`` are where it is: after a migration not where its address says. ``life``
@@ -328,13 +328,13 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             raise ArgumentError(f"name = {name!r}; use a str")
         return self._core.find(name, _seconds(timeout))
 
-    def actors(self) -> list[Actor]:
+    def actors(self) -> list[ListedActor]:
         """All actors that have not stopped, worker by worker.
 
         Also those that handlers have spawned, and supervisors (type ``supervisor``). Read while the
         program goes on.
         """
-        return [Actor(*one) for one in self._core.actors()]
+        return [ListedActor(*one) for one in self._core.actors()]
 
     def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
         """Ends an actor; no handler of it runs once the call has returned.
