@@ -121,7 +121,7 @@ PRINTED = {
     ("wave.md", 0): r"\d\.\d+ \(64, 64, 64\)\n",
 }
 TORCH = {("README.md", 1), ("gpu-sharing.md", 0), ("tutorial.md", 4)}
-HANDLERS = {("README.md", 0), ("python-handlers.md", 0)}
+HANDLERS = {("README.md", 0), ("index.md", 0), ("python-handlers.md", 0), ("tutorial.md", 0)}
 RANKS = {("group.md", 0): 2}
 
 
