@@ -236,6 +236,13 @@ def test_wrong_words(tmp_path, capsys):
     assert "there is no folder" in capsys.readouterr().err
 
 
+def test_a_gpu_that_is_not_there_is_refused_before_the_first_stop(tmp_path, capsys):
+    assert cli.main(["tour", "--device", "gpu:63", "-o", str(tmp_path / "a.html")]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert re.fullmatch(r"denizen: there is no GPU 63: .*\n", told.err)
+
+
 def test_one_hears_of_what_takes_long(monkeypatch, capsys):
     monkeypatch.setattr(terminal, "_QUIET", 0.05)
     with terminal.working("counting sheep", lines=True) as tell:

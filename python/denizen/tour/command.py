@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from denizen import machine, terminal
-from denizen.device import parse_device
+from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, CompileError, DenizenError, MissingPackageError
 from denizen.tour import page
 from denizen.tour.step import Found, MissingError, Place, Step
@@ -43,7 +43,8 @@ def show_list() -> int:
 def run(device: str, out: Path, only: Sequence[str]) -> int:
     """The whole tour; the exit status: 1 if a check failed or none was made.
 
-    Raises ArgumentError for a stop that there is not, OSError for a page that cannot be written.
+    Raises ArgumentError for a stop that there is not, DeviceError for a GPU that is not there,
+    OSError for a page that cannot be written.
     """
     names = [step.name for step in STEPS]
     for name in only:
@@ -54,6 +55,8 @@ def run(device: str, out: Path, only: Sequence[str]) -> int:
     where = parse_device(device)
     if where.nodes != 1:
         raise ArgumentError(f'device "{device}"; the tour uses one GPU or the CPU')
+    if where.on_gpu:
+        capability(where)  # refuses a GPU that is not there
     place = f"gpu:{where.first}" if where.on_gpu else device if where.threads else "cpu"
     about, _ = machine.describe(place)
     terminal.line(f"denizen tour on {about.device}")
