@@ -17,7 +17,10 @@ from denizen.lab.record import Goal, Row, Scalar
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """``value`` of the row with ``case`` and ``params`` must be ``<=`` or ``>=`` the bound."""
+    """``value`` of the row with ``case`` and ``params`` must be ``<=`` or ``>=`` the bound.
+
+    What the longest sample of case ``besides`` took may be added.
+    """
 
     experiment: str
     what: str
@@ -28,6 +31,7 @@ class _Goal:
     unit: str
     value: Callable[[Row], float | None]
     needs_gpu: bool = True
+    besides: str = ""
 
 
 def _median(row: Row) -> float | None:
@@ -122,8 +126,9 @@ _GOALS: tuple[_Goal, ...] = (
     ),
     *(
         _Goal(
-            "beside", f"{call} beside a program, worst, three breaths", f"beside: {call}",
-            {"breath_us": 2000}, "<=", 6000, "us", _most,
+            "beside", f"{call} beside a program, worst, three breaths and what it took alone",
+            f"beside: {call}", {"breath_us": 2000}, "<=", 6000, "us", _most,
+            besides=f"alone: {call}",
         )
         for call in (
             "cudaDeviceSynchronize", "cudaMalloc + cudaFree 64 MiB",
@@ -491,7 +496,8 @@ def reached(experiment: str, rows: Sequence[Row], *, gpu: bool) -> list[Goal]:
         if not values:
             continue
         best = min(values) if goal.sign == "<=" else max(values)
-        met = best <= goal.bound if goal.sign == "<=" else best >= goal.bound
+        bound = goal.bound + max((row.max for row in rows if row.case == goal.besides), default=0)
+        met = best <= bound if goal.sign == "<=" else best >= bound
         sign = "≤" if goal.sign == "<=" else "≥"
-        answers.append(Goal(goal.what, f"{sign} {goal.bound:g} {goal.unit}", best, met))
+        answers.append(Goal(goal.what, f"{sign} {bound:g} {goal.unit}", best, met))
     return answers
