@@ -17,42 +17,70 @@ import denizen
 
 SENSORS, ROOMS, READINGS, PATIENCE = 512, 16, 200_000, 8
 
-Reading = denizen.message("Reading", [("value", "f4")])
-Join = denizen.message("Join", [("room", "u4")])
-Odd = denizen.message("Odd", [("sensor", "u4"), ("value", "f4")])
-Alarm = denizen.message("Alarm", [("sensor", "u4"), ("odd", "u4")])
-Ask = denizen.message("Ask")
-Count = denizen.message("Count", [("seen", "u4"), ("odd", "u4")])
 
-program = denizen.Program(
-    """
-    struct Sensor {
-        denizen::Address room;
-        uint32_t seen = 0, odd = 0;
-        void on(const Join& m, auto&) { room = denizen::Address{m.room}; }
-        void on(const Reading& m, auto& ctx) {
-            ++seen;
-            if (m.value > 3.0f || m.value < -3.0f) {
-                ++odd;
-                ctx.send(room, Odd{ctx.self().value, m.value});
-            }
-        }
-        void on(const Ask&, auto& ctx) { ctx.reply(Count{seen, odd}); }
-    };
+@denizen.message
+class Reading:
+    value: np.float32
 
-    struct Room {
-        uint32_t odd = 0;
-        void on(const Odd& m, auto& ctx) {
-            if (++odd % PATIENCE == 0) ctx.send(denizen::host, Alarm{m.sensor, odd});
-        }
-        void on(const Ask&, auto& ctx) { ctx.reply(Count{0, odd}); }
-    };
-    """,
-    actors=["Sensor", "Room"],
-    messages=[Reading, Join, Odd, Alarm, Ask, Count],
-    name="stream",
-    flags=[f"-DPATIENCE={PATIENCE}"],
-)
+
+@denizen.message
+class Join:
+    room: denizen.ADDRESS
+
+
+@denizen.message
+class Odd:
+    sensor: denizen.ADDRESS
+    value: np.float32
+
+
+@denizen.message
+class Alarm:
+    sensor: denizen.ADDRESS
+    odd: np.uint32
+
+
+@denizen.message
+class Ask:
+    pass
+
+
+@denizen.message
+class Count:
+    seen: np.uint32
+    odd: np.uint32
+
+
+@denizen.actor
+class Sensor:
+    room: denizen.ADDRESS
+    seen: np.uint32 = 0
+    odd: np.uint32 = 0
+
+    def on_join(self, m: Join):
+        self.room = m.room
+
+    def on_reading(self, m: Reading, ctx):
+        self.seen += 1
+        if abs(m.value) > 3:
+            self.odd += 1
+            ctx.send(self.room, Odd(ctx.self, m.value))
+
+    def on_ask(self, m: Ask, ctx):
+        ctx.reply(Count(self.seen, self.odd))
+
+
+@denizen.actor
+class Room:
+    odd: np.uint32 = 0
+
+    def on_odd(self, m: Odd, ctx):
+        self.odd += 1
+        if self.odd % PATIENCE == 0:
+            ctx.send(denizen.HOST, Alarm(m.sensor, self.odd))
+
+    def on_ask(self, m: Ask, ctx):
+        ctx.reply(Count(0, self.odd))
 
 
 async def watch(rt: denizen.Runtime, rooms: list[int], stop: asyncio.Event) -> int:
@@ -60,7 +88,7 @@ async def watch(rt: denizen.Runtime, rooms: list[int], stop: asyncio.Event) -> i
     rounds = 0
     before = np.zeros(len(rooms), np.int64)
     while not stop.is_set():
-        answers = await asyncio.gather(*(rt.ask_async(r, "Ask", timeout=30) for r in rooms))
+        answers = await asyncio.gather(*(rt.ask_async(r, Ask(), timeout=30) for r in rooms))
         odd = np.array([a["odd"] for a in answers], np.int64)
         if (odd < before).any():
             sys.exit("a room forgot something")
@@ -70,7 +98,7 @@ async def watch(rt: denizen.Runtime, rooms: list[int], stop: asyncio.Event) -> i
 
 
 async def replay(rt: denizen.Runtime) -> None:
-    sensors, rooms = rt.spawn("Sensor", SENSORS), rt.spawn("Room", ROOMS)
+    sensors, rooms = rt.spawn(Sensor, SENSORS), rt.spawn(Room, ROOMS)
     joins = Join.zeros(SENSORS)
     joins["room"] = rooms[np.arange(SENSORS) % ROOMS]
     rt.send_many(sensors, joins)
@@ -96,8 +124,8 @@ async def replay(rt: denizen.Runtime) -> None:
     odd = np.abs(readings["value"]) > 3
     by_sensor = np.bincount(which[odd], minlength=SENSORS)
     by_room = np.bincount(np.arange(SENSORS) % ROOMS, weights=by_sensor, minlength=ROOMS)
-    counts = rt.ask_many(sensors, "Ask", Count)
-    heard = rt.ask_many(rooms, "Ask", Count)["odd"]
+    counts = rt.ask_many(sensors, Ask(), Count)
+    heard = rt.ask_many(rooms, Ask(), Count)["odd"]
     raised = np.concatenate(alarms)
     print(f"{READINGS:,} readings on {rt.description['device']}, {odd.sum()} odd,", end=" ")
     print(f"{len(raised)} alarms, {rounds} rounds of {ROOMS} questions meanwhile")
@@ -114,7 +142,7 @@ async def replay(rt: denizen.Runtime) -> None:
 
 
 def main(device: str = "auto") -> None:
-    with denizen.Runtime(program, device) as rt:
+    with denizen.Runtime([Sensor, Room], device) as rt:
         asyncio.run(replay(rt))
 
 
