@@ -858,20 +858,7 @@ def _make(nb: SimpleNamespace) -> SimpleNamespace:
 
         operation(ops.CONTEXT[name], typed, emit)
 
-    for name in [
-        "subscribe",
-        "unsubscribe",
-        "stop",
-        "pause",
-        "resume",
-        "restart",
-        "drain",
-        "watch",
-        "unwatch",
-        "fail",
-        "checkpoint",
-        "sync",
-    ]:
+    for name in ops.ORDERS:
         order(name, _I32)
     order("cancel", _I32, boolean)
     order("keep", _I64, boolean)

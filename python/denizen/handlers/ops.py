@@ -326,27 +326,32 @@ def _of_context(name: str) -> Callable[..., Any]:
     return call
 
 
+# Those that take whole numbers, or nothing, and answer nothing.
+ORDERS = (
+    "subscribe",
+    "unsubscribe",
+    "stop",
+    "pause",
+    "resume",
+    "restart",
+    "drain",
+    "watch",
+    "unwatch",
+    "fail",
+    "checkpoint",
+    "sync",
+)
+
 CONTEXT = {
     name: _of_context(name)
     for name in [
         "send",
         "reply",
         "publish",
-        "subscribe",
-        "unsubscribe",
-        "stop",
-        "pause",
-        "resume",
-        "restart",
-        "drain",
-        "watch",
-        "unwatch",
-        "fail",
-        "checkpoint",
+        *ORDERS,
         "data",
         "keep",
         "release",
-        "sync",
         "send_after",
         "send_every",
         "cancel",

@@ -77,6 +77,13 @@ def _spawn(rt: denizen.Runtime) -> Any:
     return actors
 
 
+def _all_end(rt: denizen.Runtime, actors: Any) -> bool:
+    """Stops the walkers; whether each token ended once."""
+    rt.broadcast("Walker", STOP())
+    rt.drain()
+    return int(rt.ask_many(actors, QUERY(), TALLY)["ended"].sum()) == _TOKENS
+
+
 def _walk(device: str) -> None:
     """Has the messages flow and says so; ends by a signal, or when stdin does."""
     with _walking(device) as rt:
@@ -106,11 +113,8 @@ def run(name: str, device: str, *, beside: bool) -> dict[str, Any]:
         go()
         flowed = time.perf_counter() - began
         handled = int(rt.ask_many(actors, QUERY(), TALLY)["handled"].sum())
-        rt.broadcast("Walker", STOP())
-        rt.drain()
-        ended = int(rt.ask_many(actors, QUERY(), TALLY)["ended"].sum())
         told["messages_per_second"] = handled / flowed
-        told["audited"] = ended == _TOKENS and rt.stats()["errors"] == 0
+        told["audited"] = _all_end(rt, actors) and rt.stats()["errors"] == 0
     return told
 
 
@@ -248,11 +252,9 @@ def kills(device: str, *, quick: bool) -> list[Measured]:
         begin = time.perf_counter()
         with _walking(device) as rt:
             actors = _spawn(rt)
-            rt.broadcast("Walker", STOP())
-            rt.drain()
-            ended = int(rt.ask_many(actors, QUERY(), TALLY)["ended"].sum())
+            right = _all_end(rt, actors) and right
         started[i] = time.perf_counter() - begin
-        right = right and seen and ended == _TOKENS
+        right = right and seen
     return [
         Measured(f"killed under load: {what}", {}, unit, samples, times, right)
         for what, unit, samples in (
