@@ -60,4 +60,20 @@ std::vector<std::string> cuda_library_paths(const char* variable,
     return paths;
 }
 
+void* open_cuda_library(const std::string& path, std::string& problem)
+{
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char* why = dlerror();
+        problem = why != nullptr ? why : path + " cannot be loaded";
+    }
+    return handle;
+}
+
+std::string file_of(void* function, const std::string& otherwise)
+{
+    Dl_info info{};
+    return dladdr(function, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;
+}
+
 } // namespace denizen::gpu

@@ -7,6 +7,8 @@
 //   4. /usr/local/cuda/lib64
 #pragma once
 
+#include <denizen/base/error.hpp>
+
 #include <dlfcn.h>
 
 #include <initializer_list>
@@ -26,6 +28,30 @@ bool load_symbol(void* handle, Entry& entry, const char* symbol)
 {
     entry = reinterpret_cast<Entry>(dlsym(handle, symbol));
     return entry != nullptr;
+}
+
+// Loads a file; null, and why in `problem`, if it cannot be.
+void* open_cuda_library(const std::string& path, std::string& problem);
+
+// The file that a function of a library lies in; `otherwise`, if that is not known.
+std::string file_of(void* function, const std::string& otherwise);
+
+// The first of those paths that fits: `try_library(path, library)` returns an empty string, or why
+// it does not. Throws Error(Errc::compile), which begins with `missing` and lists each with the
+// reason.
+template <class Library>
+Library find_cuda_library(const char* variable, std::initializer_list<const char*> names,
+                          std::string (*try_library)(const std::string&, Library&),
+                          const std::string& missing)
+{
+    std::string tried;
+    for (const std::string& path : cuda_library_paths(variable, names)) {
+        Library library;
+        const std::string problem = try_library(path, library);
+        if (problem.empty()) return library;
+        tried += "\n  " + problem;
+    }
+    throw Error(Errc::compile, missing + "; tried:" + tried);
 }
 
 } // namespace denizen::gpu

@@ -45,35 +45,31 @@ bool load_table(void* handle, Table& table)
            load_symbol(handle, table.log, "nvJitLinkGetErrorLog");
 }
 
+// Loads one candidate; an empty string, or why it does not fit.
+std::string try_library(const std::string& path, Library& library)
+{
+    std::string problem;
+    void* handle = open_cuda_library(path, problem);
+    if (handle == nullptr) {
+        return problem;
+    }
+    unsigned major = 0;
+    unsigned minor = 0;
+    if (!load_table(handle, library.table) || library.table.version(&major, &minor) != 0) {
+        dlclose(handle);
+        return path + " is no nvJitLink of CUDA 12 or 13";
+    }
+    library.path = file_of(reinterpret_cast<void*>(library.table.create), path);
+    library.version = static_cast<int>(major * 1000 + minor * 10);
+    return {};
+}
+
 Library open_library()
 {
-    std::string tried;
-    for (const std::string& path :
-         cuda_library_paths("DENIZEN_NVJITLINK", {"libnvJitLink.so.13", "libnvJitLink.so.12"})) {
-        void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr) {
-            const char* why = dlerror();
-            tried += "\n  " + (why != nullptr ? std::string(why) : path + " cannot be loaded");
-            continue;
-        }
-        Library library;
-        unsigned major = 0;
-        unsigned minor = 0;
-        if (load_table(handle, library.table) && library.table.version(&major, &minor) == 0) {
-            Dl_info info{};
-            const bool known =
-                dladdr(reinterpret_cast<void*>(library.table.create), &info) != 0 && info.dli_fname;
-            library.path = known ? info.dli_fname : path;
-            library.version = static_cast<int>(major * 1000 + minor * 10);
-            return library;
-        }
-        tried += "\n  " + path + " is no nvJitLink of CUDA 12 or 13";
-        dlclose(handle);
-    }
-    throw Error(Errc::compile, "no nvJitLink to link handlers in Python for the GPU: pip install "
-                               "nvidia-nvjitlink, or set DENIZEN_NVJITLINK to the library or its "
-                               "folder; tried:" +
-                                   tried);
+    return find_cuda_library<Library>(
+        "DENIZEN_NVJITLINK", {"libnvJitLink.so.13", "libnvJitLink.so.12"}, try_library,
+        "no nvJitLink to link handlers in Python for the GPU: pip install nvidia-nvjitlink, or set "
+        "DENIZEN_NVJITLINK to the library or its folder");
 }
 
 const Library& library()

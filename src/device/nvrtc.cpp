@@ -59,12 +59,9 @@ bool load_table(void* handle, Table& table)
 // Loads one candidate; an empty string, or why it does not fit.
 std::string try_library(const std::string& path, Library& library)
 {
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        const char* why = dlerror();
-        return why != nullptr ? why : path + " cannot be loaded";
-    }
     std::string problem;
+    void* handle = open_cuda_library(path, problem);
+    if (handle == nullptr) return problem;
     int major = 0;
     int minor = 0;
     if (!load_table(handle, library.table)) {
@@ -84,10 +81,7 @@ std::string try_library(const std::string& path, Library& library)
         dlclose(handle);
         return problem;
     }
-    Dl_info info{};
-    const bool known =
-        dladdr(reinterpret_cast<void*>(library.table.version), &info) != 0 && info.dli_fname;
-    library.path = known ? info.dli_fname : path;
+    library.path = file_of(reinterpret_cast<void*>(library.table.version), path);
     // At its first compilation NVRTC opens its built-ins by their bare name, which a folder outside
     // the loader's path does not answer; loaded here beforehand, they are found by that name. Where
     // this fails, NVRTC's own message names the file.
@@ -101,18 +95,10 @@ std::string try_library(const std::string& path, Library& library)
 
 Library open_library()
 {
-    std::string tried;
-    for (const std::string& path :
-         cuda_library_paths("DENIZEN_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"})) {
-        Library library;
-        const std::string problem = try_library(path, library);
-        if (problem.empty()) return library;
-        tried += "\n  " + problem;
-    }
-    throw Error(Errc::compile,
-                "no NVRTC (12.9 or newer) to compile for the GPU: pip install "
-                "nvidia-cuda-nvrtc, or set DENIZEN_NVRTC to the library or its folder; tried:" +
-                    tried);
+    return find_cuda_library<Library>(
+        "DENIZEN_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"}, try_library,
+        "no NVRTC (12.9 or newer) to compile for the GPU: pip install nvidia-cuda-nvrtc, or set "
+        "DENIZEN_NVRTC to the library or its folder");
 }
 
 const Library& library()
