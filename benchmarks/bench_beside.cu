@@ -47,7 +47,7 @@ constexpr int64_t usual_us = default_breath.count();
 Options with_breath(const Arguments& arguments, int64_t us)
 {
     Options o = arguments.options();
-    o.breath = std::chrono::microseconds(us);
+    if (us != usual_us) o.breath = std::chrono::microseconds(us); // else as nobody says it
     if (!arguments.gpu() && o.workers == 0) o.workers = 2;
     return o;
 }

@@ -140,8 +140,9 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         breath_us: GPU: no kernel of the program lasts longer than that and a handler; the next one
             is queued behind it, so that whoever waits for the whole device (torch.cuda.synchronize,
             cudaMalloc, the first launch of a kernel) waits for two of them at most. "auto": 2000
-            on a GPU. None or 0: one kernel for ever, beside which such calls do not return. See
-            docs/gpu-sharing.md. On the CPU the option is for tests ("auto": 0).
+            on a GPU, and up to 16,000 where handlers take hundreds of microseconds. None or 0: one
+            kernel for ever, beside which such calls do not return. See docs/gpu-sharing.md. On the
+            CPU the option is for tests ("auto": 0).
         cluster: SMs whose workers reach each other through shared memory: a power of two up to 16.
             By default 8 where the GPU has clusters; CPU: workers, by default 4.
         mapped: GPU: write messages straight into device memory where the machine can.

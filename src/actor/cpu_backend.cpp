@@ -282,9 +282,9 @@ private:
     // The breather's thread: what the monitor does on a GPU.
     void breathe()
     {
-        const auto breath = std::chrono::nanoseconds(shared_->breath.ns);
         std::unique_lock lock(thread_control_->mutex);
         for (;;) { // ends by stop_breather()
+            const std::chrono::nanoseconds breath(detail::lasting_ns(shared_->breath));
             if (thread_control_->changed.wait_for(lock, breath,
                                                   [&] { return thread_control_->ending; })) {
                 return;

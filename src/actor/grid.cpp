@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <fstream>
 #include <string>
 
 namespace denizen::gpu {
@@ -19,19 +18,6 @@ int attribute(Function function, int which)
     check(driver().func_get_attribute(&value, which, function), "cuFuncGetAttribute",
           std::to_string(which));
     return value;
-}
-
-// Whether compute-sanitizer is in this process. Under it a kernel whose blocks form clusters was
-// not seen to begin within 10 s (memcheck and initcheck of CUDA 13.0, H100); one without them does.
-bool under_sanitizer()
-{
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) { // ends with the list
-        if (line.find("sanitizer-collection") != std::string::npos) {
-            return true;
-        }
-    }
-    return false;
 }
 
 // Blocks of a cluster at the most.
@@ -52,6 +38,8 @@ uint32_t largest_cluster(const DeviceInfo& info, Function function, const Option
         check(driver().func_set_attribute(function, func_non_portable_cluster, 1),
               "cuFuncSetAttribute", "clusters of 16 blocks");
     }
+    // Under compute-sanitizer a kernel whose blocks form clusters was not seen to begin within 10 s
+    // (memcheck and initcheck of CUDA 13.0, H100); one without them does.
     return options.cluster != 0 ? options.cluster : possible && !under_sanitizer() ? 8u : 1u;
 }
 

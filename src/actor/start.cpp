@@ -256,9 +256,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.trace_slots = options.trace_slots;
     node.trace = TraceReader(workers, options.trace_slots);
     shared.idle_ns = static_cast<uint64_t>(options.idle.count()) * 1'000'000;
-    const auto breath =
-        options.breath.value_or(on_gpu ? default_breath : std::chrono::microseconds(0));
-    shared.breath.ns = static_cast<uint64_t>(breath.count()) * 1000;
+    if (on_gpu || options.breath) {
+        set_breath(shared.breath, options.breath);
+    }
     shared.breath.workers = workers;
     shared.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
 

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstdio>
+#include <fstream>
 
 #include <denizen/base/error.hpp>
 
@@ -111,6 +112,20 @@ const Driver& driver()
 bool driver_present() noexcept { return driver_problem().empty(); }
 
 const std::string& driver_problem() noexcept { return state().problem; }
+
+bool under_sanitizer()
+{
+    static const bool under = [] {
+        std::ifstream maps("/proc/self/maps");
+        for (std::string line; std::getline(maps, line);) { // ends with the list
+            if (line.find("sanitizer-collection") != std::string::npos) {
+                return true;
+            }
+        }
+        return false;
+    }();
+    return under;
+}
 
 void fail(Result result, const char* call, std::string_view context)
 {

@@ -236,6 +236,8 @@ void Keeper::launch()
     kept_.returned();
 }
 
+uint32_t Keeper::ended() const { return load<Scope::system>(&kept_.words->ended); }
+
 void Keeper::queue(bool successor)
 {
     const uint32_t number = queued_.load(std::memory_order_relaxed) + 1;

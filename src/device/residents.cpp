@@ -95,6 +95,20 @@ bool Residents::beside(const Resident& who)
     });
 }
 
+void Residents::renew(int ordinal)
+{
+    const std::lock_guard guard(mutex);
+    const uint64_t begin = now_ns();
+    for (Resident* r : all_) {
+        const uint32_t old = r->launched();
+        // Ends with the old kernels, when it is off, or after ten seconds.
+        while (r->ordinal() == ordinal && r->ends_by_itself() && r->ended() < old && !r->off() &&
+               now_ns() - begin < 10'000'000'000) {
+            std::this_thread::yield();
+        }
+    }
+}
+
 uint32_t Residents::taken(int ordinal) const
 {
     uint32_t blocks = 0;

@@ -7,6 +7,7 @@
 #include "free_list.hpp"
 #include "space.hpp"
 #include <denizen/base/error.hpp>
+#include <denizen/device/driver.hpp>
 #include <denizen/device/primary_context.hpp>
 #include <denizen/device/residents.hpp>
 
@@ -54,6 +55,7 @@ public:
                                                 to_string(kind) +
                                                 " buffers; use device, pinned or mapped");
         }
+        if (under_sanitizer()) residents().renew(info_.ordinal);
         return storage;
     }
 

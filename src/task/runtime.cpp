@@ -142,7 +142,7 @@ struct TaskRuntime::Core {
         s.joins = options.counters + 1 + s.workers * join_cache;
         s.answers = options.futures;
         s.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
-        s.breath.ns = on_gpu ? breath_ns_of(options.breath) : 0;
+        if (on_gpu) set_breath(s.breath, options.breath);
         s.breath.workers = s.workers;
         s.breath.acked = device.take<uint32_t>(s.workers);
         s.control = host.take<Control>(1);

@@ -89,8 +89,8 @@ struct Options {
     std::chrono::milliseconds idle{0}; // leave the GPU after this long without work; 0: stay
     // No incarnation of the kernel lives longer than that and the time of a handler; the next one
     // is queued behind it, so what waits for the whole device gets its turn. 0: one kernel for
-    // ever. Unless it is said: default_breath on a GPU, 0 on the CPU, whose threads are in nobody's
-    // way and do the same only for tests.
+    // ever. Unless it is said: default_breath on a GPU, and up to longest_breath where handlers are
+    // long; 0 on the CPU, whose threads are in nobody's way and do the same only for tests.
     std::optional<std::chrono::microseconds> breath;
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216

@@ -305,6 +305,9 @@ bool driver_present() noexcept;
 // Why not, in one line; empty when driver_present().
 const std::string& driver_problem() noexcept;
 
+// Whether compute-sanitizer is in this process.
+bool under_sanitizer();
+
 // Fills `table` from a library; an empty string, or what is missing. driver() calls it once.
 std::string load_driver(const char* library, Driver& table);
 

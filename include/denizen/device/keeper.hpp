@@ -88,6 +88,8 @@ private:
     bool off() override { return parked() || failed(); }
     void let_return() override { command(commanded()); }
     bool ends_by_itself() const override { return kept_.ends_by_itself || breathes(); }
+    uint32_t launched() const override { return queued_.load(std::memory_order_relaxed); }
+    uint32_t ended() const override;
     int ordinal() const override { return kept_.info.ordinal; }
     uint32_t blocks() const override { return kept_.blocks; }
     bool anywhere() const override { return kept_.anywhere; }

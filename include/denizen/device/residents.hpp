@@ -23,6 +23,9 @@ public:
     // No kernel of it lasts, or each leaves when it has had no work for a while: whoever waits for
     // the device need not ask it to leave.
     virtual bool ends_by_itself() const { return false; }
+    // Kernels of it that have been launched, and how many of them have ended, if each does.
+    virtual uint32_t launched() const { return 0; }
+    virtual uint32_t ended() const { return 0; }
     virtual int ordinal() const = 0;     // its device's
     virtual uint32_t blocks() const = 0; // each on an SM
     // Whether any SMs do for its blocks: they are in no clusters.
@@ -49,6 +52,11 @@ public:
     // that can be anywhere are away; these come back when seated(), or after a second.
     void seat(const Resident& who, const std::function<void()>& launch,
               const std::function<bool()>& seated);
+
+    // Waits until what runs on a device was launched after this call, as far as it breathes; 10 s
+    // at most. Compute-sanitizer's memcheck knows of no memory that was taken after a kernel's
+    // launch.
+    void renew(int ordinal);
 
     // Held during a launch, too: nobody comes back before `use` has ended.
     std::mutex mutex;

@@ -32,7 +32,7 @@ struct Options {
     uint32_t ingress_slots = 4096; // actors' tasks on their way: a power of two
     // GPU: no incarnation of the kernel lives longer than that and the time of a task; the next one
     // is queued behind it, so what waits for the whole device gets its turn. 0: one kernel for
-    // ever. Unless it is said: default_breath.
+    // ever. Unless it is said: default_breath, and up to longest_breath where tasks are long.
     std::optional<std::chrono::microseconds> breath;
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
 };

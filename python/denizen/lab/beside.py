@@ -266,20 +266,20 @@ def kills(device: str, *, quick: bool) -> list[Measured]:
 
 
 def loads(device: str, *, quick: bool) -> list[Measured]:
-    """Cases of other experiments, with the breath of two milliseconds and as one kernel for ever.
+    """Cases of other experiments, with the breath they have by default and as one kernel for ever.
 
     By runs of their programs that take turns; a sample is a run's median.
     """
     if device.startswith("cpu"):
         return []
     runs = 2 if quick else 5
-    arms = {"": "2000", FOR_EVER: "0"}
+    arms: dict[str, tuple[str, ...]] = {"": (), FOR_EVER: ("--breath", "0")}
     rows: dict[tuple[str, str], Measured] = {}
     for program, cases in LOADS.items():
-        command = [str(programs.find(program)), "--device", device, "--quick", "--breath"]
+        command = [str(programs.find(program)), "--device", device, "--quick"]
         for _ in range(runs):
             for arm, breath in arms.items():
-                _, measured = programs.run([*command, breath], _DEADLINE)
+                _, measured = programs.run([*command, *breath], _DEADLINE)
                 for one in measured:
                     if one.case not in cases:
                         continue

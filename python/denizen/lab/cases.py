@@ -17,6 +17,7 @@ import denizen
 from denizen import machine
 from denizen.lab import (
     adsb,
+    audit,
     beside,
     doorbells,
     driver,
@@ -241,6 +242,7 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "beside": (beside.loads, beside.frameworks, beside.kills),
+    "audit": (audit.measure,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),

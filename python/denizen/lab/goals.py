@@ -155,7 +155,14 @@ _GOALS: tuple[_Goal, ...] = (
         "beside", "the GPU is free of a killed host, worst", "killed under load: the GPU is free",
         {}, "<=", 50, "ms", _most,
     ),
-    # Loads with the breath of two milliseconds, beside themselves as one kernel for ever.
+    *(
+        _Goal(
+            "audit", f"messages that were {what}", what, {}, "<=", 0, "messages", _most,
+            needs_gpu=False,
+        )
+        for what in ("lost", "doubled or overtaken")
+    ),
+    # Loads with the breath they have by default, beside themselves as one kernel for ever.
     *(
         _Goal(
             "beside", f"{case}, breath / one kernel for ever", case, params, sign, bound, "x",

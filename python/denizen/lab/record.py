@@ -50,8 +50,9 @@ EXPERIMENTS = {
     "wave": "Wave: steps of a room of cells",
     "driver": "Driver: what calls of the CUDA API cost and submit",
     "handlers": "Handlers: the same program in Python and as C++ text",
+    "audit": "Audit: minutes of messages between random actors, each accounted for",
 }
-IN_PYTHON = frozenset({"handlers"})
+IN_PYTHON = frozenset({"audit", "handlers"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})

@@ -192,7 +192,8 @@ class Runtime(_Spawner):
         sms: GPU: SMs to use, all by default.
         breath_us: GPU: no kernel of the program lasts longer than that and a task; the next one is
             queued behind it, so that whoever waits for the whole device waits for two of them at
-            most. "auto": 2000. None or 0: one kernel for ever. See docs/gpu-sharing.md.
+            most. "auto": 2000, and up to 16,000 where tasks take hundreds of microseconds. None or
+            0: one kernel for ever. See docs/gpu-sharing.md.
         sizes: queue_slots=512 (of each deque), arena_bytes=67108864 (for tasks that find no room
             there, and for what tasks allocate from `ctx.arena()`), counters=262144, futures=4096,
             port_slots=4096 (the host's tasks on their way).

@@ -25,7 +25,7 @@ namespace arena {
 struct Map; // memory/arena/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 10;
+inline constexpr uint32_t layout_abi = 11;
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
 // GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global

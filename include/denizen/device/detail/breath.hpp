@@ -63,6 +63,8 @@ struct Breath {
     uint32_t pending = 0;               // and whether its gate has not been opened yet
     uint32_t urge = 0;                  // that the next breath begins with
     uint32_t asking_ns = 0;             // from "soon" until all had acknowledged, the last time
+    uint64_t lost_ns = 0;               // that workers may have waited at this end of a breath
+    uint64_t lasts_ns = 0;              // how long the next breath is; 0: BreathRef::ns
     uint64_t went_ns = 0;               // when the last incarnation said go; 0: it did not
     Handovers handovers;
     alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began
@@ -71,6 +73,7 @@ struct Breath {
 // What all who take part know.
 struct BreathRef {
     uint64_t ns = 0;                  // an incarnation hands over after this long; 0: never
+    uint64_t longest_ns = 0;          // or after as long as this: see lasting_ns(); 0: `ns` it is
     uint32_t* command = nullptr;      //
     Breath* state = nullptr;          //
     uint32_t* acked = nullptr;        // [workers]: the last attempt that each has acknowledged
@@ -89,6 +92,7 @@ inline constexpr uint64_t wait_ns = 1'000'000; // at most, times two for each at
 inline constexpr uint64_t gate_ns = DENIZEN_ON_DEVICE ? 50'000 : 5'000'000;
 inline constexpr uint32_t all_wait = 4; // from this urge on every acknowledgement waits
 inline constexpr uint32_t most_urge = 10;
+inline constexpr uint64_t worth = 64; // a breath lasts this many times what its end cost
 // What workers wrote before the gate is read after it: on a GPU by the next kernel, for which the
 // end of this one orders it, on the CPU by other threads.
 inline constexpr Order gate_order = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acq_rel;
@@ -245,10 +249,16 @@ DENIZEN_HD inline bool hand_over(const BreathRef& b, uint32_t soon)
     breath.handovers.asking_ns += asking;
     store<Scope::gpu>(&breath.asking_ns,
                       static_cast<uint32_t>(asking < late_ns ? asking : late_ns));
-    if (!await_gate(b, soon)) {
+    const bool all = await_gate(b, soon);
+    const uint64_t leaving = now_ns() - now;
+    breath.lost_ns += leaving + (urge_of(soon) >= all_wait ? asking : 0);
+    if (!all) {
         return false;
     }
-    breath.handovers.leaving_ns += now_ns() - now;
+    breath.handovers.leaving_ns += leaving;
+    const uint64_t wanted = breath.lost_ns * worth;
+    store<Scope::gpu>(&breath.lasts_ns, wanted < b.longest_ns ? wanted : b.longest_ns);
+    breath.lost_ns = 0;
     // A command that has come meanwhile (CPU backend) stands.
     uint32_t go = soon | breath_go;
     compare_exchange<Scope::gpu>(b.command, go, soon & command_bits);
@@ -256,6 +266,14 @@ DENIZEN_HD inline bool hand_over(const BreathRef& b, uint32_t soon)
     breath.went_ns = now;
     store<Scope::gpu>(&breath.looked_ns, uint64_t{0});
     return true;
+}
+
+// How long an incarnation that begins now is to last. Where handlers are long, workers wait for the
+// last of them at each end, and fewer ends cost less.
+DENIZEN_HD inline uint64_t lasting_ns(const BreathRef& b)
+{
+    const uint64_t told = load<Scope::gpu>(&b.state->lasts_ns);
+    return told > b.ns ? told : b.ns;
 }
 
 // The host: what was told last, word by word.
@@ -290,7 +308,7 @@ DENIZEN_HD inline void tell_handover(Handovers& host, Breath& breath)
 class BreathEnd {
 public:
     DENIZEN_HD BreathEnd(const BreathRef& b, uint64_t began, bool successor)
-        : b_(b), began_(began), successor_(successor)
+        : b_(b), began_(began), lasts_(b.ns == 0 ? 0 : lasting_ns(b)), successor_(successor)
     {
     }
 
@@ -298,7 +316,7 @@ public:
     // last hand-over cost.
     DENIZEN_HD uint32_t bits(uint64_t now, Handovers& host)
     {
-        if (b_.ns == 0 || lanes::shuffle(now - began_ > b_.ns ? 1u : 0u, 0) == 0) {
+        if (b_.ns == 0 || lanes::shuffle(now - began_ > lasts_ ? 1u : 0u, 0) == 0) {
             return 0;
         }
         if (lanes::id() == 0 && attempt_ == 0) {
@@ -332,6 +350,7 @@ public:
 private:
     const BreathRef& b_;
     uint64_t began_;
+    uint64_t lasts_;
     bool successor_;
     uint32_t attempt_ = 0; // bits beside the command; 0: none is under way
     uint32_t failed_ = 0;

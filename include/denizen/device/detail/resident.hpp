@@ -16,8 +16,10 @@
 namespace denizen {
 
 #if DENIZEN_HOSTED
-// How long an incarnation lasts on a GPU unless it is said.
+// How long an incarnation lasts on a GPU unless it is said: so long, or with long handlers up to
+// the second (detail::lasting_ns()).
 inline constexpr std::chrono::microseconds default_breath{2000};
+inline constexpr std::chrono::microseconds longest_breath{16'000};
 
 // What an option says. Errc::bad_argument.
 inline uint64_t breath_ns_of(std::optional<std::chrono::microseconds> option)
@@ -29,6 +31,13 @@ inline uint64_t breath_ns_of(std::optional<std::chrono::microseconds> option)
                                             "ever");
     }
     return static_cast<uint64_t>(breath.count()) * 1000;
+}
+
+// Of a program on a GPU.
+inline void set_breath(BreathRef& ref, std::optional<std::chrono::microseconds> option)
+{
+    ref.ns = breath_ns_of(option);
+    ref.longest_ns = option ? ref.ns : breath_ns_of(longest_breath);
 }
 #endif
 

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiment ``audit``: minutes of messages between random actors, each of them accounted for,
+while programs of PyTorch run beside them and the host asks.
+
+Every message carries who sent it and the how many-th to that receiver it is, so a receiver notices
+what was lost, doubled or overtaken.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import denizen
+from denizen import terminal
+from denizen.lab import neighbours
+from denizen.lab.record import LabError, Measured, Scalar
+
+_EACH = 4  # actors on each worker, in the same places
+_MOST = 2048  # actors
+_TOKENS = 8  # for each actor
+_WINDOW = 1.0  # seconds for a sample of the rate
+_BREATH_US = 1000
+
+HOP = denizen.message("Hop", [("origin", "u4"), ("number", "u4")])
+BEGIN = denizen.message("Begin", [("index", "u4")])
+STOP = denizen.message("Stop")
+QUERY = denizen.message("Query", [("index", "u4")])
+TALLY = denizen.message(
+    "Tally", [("index", "u4"), ("wrong", "u4"), ("handled", "u8"), ("sent", "u8"), ("ended", "u8")]
+)
+
+_WALKERS = f"""
+struct Walker {{
+    uint64_t handled = 0;
+    uint64_t sent = 0;
+    uint64_t ended = 0;
+    uint32_t wrong = 0;
+    uint32_t seed = 0;
+    uint32_t stopped = 0;
+    uint32_t given[{_MOST}] = {{}};   // to each other actor
+    uint32_t awaited[{_MOST}] = {{}}; // number of the next from each
+    static uint32_t index_of(auto& ctx) {{ return ctx.worker() * {_EACH}u + ctx.self().local(); }}
+    void go_on(auto& ctx) {{
+        const uint32_t index = index_of(ctx);
+        if (seed == 0) seed = index * 2654435761u + 1;
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        const uint32_t to = seed % (ctx.workers() * {_EACH}u);
+        ++sent;
+        ctx.send(denizen::Address::actor(to / {_EACH}u, to % {_EACH}u), Hop{{index, given[to]++}});
+    }}
+    void on(const Begin& m, auto& ctx) {{
+        if (m.index != index_of(ctx)) ++wrong;
+        go_on(ctx);
+    }}
+    void on(const Hop& m, auto& ctx) {{
+        ++handled;
+        if (m.number != awaited[m.origin]++) ++wrong;
+        if (stopped != 0) {{
+            ++ended;
+        }} else {{
+            go_on(ctx);
+        }}
+    }}
+    void on(const Stop&, auto&) {{ stopped = 1; }}
+    void on(const Query& m, auto& ctx) {{
+        const uint32_t index = index_of(ctx);
+        ctx.reply(Tally{{index, wrong + (m.index != index), handled, sent, ended}});
+    }}
+}};
+"""
+
+
+def _program() -> denizen.Program:
+    messages = [HOP, BEGIN, STOP, QUERY, TALLY]
+    return denizen.Program(_WALKERS, actors=["Walker"], messages=messages, name="audit")
+
+
+def _neighbours(device: str) -> list[str]:
+    if device.startswith("cpu"):
+        return []
+    if importlib.util.find_spec("torch") is None:
+        terminal.error("nothing runs beside the audit: there is no Python package torch")
+        return []
+    return [name for name, (_, module) in neighbours.ALL.items() if module == "torch"]
+
+
+class _Asker(threading.Thread):
+    """Asks a random actor about a thousand times a second, until it is told to stop."""
+
+    def __init__(self, rt: denizen.Runtime, actors: NDArray[np.uint32]) -> None:
+        super().__init__(name="audit-asker", daemon=True)
+        self.microseconds: list[float] = []
+        self.wrong = 0
+        self.error: BaseException | None = None
+        self.ending = threading.Event()
+        self._rt = rt
+        self._actors = actors
+
+    def run(self) -> None:
+        random = np.random.default_rng(0)
+        try:
+            while not self.ending.wait(1e-3):
+                index = int(random.integers(len(self._actors)))
+                begin = time.perf_counter_ns()
+                tally = self._rt.ask(int(self._actors[index]), QUERY(index), timeout=30.0)
+                self.microseconds.append((time.perf_counter_ns() - begin) * 1e-3)
+                self.wrong += int(tally["wrong"] != 0)
+        except BaseException as error:  # told by who joins
+            self.error = error
+
+
+def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[Measured]:
+    """Messages in M/s, those that were lost and those that were doubled, overtaken or misled, the
+    host's round trips in microseconds, and seconds of each program of PyTorch.
+
+    Ten minutes (``quick``: ten seconds) with a breath of one millisecond. Verified: each message
+    was accounted for, and each program had the results it has alone. Raises LabError if an ask
+    fails.
+    """
+    lasts = seconds if seconds is not None else 10.0 if quick else 600.0
+    programs = _neighbours(device)
+    alone = {name: neighbours.ALL[name][0]() for name in programs}
+    on_gpu = not device.startswith("cpu")
+    with denizen.Runtime(
+        _program(),
+        device,
+        breath_us=_BREATH_US if on_gpu else "auto",
+        state_bytes=256 << 20,
+    ) as rt:
+        count = _EACH * rt.description["workers"]
+        if count > _MOST:
+            raise LabError(f"{count} actors; the audit has room for {_MOST}: use fewer workers")
+        actors = np.sort(rt.spawn("Walker", count))
+        begins = BEGIN.zeros(count * _TOKENS)
+        begins["index"] = np.resize(np.arange(count), begins.size)
+        rt.send_many(np.resize(actors, begins.size), begins)
+        asker = _Asker(rt, actors)
+        asker.start()
+        rates, runs, same = _run_beside(rt, programs, alone, lasts)
+        asker.ending.set()
+        asker.join()
+        if asker.error is not None:
+            raise LabError(f"an ask failed: {asker.error}") from asker.error
+        rt.broadcast("Walker", STOP())
+        rt.drain()
+        queries = QUERY.zeros(count)
+        queries["index"] = np.arange(count)
+        told = rt.ask_many(actors, queries, TALLY)
+        stats = rt.stats()
+    handled, sent = int(told["handled"].sum()), int(told["sent"].sum())
+    wrong = int(told["wrong"].sum()) + asker.wrong
+    lost = sent - handled
+    right = lost == 0 and wrong == 0 and int(told["ended"].sum()) == begins.size
+    right = right and stats["errors"] == 0 and stats["dead_letters"] == 0
+    params: dict[str, Scalar] = {"breath_us": _BREATH_US} if on_gpu else {}
+    asks = np.array(asker.microseconds)
+    made = [
+        Measured("messages", params, "M/s", np.array(rates) * 1e-6, handled, right),
+        Measured("lost", params, "messages", np.array([float(lost)]), sent, right),
+        Measured("doubled or overtaken", params, "messages", np.array([float(wrong)]), sent, right),
+        Measured("ask meanwhile", params, "us", asks, asks.size, right),
+    ]
+    for name, took in runs.items():
+        made.append(Measured(f"{name}, meanwhile", params, "s", np.array(took), len(took), same))
+    return made
+
+
+def _run_beside(
+    rt: denizen.Runtime, programs: list[str], alone: dict[str, list[float]], lasts: float
+) -> tuple[list[float], dict[str, list[float]], bool]:
+    """Runs the programs in turn until the time is over: messages a second, seconds of each run,
+    and whether each had the results it has alone."""
+    rates: list[float] = []
+    runs: dict[str, list[float]] = {name: [] for name in programs}
+    same = True
+    begin = at = time.perf_counter()
+    seen = rt.stats()["handled"]
+
+    def look() -> None:
+        nonlocal at, seen
+        if (now := time.perf_counter()) - at >= _WINDOW:
+            handled = rt.stats()["handled"]
+            rates.append((handled - seen) / (now - at))
+            at, seen = now, handled
+
+    turn = 0
+    while time.perf_counter() - begin < lasts or not rates:
+        if programs:
+            name = programs[turn % len(programs)]
+            program: Callable[[], list[float]] = neighbours.ALL[name][0]
+            started = time.perf_counter()
+            result = program()
+            runs[name].append(time.perf_counter() - started)
+            same = same and np.allclose(result, alone[name], rtol=1e-4)
+            turn += 1
+        else:
+            time.sleep(0.05)
+        look()
+    return rates, runs, bool(same)

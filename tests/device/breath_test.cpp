@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a breath lasts, by the functions that its leader calls. How one ends is tested with the
+// programs that breathe.
+#include <denizen/device/detail/resident.hpp>
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace {
+
+using namespace denizen;
+using std::chrono::microseconds;
+
+// One worker that comes to the gate `late_us` after the word to leave.
+class Ending {
+public:
+    explicit Ending(std::optional<microseconds> option)
+    {
+        set_breath(ref, option);
+        ref.command = &command_;
+        ref.state = &state_;
+        ref.acked = &acked_;
+        ref.workers = 1;
+    }
+
+    void end(uint32_t late_us)
+    {
+        for (uint32_t failed = 0;; ++failed) { // ends when the worker has come in time
+            const uint32_t soon = detail::next_attempt(ref, failed);
+            store<Scope::gpu>(&command_, soon);
+            store<Scope::gpu>(&acked_, detail::attempt_of(soon));
+            std::thread worker([&] {
+                while ((load<Scope::gpu>(&command_) & breath_go) == 0) { // ends: by hand_over()
+                    std::this_thread::yield();
+                }
+                std::this_thread::sleep_for(microseconds(late_us));
+                detail::pass_gate(ref, soon | breath_go);
+            });
+            const bool over = detail::hand_over(ref, soon);
+            worker.join();
+            if (over) return;
+        }
+    }
+
+    BreathRef ref;
+
+private:
+    Breath state_{};
+    uint32_t command_ = 0;
+    uint32_t acked_ = 0;
+};
+
+TEST(BreathLength, LongHandlersMakeItLongerAsFarAsTheDefaultGoes)
+{
+    Ending ending(std::nullopt);
+    EXPECT_EQ(detail::lasting_ns(ending.ref), 2'000'000u);
+    ending.end(1000); // 64 of them are more than the most
+    EXPECT_EQ(detail::lasting_ns(ending.ref), 16'000'000u);
+}
+
+TEST(BreathLength, WhatIsSaidHolds)
+{
+    Ending ending(microseconds(500));
+    ending.end(1000);
+    EXPECT_EQ(detail::lasting_ns(ending.ref), 500'000u);
+}
+
+} // namespace
