@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models how a drain knows that nothing is under way: Status in include/denizen/actor/detail/layout.hpp,
+ * Models how a drain knows that nothing is under way: Status in include/denizen/actor/detail/board.hpp,
  * Worker::tell() in worker.hpp, scan() in monitor.hpp.
  *
  * Two workers with near rings to each other and to themselves, and a message from the host in each

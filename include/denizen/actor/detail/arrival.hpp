@@ -118,7 +118,7 @@ struct Batch {
     Source ring;       // where several come from, in its order
 };
 
-// The worker's receiving side of those rings, numbered as in layout.hpp. On a warp lane g looks
+// The worker's receiving side of those rings, numbered as in rings.hpp. On a warp lane g looks
 // after ring g: what it finds at the head is the whole message, in its registers.
 class Sources {
 public:

@@ -33,7 +33,7 @@ static_assert(sizeof(TimerEntry) == 64);
 
 namespace detail {
 
-// Shared::timer_due of a slot, and WorkerState::due.
+// layout::TimersAndTopics::timer_due of a slot, and WorkerState::due.
 inline constexpr uint64_t timer_free = 0;
 inline constexpr uint64_t timer_filling = 1; // any time is later
 inline constexpr uint64_t never = ~uint64_t{0};

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What workers, monitor and host tell each other besides messages: states, counts, commands,
+// errors. Each word has one writing side. A worker writes its Status; the monitor writes Board's
+// command, the Reports and Control's report half; the host writes Control's command half.
+#pragma once
+
+#include <denizen/actor/detail/rings.hpp>
+#include <denizen/device/detail/resident.hpp>
+
+namespace denizen {
+
+// What a worker tells the monitor. Device memory; the worker is the only writer.
+//
+// `done` and the near words are told when a worker has nothing to do or leaves, and in this order:
+// near_tail, a fence, near_head and done. So a position past a message is never seen before the
+// tails of what its handler sent: the monitor's quiet check rests on that.
+struct alignas(line) Status {
+    uint64_t handled = 0;
+    uint32_t turn = 0; // odd while handlers run; changes with every batch
+    uint32_t mode = 0;
+    uint32_t outbox = 0;        // parked sends
+    uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
+    uint32_t for_host = 0;      // 1: some of the parked sends are for the host
+    uint32_t actors = 0;        // entries in use
+    uint32_t egress_credit = 0; // the host's, as last read
+    uint64_t dead_letters = 0;
+    uint32_t done[max_sources] = {};   // per ring: tickets whose messages have been handled
+    uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it
+    uint32_t near_head[max_near] = {}; // per near worker: slots from it that have been handled
+    // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
+    uint64_t running[32] = {};
+    uint64_t sent[8] = {}; // messages by Route
+    uint64_t dead_by_reason[8] = {};
+    uint32_t stashed = 0; // messages that wait for actors that do not run
+};
+
+// What the monitor tells the host of one worker. Host memory.
+struct alignas(128) Report {
+    uint64_t handled = 0;
+    uint64_t dead_letters = 0;
+    uint64_t busy_ns = 0; // how long the handlers that run now have been running
+    uint64_t running = 0; // of one of them: destination | (message type + 1) << 32; 0: none
+    uint32_t host_ring_done[2] = {}; // host rings, urgent and data: tickets that have been handled
+    uint32_t mode = 0;
+    uint32_t outbox = 0; // parked sends, and actors whose life is about to change
+    uint64_t dead_by_reason[7] = {};
+    uint32_t stashed = 0;
+    uint32_t timers = 0; // to fire
+};
+
+struct ErrorRecord {
+    uint32_t code = 0; // Errc
+    uint32_t worker = 0;
+    uint32_t actor = 0;
+    uint32_t message = 0;
+    uint32_t sender = 0;
+};
+
+// The first error of its kind.
+struct FirstError {
+    uint32_t set = 0; // 0 none, 1 being written, 2 written
+    ErrorRecord record;
+};
+
+// Device memory: what the workers share.
+struct Board {
+    alignas(line) uint32_t command = 0; // Command, and while a breath ends the bits of a breath
+    // Workers with something parked: while any has, the others take from the host only as
+    // jams_itself() allows.
+    uint32_t jammed = 0;
+    uint32_t observe = 0;             // see telemetry.hpp
+    uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
+    alignas(line) uint64_t clock = 0; // hybrid logical, of the node: see base/hlc.hpp
+    alignas(line) uint32_t egress_tail = 0;
+    alignas(line) uint32_t dead_tail = 0; // dead letters
+    alignas(line) FirstError first;
+    FirstError fatal; // why a worker stopped the program
+    uint64_t errors = 0;
+    Breath breath;
+    uint64_t handled = 0;       // messages, as the monitor saw last before the breath was over,
+    uint64_t worked_at = 0;     // and when that changed
+    uint32_t left_for_good = 0; // all workers have left: a successor has nothing to do
+};
+
+// Host memory that both sides reach.
+struct Control : ResidentWords {
+    alignas(line) uint32_t observe = 0; // host -> monitor, which passes it on to the board,
+    uint64_t clock_shift = 0;           // and this
+    alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
+    uint32_t quiet = 0;                 // in that scan no message was between or in workers
+    uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
+    uint32_t peer_done[max_nodes] = {}; // and those from it that have been handled
+    uint64_t device_ns = 0;             // while tracing: the device's now_ns()
+    uint64_t errors = 0;
+    FirstError first;
+    FirstError fatal;
+};
+
+// What the monitor remembers of a worker between scans. Device memory.
+struct Watch {
+    uint32_t turn = 0;
+    uint32_t done[max_sources] = {};   // as read in the first pass of this scan
+    uint32_t near_head[max_near] = {}; // the same
+    uint64_t since = 0;                // when `turn` was first seen
+    Report told;                       // what the host has been told
+};
+
+} // namespace denizen
