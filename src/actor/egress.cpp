@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages from actors to the host: out of the nodes' egress rings, to whoever receives.
-#include "core.hpp"
+#include "egress.hpp"
 
 namespace denizen {
 
-bool AnyRuntime::Core::take_egress(Node& node, Header& h, std::vector<unsigned char>& payload,
-                                   uint32_t room)
+bool Receiving::take_egress(Node& node, Header& h, std::vector<unsigned char>& payload,
+                            uint32_t room)
 {
     payload.resize(room + stamp_bytes);
     const Errc found = node.egress.try_receive(h, payload.data(), room + stamp_bytes);
@@ -16,7 +15,7 @@ bool AnyRuntime::Core::take_egress(Node& node, Header& h, std::vector<unsigned c
     return true;
 }
 
-void AnyRuntime::Core::take_into_backlog()
+void Receiving::take_into_backlog()
 {
     Message m;
     for (Node& node : nodes) {
@@ -26,7 +25,7 @@ void AnyRuntime::Core::take_into_backlog()
     }
 }
 
-bool AnyRuntime::Core::try_receive(Message& m)
+bool Receiving::try_receive(Message& m)
 {
     const std::lock_guard guard(egress_lock);
     if (!backlog.empty()) {

@@ -109,7 +109,7 @@ LifeReport AnyRuntime::order(SystemOp op, Address actor, uint32_t value, uint32_
     if (!c.inside(actor)) {
         c.refuse(actor, 0);
     }
-    const std::shared_lock stays(c.orders);
+    const std::shared_lock stays(c.moving.orders);
     const Address ticket = c.take_cell(ns(deadline));
     const LifeRequest request{actor.local(), value, rank, 0};
     try {
@@ -254,10 +254,10 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
                      [] { return std::string("making a supervisor"); });
     };
     {
-        const std::lock_guard guard(c.spawn_mutex);
+        const std::lock_guard guard(c.placing.mutex);
         // Beside its first child.
         Node& node = c.nodes[children[0].node()];
-        uint32_t& local = c.next_local[c.worker_index(children[0])];
+        uint32_t& local = c.placing.next_local[c.worker_index(children[0])];
         const uint64_t heap = round_up(node.heap_used, 256);
         const uint64_t bytes = detail::supervisor_bytes(n, budget.max_restarts);
         if (heap + bytes > c.options.state_bytes) {

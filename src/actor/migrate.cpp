@@ -15,16 +15,16 @@ static constexpr uint64_t carry_through_ns = 60'000'000'000;
 Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
 {
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(actor_type), 16));
-    for (auto v = vacancies.begin(); v != vacancies.end(); ++v) {
+    for (auto v = moving.vacancies.begin(); v != moving.vacancies.end(); ++v) {
         if (worker_index(v->at) == worker_index(worker) && v->bytes == bytes) {
             const Guest found = *v;
-            vacancies.erase(v);
+            moving.vacancies.erase(v);
             return found;
         }
     }
-    const std::lock_guard guard(spawn_mutex);
+    const std::lock_guard guard(placing.mutex);
     Node& node = nodes[worker.node()];
-    uint32_t& local = next_local[worker_index(worker)];
+    uint32_t& local = placing.next_local[worker_index(worker)];
     const uint64_t offset =
         round_up(node.heap_used, std::max<uint64_t>(image.table.actor[actor_type].align, 16));
     if (local >= actors_per_worker) {
@@ -85,10 +85,11 @@ bool AnyRuntime::Core::hear_out(uint32_t node, uint64_t deadline_ns)
 bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadline_ns,
                                 uint64_t patience_ns, std::string& why)
 {
-    const Address from = place_of(actor);
+    const Address from = moving.place_of(actor);
     Guest present{from, 0, 0};
     const Address ticket = take_cell(deadline_ns);
-    const MoveRequest r{actor.local(), next.at.value, next.offset, next.bytes, 0, ++moves & 0xffff};
+    const MoveRequest r{actor.local(),          next.at.value, next.offset, next.bytes, 0,
+                        ++moving.moves & 0xffff};
     send_system(SystemOp::move_out, actor, ticket, &r, sizeof r, deadline_ns, Priority::urgent);
     const auto answered = [&](uint64_t limit_ns, LifeReport& report) {
         const uint64_t begin = now_ns();
@@ -148,12 +149,12 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
                                             " was spawned by a handler; such an actor "
                                             "stays with its worker");
     }
-    const std::lock_guard guard(move_mutex);
-    const std::unique_lock alone(orders);
+    const std::lock_guard guard(moving.mutex);
+    const std::unique_lock alone(moving.orders);
     const auto interrupt = detail::interrupt_watch.check;
     const Interruptible never(nullptr); // but between two tries
     const uint32_t type = type_at(index(actor)) - 1u;
-    const Address from = place_of(actor);
+    const Address from = moving.place_of(actor);
     if (worker_index(from) == worker_index(to)) {
         return;
     }
@@ -184,7 +185,7 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
         }
     } catch (...) {
         if (!home) {
-            vacancies.push_back(next);
+            moving.vacancies.push_back(next);
         }
         throw;
     }
@@ -196,12 +197,12 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
                     Priority::urgent);
         wait_reply(ticket, nullptr, 0, carry_through_ns,
                    [] { return std::string("vacating a place"); });
-        vacancies.push_back(guests[actor.value]);
+        moving.vacancies.push_back(moving.guests[actor.value]);
     }
     if (home) {
-        guests.erase(actor.value);
+        moving.guests.erase(actor.value);
     } else {
-        guests[actor.value] = next;
+        moving.guests[actor.value] = next;
     }
 }
 

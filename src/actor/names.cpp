@@ -42,15 +42,15 @@ Address AnyRuntime::spawn(uint32_t actor_type, std::string_view name, nanosecond
         throw Error(Errc::bad_argument, "a name of " + std::to_string(name.size()) +
                                             " bytes; use 1 to " + std::to_string(max_name));
     }
-    const std::lock_guard guard(c.names_mutex);
-    const auto found = c.names.find(name);
-    if (found != c.names.end() && c.lives(Address{found->second}, ns(deadline))) {
+    const std::lock_guard guard(c.names.mutex);
+    const auto found = c.names.addresses.find(name);
+    if (found != c.names.addresses.end() && c.lives(Address{found->second}, ns(deadline))) {
         throw Error(Errc::bad_argument, '"' + std::string(name) + "\" is the name of " +
                                             c.describe(Address{found->second}) +
                                             ", which lives; use another, or stop it first");
     }
-    const Address actor = c.spawn(actor_type, 1, c.everywhere, c.next_worker, ns(deadline))[0];
-    c.names.insert_or_assign(std::string(name), actor.value);
+    const Address actor = c.spawn_anywhere(actor_type, 1, ns(deadline))[0];
+    c.names.addresses.insert_or_assign(std::string(name), actor.value);
     return actor;
 }
 
@@ -58,9 +58,9 @@ Address AnyRuntime::find(std::string_view name, nanoseconds deadline)
 {
     Core& c = core();
     c.check_alive();
-    const std::lock_guard guard(c.names_mutex);
-    const auto found = c.names.find(name);
-    if (found == c.names.end()) {
+    const std::lock_guard guard(c.names.mutex);
+    const auto found = c.names.addresses.find(name);
+    if (found == c.names.addresses.end()) {
         throw Error(Errc::no_actor, "no actor is called \"" + std::string(name) + '"');
     }
     const Address actor{found->second};
@@ -76,8 +76,8 @@ std::vector<ActorListing> AnyRuntime::actors()
     c.check_alive();
     std::unordered_map<uint32_t, std::string> names;
     {
-        const std::lock_guard guard(c.names_mutex);
-        for (const auto& [name, address] : c.names) {
+        const std::lock_guard guard(c.names.mutex);
+        for (const auto& [name, address] : c.names.addresses) {
             names.emplace(address, name);
         }
     }
@@ -87,8 +87,8 @@ std::vector<ActorListing> AnyRuntime::actors()
         const Node& node = c.nodes[n];
         for (uint32_t w = 0; w < c.workers; ++w) {
             {
-                const std::lock_guard guard(c.spawn_mutex);
-                entries.resize(c.next_local[c.worker_index(Address::actor(w, 0, n))]);
+                const std::lock_guard guard(c.placing.mutex);
+                entries.resize(c.placing.next_local[c.worker_index(Address::actor(w, 0, n))]);
             }
             const size_t first = w * static_cast<size_t>(c.actors_per_worker);
             if (!entries.empty() && !node.backend->read(entries.data(), node.shared.actors + first,

@@ -22,19 +22,7 @@ bool AnyRuntime::Core::pending()
     return false;
 }
 
-bool AnyRuntime::Core::refresh(uint64_t patience_ns)
-{
-    const uint64_t begin = now_ns();
-    for (const Node& node : nodes) {
-        const uint64_t used = now_ns() - begin;
-        if (!node.backend->refresh(patience_ns > used ? patience_ns - used : 0)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-AnyRuntime::Core::Totals AnyRuntime::Core::totals() const
+Totals AnyRuntime::Core::totals() const
 {
     Totals t;
     const auto count = static_cast<uint32_t>(nodes.size());
@@ -161,30 +149,6 @@ bool AnyRuntime::Core::join(uint64_t patience_ns, std::string* who_stays)
         std::rethrow_exception(interrupt);
     }
     return all;
-}
-
-std::string AnyRuntime::Core::stuck(uint64_t at_least_ns)
-{
-    refresh(50'000'000);
-    uint64_t longest = 0;
-    Address who;
-    for (uint32_t n = 0; n < nodes.size(); ++n) {
-        for (uint32_t w = 0; w < workers; ++w) {
-            const uint64_t busy = load<Scope::system>(&nodes[n].reports[w].busy_ns);
-            if (busy > longest) {
-                longest = busy;
-                who = Address::actor(w, 0, n);
-            }
-        }
-    }
-    const uint64_t running =
-        longest == 0 ? 0 : load<Scope::system>(&nodes[who.node()].reports[who.worker()].running);
-    if (longest < at_least_ns || running == 0) {
-        return {};
-    }
-    return worker_name(who) + " is stuck: " + describe({static_cast<uint32_t>(running)}) +
-           " has been handling " + message_name(static_cast<uint32_t>(running >> 32) - 1) +
-           " for " + seconds(longest);
 }
 
 std::string AnyRuntime::Core::who_is_not(Mode mode)

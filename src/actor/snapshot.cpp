@@ -83,7 +83,7 @@ uint64_t left(uint64_t begin, uint64_t deadline_ns)
 
 void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
-    const std::scoped_lock guards(save_mutex, names_mutex, spawn_mutex, move_mutex);
+    const std::scoped_lock guards(save_mutex, names.mutex, placing.mutex, moving.mutex);
     check_alive();
     const uint64_t begin = now_ns();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};
@@ -131,11 +131,11 @@ ActorEntry entry_of(const AnyRuntime::Core& c, Address actor)
 
 void AnyRuntime::Core::save_actor(Address actor, const std::string& path, uint64_t deadline_ns)
 {
-    const std::scoped_lock guards(save_mutex, move_mutex);
+    const std::scoped_lock guards(save_mutex, moving.mutex);
     check_alive();
     check_actor(actor);
     const uint64_t begin = now_ns();
-    const Address place = place_of(actor);
+    const Address place = moving.place_of(actor);
     SnapshotSection s("actor");
     {
         const Away away(*this, deadline_ns);
@@ -162,10 +162,10 @@ void AnyRuntime::Core::load_actor(Address actor, const std::string& path, uint64
     const auto size = s.take<uint32_t>();
     const auto align = s.take<uint32_t>();
     const auto state = s.take(size);
-    const std::scoped_lock guards(save_mutex, move_mutex);
+    const std::scoped_lock guards(save_mutex, moving.mutex);
     check_alive();
     check_actor(actor);
-    const Address place = place_of(actor);
+    const Address place = moving.place_of(actor);
     const Away away(*this, deadline_ns);
     const ActorEntry entry = entry_of(*this, place);
     if (entry.type() >= image.table.actors) {

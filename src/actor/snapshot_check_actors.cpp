@@ -2,7 +2,7 @@
 #include "snapshot_check.hpp"
 #include "snapshot_memory.hpp"
 
-#include <denizen/actor/detail/orders.hpp>
+#include <denizen/actor/detail/lives.hpp>
 #include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/supervisor.hpp>
@@ -37,7 +37,8 @@ std::vector<NodeImage> read_images(const AnyRuntime::Core& core)
         image.worker_states = read_all(node, s.worker_states, s.workers);
         read_memory(node, &image.board, s.board, sizeof image.board);
         for (uint32_t w = 0; w < s.workers; ++w) {
-            const uint32_t n = core.next_local[core.worker_index(Address::actor(w, 0, s.node))];
+            const uint32_t n =
+                core.placing.next_local[core.worker_index(Address::actor(w, 0, s.node))];
             const size_t first = w * static_cast<size_t>(s.actors_per_worker);
             image.actors.push_back(read_all(node, s.actors + first, n));
             image.actor_records.push_back(read_all(node, s.actor_records + first, n));
@@ -398,7 +399,7 @@ void SnapshotCheck::check_guests()
         require(g.offset % 16 == 0 && g.bytes % 16 == 0, g.at, "has a place that is not aligned");
         extents_[g.at.node()].push_back({g.offset, g.bytes, g.at});
     };
-    for (const auto& [address, guest] : c_.guests) {
+    for (const auto& [address, guest] : c_.moving.guests) {
         require(c_.inside({address}), guest.at, "has a guest from outside of the program");
         take(guest);
         const NodeImage& image = images_[guest.at.node()];
@@ -416,7 +417,7 @@ void SnapshotCheck::check_guests()
                     guest.bytes == round_up(c_.stride_of(entry.type()), 16),
                 guest.at, "has another guest than the host knows");
     }
-    for (const Guest& g : c_.vacancies) {
+    for (const Guest& g : c_.moving.vacancies) {
         take(g);
         const NodeImage& image = images_[g.at.node()];
         const ActorRecord& record = image.actor_records[g.at.worker()][g.at.local()];
@@ -457,7 +458,7 @@ void SnapshotCheck::check_heaps()
 {
     for (const Claim& claim : claims_) {
         Node& node = c_.nodes[claim.first.node()];
-        uint32_t& local = c_.next_local[c_.worker_index(claim.first)];
+        uint32_t& local = c_.placing.next_local[c_.worker_index(claim.first)];
         require(claim.first.local() >= local, claim.first, "is told twice to make one actor");
         local = claim.first.local() + claim.count;
         extents_[claim.first.node()].push_back(claim.states);

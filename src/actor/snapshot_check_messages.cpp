@@ -116,8 +116,9 @@ void SnapshotCheck::check_system(Address reader, const Header& h, const uint32_t
     // Where an order puts new states: where no actor is yet.
     const auto claim = [&](uint32_t first, uint64_t count, uint64_t at, uint64_t bytes) {
         const Node& node = c_.nodes[reader.node()];
-        require(first >= c_.next_local[c_.worker_index(reader)] && first < c_.actors_per_worker &&
-                    count >= 1 && count <= c_.actors_per_worker - first,
+        require(first >= c_.placing.next_local[c_.worker_index(reader)] &&
+                    first < c_.actors_per_worker && count >= 1 &&
+                    count <= c_.actors_per_worker - first,
                 reader, "is told to make actors where there are some, or is no room");
         require(at >= node.heap_used && at % 256 == 0 && at <= c_.options.state_bytes &&
                     bytes <= c_.options.state_bytes - at,

@@ -25,9 +25,9 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
 {
     SnapshotSection s("host");
     s.put(BufferTable::last_generation());
-    put_all(s, c.next_local);
-    s.put(static_cast<uint64_t>(c.next_worker));
-    s.put(static_cast<uint64_t>(c.next_near));
+    put_all(s, c.placing.next_local);
+    s.put(static_cast<uint64_t>(c.placing.next_worker));
+    s.put(static_cast<uint64_t>(c.placing.next_near));
     for (const Node& node : c.nodes) {
         s.put(node.heap_used);
     }
@@ -36,23 +36,23 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
         s.put(g.bytes);
         s.put(g.offset);
     };
-    s.put(static_cast<uint32_t>(c.guests.size()));
-    for (const auto& [address, guest] : c.guests) {
+    s.put(static_cast<uint32_t>(c.moving.guests.size()));
+    for (const auto& [address, guest] : c.moving.guests) {
         s.put(address);
         put_guest(guest);
     }
-    s.put(static_cast<uint32_t>(c.vacancies.size()));
-    for (const Guest& g : c.vacancies) {
+    s.put(static_cast<uint32_t>(c.moving.vacancies.size()));
+    for (const Guest& g : c.moving.vacancies) {
         put_guest(g);
     }
-    s.put(c.moves);
-    s.put(static_cast<uint32_t>(c.names.size()));
-    for (const auto& [name, address] : c.names) {
+    s.put(c.moving.moves);
+    s.put(static_cast<uint32_t>(c.names.addresses.size()));
+    for (const auto& [name, address] : c.names.addresses) {
         s.put_text(name);
         s.put(address);
     }
     for (size_t i = 0; i < c.all_workers(); ++i) {
-        s.put(c.types + i * c.actors_per_worker, c.next_local[i]);
+        s.put(c.types + i * c.actors_per_worker, c.placing.next_local[i]);
     }
     return s;
 }
@@ -60,9 +60,9 @@ SnapshotSection host_section(const AnyRuntime::Core& c)
 void take_host(SnapshotBytes s, AnyRuntime::Core& c)
 {
     BufferTable::skip_generations(s.take<uint64_t>());
-    take_all(s, c.next_local);
-    c.next_worker = static_cast<size_t>(s.take<uint64_t>()) % c.all_workers();
-    c.next_near = static_cast<size_t>(s.take<uint64_t>());
+    take_all(s, c.placing.next_local);
+    c.placing.next_worker = static_cast<size_t>(s.take<uint64_t>()) % c.all_workers();
+    c.placing.next_near = static_cast<size_t>(s.take<uint64_t>());
     for (Node& node : c.nodes) {
         node.heap_used = s.take<uint64_t>();
         if (node.heap_used > c.options.state_bytes) {
@@ -81,25 +81,26 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
     };
     for (auto n = s.take<uint32_t>(); n != 0; --n) {
         const auto address = s.take<uint32_t>();
-        c.guests[address] = take_guest();
+        c.moving.guests[address] = take_guest();
     }
     for (auto n = s.take<uint32_t>(); n != 0; --n) {
-        c.vacancies.push_back(take_guest());
+        c.moving.vacancies.push_back(take_guest());
     }
-    c.moves = s.take<uint32_t>();
+    c.moving.moves = s.take<uint32_t>();
     for (auto n = s.take<uint32_t>(); n != 0; --n) {
         const std::string name = s.take_text();
         const Address a{s.take<uint32_t>()};
         if (name.empty() || name.size() > max_name || !c.inside(a) ||
-            !c.names.emplace(name, a.value).second) {
+            !c.names.addresses.emplace(name, a.value).second) {
             s.refuse("has a name that is none, or names no actor");
         }
     }
     for (size_t i = 0; i < c.all_workers(); ++i) {
-        if (c.next_local[i] > c.actors_per_worker || c.next_local[i] < c.spawn_room()) {
+        if (c.placing.next_local[i] > c.actors_per_worker ||
+            c.placing.next_local[i] < c.spawn_room()) {
             s.refuse("tells of more actors than there is room for");
         }
-        const auto types = s.take(c.next_local[i]);
+        const auto types = s.take(c.placing.next_local[i]);
         for (size_t k = 0; k < types.size(); ++k) {
             if (types[k] > c.image.table.actors) {
                 s.refuse("tells of an actor of type " + std::to_string(types[k]));

@@ -101,7 +101,7 @@ public:
 private:
     uint32_t spawned(uint32_t w) const
     {
-        return core_.next_local[core_.worker_index(Address::actor(w, 0, s_.node))];
+        return core_.placing.next_local[core_.worker_index(Address::actor(w, 0, s_.node))];
     }
 
     template <class Used>

@@ -55,13 +55,13 @@ std::vector<Address> addresses_of(const Stretch& s, uint32_t node)
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
     Core& c = core();
-    return c.spawn(actor_type, count, c.everywhere, c.next_worker, ns(deadline));
+    return c.spawn_anywhere(actor_type, count, ns(deadline));
 }
 
 std::vector<Address> AnyRuntime::create(uint32_t actor_type, uint32_t count, nanoseconds deadline)
 {
     Core& c = core();
-    return c.spawn(actor_type, count, c.everywhere, c.next_worker, ns(deadline), Life::created);
+    return c.spawn_anywhere(actor_type, count, ns(deadline), Life::created);
 }
 
 std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Placement where,
@@ -90,7 +90,7 @@ std::vector<Address> AnyRuntime::spawn(uint32_t actor_type, uint32_t count, Plac
                              : " has no other SM in its cluster; start more workers or larger "
                                "clusters, or use Near::node"));
     }
-    return c.spawn(actor_type, count, among, c.next_near, ns(deadline));
+    return c.spawn(actor_type, count, among, c.placing.next_near, ns(deadline));
 }
 
 // Bytes from one state of this type to the next.
@@ -115,7 +115,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                                             std::to_string(image.table.actors));
     }
     const uint64_t stride = stride_of(actor_type);
-    const std::lock_guard guard(spawn_mutex);
+    const std::lock_guard guard(placing.mutex);
     const size_t n = among.size();
     const size_t start = next % n;
     // The k-th worker from `start` on gets actors k, k + n, ...: few actors are few workers'
@@ -143,7 +143,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         }
     }
     for (size_t k = 0; k < takers; ++k) {
-        const uint32_t taken = next_local[worker_index(worker(k))];
+        const uint32_t taken = placing.next_local[worker_index(worker(k))];
         if (taken + static_cast<uint64_t>(share(k)) > actors_per_worker) {
             throw Error(Errc::exhausted,
                         std::to_string(count) + " actors " + actor_name(actor_type) +
@@ -157,7 +157,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
     std::vector<Address> addresses(count);
     for (size_t k = 0; k < takers; ++k) {
         const Address w = worker(k);
-        uint32_t local = next_local[worker_index(w)];
+        uint32_t local = placing.next_local[worker_index(w)];
         for (size_t i = k; i < count; i += n) {
             addresses[i] = Address::actor(w.worker(), local++, w.node());
         }
@@ -168,7 +168,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         uint64_t& at = heap[w.node()];
         const SpawnRequest r{actor_type,
                              share(k),
-                             next_local[worker_index(w)],
+                             placing.next_local[worker_index(w)],
                              static_cast<uint32_t>(stride),
                              at,
                              static_cast<uint32_t>(life)};
@@ -196,7 +196,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
         set_type(index(a), actor_type + 1);
     }
     for (size_t k = 0; k < takers; ++k) {
-        next_local[worker_index(worker(k))] += share(k);
+        placing.next_local[worker_index(worker(k))] += share(k);
     }
     for (size_t k = 0; k < nodes.size(); ++k) {
         nodes[k].heap_used = need[k] == 0 ? nodes[k].heap_used : heap[k];

@@ -27,8 +27,7 @@ void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 
 } // namespace
 
-AnyRuntime::Core::Core(Image program, const Options& wanted)
-    : image(std::move(program)), options(wanted)
+AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(program), wanted)
 {
     const uint64_t begin = now_ns();
     check_options();
@@ -44,9 +43,9 @@ AnyRuntime::Core::Core(Image program, const Options& wanted)
     cells.open(first.cells, first.cell_slots, options.asks);
     host_trace.open(all_workers() * options.trace_slots);
     for (size_t i = 0; i < all_workers(); ++i) {
-        everywhere.push_back(address_of_worker(i));
+        placing.everywhere.push_back(address_of_worker(i));
     }
-    next_local.assign(all_workers(), spawn_room());
+    placing.next_local.assign(all_workers(), spawn_room());
     types = first.types;
     stopped.assign(all_workers() * actors_per_worker, 0);
     if (!options.restore.empty()) {

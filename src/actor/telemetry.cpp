@@ -146,9 +146,9 @@ void AnyRuntime::observe(bool on)
 {
     Core& c = core();
     c.check_alive();
-    const std::lock_guard guard(c.observe_mutex);
-    const uint32_t number = (c.observing >> observe_bits) + 1;
-    c.tell_observing(number << observe_bits | (c.observing & observe_messages) |
+    const std::lock_guard guard(c.observing.mutex);
+    const uint32_t number = (c.observing.word >> observe_bits) + 1;
+    c.tell_observing(number << observe_bits | (c.observing.word & observe_messages) |
                      (on ? observe_durations : 0));
     c.wait_for_observers();
 }
@@ -161,7 +161,7 @@ Telemetry AnyRuntime::telemetry()
     }
     c.refresh(100'000'000);
     Telemetry t;
-    const uint32_t observing = c.observing;
+    const uint32_t observing = c.observing.word;
     t.observed = (observing & observe_durations) != 0;
     t.mode = c.mode();
     t.launches = c.nodes[0].backend->launches();

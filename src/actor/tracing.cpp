@@ -12,7 +12,7 @@ namespace denizen {
 
 void AnyRuntime::Core::tell_observing(uint32_t word) // with observe_mutex held
 {
-    observing = word;
+    observing.word = word;
     for (const Node& node : nodes) {
         store<Scope::system>(on_gpu ? &node.control->observe : &node.shared.board->observe, word);
     }
@@ -29,7 +29,7 @@ void AnyRuntime::Core::wait_for_observers()
                 node.backend->parked()) {
                 break; // they agree when the program is back
             }
-            if (found >> 32 == observing) {
+            if (found >> 32 == observing.word) {
                 ++w;
                 continue;
             }
@@ -82,7 +82,7 @@ void AnyRuntime::Core::set_clocks()
 }
 
 // A host's message, stamped. As send_header().
-void AnyRuntime::Core::send_traced(Port& port, Header h, const void* payload, uint64_t deadline_ns)
+void Sending::send_traced(Port& port, Header h, const void* payload, uint64_t deadline_ns)
 {
     const uint64_t begin = now_ns();
     const uint64_t stamp = host_trace.draw();
@@ -104,8 +104,9 @@ void AnyRuntime::Core::trace(bool on)
                     "this program cannot be traced: it was started with trace_slots = 0; start it "
                     "with trace_slots = 4096 (Python: Runtime(..., trace=True))");
     }
-    const std::lock_guard guard(observe_mutex);
-    const uint32_t word = on ? observing | observe_messages : observing & ~observe_messages;
+    const std::lock_guard guard(observing.mutex);
+    const uint32_t word =
+        on ? observing.word | observe_messages : observing.word & ~observe_messages;
     if (!on_gpu) { // a GPU's monitor tells its time only from now on
         set_clocks();
     }
@@ -120,12 +121,12 @@ void AnyRuntime::Core::trace(bool on)
 Trace AnyRuntime::Core::take_trace()
 {
     check_alive();
-    const std::lock_guard guard(observe_mutex);
+    const std::lock_guard guard(observing.mutex);
     Trace t;
     if (options.trace_slots == 0) {
         return t;
     }
-    if ((observing & observe_messages) != 0) {
+    if ((observing.word & observe_messages) != 0) {
         set_clocks();
     }
     for (Node& node : nodes) {
@@ -134,8 +135,8 @@ Trace AnyRuntime::Core::take_trace()
         const uint64_t before = node.trace.overwritten();
         if (on_gpu) {
             const size_t bytes = s.workers * trace_ring_bytes(s.trace_slots);
-            trace_copy.resize(bytes / sizeof(Slot) + 2);
-            auto* copy = reinterpret_cast<std::byte*>(trace_copy.data());
+            observing.trace_copy.resize(bytes / sizeof(Slot) + 2);
+            auto* copy = reinterpret_cast<std::byte*>(observing.trace_copy.data());
             copy += -reinterpret_cast<uintptr_t>(copy) % line; // the rings' alignment
             if (!node.backend->read(copy, s.trace, bytes)) {
                 check_alive();

@@ -91,33 +91,35 @@ private:
     Py_buffer view_{};
 };
 
-// Defines the methods about the life of actors (life.cpp).
-void life(nanobind::class_<AnyRuntime>& runtime);
-// Adds Arena to the module (arena.cpp).
-void arenas(nanobind::module_& m);
-// Those about snapshots and migration (snapshot.cpp).
-void snapshots(nanobind::class_<AnyRuntime>& runtime);
-// Programs of tasks (tasks.cpp).
-void tasks(nanobind::module_& m);
-// Those about topics (topics.cpp).
-void topics(nanobind::class_<AnyRuntime>& runtime);
-// Signal processing and the FM receiver (dsp.cpp).
+// What the module has, and the file that adds it. Of the core:
+void errors(nanobind::module_& m);    // errors.cpp: exceptions
+void compilers(nanobind::module_& m); // compilers.cpp: the driver, NVRTC, nvJitLink
+void images(nanobind::module_& m);    // image.cpp: Image, a compiled program of actors
+void handlers(nanobind::module_& m);  // handlers.cpp: programs of handlers that come at run time
+void buffers(nanobind::module_& m);   // buffer.cpp: Buffer
+void arenas(nanobind::module_& m);    // arena.cpp: Arena
+void runtimes(nanobind::module_& m);  // runtime.cpp: Runtime, with all of the following
+void tasks(nanobind::module_& m);     // tasks.cpp: programs of tasks
+void flows(nanobind::module_& m);     // flow.cpp: flow graphs
+void groups(nanobind::module_& m);    // group.cpp: groups of ranks
+
+// Runtime's methods:
+void spawning(nanobind::class_<AnyRuntime>& runtime);  // spawning.cpp: new actors, names
+void sending(nanobind::class_<AnyRuntime>& runtime);   // messages.cpp, as the next two
+void asking(nanobind::class_<AnyRuntime>& runtime);    //
+void receiving(nanobind::class_<AnyRuntime>& runtime); //
+void observing(nanobind::class_<AnyRuntime>& runtime); // observing.cpp: counts, telemetry
+void life(nanobind::class_<AnyRuntime>& runtime);      // life.cpp: lives, supervision
+void snapshots(nanobind::class_<AnyRuntime>& runtime); // snapshot.cpp: snapshots, migration
+void topics(nanobind::class_<AnyRuntime>& runtime);    // topics.cpp
+void tracing(nanobind::class_<AnyRuntime>& runtime);   // tracing.cpp
+
+// Of the kit and the applications, in their own folders' bind.cpp:
 void signals(nanobind::module_& m);
-// Flow graphs (flow.cpp).
-void flows(nanobind::module_& m);
-// Graphs and searches (graph.cpp).
 void graphs(nanobind::module_& m);
-// Groups of ranks (group.cpp).
-void groups(nanobind::module_& m);
-// Process mining (procmine.cpp).
 void process_mining(nanobind::module_& m);
-// Programs of handlers that come at run time (handlers.cpp).
-void handlers(nanobind::module_& m);
-// Those about tracing (tracing.cpp).
-void tracing(nanobind::class_<AnyRuntime>& runtime);
-// Monitoring of transactions (transactions.cpp).
+void radios(nanobind::module_& m);
 void transaction_stages(nanobind::module_& m);
-// The wave (wave.cpp).
 void waves(nanobind::module_& m);
 
 } // namespace denizen::bind

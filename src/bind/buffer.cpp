@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers for Python: made by a runtime or around somebody else's tensor, and handed out again
 // through DLPack. Shapes and dtypes are python/denizen/buffer.py's business.
-#include "buffer.hpp"
-
 #include "bind.hpp"
 
 #include <denizen/actor/any_runtime.hpp>
@@ -87,7 +85,7 @@ nb::tuple wrap(AnyRuntime& rt, const nb::ndarray<>& tensor)
 
 } // namespace
 
-void bind_buffers(nb::module_& m)
+void denizen::bind::buffers(nb::module_& m)
 {
     nb::class_<Buffer>(m, "Buffer")
         .def_prop_ro("ref", [](const Buffer& b) { return b.ref().value; })

@@ -72,6 +72,7 @@ nb::tuple dead_letters(AnyRuntime& rt)
 void life(nb::class_<AnyRuntime>& runtime)
 {
     runtime.def("inspect", &inspect)
+        .def("stop", &on_actor<&AnyRuntime::stop>)
         .def("create",
              [](AnyRuntime& rt, uint32_t type, uint32_t count, double timeout) {
                  std::vector<uint32_t> out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models the edge between running and parked: src/device/keeper.cpp (wake, keep, rest), src/actor/core.hpp
+ * Models the edge between running and parked: src/device/keeper.cpp (wake, keep, rest), src/actor/asking.hpp
  * (send_header, pending), include/denizen/actor/kernel.hpp, detail/monitor.hpp (run_worker, run_monitor,
  * scan).
  *

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The radio for Python: bytes in, messages out as dictionaries that hold only what a message says.
-#include "bind.hpp"
 #include "bind/bind.hpp"
 
 #include <denizen/base/error.hpp>
@@ -185,7 +184,7 @@ nb::class_<Receiver> receiver(nb::module_& m, const char* name)
 
 } // namespace
 
-void bind_radio(nb::module_& m)
+void denizen::bind::radios(nb::module_& m)
 {
     m.attr("radio_sample_rate") = radio::sample_rate;
     m.def("radio_decode", &decode_hex);

@@ -5,7 +5,7 @@
 
 #include <denizen/actor/context.hpp>
 #include <denizen/actor/detail/arrival.hpp>
-#include <denizen/actor/detail/move.hpp>
+#include <denizen/actor/detail/serve_system.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/program.hpp>
 
@@ -108,26 +108,6 @@ DENIZEN_HD inline bool drop_this(const Shared& s, uint32_t id, bool drops, uint3
         }
     }
     return whole ? lanes::ballot(yes) != 0 : yes;
-}
-
-DENIZEN_COLD inline void open_supervisor(const Shared& s, uint32_t id, const SuperviseRequest& r)
-{
-    auto* sup = new (s.heap + r.offset) Supervisor();
-    sup->strategy = r.strategy;
-    sup->children = r.children;
-    sup->max_restarts = r.max_restarts;
-    sup->window_ns = r.window_ns;
-    open_book(s, id, r.local, supervisor_type, sup, Life::running);
-    store<Scope::gpu>(&s.status[id].actors, r.local + 1);
-}
-
-DENIZEN_COLD inline void adopt(const Shared& s, uint32_t id, const AdoptRequest& r)
-{
-    Child* children = static_cast<Supervisor*>(entry_of(s, id, r.local).state)->child();
-    const uint32_t first = r.rank_and_count & 0xfffffff;
-    for (uint32_t i = 0; i < r.rank_and_count >> 28; ++i) {
-        children[first + i] = {r.child[i], 0};
-    }
 }
 
 // What a handler's run came to, for the lane that speaks.
@@ -312,93 +292,6 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
         base += whole ? 1 : lanes::size;
     }
     return true;
-}
-
-// The runtime's own messages. Answers into the reply cell that the host waits on, if it was the
-// host who sent it. False if the message has to wait where it is.
-template <class P>
-DENIZEN_COLD bool run_system(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
-{
-    const auto op = static_cast<SystemOp>(h.type);
-    LifeReport report{};
-    bool later = false;
-    bool waits = false;
-    if (op == SystemOp::spawn) {
-        const auto r = from_words<SpawnRequest>(words);
-        for (uint32_t i = lanes::id(); i < r.count; i += lanes::size) {
-            void* state = s.heap + r.offset + static_cast<uint64_t>(i) * r.stride;
-            P::construct(r.type, state);
-            open_book(s, id, r.first + i, r.type, state, static_cast<Life>(r.life));
-        }
-        if (lanes::id() == 0) {
-            store<Scope::gpu>(&s.status[id].actors, r.first + r.count);
-        }
-    } else if (is_topic_op(op)) {
-        report.error = static_cast<uint32_t>(change_topics(s, id, op, h.sender, words, later));
-    } else if (lanes::id() == 0 && op != SystemOp::none) {
-        if (op == SystemOp::supervise) {
-            const auto r = from_words<SuperviseRequest>(words);
-            open_supervisor(s, id, r);
-        } else if (op == SystemOp::adopt) {
-            const auto r = from_words<AdoptRequest>(words);
-            adopt(s, id, r);
-        } else if (op == SystemOp::move_out || op == SystemOp::depart || op == SystemOp::move_in ||
-                   op == SystemOp::settle || op == SystemOp::vacate) {
-            const auto r = from_words<MoveRequest>(words);
-            report = report_of(record_of(s, id, r.local), Errc::ok);
-            Errc done = Errc::ok;
-            switch (op) {
-            case SystemOp::move_out: done = move_out<P>(s, id, h.sender, r, later); break;
-            case SystemOp::depart: done = depart<P>(s, id, h.sender, r, later); break;
-            case SystemOp::move_in: move_in<P>(s, id, h.sender, r, later); break;
-            case SystemOp::settle: settle(s, id, r); break;
-            default: vacate(s, id, r.local); break;
-            }
-            report.error = static_cast<uint32_t>(done);
-        } else {
-            const auto r = from_words<LifeRequest>(words);
-            if (op == SystemOp::restart && restart_quietly<P>(s, id, h.sender, r)) {
-                // and that was all
-            } else if (op == SystemOp::failure) {
-                child_failed<P>(s, id, r.local, r.rank, r.value, r.epoch);
-            } else if (op == SystemOp::bounce) {
-                send_system(s, id, SystemOp::drained, Address{r.rank}, h.sender, r);
-                later = true; // the drain's end is the answer
-            } else if (op == SystemOp::pass) {
-                post_raw(s, id,
-                         {r.rank, h.sender, static_cast<uint32_t>(SystemOp::passed), flag_system,
-                          sizeof r},
-                         &r, Priority::data);
-                later = true; // the last echo is the answer
-            } else if (op == SystemOp::passed) {
-                later = !passed(s, id, r);
-            } else if (op == SystemOp::tell) {
-                told<P>(s, id, r);
-            } else if (pass_on(s, id, h, r, waits)) {
-                later = true; // from where it is
-            } else {
-                report.life = static_cast<uint32_t>(Life::stopped);
-                if (r.local < s.actors_per_worker) {
-                    report = report_of(record_of(s, id, r.local), Errc::ok);
-                }
-                report.error = static_cast<uint32_t>(apply<P>(s, id, op, h.sender, r, later));
-                if (op == SystemOp::look && r.local < s.actors_per_worker) {
-                    report.stashed = record_of(s, id, r.local).stashed;
-                }
-            }
-        }
-    }
-    lanes::rejoin();
-    waits = lanes::ballot(waits) != 0;
-    if (lanes::id() == 0 && op != SystemOp::none &&
-        !(later && report.error == static_cast<uint32_t>(Errc::ok))) {
-        if (op == SystemOp::look || report.error != static_cast<uint32_t>(Errc::ok)) {
-            answer(s, h.sender, op, report);
-        } else {
-            acknowledge(s, h.sender, op);
-        }
-    }
-    return !waits;
 }
 
 // A publication of the host's, with all lanes. It is told how many got it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Message flags, and the messages of the runtime itself: what the host, a supervisor or another
-// worker asks a worker to do with one of its actors. handle.hpp and orders.hpp do it.
+// worker asks a worker to do with one of its actors. serve_system.hpp serves them.
 #pragma once
 
 #include <denizen/wire/slot.hpp>

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is who in messages for people, and what has gone wrong in a program that has stopped.
-#include "core.hpp"
+// Who is who in messages for people, who is stuck, and what has gone wrong in a program that has
+// stopped.
+#include "directory.hpp"
 
 #include <cstdio>
 
 namespace denizen {
 
-std::string AnyRuntime::Core::worker_name(Address a) const
+std::string Directory::worker_name(Address a) const
 {
     return "worker " + std::to_string(a.worker()) +
            (nodes.size() > 1 ? " on node " + std::to_string(a.node()) : "");
 }
 
-std::string AnyRuntime::Core::describe(Address a) const
+std::string Directory::describe(Address a) const
 {
     if (a.is_host()) {
         return "the host";
@@ -27,7 +28,7 @@ std::string AnyRuntime::Core::describe(Address a) const
     return name + " #" + std::to_string(a.local()) + " of " + worker_name(a);
 }
 
-void AnyRuntime::Core::refuse(Address to, uint32_t type) const
+void Directory::refuse(Address to, uint32_t type) const
 {
     const uint8_t before = inside(to) ? stopped_type_at(index(to)) : uint8_t{0};
     if (before != 0 && type_at(index(to)) == 0) {
@@ -48,7 +49,7 @@ void AnyRuntime::Core::refuse(Address to, uint32_t type) const
     throw Error(Errc::wrong_type, describe(to) + " has no handler for " + message_name(type));
 }
 
-void AnyRuntime::Core::check_alive()
+void Directory::check_alive()
 {
     if (closed) {
         throw Error(Errc::closed, "the runtime is closed");
@@ -66,7 +67,7 @@ void AnyRuntime::Core::check_alive()
     }
 }
 
-std::string AnyRuntime::Core::text_of(const Node& node, const FirstError& first) const
+std::string Directory::text_of(const Node& node, const FirstError& first) const
 {
     // Acquire: partner of the release in mirror(), or in keep_first().
     if (load<Scope::system, Order::acquire>(&first.set) != 2) {
@@ -112,6 +113,42 @@ std::string AnyRuntime::Core::text_of(const Node& node, const FirstError& first)
                worker;
     default: return what + ": " + to_string(static_cast<Errc>(e.code)) + worker;
     }
+}
+
+bool Directory::refresh(uint64_t patience_ns)
+{
+    const uint64_t begin = now_ns();
+    for (const Node& node : nodes) {
+        const uint64_t used = now_ns() - begin;
+        if (!node.backend->refresh(patience_ns > used ? patience_ns - used : 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::string Directory::stuck(uint64_t at_least_ns)
+{
+    refresh(50'000'000);
+    uint64_t longest = 0;
+    Address who;
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+        for (uint32_t w = 0; w < workers; ++w) {
+            const uint64_t busy = load<Scope::system>(&nodes[n].reports[w].busy_ns);
+            if (busy > longest) {
+                longest = busy;
+                who = Address::actor(w, 0, n);
+            }
+        }
+    }
+    const uint64_t running =
+        longest == 0 ? 0 : load<Scope::system>(&nodes[who.node()].reports[who.worker()].running);
+    if (longest < at_least_ns || running == 0) {
+        return {};
+    }
+    return worker_name(who) + " is stuck: " + describe({static_cast<uint32_t>(running)}) +
+           " has been handling " + message_name(static_cast<uint32_t>(running >> 32) - 1) +
+           " for " + seconds(longest);
 }
 
 } // namespace denizen
