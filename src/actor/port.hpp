@@ -5,6 +5,7 @@
 #pragma once
 
 #include <denizen/actor/detail/layout.hpp>
+#include <denizen/wire/tickets.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <vector>
@@ -36,8 +37,7 @@ private:
 struct HostRing {
     Slot* slots = nullptr;
     const uint32_t* credit = nullptr;
-    uint32_t tail = 0;
-    uint32_t seen = 0; // credit as last read
+    PlaceOfOne place;
 };
 
 // The rings' producer side. Trivially copyable: a loop that sends works on a copy, whose words
@@ -48,25 +48,20 @@ public:
     HostRings(uint32_t mask, HostRing* rings) : mask_(mask), rings_(rings) {}
 
     uint32_t capacity() const { return mask_ + 1; }
-    uint32_t tail(size_t w) const { return rings_[w].tail; }
+    uint32_t tail(size_t w) const { return rings_[w].place.tail; }
 
     // Whether ring w has room for n slots.
     bool room(size_t w, uint32_t n)
     {
-        HostRing& ring = rings_[w];
-        if (ring.tail + n - ring.seen <= capacity()) {
-            return true;
-        }
-        // Acquire: partner of the worker's release of its credit.
-        ring.seen = load<Scope::system, Order::acquire>(ring.credit);
-        return ring.tail + n - ring.seen <= capacity();
+        // Its acquire: partner of the worker's release of its credit.
+        return rings_[w].place.room<Scope::system>(n, capacity(), rings_[w].credit);
     }
 
     void write(size_t w, const Header& h, const void* payload)
     {
         HostRing& ring = rings_[w];
-        store_message<Scope::system>(ring.slots, mask_, ring.tail, h, payload);
-        ring.tail += slots_for(h.length);
+        store_message<Scope::system>(ring.slots, mask_, ring.place.tail, h, payload);
+        ring.place.tail += slots_for(h.length);
     }
 
     // As write, for a length of at most 36 bytes known at compile time.
@@ -74,8 +69,9 @@ public:
     void write_short(size_t w, const Header& h, const void* payload)
     {
         HostRing& ring = rings_[w];
-        store_short<Scope::system, L>(ring.slots + (ring.tail & mask_), ring.tail, h, payload);
-        ++ring.tail;
+        store_short<Scope::system, L>(ring.slots + (ring.place.tail & mask_), ring.place.tail, h,
+                                      payload);
+        ++ring.place.tail;
     }
 
 private:
@@ -89,7 +85,7 @@ struct Port {
     void add(uint32_t workers, uint32_t mask, Slot* slots, const uint32_t* credit)
     {
         for (size_t w = 0; w < workers; ++w) {
-            table.push_back({slots + w * (mask + size_t{1}), credit + w * credit_stride});
+            table.push_back({slots + w * (mask + size_t{1}), credit + w * credit_stride, {}});
         }
         rings = {mask, table.data()};
     }
@@ -98,7 +94,7 @@ struct Port {
     template <class Use>
     void each_slot(size_t i, uint32_t head, Use&& use)
     {
-        for (uint32_t t = head; t != table[i].tail; ++t) { // ends: the tail is not far
+        for (uint32_t t = head; t != table[i].place.tail; ++t) { // ends: the tail is not far
             use(table[i].slots[t & (rings.capacity() - 1)], t);
         }
     }

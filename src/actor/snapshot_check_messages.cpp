@@ -361,13 +361,13 @@ void SnapshotCheck::check_messages()
             for (const uint32_t source : {source_host, source_host_urgent}) {
                 Port& port = c_.ports[source == source_host ? 0 : AnyRuntime::Core::urgent];
                 const HostRing& l = port.table[reader];
-                require(l.seen == done[source], r.reader,
+                require(l.place.seen == done[source], r.reader,
                         "has handled other messages of the host "
                         "than the host knows");
                 r.name = {reader, source};
                 r.mask = port.rings.capacity() - 1;
-                r.head = r.credit = l.seen;
-                r.tail = l.tail;
+                r.head = r.credit = l.place.seen;
+                r.tail = l.place.tail;
                 r.memory = l.slots;
                 r.node = nullptr;
                 r.slots.assign(port.rings.capacity(), Slot{});

@@ -156,10 +156,10 @@ void take_host_rings(SnapshotBytes s, AnyRuntime::Core& c, Port& port)
     for (size_t i = 0; i < c.all_workers(); ++i) {
         const auto head = s.take<uint32_t>();
         HostRing& ring = port.table[i];
-        ring.tail = s.take<uint32_t>();
-        ring.seen = head;
+        ring.place.tail = s.take<uint32_t>();
+        ring.place.seen = head;
         store<Scope::system>(const_cast<uint32_t*>(ring.credit), head);
-        if (ring.tail - head > port.rings.capacity()) {
+        if (ring.place.tail - head > port.rings.capacity()) {
             s.refuse("tells of more messages than host ring " + std::to_string(i) + " holds");
         }
         port.each_slot(i, head, [&](Slot& slot, uint32_t) {

@@ -21,6 +21,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/program.hpp>
 #include <denizen/base/error.hpp>
+#include <denizen/wire/tickets.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {
@@ -52,22 +53,18 @@ public:
         if (to.node() != gate.node || w >= gate.workers) {
             return Errc::no_actor;
         }
+        if (load<Scope::gpu>(&gate.board->jammed) != 0) {
+            return Errc::full;
+        }
         Inbox& inbox = gate.inbox[w];
-        uint32_t ticket = load<Scope::gpu>(&inbox.tail);
-        for (;;) { // ends: a failure means that another has got its ticket
-            // Acquire on the host: partner of the owner's release in give_credit(). A tail older
-            // than the credit makes the difference wrap and look full.
+        const auto room = [&](uint32_t first) {
+            // Acquire on the host: partner of the owner's release in give_credit().
             const uint32_t credit = load<Scope::system, detail::host_acquire>(&inbox.credit);
-            const uint32_t jammed = load<Scope::gpu>(&gate.board->jammed);
-            if (ticket - credit > gate.inbox_mask || jammed != 0) {
-                const uint32_t latest = load<Scope::gpu>(&inbox.tail);
-                if (latest == ticket || jammed != 0) {
-                    return Errc::full;
-                }
-                ticket = latest;
-            } else if (compare_exchange<Scope::gpu>(&inbox.tail, ticket, ticket + 1)) {
-                break;
-            }
+            return has_room(first, 1, credit, gate.inbox_mask + 1);
+        };
+        uint32_t ticket = 0;
+        if (!draw_tickets<Scope::gpu>(&inbox.tail, 1, ticket, room)) {
+            return Errc::full;
         }
 #if DENIZEN_ON_DEVICE
         __threadfence(); // partner: the fence in Context::fence()

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <denizen/wire/ring.hpp>
+#include <denizen/wire/tickets.hpp>
 
 namespace denizen {
 
@@ -34,20 +35,11 @@ public:
             return refusal;
         }
         const uint32_t n = slots_for(h.length);
-        uint32_t ticket = load<S>(&ring_.words->tail);
-        do {
-            if (!free(ticket, n)) {
-                const uint32_t latest = load<S>(&ring_.words->tail);
-                if (latest == ticket) {
-                    return Errc::full;
-                }
-                ticket = latest;
-                continue;
-            }
-            if (compare_exchange<S>(&ring_.words->tail, ticket, ticket + n)) {
-                break;
-            }
-        } while (true); // ends: each failure means that another producer got its ticket
+        uint32_t ticket = 0;
+        if (!draw_tickets<S>(&ring_.words->tail, n, ticket,
+                             [&](uint32_t first) { return free(first, n); })) {
+            return Errc::full;
+        }
         store_message<S>(ring_.slots, ring_.mask, ticket, h, payload);
         return Errc::ok;
     }

@@ -27,24 +27,16 @@ public:
             return refusal;
         }
         const uint32_t n = slots_for(h.length);
-        uint32_t ticket = load<S>(&ring_.words->tail);
-        do {
+        const auto room = [&](uint32_t first) {
             // Acquire: partner of the consumer's release; its reads of the slots come before our
-            // writes. A tail older than the credit makes the difference wrap and look full; the
-            // compare-exchange would fail anyway, so read again.
+            // writes.
             const uint32_t credit = load<S, Order::acquire>(&ring_.words->credit);
-            if (ticket + n - credit > ring_.capacity()) {
-                const uint32_t latest = load<S>(&ring_.words->tail);
-                if (latest == ticket) {
-                    return Errc::full;
-                }
-                ticket = latest;
-                continue;
-            }
-            if (compare_exchange<S>(&ring_.words->tail, ticket, ticket + n)) {
-                break;
-            }
-        } while (true); // ends: each failure means that another producer got its ticket
+            return has_room(first, n, credit, ring_.capacity());
+        };
+        uint32_t ticket = 0;
+        if (!draw_tickets<S>(&ring_.words->tail, n, ticket, room)) {
+            return Errc::full;
+        }
         store_message<S>(ring_.slots, ring_.mask, ticket, h, payload);
         return Errc::ok;
     }

@@ -7,6 +7,7 @@
 // Both ends are trivially copyable, but an end is a position: use one live copy of each.
 #pragma once
 
+#include <denizen/wire/tickets.hpp>
 #include <denizen/wire/wait.hpp>
 
 namespace denizen {
@@ -16,7 +17,7 @@ class SpscSender {
 public:
     SpscSender() = default;
     DENIZEN_HD explicit SpscSender(const RingView& ring)
-        : ring_(ring), tail_(ring.start), credit_(ring.start)
+        : ring_(ring), place_{ring.start, ring.start}
     {
     }
 
@@ -31,8 +32,8 @@ public:
         if (!room(n)) {
             return Errc::full;
         }
-        store_message<S>(ring_.slots, ring_.mask, tail_, h, payload);
-        tail_ += n;
+        store_message<S>(ring_.slots, ring_.mask, place_.tail, h, payload);
+        place_.tail += n;
         return Errc::ok;
     }
 
@@ -55,9 +56,9 @@ public:
         if (!room(1)) {
             return Errc::full;
         }
-        store_short<S, sizeof(M)>(&ring_.slots[tail_ & ring_.mask], tail_,
+        store_short<S, sizeof(M)>(&ring_.slots[place_.tail & ring_.mask], place_.tail,
                                   {destination, sender, type, 0, sizeof(M)}, &message);
-        ++tail_;
+        ++place_.tail;
         return Errc::ok;
     }
 
@@ -75,23 +76,16 @@ public:
     }
 
     DENIZEN_HD const RingView& ring() const { return ring_; }
-    DENIZEN_HD uint32_t position() const { return tail_; }
+    DENIZEN_HD uint32_t position() const { return place_.tail; }
 
 private:
     DENIZEN_HD bool room(uint32_t n)
     {
-        if (tail_ + n - credit_ <= ring_.capacity()) {
-            return true;
-        }
-        // Acquire: partner of the consumer's release; its reads of the slots come before our
-        // writes.
-        credit_ = load<S, Order::acquire>(&ring_.words->credit);
-        return tail_ + n - credit_ <= ring_.capacity();
+        return place_.template room<S>(n, ring_.capacity(), &ring_.words->credit);
     }
 
     RingView ring_;
-    uint32_t tail_ = 0;
-    uint32_t credit_ = 0;
+    PlaceOfOne place_;
 };
 
 template <Scope S, bool TicketsShared = false>
