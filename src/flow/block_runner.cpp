@@ -24,7 +24,7 @@ uint64_t coarse_now_ns()
 
 } // namespace
 
-void BlockRunner::run()
+void Engine::BlockRunner::run()
 {
     pin_to(core_); // start() has looked whether it may
     try {
@@ -56,7 +56,7 @@ void BlockRunner::run()
     graph_.seat_left();
 }
 
-Coroutine BlockRunner::drive()
+Coroutine Engine::BlockRunner::drive()
 {
     try {
         while (!over()) { // ends: as above
@@ -84,7 +84,7 @@ Coroutine BlockRunner::drive()
     graph_.seat_left();
 }
 
-void BlockRunner::failed(const std::exception& error)
+void Engine::BlockRunner::failed(const std::exception& error)
 {
     graph_.abort();
     const std::lock_guard lock(graph_.mutex_);
@@ -93,37 +93,37 @@ void BlockRunner::failed(const std::exception& error)
     }
 }
 
-bool BlockRunner::step()
+bool Engine::BlockRunner::step()
 {
     bool moved = false;
     for (Block* block : blocks_) {
         at_ = block;
-        moved |= block->step();
+        moved |= step(*block);
     }
     return moved;
 }
 
-void BlockRunner::woken()
+void Engine::BlockRunner::woken()
 {
     for (Block* block : blocks_) {
         block->idle_since_.store(0, std::memory_order_relaxed);
     }
 }
 
-bool BlockRunner::over() const
+bool Engine::BlockRunner::over() const
 {
     for (const Block* block : blocks_) {
-        if (!block->over()) {
+        if (!over(*block)) {
             return false;
         }
     }
     return true;
 }
 
-bool BlockRunner::can_step() const
+bool Engine::BlockRunner::can_step() const
 {
     for (Block* block : blocks_) {
-        if (block->can_step()) {
+        if (can_step(*block)) {
             return true;
         }
     }
@@ -133,7 +133,7 @@ bool BlockRunner::can_step() const
 // Writes down since when, and for what, the blocks wait. True if one waits for something outside
 // the graph, which rings no bell, and must be asked again soon: it could work but moved nothing, or
 // has handed its quanta to somebody else.
-bool BlockRunner::tell_idle()
+bool Engine::BlockRunner::tell_idle()
 {
     const uint64_t now = coarse_now_ns();
     bool outside = false;
@@ -141,8 +141,8 @@ bool BlockRunner::tell_idle()
         if (block->finished_ || block->passive_) {
             continue;
         }
-        outside |= block->ready() || block->busy();
-        block->starved_at_.store(block->busy() ? nullptr : block->waits_for(),
+        outside |= ready(*block) || block->busy();
+        block->starved_at_.store(block->busy() ? nullptr : waits_for(*block),
                                  std::memory_order_relaxed);
         if (block->idle_since_.load(std::memory_order_relaxed) == 0) {
             block->idle_since_.store(now, std::memory_order_relaxed);
@@ -151,7 +151,7 @@ bool BlockRunner::tell_idle()
     return outside;
 }
 
-void BlockRunner::rest()
+void Engine::BlockRunner::rest()
 {
     if (tell_idle()) {
         const timespec nap{0, 50'000};

@@ -7,7 +7,7 @@
 
 namespace denizen::flow {
 
-class BlockRunner {
+class detail::Engine::BlockRunner {
 public:
     BlockRunner(Flowgraph& graph, std::vector<Block*> blocks, int core)
         : graph_(graph), blocks_(std::move(blocks)), core_(core)
@@ -22,6 +22,23 @@ public:
     void run(); // on a thread of its own
 
 private:
+    // Of one block (step.cpp).
+    static bool step(Block& block);       // false: nothing could be done
+    static bool can_step(Block& block);   // step() would do something
+    static bool over(const Block& block); // finished, and nothing can arrive any more
+    static void close(Block& block);
+    static bool unwanted(const Block& block);
+    static bool cannot_go_on(const Block& block);
+    static const Port* waits_for(const Block& block); // null: for none, work() can be called
+    static bool ready(const Block& block) { return waits_for(block) == nullptr; }
+    // Nobody wants its output, or it makes samples and is told to stop.
+    static bool may_end(const Block& block)
+    {
+        return (block.reader_left_.load(std::memory_order_acquire) && unwanted(block)) ||
+               (block.inputs_.empty() && block.run_->stopping.load(std::memory_order_relaxed));
+    }
+
+    // Of all its blocks.
     Coroutine drive();
     bool step();
     bool can_step() const;

@@ -29,10 +29,11 @@ uint64_t rounded(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * t
 
 } // namespace
 
-std::vector<std::unique_ptr<ResidentChain>>
-ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Plan& plan)
+std::vector<std::unique_ptr<Engine::ResidentChain>>
+Engine::ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks,
+                             const Engine::Plan& plan)
 {
-    std::vector<std::unique_ptr<ResidentChain>> chains;
+    std::vector<std::unique_ptr<Engine::ResidentChain>> chains;
     const auto resident = [](const Port& port) {
         return dynamic_cast<ResidentBlock*>(&port.block());
     };
@@ -53,7 +54,7 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
             followers.insert(next(*one));
         }
     }
-    std::map<const Circuit*, std::vector<ResidentChain*>> passing;
+    std::map<const Circuit*, std::vector<Engine::ResidentChain*>> passing;
     for (const auto& block : blocks) {
         auto* one = dynamic_cast<ResidentBlock*>(block.get());
         if (one == nullptr || followers.contains(one)) {
@@ -65,7 +66,7 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
             for (; one != nullptr && chain.size() < resident::max_stages; one = next(*one)) {
                 chain.push_back(one);
             }
-            chains.push_back(std::make_unique<ResidentChain>(std::move(chain)));
+            chains.push_back(std::make_unique<Engine::ResidentChain>(std::move(chain)));
             for (const Circuit* circuit : plan.at(chains.back()->port(0))) {
                 passing[circuit].push_back(chains.back().get());
             }
@@ -75,7 +76,7 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
     uint64_t largest = 0;
     for (const auto& [circuit, through] : passing) {
         largest = std::max<uint64_t>(largest, circuit->bytes());
-        for (const ResidentChain* chain : through) {
+        for (const Engine::ResidentChain* chain : through) {
             lead = std::max(lead, chain->lead());
         }
     }
@@ -84,7 +85,7 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
     const uint64_t beside_at = rounded(largest, 64) + lead;
     for (const auto& [circuit, through] : passing) {
         uint64_t beside = 0;
-        for (const ResidentChain* chain : through) {
+        for (const Engine::ResidentChain* chain : through) {
             beside = std::max(beside, chain->beside(*circuit));
             if (&chain->resident_ != &through[0]->resident_) {
                 refuse("circuit \"" + circuit->name() + "\" passes block \"" +
@@ -93,7 +94,7 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
             }
         }
         const auto memory = pinned(*circuit, through[0]->resident_, lead, beside_at, beside);
-        for (ResidentChain* chain : through) {
+        for (Engine::ResidentChain* chain : through) {
             chain->memory_[circuit] = memory;
         }
     }
@@ -103,13 +104,13 @@ ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks, const Pl
     return chains;
 }
 
-ResidentChain::ResidentChain(std::vector<ResidentBlock*> blocks)
+Engine::ResidentChain::ResidentChain(std::vector<ResidentBlock*> blocks)
     : resident_(blocks.front()->resident_), blocks_(std::move(blocks))
 {
     plan_stages();
 }
 
-ResidentChain::~ResidentChain()
+Engine::ResidentChain::~ResidentChain()
 {
     resident_.leave(number_);
     for (const Address worker : workers_) {
@@ -121,7 +122,7 @@ ResidentChain::~ResidentChain()
 }
 
 // What each block must make of the time before a quantum, so that the next has what it needs.
-void ResidentChain::plan_stages()
+void Engine::ResidentChain::plan_stages()
 {
     uint64_t keeps = 0;
     for (size_t s = blocks_.size(); s-- > 0;) {
@@ -142,14 +143,14 @@ void ResidentChain::plan_stages()
     beside_past_.assign(beside_before_, std::byte{0});
 }
 
-uint64_t ResidentChain::beside(const Circuit& circuit) const
+uint64_t Engine::ResidentChain::beside(const Circuit& circuit) const
 {
     return circuit.bytes() / head().stage_.in_bytes * head().beside_bytes_;
 }
 
-std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circuit,
-                                                             Resident& resident, uint64_t lead,
-                                                             uint64_t beside_at, uint64_t beside)
+std::shared_ptr<Engine::ResidentChain::Memory>
+Engine::ResidentChain::pinned(const Circuit& circuit, Resident& resident, uint64_t lead,
+                              uint64_t beside_at, uint64_t beside)
 {
     auto memory = std::make_shared<Memory>();
     const uint64_t place =
@@ -170,7 +171,7 @@ std::shared_ptr<ResidentChain::Memory> ResidentChain::pinned(const Circuit& circ
     return memory;
 }
 
-void ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t beside_at)
+void Engine::ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t beside_at)
 {
     uint64_t capacity = 0; // samples that arrive at once
     uint32_t quanta = 0;
@@ -229,14 +230,14 @@ void ResidentChain::start(const std::set<const Circuit*>& circuits, uint64_t bes
 }
 
 template <class M>
-void ResidentChain::tell_all(uint32_t type, const M& message)
+void Engine::ResidentChain::tell_all(uint32_t type, const M& message)
 {
     for (const Address worker : workers_) {
         resident_.runtime_.send(worker, type, &message, sizeof message, patience);
     }
 }
 
-void ResidentChain::set(uint32_t stage, const std::vector<float>& values)
+void Engine::ResidentChain::set(uint32_t stage, const std::vector<float>& values)
 {
     for (size_t first = 0; first < values.size(); first += resident::Values::most) {
         resident::Values message{};
@@ -250,14 +251,14 @@ void ResidentChain::set(uint32_t stage, const std::vector<float>& values)
     }
 }
 
-void ResidentChain::set(uint32_t stage, float a, float b)
+void Engine::ResidentChain::set(uint32_t stage, float a, float b)
 {
     tell_all(of_scalars, resident::Scalars{stage, a, b});
 }
 
 // Puts what has come of the second stream, if there is one, beside the head's current quantum, and
 // sends that when it is complete.
-void ResidentChain::work()
+void Engine::ResidentChain::work()
 {
     ResidentBlock& block = head();
     if (block.beside_ != nullptr) {
@@ -295,7 +296,7 @@ void put_past(std::vector<std::byte>& past, std::byte* first, size_t bytes)
 // In how many pieces a quantum goes to the workers. One that finds all of them idle is cut, as
 // nothing else needs the workers: it is back the sooner. In a stream that keeps them busy each
 // quantum is whole, which costs the host and the bus the least.
-uint32_t ResidentChain::pieces_of(size_t count) const
+uint32_t Engine::ResidentChain::pieces_of(size_t count) const
 {
     if (away() || head().beside_ != nullptr) {
         return 1;
@@ -306,7 +307,7 @@ uint32_t ResidentChain::pieces_of(size_t count) const
 }
 
 // How many of the chain's outputs belong to the inputs before `position`.
-uint64_t ResidentChain::outputs_before(uint64_t position) const
+uint64_t Engine::ResidentChain::outputs_before(uint64_t position) const
 {
     for (const ResidentBlock* block : blocks_) {
         position = resident::first_output(position, block->stage_.down);
@@ -316,7 +317,7 @@ uint64_t ResidentChain::outputs_before(uint64_t position) const
 
 // The head's current quantum goes to the workers. Its tags and its window are those of the results
 // from now on: how many there will be is known.
-void ResidentChain::submit()
+void Engine::ResidentChain::submit()
 {
     detail::Cell* cell = port(0).detach();
     port(0).moved();
@@ -385,7 +386,7 @@ void ResidentChain::submit()
     }
 }
 
-void ResidentChain::done(const resident::Done& message)
+void Engine::ResidentChain::done(const resident::Done& message)
 {
     Flight& flight = flights_[message.ticket & flight_mask_];
     if (message.failed != 0) {
@@ -394,7 +395,7 @@ void ResidentChain::done(const resident::Done& message)
     flight.pieces.fetch_sub(1, std::memory_order_release); // partner: poll()
 }
 
-bool ResidentChain::poll()
+bool Engine::ResidentChain::poll()
 {
     if (!busy()) {
         return false;

@@ -12,7 +12,7 @@
 
 namespace denizen::flow {
 
-class ResidentChain {
+class detail::Engine::ResidentChain {
 public:
     // The chains of a graph; the circuits that pass them get pinned buffers. Throws bad_argument,
     // naming the block, for what cannot run there.

@@ -92,7 +92,7 @@ void Flowgraph::connect(OutputPort& from, InputPort& to)
     to.writers_.push_back(&from);
 }
 
-void Flowgraph::validate() const { const Plan plan(circuits_, blocks_); }
+void Flowgraph::validate() const { const Engine::Plan plan(circuits_, blocks_); }
 
 std::vector<std::reference_wrapper<Block>> Flowgraph::blocks() const
 {
@@ -151,7 +151,7 @@ void Flowgraph::refuse_seats(const Executors& executors, bool all) const
     }
 }
 
-void Flowgraph::make_rings(const Plan& plan)
+void Flowgraph::make_rings(const Engine::Plan& plan)
 {
     for (const auto& block : blocks_) {
         for (OutputPort* port : block->outputs_) {
@@ -197,9 +197,9 @@ void Flowgraph::hang_bells()
 
 void Flowgraph::run(const Executors& executors)
 {
-    const Plan plan(circuits_, blocks_);
+    const Engine::Plan plan(circuits_, blocks_);
     started_ = true; // also if it fails from here on: its rings are made
-    chains_ = ResidentChain::build(blocks_, plan);
+    chains_ = Engine::ResidentChain::build(blocks_, plan);
     make_rings(plan);
 
     std::set<const Block*> seated;
@@ -209,12 +209,12 @@ void Flowgraph::run(const Executors& executors)
             blocks.push_back(&block);
             seated.insert(&block);
         }
-        runners_.push_back(std::make_unique<BlockRunner>(*this, std::move(blocks), core));
+        runners_.push_back(std::make_unique<Engine::BlockRunner>(*this, std::move(blocks), core));
     };
     for (const Sequence& sequence : executors.sequences) {
         add_runner(sequence.blocks, sequence.core);
     }
-    std::vector<std::pair<BlockRunner*, Scheduler*>> pooled;
+    std::vector<std::pair<Engine::BlockRunner*, Scheduler*>> pooled;
     for (const Pool& pool : executors.pools) {
         pools_.push_back(std::make_unique<Scheduler>(
             pool.cores, static_cast<uint32_t>(std::max<size_t>(1, pool.blocks.size()))));
@@ -253,7 +253,7 @@ void Flowgraph::run(const Executors& executors)
     }
     hang_bells();
     running_ = runners_.size();
-    std::vector<BlockRunner*> alone;
+    std::vector<Engine::BlockRunner*> alone;
     for (const auto& one : runners_) {
         if (!one->pooled()) {
             alone.push_back(one.get());

@@ -10,7 +10,8 @@ std::string quoted(const Port& port) { return "port \"" + port.label() + '"'; }
 
 } // namespace
 
-Plan::Plan(const std::deque<Circuit>& circuits, const std::vector<std::unique_ptr<Block>>& blocks)
+Engine::Plan::Plan(const std::deque<Circuit>& circuits,
+                   const std::vector<std::unique_ptr<Block>>& blocks)
 {
     if (blocks.empty()) {
         refuse("the graph has no blocks");
@@ -25,7 +26,7 @@ Plan::Plan(const std::deque<Circuit>& circuits, const std::vector<std::unique_pt
     }
 }
 
-uint32_t Plan::quanta_at(const Port& port) const
+uint32_t Engine::Plan::quanta_at(const Port& port) const
 {
     uint32_t sum = 0;
     for (const Circuit* circuit : at(port)) {
@@ -34,7 +35,7 @@ uint32_t Plan::quanta_at(const Port& port) const
     return sum;
 }
 
-void Plan::refuse_unconnected(const Block& block) const
+void Engine::Plan::refuse_unconnected(const Block& block) const
 {
     for (const InputPort* port : block.inputs_) {
         if (port->writers_.empty()) {
@@ -65,7 +66,7 @@ void Plan::refuse_unconnected(const Block& block) const
 }
 
 // Depth first along the outputs; a block met again on the way to itself closes a loop.
-void Plan::refuse_loops(const std::vector<std::unique_ptr<Block>>& blocks) const
+void Engine::Plan::refuse_loops(const std::vector<std::unique_ptr<Block>>& blocks) const
 {
     std::set<const Block*> done;
     std::vector<const Block*> way;
@@ -95,7 +96,7 @@ void Plan::refuse_loops(const std::vector<std::unique_ptr<Block>>& blocks) const
     }
 }
 
-void Plan::trace(const Circuit& circuit)
+void Engine::Plan::trace(const Circuit& circuit)
 {
     std::vector<const OutputPort*> open{circuit.source_};
     while (!open.empty()) { // ends: there are no loops, and a port is entered once
@@ -117,7 +118,7 @@ void Plan::trace(const Circuit& circuit)
     }
 }
 
-void Plan::refuse_small(const Circuit& circuit) const
+void Engine::Plan::refuse_small(const Circuit& circuit) const
 {
     uint32_t quanta = 1;
     std::string keepers;

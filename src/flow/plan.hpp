@@ -9,7 +9,7 @@
 
 namespace denizen::flow {
 
-class Plan {
+class detail::Engine::Plan {
 public:
     // Throws bad_argument that names the port and the reason.
     Plan(const std::deque<Circuit>& circuits, const std::vector<std::unique_ptr<Block>>& blocks);

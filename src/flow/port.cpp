@@ -13,16 +13,41 @@ std::string SampleType::name() const
     return text ? text.get() : id.name();
 }
 
+// --- what ports tell their block ---
+
+void Engine::enlist(Block& block, InputPort& port) { block.inputs_.push_back(&port); }
+void Engine::enlist(Block& block, OutputPort& port) { block.outputs_.push_back(&port); }
+void Engine::enlist(Block& block, SourcePort& port) { block.sources_.push_back(&port); }
+void Engine::enlist(Block& block, MessagePort& port) { block.messages_.push_back(&port); }
+
+void Engine::moved(Block& block) { block.moved_ = true; }
+
+void Engine::reader_left(Block& block)
+{
+    block.reader_left_.store(true, std::memory_order_release); // partner: may_end()
+    ring(block);
+}
+
+void Engine::ring(Block& block)
+{
+    if (Doorbell* bell =
+            block.bell_.load(std::memory_order_acquire)) { // partner: Flowgraph::start()
+        bell->ring();
+    }
+}
+
+// --- all ports ---
+
 std::string Port::label() const { return block_.name() + '.' + name_; }
 
-void Port::moved() const { block_.moved_ = true; }
+void Port::moved() const { Engine::moved(block_); }
 
 // --- inputs ---
 
 InputPort::InputPort(Block& block, std::string name, SampleType type, bool reads_only)
     : Port(block, std::move(name), type), reads_only_(reads_only)
 {
-    block.inputs_.push_back(this);
+    Engine::enlist(block, *this);
 }
 
 detail::Cell* InputPort::detach() { return std::exchange(current_, nullptr); }
@@ -71,10 +96,9 @@ void InputPort::leave()
     if (current_ != nullptr) {
         give_back(detach());
     }
-    left_.store(true, std::memory_order_release); // partner: OutputPort::wanted()
+    left_.store(true, std::memory_order_release); // partner: left()
     for (const OutputPort* writer : writers_) {
-        writer->block().reader_left_.store(true, std::memory_order_release); // partner: may_end()
-        writer->block().ring();
+        Engine::reader_left(writer->block());
     }
 }
 
@@ -83,7 +107,7 @@ void InputPort::leave()
 OutputPort::OutputPort(Block& block, std::string name, SampleType type, InputPort* from)
     : Port(block, std::move(name), type), from_(from)
 {
-    block.outputs_.push_back(this);
+    Engine::enlist(block, *this);
 }
 
 void OutputPort::send(detail::Cell* cell)
@@ -100,16 +124,15 @@ void OutputPort::send(detail::Cell* cell)
 
 bool OutputPort::wanted() const
 {
-    return std::any_of(readers_.begin(), readers_.end(), [](const Reader& reader) {
-        return !reader.port->left_.load(std::memory_order_acquire); // partner: leave()
-    });
+    return std::any_of(readers_.begin(), readers_.end(),
+                       [](const Reader& reader) { return !reader.port->left(); });
 }
 
 void OutputPort::close()
 {
     for (const Reader& reader : readers_) {
         reader.way.ring->close();
-        reader.port->block().ring();
+        Engine::ring(reader.port->block());
     }
 }
 
@@ -118,12 +141,12 @@ void OutputPort::close()
 SourcePort::SourcePort(Block& block, std::string name, SampleType type)
     : OutputPort(block, std::move(name), type, nullptr)
 {
-    block.sources_.push_back(this);
+    Engine::enlist(block, *this);
 }
 
 void SourcePort::follow(InputPort& input, Rate rate)
 {
-    input.followers_.push_back(&carries_.emplace_back(rate));
+    input.follow_with(carries_.emplace_back(rate));
 }
 
 void SourcePort::tag(uint64_t ahead, std::string key, Value value)

@@ -43,7 +43,7 @@ protected:
     // For a block whose inputs are not read in step: work() is called when at least one has a
     // quantum, and the block ends when all have ended. Call it when the block is made.
     void work_on_any_input() { any_input_ = true; }
-    bool has_quantum(const InputPort& port) const { return port.current_ != nullptr; }
+    bool has_quantum(const InputPort& port) const { return port.has_quantum(); }
 
     // For a block that hands quanta to somebody outside the graph, a GPU for instance, and gets
     // them back later. poll() is called before work(), and while busy() again and again: it sends
@@ -55,36 +55,8 @@ protected:
     void finish() { finishing_ = true; }
 
 private:
+    friend class detail::Engine;
     friend class Flowgraph;
-    friend class InputPort;
-    friend class MessagePort;
-    friend class OutputPort;
-    friend class Plan;
-    friend class Port;
-    friend class ResidentChain;
-    friend class BlockRunner;
-    friend class SourcePort;
-
-    bool step();       // false: nothing could be done
-    bool can_step();   // step() would do something
-    bool over() const; // finished, and nothing can arrive any more
-    void close();
-    // Nobody wants its output, or it makes samples and is told to stop.
-    bool may_end() const
-    {
-        return (reader_left_.load(std::memory_order_acquire) && unwanted()) ||
-               (inputs_.empty() && run_->stopping.load(std::memory_order_relaxed));
-    }
-    bool unwanted() const;
-    bool cannot_go_on() const;
-    const Port* waits_for() const; // null: for none, work() can be called
-    bool ready() const { return waits_for() == nullptr; }
-    void ring()
-    {
-        if (Doorbell* bell = bell_.load(std::memory_order_acquire)) { // partner: Flowgraph::start()
-            bell->ring();
-        }
-    }
 
     std::string name_;
     std::vector<InputPort*> inputs_;

@@ -33,10 +33,7 @@ struct Executors {
     std::vector<Pool> pools;
 };
 
-class Plan;
-class ResidentChain;
 class Scheduler;
-class BlockRunner;
 
 class Flowgraph {
 public:
@@ -100,20 +97,20 @@ private:
     bool owns(const Block& block) const;
     void refuse_seats(const Executors& executors, bool all) const;
     void run(const Executors& executors);
-    void make_rings(const Plan& plan);
+    void make_rings(const Engine::Plan& plan);
     void hang_bells();
     void seat_left();
-    friend class BlockRunner;
+    friend class detail::Engine;
 
     Process process_;
     RunState run_;
-    std::vector<std::unique_ptr<BlockRunner>>
+    std::vector<std::unique_ptr<Engine::BlockRunner>>
         runners_;     // before the blocks, which ring the runners' bells
     Threads threads_; // one for each runner outside of a pool
     std::vector<std::unique_ptr<Scheduler>> pools_;
     std::deque<Circuit> circuits_; // before the blocks, which may hold quanta
     std::vector<std::unique_ptr<Block>> blocks_;
-    std::vector<std::unique_ptr<ResidentChain>> chains_;
+    std::vector<std::unique_ptr<Engine::ResidentChain>> chains_;
     bool started_ = false;
 
     std::mutex mutex_; // guards what follows

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <denizen/base/error.hpp>
+#include <denizen/flow/detail/engine.hpp>
 
 #include <atomic>
 #include <functional>
@@ -33,7 +34,7 @@ protected:
     std::atomic<bool> pending_{false};
 
 private:
-    friend class Block;
+    friend class detail::Engine;
     virtual void handle() = 0;
     virtual void close() = 0;
     bool pending() const { return pending_.load(std::memory_order_acquire); } // partner: offer()

@@ -82,9 +82,7 @@ protected:
     void moved() const;
 
 private:
-    friend class Flowgraph;
-    friend class Plan;
-    friend class ResidentChain;
+    friend class detail::Engine;
 
     Block& block_;
     std::string name_;
@@ -107,6 +105,12 @@ public:
     // The block keeps up to so many quanta at a time (1 if not said).
     void holds(uint32_t quanta) { holds_ = quanta; }
 
+    // The block has finished: whatever arrives goes straight back.
+    bool left() const { return left_.load(std::memory_order_acquire); } // partner: leave()
+
+    // Tags that arrive here go through `carry` too. Call it when the block is made.
+    void follow_with(TagCarry& carry) { followers_.push_back(&carry); }
+
 protected:
     InputPort(Block& block, std::string name, SampleType type, bool reads_only);
 
@@ -114,15 +118,10 @@ protected:
     detail::Cell* detach();
     void skip(size_t samples) { position_ += samples; }
     void give_back(detail::Cell* cell);
-    void follow_with(TagCarry& carry) { followers_.push_back(&carry); }
 
 private:
-    friend class Block;
+    friend class detail::Engine;
     friend class Flowgraph;
-    friend class OutputPort;
-    friend class Plan;
-    friend class ResidentChain;
-    friend class SourcePort;
     template <class T>
     friend class Quantum;
 
@@ -154,11 +153,8 @@ protected:
     void send(detail::Cell* cell);
 
 private:
-    friend class Block;
+    friend class detail::Engine;
     friend class Flowgraph;
-    friend class InPlacePort;
-    friend class Plan;
-    friend class ResidentChain;
     struct Reader {
         InputPort* port;
         detail::CellWay way;
@@ -199,10 +195,8 @@ protected:
     detail::Cell* current() const { return current_; }
 
 private:
-    friend class Block;
-    friend class Circuit;
+    friend class detail::Engine;
     friend class Flowgraph;
-    friend class Plan;
 
     bool load() { return current_ != nullptr || load_next(); }
     bool load_next();
@@ -233,11 +227,11 @@ protected:
     void become(size_t samples);
 
 private:
+    friend class detail::Engine;
     friend class Flowgraph;
-    friend class Plan;
-    friend class ResidentChain;
     class Out : public OutputPort {
     public:
+        using OutputPort::send;
         Out(Block& block, const std::string& name, SampleType type, InputPort* from)
             : OutputPort(block, name, type, from)
         {

@@ -5,6 +5,7 @@
 
 #include <denizen/base/error.hpp>
 #include <denizen/flow/channel.hpp>
+#include <denizen/flow/detail/engine.hpp>
 #include <denizen/flow/detail/parking.hpp>
 #include <denizen/flow/tag.hpp>
 
@@ -64,11 +65,8 @@ public:
     std::string whereabouts() const;
 
 private:
-    friend class Block;
+    friend class detail::Engine;
     friend class Flowgraph;
-    friend class InputPort;
-    friend class Plan;
-    friend class ResidentChain;
     friend class SourcePort;
 
     std::string name_;

@@ -50,9 +50,9 @@ public:
     uint32_t kind(const std::string& name) const;
 
 private:
-    friend class ResidentChain;
+    friend class detail::Engine;
 
-    uint32_t enter(ResidentChain& chain);
+    uint32_t enter(Engine::ResidentChain& chain);
     void leave(uint32_t chain);
     void collect();
 
@@ -60,7 +60,7 @@ private:
     uint32_t chain_workers_;
     AnyRuntime runtime_;
     std::mutex mutex_; // guards what follows
-    std::map<uint32_t, ResidentChain*> chains_;
+    std::map<uint32_t, Engine::ResidentChain*> chains_;
     uint32_t next_ = 0;
 };
 
@@ -90,7 +90,7 @@ protected:
     void set(float a, float b);
 
 private:
-    friend class ResidentChain;
+    friend class detail::Engine;
 
     // Copies up to `most` samples of the second stream's current quantum, and gives their number;
     // its tags are appended, counted from `at`.
@@ -110,7 +110,7 @@ private:
     uint32_t beside_bytes_ = 0;
     resident::Stage stage_;
     std::vector<float> values_;
-    ResidentChain* chain_ = nullptr;
+    Engine::ResidentChain* chain_ = nullptr;
     uint32_t before_;    // inputs of the time before an output that it needs itself
     uint32_t place_ = 0; // in the chain
 };

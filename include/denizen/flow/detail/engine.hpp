@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime's side of flow: who alone, with the graph, sees the inside of blocks, ports and
+// circuits. Users of flow see none of it.
+#pragma once
+
+namespace denizen::flow {
+
+class Block;
+class InputPort;
+class OutputPort;
+class SourcePort;
+class MessagePort;
+
+namespace detail {
+
+class Engine {
+public:
+    class BlockRunner;   // src/flow/block_runner.hpp: runs blocks, step by step
+    class Plan;          // src/flow/plan.hpp: checks a graph
+    class ResidentChain; // src/flow/chain.hpp: blocks on the resident GPU
+
+    // What ports tell the block that they are of.
+    static void enlist(Block& block, InputPort& port);
+    static void enlist(Block& block, OutputPort& port);
+    static void enlist(Block& block, SourcePort& port);
+    static void enlist(Block& block, MessagePort& port);
+    static void moved(Block& block);       // something, in this step
+    static void reader_left(Block& block); // of an output: nobody may want the rest
+    static void ring(Block& block);        // there is something to do
+};
+
+} // namespace detail
+
+using detail::Engine;
+
+} // namespace denizen::flow
