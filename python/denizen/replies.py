@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from denizen import _core, threads
 from denizen.errors import ClosedError
+
+if TYPE_CHECKING:
+    import asyncio
 
 Reply = tuple[int, bytes]
 
@@ -24,6 +27,8 @@ class AsyncReplies:
         self._thread: threading.Thread | None = None
 
     async def wait(self, ticket: int) -> Reply:
+        import asyncio  # noqa: PLC0415  (as in runtime.py)
+
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
         with self._lock:

@@ -4,6 +4,7 @@
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -79,3 +80,15 @@ def test_the_module_checks_its_copies():
     if "__tsan_" in shown or "__asan_" in shown:
         pytest.skip("a sanitizer watches copies")
     assert re.search(r"__\w+_chk@", shown)
+
+
+def test_importing_denizen_imports_no_application_and_no_compiler():
+    code = "import sys, denizen; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    parts = {name.split(".")[1] for name in modules if name.startswith("denizen.")}
+    guests = {"ab", "apps", "dsp", "flow", "graph", "group", "iq", "lab", "lens", "procmine"}
+    guests |= {"radio", "tasks", "top", "tour", "wave"}
+    assert guests <= {path.stem for path in (ROOT / "python" / "denizen").iterdir()}
+    assert not parts & guests
+    assert not {"asyncio", "llvmlite", "numba", "torch", "cupy"} & set(modules)
