@@ -62,7 +62,14 @@ def copy(tmp_path):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for app in ("graph", "procmine", "radio", "transactions", "wave"):
         shutil.copytree(ROOT / f"apps/{app}/include", tmp_path / f"apps/{app}/include")
-    for name in ("lens", "tests/lens/captures", "tests/install", "tests/actor", "benchmarks/arms"):
+    for name in (
+        "lens",
+        "tests/lens/captures",
+        "tests/install",
+        "tests/actor",
+        "tests/wire",
+        "benchmarks/arms",
+    ):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("mkdocs.yml", "tools/lens-classes"):
         shutil.copy(ROOT / name, tmp_path / name)
