@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moving an actor: the host finds it a place and leads it there, one actor at a time. What the
-// workers do is in resident/move.hpp.
+// workers do is in actor/detail/move.hpp.
 #include "core.hpp"
 
 #include <denizen/actor/detail/move.hpp>

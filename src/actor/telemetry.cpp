@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what the workers count (resident/telemetry.hpp) while they go on, and sums it up.
+// Reads what the workers count (actor/detail/telemetry.hpp) while they go on, and sums it up.
 #include "core.hpp"
 
 #include <denizen/actor/detail/telemetry.hpp>

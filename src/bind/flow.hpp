@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ports and blocks of flow graphs as Python holds them: those that are written in Python (flow.cpp)
-// and those of the library (flow_signal.cpp).
+// and those of the library (dsp/src/bind_signal.cpp).
 #pragma once
 
 #include "bind.hpp"
@@ -56,7 +56,7 @@ struct BlockHandle {
     std::shared_ptr<flow::Block*> block; // null when the graph is gone
 };
 
-// Blocks of the library (flow_signal.cpp).
+// Blocks of the library (dsp/src/bind_signal.cpp).
 void flow_signals(nanobind::module_& m);
 
 } // namespace denizen::bind

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where an arena lies, as its owner sees it: memory, and a way to read and write it that does not
-// wait for a resident program. Ordinary memory (host_arena.cpp) or a GPU's (gpu/arena.cpp).
+// wait for a resident program. Ordinary memory (host_arena.cpp) or a GPU's (gpu_arena.cpp).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a runtime's buffers come from: ordinary memory (host_space.cpp), or a GPU's pools
-// (gpu/space.cpp). Asked by the buffer table.
+// (gpu_space.cpp). Asked by the buffer table.
 #pragma once
 
 #include <denizen/memory/buffer.hpp>

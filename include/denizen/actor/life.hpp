@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of an actor: its states, what is written down about it beside the sixteen bytes that
-// every message looks at, and the words in which its life is told. handle.hpp moves actors from one
-// state to the next; the host's calls are in src/actor/life.cpp.
+// The life of an actor: its states, its record, and the messages that tell of it. Every message
+// looks at the sixteen bytes of an ActorEntry; what is rarely needed is in the record. Actors go
+// from state to state in detail/lives.hpp; the host's calls are in src/actor/life.cpp.
 //
 //   created -> running <-> paused           messages wait in order while an actor does not run
 //              running  -> failed -> running again by its supervisor or the host (a restart)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to actors from outside their program: tasks and kernels of the user's on the same device
-// send them into the inboxes of the workers; on a GPU the host has no part in it. An ActorsRef is a
-// pointer: it is an argument of a kernel or of a task, and comes from Runtime::ref().
+// Messages to actors from outside their program. Tasks, and the user's own kernels on the same
+// device, send them into the inboxes of the workers; on a GPU the host has no part in it. An
+// ActorsRef is a pointer. It comes from Runtime::ref() and is an argument of a kernel or of a task.
 //
 //   struct Tell {                                               // a task
 //       uint64_t sum;

@@ -17,7 +17,7 @@ namespace denizen {
 struct Durations {
     uint64_t count = 0;
     uint64_t sum_ns = 0;
-    // By bucket_of() (resident/telemetry.hpp).
+    // By bucket_of() (actor/detail/telemetry.hpp).
     std::vector<uint64_t> buckets;
 
     // The time in ns that a part q of them (0 to 1) did not exceed; 1: the longest. Off by

@@ -5,8 +5,8 @@
 //   void on(const Join&, auto& ctx) { ctx.subscribe("market/*"); }
 //   void on(const Tick& m, auto& ctx) { ctx.publish("market/EURUSD", Quote{m.price}); }
 //
-// A topic is 1 to 15 bytes, any but '*'. A pattern is a topic, or what topics begin with (0 to 15
-// bytes) and a '*'. Who subscribes to what: resident/topics.hpp.
+// A topic is 1 to 15 bytes, any but '*'. A pattern is a topic, or a prefix of topics (0 to 15
+// bytes) with a '*' behind it. Who subscribes to what: actor/detail/topics.hpp.
 #pragma once
 
 #include <denizen/base/target.hpp>

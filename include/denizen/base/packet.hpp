@@ -6,7 +6,7 @@
 //
 // Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one. These
 // functions are for global memory: with a generic address the compiler would ask each time where it
-// points. Shared memory's are in resident/near.hpp.
+// points. Shared memory's are in actor/detail/near.hpp.
 #pragma once
 
 #include <denizen/base/atomic.hpp>

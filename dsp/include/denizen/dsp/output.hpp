@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One output of a kernel from its inputs: the text that teams (team_*.hpp) and the resident blocks
-// of flow graphs (flow/resident/kinds.hpp) share.
+// of flow graphs (dsp/resident/kinds.hpp) share.
 #pragma once
 
 #include <denizen/dsp/angle.hpp>

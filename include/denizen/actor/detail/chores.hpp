@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker has to do between messages while the lives of its actors change: tell of failures,
-// give a supervisor's orders, and hand out the messages that waited. A step at a time, with all
-// lanes; WorkerState::chores counts what is left.
+// What a worker does between messages while the lives of its actors change. It tells supervisors of
+// failures, gives supervisors' orders to children, and hands stashed messages to actors that run
+// again. All lanes do one step at a time; WorkerState::chores counts the chores that are left.
 #pragma once
 
 #include <denizen/actor/detail/handle.hpp>

@@ -2,9 +2,8 @@
 // Dead letters: messages that no handler took, or whose handler failed. Each is counted by its
 // reason and written to a ring in host memory, from where Runtime::dead_letters() reads it.
 //
-// Workers draw tickets and never wait: the oldest letters are overwritten. Every packet carries its
-// ticket, so that the reader knows a letter that was overwritten, or is being written, from a whole
-// one.
+// Workers draw tickets and never wait: a new letter overwrites the oldest. Every packet carries its
+// ticket, so the reader tells a whole letter from one that is being written or was overwritten.
 #pragma once
 
 #include <denizen/actor/detail/report.hpp>

@@ -24,7 +24,7 @@ struct Subscription;
 struct Counters; // detail/telemetry.hpp, as the next
 struct Histogram;
 namespace arena {
-struct Map; // memory/arena/map.hpp
+struct Map; // memory/detail/map.hpp
 }
 
 inline constexpr uint32_t layout_abi = 12;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The monitor: one warp on the GPU, the runtime's keeper thread on the CPU. It is the only one that
-// looks at host memory on the program's behalf: it passes the host's commands on to the workers,
-// mirrors what the workers tell to where the host can read it, sees when everything is quiet, and
-// takes the program off the GPU when it is idle, told to, or when the host has died.
+// The monitor: one warp on the GPU; on the CPU, whoever asks. It alone looks at host memory for the
+// program. It passes the host's commands on to the workers. It mirrors what the workers report to
+// host memory. It notices when nothing is under way. It takes the program off the GPU when the
+// program is idle, when the host says so, or when the host has died.
 #pragma once
 
 #include <denizen/actor/detail/stash.hpp>

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actors that move to another worker, of this node or another. An actor keeps its address: that is
-// the place where it was born, its home, and whatever is sent there goes on to where it is, in its
-// order. Called by one lane of a worker.
+// Actors that move to another worker, of this node or another. An actor keeps its address, which is
+// the place where it was born, its home. The home forwards what is sent to that address, in order.
+// Called by one lane of a worker.
 //
-// The host leads (src/actor/migrate.cpp), one actor at a time:
-//   move_out   to the home: from now on it holds the actor's messages. If the actor is a guest
-//   depart     elsewhere, this follows what has been forwarded to it.
-//              Where the actor is: its state is copied to its new place, and each worker is asked
-//              for
-//   pass       an echo, behind what the actor has sent it. When all of these
-//   passed     are there, its messages from there have arrived, and the host is answered.
-//   move_in    to the home: it opens the new place with
-//   settle     and sends there what it has stashed, the same way and so behind it.
-//   vacate     to the old place, if that is not the home.
-// Before move_in nothing is lost if it goes wrong: the host then says move_in to the old place.
+// The host leads the move (src/actor/migrate.cpp), of one actor at a time:
+//   1. move_out  The host tells the home, which stashes the actor's messages from now on.
+//   2. depart    The home tells the worker where the actor is, behind what it has forwarded there.
+//                That worker copies the state to the new place.
+//   3. pass      It asks each worker for an echo, behind what the actor has sent there.
+//   4. passed    The echo. When all are there, all that the actor has sent has arrived, and the
+//                host is answered.
+//   5. move_in   The host tells the home, which opens the new place by
+//   6. settle    and forwards what it has stashed, behind that.
+//   7. vacate    The host tells the old place, if that is not the home.
+// A move that fails before step 5 loses nothing: the host says move_in for the old place.
 #pragma once
 
 #include <denizen/actor/detail/orders.hpp>

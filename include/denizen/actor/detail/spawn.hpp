@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actors that handlers spawn. Each worker owns the places of such actors, its first `spawn_room`,
-// with room for a state each: to spawn is to take one of them, and to stop puts it back, without
-// the host. Which are free says a queue of `spawn_room` numbers: what has been vacant for longest
-// is taken first, so an address is given out again as late as can be.
+// Actors that handlers spawn. The first `spawn_room` places of each worker are for them, each with
+// room for a state. A spawn takes one of these places, and the actor's stop puts it back; the host
+// has no part in it. A queue of `spawn_room` numbers says which places are free. The place that has
+// been vacant for longest is taken first, so that an address is given out again as late as
+// possible.
 //
 // Called by lanes of the places' worker: take_place() during handlers, by several at once;
 // vacate_place() between handlers, by one.

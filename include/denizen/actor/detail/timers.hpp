@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that a handler sends later, once or again and again. Each worker keeps those of its
-// actors, `timer_slots` of them, in device memory: a breath, or leaving the GPU, changes nothing.
-// One word says when the first is due; the worker's rare look compares it with the clock
-// (Worker::look()), and all timers are looked at only when that time has come.
+// Messages that a handler sends later, once or again and again. Each worker keeps the timers of its
+// actors, `timer_slots` of them, in device memory, where they outlast a breath and the program's
+// absence from the GPU. One word says when the first timer is due. The worker's rare look compares
+// it with the clock (Worker::look()) and goes through all timers only when that time has come.
 //
 // Called by lanes of the timers' worker: arm() and disarm() during handlers, by several at once;
 // fire() between handlers, by all.

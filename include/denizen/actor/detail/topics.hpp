@@ -11,11 +11,12 @@
 // entry that is changing, which it may take either way, and skips it. Nobody waits and nobody
 // fences.
 //
-// The subscribers of one pattern are several entries of one chain: from the place that its key is
-// hashed to, to the first free entry. An entry that is taken out stays in its chain as `gone`, for
-// whichever key needs one next, unless the entry behind it is free: then no chain goes through it.
-// Half of the entries are never filled. A publisher looks for the topic and for each of its
-// beginnings whose length some pattern has: 17 chains at the most, however large the table is.
+// The subscribers of one pattern are several entries of one chain. A chain goes from the place that
+// its key is hashed to, to the first free entry. An entry that is taken out stays in its chain as
+// `gone`, and the next key that needs an entry takes it; if the entry behind it is free, it becomes
+// free, since no chain goes through it. Half of the entries are never filled. A publisher looks for
+// the topic and for each prefix of it whose length some pattern has: 17 chains at the most, however
+// large the table is.
 #pragma once
 
 #include <denizen/actor/detail/system.hpp>

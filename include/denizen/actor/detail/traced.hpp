@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traced messages, on a worker's side. While messages are traced (Board::observe), post.hpp stamps
-// each that a handler sends, and writes a record of it; whoever handles a message with a stamp
-// moves its node's clock past that, and writes another record (handle.hpp). So the stamps of a
-// chain of messages grow, through whichever nodes it goes, and a message is found again by its
-// stamp and its sender.
+// each message that a handler sends, and writes a record of it. The worker that handles a stamped
+// message moves its node's clock past the stamp and writes another record (handle.hpp). So stamps
+// grow along a chain of messages, through however many nodes it goes. A message is found again by
+// its stamp and its sender.
 //
-// A message keeps its stamp while it waits for an actor, or goes on to one that has moved. Those
-// that carry one need the worker's whole warp: they are handled one at a time.
+// A message keeps its stamp while it is stashed, and when it is forwarded to an actor that has
+// moved. A stamped message needs the worker's whole warp: such messages are handled one at a time.
 #pragma once
 
 #include <denizen/actor/address.hpp>
