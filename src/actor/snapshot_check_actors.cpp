@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Whether what a snapshot says of actors can be: their places, lives, supervisors, guests,
+// subscriptions and timers. A file is not believed: a wrong index in it would be an access out of
+// bounds, on a GPU.
 #include "snapshot_check.hpp"
 #include "snapshot_memory.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reading and writing the file. It is written beside its name and renamed when it is whole.
 #include <denizen/actor/detail/snapshot_file.hpp>
 
 #include "crc32c.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The process an object belongs to: a forked child has its memory, and none of its threads.
 #include <denizen/base/process.hpp>
 
 #include <pthread.h>

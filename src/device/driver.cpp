@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The driver's functions, found at run time: one build of the library runs with and without a GPU.
 #include "driver_entries.hpp"
 #include <denizen/device/driver.hpp>
 

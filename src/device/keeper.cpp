@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One thread for each program that is on a GPU. It launches incarnations, or, for a program without
+// a breath, beats its heart; it sees when the program has died or left, and sleeps in between.
 #include <denizen/device/keeper.hpp>
 
 #include <denizen/base/clock.hpp>
@@ -57,6 +59,8 @@ void Keeper::command(Command c)
         if (c != Command::leave) {
             wanted_.store(c, std::memory_order_relaxed);
         }
+        // Somebody needs the GPU: what is wanted is kept in wanted_ and told when it is let go. But
+        // a program may always end.
         if (held_.load(std::memory_order_relaxed) && c != Command::stop) {
             c = Command::leave;
         }
@@ -218,6 +222,8 @@ void Keeper::launch()
     launches_.fetch_add(1, std::memory_order_relaxed);
     launched_ns_ = now_ns();
     parked_.store(false, std::memory_order_release);
+    // The device's copy of the command is set on the stream, in front of the kernel: what the last
+    // one has left there says that it is over.
     const auto launch = [this] {
         check(driver().memset_d32_async(
                   kept_.command, static_cast<unsigned>(wanted_.load(std::memory_order_relaxed)), 1,

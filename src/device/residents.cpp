@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Resident programs of this process make way for each other, and for what needs a GPU to itself.
+// The registry's mutex is held throughout: no program is launched or comes back meanwhile.
 #include <denizen/device/residents.hpp>
 
 #include <denizen/device/driver.hpp>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ports for messages, which any thread posts to and the block's own thread handles between two
+// steps.
 #include <denizen/flow/block.hpp>
 
 namespace denizen::flow {

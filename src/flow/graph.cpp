@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Building a graph, and its start: who runs which block, the rings between ports, and the bells of
+// those who sleep. After the start the blocks work by themselves; stop() and abort() set a word
+// that each step looks at, and ring all bells.
 #include <denizen/flow/graph.hpp>
 
 #include <denizen/base/clock.hpp>
@@ -178,6 +181,8 @@ void Flowgraph::hang_bells()
     for (const auto& block : blocks_) {
         const auto bell_at = [&](const Block& there) {
             Doorbell* bell = there.bell_.load(std::memory_order_relaxed);
+            // One that sends to its own thread need not wake it: it looks before it sleeps. A
+            // resident block's quanta are sent by the chain's thread, whose bell this is not.
             const bool own = bell == block->bell_.load(std::memory_order_relaxed) &&
                              dynamic_cast<const ResidentBlock*>(block.get()) == nullptr;
             return own ? nullptr : bell;
@@ -309,6 +314,7 @@ void Flowgraph::wait(std::chrono::nanoseconds deadline)
     while (!over) { // ends with the last block, or by the deadline
         const uint64_t waited = now_ns() - begin;
         if (waited > limit) break;
+        // In slices, so that Ctrl-C is heard.
         const std::chrono::nanoseconds slice(std::min<uint64_t>(limit - waited, 50'000'000));
         over = changed_.wait_for(lock, slice, [&] { return running_ == 0; });
         if (!over) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What happens at the ends of a block. All of it runs on the block's thread, except what a comment
+// says otherwise of; quanta and word of the end cross to other threads by the rings alone.
 #include <denizen/flow/block.hpp>
 
 #include <cstdlib>
@@ -62,6 +64,7 @@ void InputPort::give_back(detail::Cell* cell)
         return;
     }
     cell->where.store(nullptr, std::memory_order_relaxed);
+    // A port may be passed by several circuits: a quantum goes back to the source of its own.
     const Circuit* circuit = cell->circuit;
     for (const auto& [home, way] : homes_) {
         if (home == circuit) {
@@ -78,7 +81,7 @@ bool InputPort::load_next()
         if (!arrivals_.try_receive(cell)) {
             return false;
         }
-        if (cell->size() == 0) {
+        if (cell->size() == 0) { // work() is not called for nothing
             give_back(cell);
             continue;
         }
@@ -178,7 +181,7 @@ void SourcePort::flush()
     for (TagCarry& carry : carries_) {
         carry.leave(first_, cell->size(), cell->tags);
     }
-    if (cell->tags.size() > 1) {
+    if (cell->tags.size() > 1) { // followed inputs and tag() put theirs in one after the other
         std::stable_sort(cell->tags.begin(), cell->tags.end(),
                          [](const Tag& a, const Tag& b) { return a.sample < b.sample; });
     }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The window of a quantum, and circuits: their buffers, and where each of their quanta is.
 #include <denizen/flow/port.hpp>
 
 #include <map>
@@ -41,6 +42,7 @@ void Cell::grow(size_t left, size_t right)
 Circuit::Circuit(std::string name, SourcePort& source, uint32_t quanta, size_t samples)
     : name_(std::move(name)), source_(&source), samples_(samples)
 {
+    // Whole cache lines: the last samples of one quantum share none with what lies behind.
     const size_t bytes = (samples * source.type().bytes + 63) / 64 * 64;
     for (uint32_t i = 0; i < quanta; ++i) {
         auto cell = std::make_unique<detail::Cell>();

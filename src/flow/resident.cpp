@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The runtime that resident blocks share, and what their owners change while they run.
 #include <denizen/flow/resident.hpp>
 
 #include "chain.hpp"

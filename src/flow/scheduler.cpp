@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The threads of a pool. Each takes coroutines from its own queue, else from another's; it searches
+// for a while, then sleeps. A coroutine that has something to do again goes to the queue of the
+// thread that says so: what it waited for is in that thread's cache.
 #include <denizen/flow/scheduler.hpp>
 
 #include <denizen/base/clock.hpp>
@@ -174,6 +177,7 @@ void Scheduler::work(uint32_t me, int core)
     bool soon = true; // work came within own_core_ns when it was last waited for
     for (;;) {        // ends: when the scheduler goes, after its last coroutine
         Parking* next = nullptr;
+        // Also a thread that always finds work looks at those who nap, now and then.
         bool found = (++turns % 64 != 0 || (wake_napping(), true)) && take(me, next);
         if (!found) {
             searching_.fetch_add(1, std::memory_order_relaxed);

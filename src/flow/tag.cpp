@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tags on their way through a block that makes other samples than it takes.
 #include <denizen/flow/tag.hpp>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The host's side of a resident group: calls as messages in a mailbox that all of its teams read.
 #include "member.hpp"
 
 #include <denizen/base/clock.hpp>

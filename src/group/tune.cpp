@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Times every algorithm at every size on these ranks, and makes of it the table by which calls
+// choose.
 #include <denizen/base/on_threads.hpp>
 
 #include <denizen/base/clock.hpp>
@@ -115,9 +117,11 @@ std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t thread
         }
         if (!rows.empty()) {
             Choice& row = rows.back();
+            // Nothing was timed between the two sizes: half-way, as sizes grow by a factor.
             row.up_to = static_cast<uint64_t>(
                 std::sqrt(static_cast<double>(last.back()) * static_cast<double>(bytes)));
             const uint64_t one_each = uint64_t{row.channels} * threads * sizeof(Packet::word);
+            // one_shot is at its best up to a packet for each thread (persistent.hpp): no further.
             if (row.algorithm == Algorithm::one_shot && one_each != 0) {
                 row.up_to = std::max(last.back(), std::min(row.up_to, one_each));
             }

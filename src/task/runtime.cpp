@@ -9,6 +9,7 @@
 #include <denizen/base/interrupt.hpp>
 #include <denizen/base/process.hpp>
 #include <denizen/task/detail/local.hpp>
+#include <denizen/wire/tickets.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <algorithm>
@@ -244,8 +245,7 @@ struct TaskRuntime::Core {
     bool stuck = false;
 
     SpinLock port_lock;
-    uint32_t port_tail = 0;
-    uint32_t port_head = 0; // as last read
+    PlaceOfOne port; // with the lock
 
     std::mutex groups_lock;
     std::vector<uint32_t> free_groups;
@@ -300,24 +300,21 @@ void TaskRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, n
         {
             const std::lock_guard guard(c.port_lock);
             while (done < count) {
-                if (c.port_tail - c.port_head == capacity) {
-                    // Acquire: partner of the monitor's release.
-                    c.port_head = load<Scope::system, Order::acquire>(&s.control->port_head);
-                    if (c.port_tail - c.port_head == capacity) {
-                        break;
-                    }
+                // Its acquire: partner of the monitor's release.
+                if (!c.port.room<Scope::system>(1, capacity, &s.control->port_head)) {
+                    break;
                 }
                 const uint32_t* task = tasks + done * words;
-                Letter& letter = s.port[c.port_tail & s.port_mask];
+                Letter& letter = s.port[c.port.tail & s.port_mask];
                 for (uint32_t k = 0; k < 4; ++k) {
-                    Packet p{{0, 0, 0}, c.port_tail + 1};
+                    Packet p{{0, 0, 0}, c.port.tail + 1};
                     for (uint32_t i = 0; i < 3 && 3 * k + i < words; ++i) {
                         p.word[i] = task[3 * k + i];
                     }
                     store_packet<Scope::system>(&letter.packet[k], p);
                 }
                 ++c.submitted[group_of(task[0])];
-                ++c.port_tail;
+                ++c.port.tail;
                 ++done;
             }
         }
@@ -327,8 +324,7 @@ void TaskRuntime::spawn(const uint32_t* tasks, uint32_t words, uint64_t count, n
                 ns(deadline),
                 [&] {
                     const std::lock_guard guard(c.port_lock);
-                    c.port_head = load<Scope::system, Order::acquire>(&s.control->port_head);
-                    return c.port_tail - c.port_head != capacity;
+                    return c.port.room<Scope::system>(1, capacity, &s.control->port_head);
                 },
                 [&] {
                     return "the port of tasks is full (" + std::to_string(capacity) + " slots); " +
@@ -350,6 +346,8 @@ uint32_t TaskRuntime::open_group(nanoseconds lifetime)
 {
     Core& c = core();
     c.check_alive();
+    // One order at a time: the monitor reads all that this one says before it answers, so the words
+    // of a group need no other lock.
     const std::lock_guard guard(c.groups_lock);
     if (c.free_groups.empty()) {
         throw Error(Errc::exhausted,
@@ -381,11 +379,15 @@ Ended TaskRuntime::wait(uint32_t group, nanoseconds deadline)
     c.check_alive();
     c.check_group(group);
     const GroupReport& report = c.shared.control->report[group];
+    // The report says how many of the group's tasks the monitor has taken in, and how many of these
+    // are not over. None under way is the end only if it has taken in all that was handed in
+    // before.
     uint32_t all = 0;
     {
         const std::lock_guard guard(c.port_lock);
         all = c.submitted[group];
     }
+    // Tasks that actors spawn go past the host's port, so `all` does not count them.
     if (c.actors_spawn.load(std::memory_order_relaxed)) {
         const std::lock_guard guard(c.groups_lock);
         c.order(); // what they have handed in by now is in the report
@@ -421,7 +423,7 @@ std::pair<uint32_t, uint32_t> TaskRuntime::open_answer()
     Core& c = core();
     c.check_alive();
     const std::lock_guard guard(c.answers_lock);
-    if (c.free_answers.empty()) {
+    if (c.free_answers.empty()) { // those given up whose result has come after all are free again
         std::erase_if(c.given_up, [&](const auto& closed) {
             const Packet p = load_packet<Scope::system>(&c.shared.answer[closed.first].packet[0]);
             if (p.sequence != closed.second) {
@@ -437,7 +439,7 @@ std::pair<uint32_t, uint32_t> TaskRuntime::open_answer()
     }
     const uint32_t answer = c.free_answers.front(); // the one unused for longest
     c.free_answers.pop_front();
-    c.last_sequence += c.last_sequence + 1 == 0 ? 2 : 1;
+    c.last_sequence += c.last_sequence + 1 == 0 ? 2 : 1; // never 0, which an unused cell has
     return {answer, c.last_sequence};
 }
 
