@@ -248,6 +248,17 @@ def test_ctrl_c_ends_a_wait(name, tmp_path):
     assert interrupted(text, tmp_path) < PATIENCE
 
 
+def test_ctrl_c_ends_a_compilation_for_a_gpu(nvrtc, tmp_path):
+    text = SCRIPT.format(
+        wait=WAIT,
+        ready="os.environ['DENIZEN_CACHE'] = os.path.join(os.getcwd(), 'cache')\n"
+        "from denizen.apps.transactions.stage import program",
+        call="program().compile_gpu(90)",  # takes half a minute
+        after="assert os.listdir('cache') == []",
+    )
+    assert interrupted(text, tmp_path, settle=3) < PATIENCE
+
+
 def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):
     """send_many is interrupted with its host ring full: what it sent is handled, once each."""
     text = SCRIPT.format(
