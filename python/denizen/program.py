@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -334,18 +335,29 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
                 source = Path(folder) / "program.cpp"
                 source.write_text(text, encoding="utf-8")
                 built = Path(folder) / "program.so"
-                result = subprocess.run(
-                    [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)],
-                    capture_output=True,
-                    text=True,
-                    check=False,
+                status, said = _finished(
+                    [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)]
                 )
-                if result.returncode != 0:
-                    raise _refusal(result.stderr.strip(), text, name)
+                if status != 0:
+                    raise _refusal(said, text, name)
                 library = built.read_bytes()
             log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, library)
     return library
+
+
+def _finished(command: Sequence[str]) -> tuple[int, str]:
+    """A compiler's exit status, and what it said. Ctrl-C ends it at once, and what it started."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+    ) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.read()  # ends: with the compiler
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said.decode("utf-8", "replace").strip()
 
 
 def _refusal(said: str, text: str, name: str) -> CompileError:

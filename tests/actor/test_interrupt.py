@@ -81,6 +81,18 @@ WAITS = {
         "from denizen.apps.transactions.records import generate; generate(30_000_000)",
         "assert len(generate(1000)[0]) == 1000",
     ),
+    "a made signal": (
+        "from denizen.radio import modulate\n",
+        "modulate.modulate([], 400_000_000)",
+        "assert len(modulate.modulate([], 1000)) == 2000",
+    ),
+    "compiling for the CPU": (
+        "os.environ['DENIZEN_CACHE'] = os.path.join(os.getcwd(), 'cache')\n"
+        "from denizen.apps.transactions.stage import program",
+        "while True: denizen.Program(program().source, actors=['Shard'],"
+        " messages=list(program().messages.values()), name=f'p{time.time()}').compile_cpu()",
+        "",
+    ),
     "tasks": (
         """
 from denizen import tasks
