@@ -15,7 +15,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from denizen import tasks
+from denizen import tasks, terminal
+from denizen.actor import ActorType
 from denizen.arguments import Commands
 from denizen.errors import CompileError, DataError
 from denizen.program import Program
@@ -28,7 +29,9 @@ def add(commands: Commands) -> None:
         "check", help="compile a file's programs for CPU and GPU; needs no GPU"
     )
     to.add_argument(
-        "file", type=Path, help="Python that makes denizen.Program objects at its top level"
+        "file",
+        type=Path,
+        help="Python that makes programs or actors at its top level",
     )
     to.add_argument(
         "--arch",
@@ -50,14 +53,14 @@ def architecture(text: str) -> int:
 def check(file: Path, architectures: Iterable[int]) -> int:
     """Print one line for each program and target; 0 if all compile, else 1."""
     if not file.is_file():
-        raise DataError(f"{file}: no such file; expected Python with denizen.Program objects")
+        raise DataError(f"{file}: no such file; expected Python with programs or actors")
     programs = _programs(file)
     if programs is None:
         return 1
     if not programs:
         raise DataError(
-            f"{file}: no denizen.Program at its top level; make it there, outside functions and "
-            'outside `if __name__ == "__main__"`'
+            f"{file}: no denizen.Program or actor at its top level; make it there, outside "
+            'functions and outside `if __name__ == "__main__"`'
         )
     failed = 0
     for name, program in programs.items():
@@ -70,7 +73,8 @@ def check(file: Path, architectures: Iterable[int]) -> int:
 def _compiles(what: str, build: Callable[[], object]) -> bool:
     begin = time.perf_counter()
     try:
-        build()
+        with terminal.working(what):
+            build()
     except CompileError as error:
         print(f"{what}: does not compile", flush=True)
         print(f"denizen: {error}", file=sys.stderr, flush=True)
@@ -97,4 +101,10 @@ def _programs(file: Path) -> dict[str, AnyProgram] | None:
     for name, value in names.items():
         if isinstance(value, AnyProgram) and value not in found.values():
             found[name] = value
+    # Actors in Python that the file gives to denizen.Runtime() as they are.
+    taken = [one for p in found.values() if isinstance(p, Program) for one in p.in_python]
+    loose = dict.fromkeys(v for v in names.values() if isinstance(v, ActorType) and v not in taken)
+    if loose:
+        name = " and ".join(actor.name for actor in loose)
+        found[name] = Program(actors=list(loose), name=name)
     return found

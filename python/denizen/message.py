@@ -202,7 +202,8 @@ class MessageType:
             fields = self._by_name(values, fields)
         for name, value in fields.items():
             if name not in (self.dtype.names or ()):
-                raise MessageError(f'message {self.name} has no field "{name}"')
+                has = ", ".join(self.dtype.names or ()) or "none"
+                raise MessageError(f'message {self.name} has no field "{name}"; it has {has}')
             given = _refs(value) if name in self._buffers else value
             field = self.dtype[name]
             try:

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from denizen import _core
 from denizen.actor import ActorType
+from denizen.apart import compile_apart
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError
@@ -85,8 +87,8 @@ def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
 
 
 @cache
-def _find_nvrtc() -> None:
-    """Tells the core where PyPI's wheels of NVRTC and nvJitLink lie."""
+def _find_nvrtc() -> Sequence[str]:
+    """Tells the core where PyPI's wheels of NVRTC and nvJitLink lie: in these folders."""
     roots = dict.fromkeys([*sys.path, *(sysconfig.get_path(k) for k in ("purelib", "platlib"))])
     folders = [
         str(folder)
@@ -96,6 +98,7 @@ def _find_nvrtc() -> None:
         for folder in sorted(Path(root).glob(pattern))
     ]
     _core.set_cuda_folders(folders)
+    return folders
 
 
 class Program:
@@ -293,16 +296,16 @@ class Program:
     ) -> bytes:
         from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (most programs need none)
 
-        _find_nvrtc()
+        folders = _find_nvrtc()
         parts = gpu_parts(handlers, messages, architecture)
         options = [*flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
         try:
-            text = _core.compile_ltoir(self.text(), self.name, options)
+            text = compile_apart("compile_ltoir", self.text(), self.name, options, folders=folders)
         except CompileError as error:
             raise _refusal(str(error), self.text(), self.name) from None
         # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
         how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
-        return _core.link_cubin([(self.name, text), *parts], how)
+        return compile_apart("link_cubin", [(self.name, text), *parts], how, folders=folders)
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
@@ -332,18 +335,29 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
                 source = Path(folder) / "program.cpp"
                 source.write_text(text, encoding="utf-8")
                 built = Path(folder) / "program.so"
-                result = subprocess.run(
-                    [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)],
-                    capture_output=True,
-                    text=True,
-                    check=False,
+                status, said = _finished(
+                    [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)]
                 )
-                if result.returncode != 0:
-                    raise _refusal(result.stderr.strip(), text, name)
+                if status != 0:
+                    raise _refusal(said, text, name)
                 library = built.read_bytes()
             log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, library)
     return library
+
+
+def _finished(command: Sequence[str]) -> tuple[int, str]:
+    """A compiler's exit status, and what it said. Ctrl-C ends it at once, and what it started."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+    ) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.read()  # ends: with the compiler
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said.decode("utf-8", "replace").strip()
 
 
 def _refusal(said: str, text: str, name: str) -> CompileError:
@@ -377,7 +391,7 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
 
     Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
     """
-    _find_nvrtc()
+    folders = _find_nvrtc()
     all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
     key = _key(text, flags, ".cubin", (str(_core.nvrtc_version()), *all_flags))
     with open_cache() as kept:
@@ -387,7 +401,7 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
             began = time.perf_counter()
             options = [*all_flags, *_include_paths()]
             try:
-                cubin, _ = _core.compile_cubin(text, name, options)
+                cubin = compile_apart("compile_cubin", text, name, options, folders=folders)
             except CompileError as error:
                 raise _refusal(str(error), text, name) from None
             log.info("compiled %s in %.1f s", name, time.perf_counter() - began)

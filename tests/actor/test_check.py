@@ -56,6 +56,39 @@ def test_other_architectures(checked, nvrtc):
         checked('a = constant("1")\n', "--arch", "new")
 
 
+ACTORS = """
+import denizen
+import numpy as np
+
+@denizen.message
+class Tick:
+    n: np.uint32
+
+@denizen.actor
+class Counter:
+    sum: np.uint64 = 0
+
+    def on_tick(self, m: Tick, ctx):
+        self.sum += {value}
+
+if __name__ == "__main__":
+    denizen.Runtime(Counter)
+"""
+
+
+def test_actors_in_python_that_are_in_no_program(tmp_path, capfd, nvrtc):
+    pytest.importorskip("numba")
+    file = tmp_path / "actors.py"
+    file.write_text(ACTORS.format(value="m.n"))
+    assert cli.main(["check", str(file)]) == 0
+    assert "Counter, CPU: compiles (" in capfd.readouterr().out
+    file.write_text(ACTORS.format(value="m.weight"))
+    assert cli.main(["check", str(file)]) == 1
+    said = capfd.readouterr()
+    assert "Counter, CPU: does not compile" in said.out
+    assert f"{file}:14: the message Tick has no field weight; it has n" in said.err
+
+
 def test_programs_of_tasks(checked, nvrtc):
     more = """
 from denizen import tasks
@@ -79,6 +112,6 @@ def test_a_file_that_fails_itself(checked):
 def test_a_file_without_programs(checked, tmp_path, capfd):
     status, _, error = checked("")
     assert status == 2
-    assert "no denizen.Program at its top level" in error
+    assert "no denizen.Program or actor at its top level" in error
     assert cli.main(["check", str(tmp_path / "none.py")]) == 2
     assert "no such file" in capfd.readouterr().err

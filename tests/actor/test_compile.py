@@ -2,7 +2,12 @@
 """Programs are compiled once, kept on disk by content, and their errors show the user's line."""
 
 import os
+import shutil
 import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import sample
@@ -339,13 +344,13 @@ def test_a_cubin_is_kept_and_checked(empty_cache, nvrtc, monkeypatch):
     program.compile_gpu(90)
     (kept,) = empty_cache.iterdir()
     compiled = []
-    compile_cubin = _core.compile_cubin
+    compile_apart = program_module.compile_apart
 
-    def counting(*arguments):
+    def counting(*arguments, **options):
         compiled.append(arguments)
-        return compile_cubin(*arguments)
+        return compile_apart(*arguments, **options)
 
-    monkeypatch.setattr(_core, "compile_cubin", counting)
+    monkeypatch.setattr(program_module, "compile_apart", counting)
     program.compile_gpu(90)
     assert compiled == []
     kept.write_bytes(kept.read_bytes()[:-100])
@@ -354,6 +359,39 @@ def test_a_cubin_is_kept_and_checked(empty_cache, nvrtc, monkeypatch):
     program.compile_gpu(80)
     assert len(compiled) == 2
     assert len(list(empty_cache.iterdir())) == 2
+
+
+def test_a_compiler_that_dies_is_an_error_and_nothing_is_kept(empty_cache, nvrtc, monkeypatch):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(denizen.CompileError, match="compiles for the GPU died"):
+        constant().compile_gpu(90)
+    assert list(empty_cache.iterdir()) == []
+
+
+def test_the_compiler_of_a_process_that_is_killed_ends_too(empty_cache, nvrtc, tmp_path):
+    """It would go on for its half minute otherwise."""
+    script = "from denizen.apps.transactions.stage import program; program().compile_gpu(90)"
+    path = os.pathsep.join(filter(None, sys.path))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}
+    )
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    try:
+        deadline = time.monotonic() + 60
+        while not (child := children.read_text().split()):
+            assert parent.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        parent.kill()
+        parent.wait()
+        while Path(f"/proc/{child[0]}").exists():
+            # A zombie of a machine without an init counts as ended.
+            if "State:\tZ" in Path(f"/proc/{child[0]}/status").read_text():
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        parent.kill()
 
 
 def test_an_architecture_that_nvrtc_does_not_know(empty_cache, nvrtc):

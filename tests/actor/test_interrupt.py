@@ -81,6 +81,18 @@ WAITS = {
         "from denizen.apps.transactions.records import generate; generate(30_000_000)",
         "assert len(generate(1000)[0]) == 1000",
     ),
+    "a made signal": (
+        "from denizen.radio import modulate\n",
+        "modulate.modulate([], 400_000_000)",
+        "assert len(modulate.modulate([], 1000)) == 2000",
+    ),
+    "compiling for the CPU": (
+        "os.environ['DENIZEN_CACHE'] = os.path.join(os.getcwd(), 'cache')\n"
+        "from denizen.apps.transactions.stage import program",
+        "while True: denizen.Program(program().source, actors=['Shard'],"
+        " messages=list(program().messages.values()), name=f'p{time.time()}').compile_cpu()",
+        "",
+    ),
     "tasks": (
         """
 from denizen import tasks
@@ -246,6 +258,17 @@ def test_ctrl_c_ends_a_wait(name, tmp_path):
     ready, call, after = WAITS[name]
     text = SCRIPT.format(wait=WAIT, ready=ready, call=call, after=textwrap.dedent(after))
     assert interrupted(text, tmp_path) < PATIENCE
+
+
+def test_ctrl_c_ends_a_compilation_for_a_gpu(nvrtc, tmp_path):
+    text = SCRIPT.format(
+        wait=WAIT,
+        ready="os.environ['DENIZEN_CACHE'] = os.path.join(os.getcwd(), 'cache')\n"
+        "from denizen.apps.transactions.stage import program",
+        call="program().compile_gpu(90)",  # takes half a minute
+        after="assert os.listdir('cache') == []",
+    )
+    assert interrupted(text, tmp_path, settle=3) < PATIENCE
 
 
 def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):

@@ -181,7 +181,9 @@ def test_what_a_field_would_not_hold_is_refused_by_name():
 
 def test_messages_start_at_zero_and_know_their_fields():
     assert PLAIN().tolist() == (0, 0.0, 0, 0, False)
-    with pytest.raises(denizen.MessageError, match='message Plain has no field "x"'):
+    with pytest.raises(
+        denizen.MessageError, match='message Plain has no field "x"; it has u1_field, f8_'
+    ):
         PLAIN(x=1)
     fields = "u1_field u1, f8_field f8, i2_field i2, u8_field u8, b1_field b1"
     assert repr(PLAIN) == f"<message Plain: {fields}; 40 bytes>"

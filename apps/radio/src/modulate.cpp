@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <denizen/radio/modulate.hpp>
 
+#include <denizen/base/interrupt.hpp>
 #include <denizen/radio/detail/preamble.hpp>
 #include <denizen/radio/message.hpp>
 
@@ -11,6 +12,8 @@
 
 namespace denizen::radio {
 namespace {
+
+constexpr size_t checked = 1 << 16; // values between two looks at Ctrl-C
 
 // Half microseconds with a pulse (1) and without.
 std::vector<double> pulses(const Frame& frame)
@@ -53,18 +56,26 @@ std::vector<uint8_t> modulate(const std::vector<Burst>& bursts, size_t samples, 
     const auto uniform = [&random] {
         return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
     };
-    std::vector<double> signal(2 * samples);
-    for (size_t k = 0; k < signal.size(); k += 2) {
+    // Filled as it grows: zeroing the gigabytes of a minute could not be interrupted.
+    std::vector<double> signal;
+    signal.reserve(2 * samples);
+    for (size_t k = 0; k < samples; ++k) {
+        if (k % checked == 0) check_interrupt();
         const double magnitude = noise * std::sqrt(-std::log(uniform()));
         const double angle = 2 * std::numbers::pi * uniform();
-        signal[k] = magnitude * std::cos(angle);
-        signal[k + 1] = magnitude * std::sin(angle);
+        signal.push_back(magnitude * std::cos(angle));
+        signal.push_back(magnitude * std::sin(angle));
     }
-    for (const Burst& burst : bursts) add(signal, burst);
-    std::vector<uint8_t> out(signal.size());
-    std::ranges::transform(signal, out.begin(), [](double x) {
-        return static_cast<uint8_t>(std::clamp(std::floor(x + 128), 0.0, 255.0));
-    });
+    for (const Burst& burst : bursts) {
+        check_interrupt();
+        add(signal, burst);
+    }
+    std::vector<uint8_t> out;
+    out.reserve(signal.size());
+    for (size_t k = 0; k < signal.size(); ++k) {
+        if (k % checked == 0) check_interrupt();
+        out.push_back(static_cast<uint8_t>(std::clamp(std::floor(signal[k] + 128), 0.0, 255.0)));
+    }
     return out;
 }
 

@@ -15,7 +15,11 @@
 //
 // Hazards. The program's memory is gone when its runtime is: end the tasks before that. A program
 // that has left the GPU by park() finds the message when the host's next one brings it back. A
-// snapshot that is taken while others send may have half of a message in it.
+// snapshot that is taken while others send may have half of a message in it. Who sends so has no
+// outbox where a message could wait for its turn, so while the program is jammed by its own
+// messages (docs/ runtime.md) it is told `full`, each time, until the jam ends: try again later,
+// and let it end (larger rings, or fewer messages going round); a message of the host's gets
+// through meanwhile.
 #pragma once
 
 #include <denizen/actor/address.hpp>

@@ -101,9 +101,10 @@ def _graphs(capture: Capture) -> str:
         "their order: a program that launches ever longer graphs draws their curve."
     )
     return (
-        f"<h2>Graph launches: bytes and doorbells</h2><p>{text}</p>"
+        f'<h2>Graph launches: bytes and doorbells</h2><p>{text}</p><div class="wide">'
         + _curve(sizes, "bytes", "var(--compute)")
         + _curve(bells, "doorbells", "var(--copy)")
+        + "</div>"
     )
 
 

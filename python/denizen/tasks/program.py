@@ -57,7 +57,8 @@ class TaskType:
         value: Any = np.zeros((), self.dtype)
         for name, given in fields.items():
             if name not in (self.dtype.names or ()):
-                raise MessageError(f'task {self.name} has no field "{name}"')
+                has = ", ".join(self.dtype.names or ()) or "none"
+                raise MessageError(f'task {self.name} has no field "{name}"; it has {has}')
             field = self.dtype[name]
             plain = getattr(given, "promise", given)
             value[name] = checked(f"field {name} of task {self.name}", field, plain)

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from denizen import machine, terminal
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, CompileError, DenizenError, MissingPackageError
+from denizen.program import Program
 from denizen.tour import page
-from denizen.tour.step import Found, MissingError, Place, Step
+from denizen.tour.step import Found, Place, Step
 from denizen.tour.steps import STEPS
 
 
@@ -62,23 +65,44 @@ def run(device: str, out: Path, only: Sequence[str]) -> int:
     terminal.line(f"denizen tour on {about.device}")
     steps = [step for step in STEPS if not only or step.name in only]
     begin = time.perf_counter()
+    ahead = _compile_ahead(steps, capability(where)) if where.on_gpu else {}
     stops = []
     for number, step in enumerate(steps, 1):
         print(f"\n{number}/{len(steps)} {step.title} ({step.shows})", flush=True)
-        stops.append(_stop(step, place))
+        stops.append(_stop(step, place, ahead.get(step.name)))
         _show(stops[-1])
     seconds = time.perf_counter() - begin
     page.write(out, stops, about, seconds)
     return _end(stops, seconds, out)
 
 
-def _stop(step: Step, device: str) -> Stop:
+def _compile_ahead(steps: Sequence[Step], architecture: int) -> dict[str, threading.Thread]:
+    """By the names of the stops: the threads that have their programs compiled into the cache."""
+
+    def make(program: Callable[[], Program]) -> None:
+        with suppress(DenizenError):  # the stop itself finds it again, and says so
+            program().compile_gpu(architecture)
+
+    threads = {
+        step.name: threading.Thread(target=make, args=(step.program,), daemon=True)
+        for step in steps
+        if step.program is not None
+    }
+    for thread in threads.values():
+        thread.start()
+    return threads
+
+
+def _stop(step: Step, device: str, ahead: threading.Thread | None = None) -> Stop:
     begin = time.perf_counter()
     found, lacks, broke = None, "", ""
     try:
         with terminal.working(step.title, lines=True) as tell:
+            if ahead is not None:
+                tell("compiling, since the tour began")
+                ahead.join()  # ends: with the compiler, which ends or dies
             found = step.run(Place(device, tell))
-    except (MissingError, MissingPackageError) as error:
+    except MissingPackageError as error:
         lacks = str(error)
     except CompileError as error:
         # Without a compiler there is nothing to check; what does not compile is a failure.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
 
-
-class MissingError(Exception):
-    """A stop cannot be made here; the message says what it lacks and how to get it."""
+if TYPE_CHECKING:
+    from denizen.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``name``: for the command line; ``shows``: the parts that it uses."""
+    """``name``: for the command line; ``shows``: the parts that it uses; ``program``: what takes a
+    GPU's compiler so long that it is compiled while other stops are made.
+    """
 
     name: str
     title: str
     shows: str
     run: Callable[[Place], Found]
+    program: Callable[[], Program] | None = None
 
 
 def data(name: str) -> Traversable:

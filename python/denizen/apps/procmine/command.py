@@ -140,8 +140,12 @@ def generate(path: Path, events: int, seed: int) -> int:
     """Write a made log to ``path``, a CSV file; the exit status."""
     if path.suffix != ".csv":
         raise ArgumentError(f"{path}: a made log is written as .csv")
-    log = procmine.generate(events, seed=seed)
-    with whole(path) as part, open(part, "w", encoding="utf-8", newline="") as file:
+    with (
+        terminal.working(f"making {events:,} events"),
+        whole(path) as part,
+        open(part, "w", encoding="utf-8", newline="") as file,
+    ):
+        log = procmine.generate(events, seed=seed)
         rows = csv.writer(file)
         rows.writerow(("case_id", "activity", "timestamp"))
         for c, a, t in zip(

@@ -17,12 +17,18 @@ from denizen.tour.steps import (
 )
 
 STEPS = (
-    Step("flights", "A year of flights", "actors", flights.run),
+    Step("flights", "Flights from New York", "actors", flights.run),
     Step("roads", "Streets of New York", "graph searches, tasks", roads.run),
     Step("log", "What happens to an application", "process mining", log.run),
     Step("aircraft", "Aircraft at 1090 MHz", "radio", aircraft.run),
     Step("broadcast", "A station in stereo", "flow and signal processing", broadcast.run),
-    Step("payments", "A stream of payments", "keyed actors, ordered alerts", payments.run),
+    Step(
+        "payments",
+        "A stream of payments",
+        "keyed actors, ordered alerts",
+        payments.run,
+        payments.program,
+    ),
     Step("sound", "Sound through two doors", "a simulation, steered while it runs", sound.run),
     Step("driver", "What a driver submits", "the lens", driver.run),
     Step("ranks", "An all-reduce", "groups", ranks.run),

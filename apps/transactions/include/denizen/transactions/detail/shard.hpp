@@ -21,7 +21,7 @@ public:
     static constexpr auto grain = Grain::warp;
     static constexpr bool can_fail = true;
 
-    DENIZEN_HD void on(const Open& m, auto& ctx)
+    DENIZEN_ONCE void on(const Open& m, auto& ctx)
     {
         const auto bytes = ctx.template data<unsigned char>(m.book);
         if (!bytes) {
@@ -53,7 +53,7 @@ public:
         ctx.reply(Ready{0});
     }
 
-    DENIZEN_HD void on(const Grow& m, auto& ctx)
+    DENIZEN_ONCE void on(const Grow& m, auto& ctx)
     {
         if (const auto book = ctx.template data<Book>(m.book)) {
             if (ctx.lane() == 0) {
@@ -64,7 +64,7 @@ public:
         }
     }
 
-    DENIZEN_HD void on(const Change& m, auto& ctx)
+    DENIZEN_ONCE void on(const Change& m, auto& ctx)
     {
         if (const auto book = ctx.template data<Book>(m.book)) {
             if (ctx.lane() == 0) {
@@ -75,7 +75,7 @@ public:
         }
     }
 
-    DENIZEN_HD void on(const Put& m, auto& ctx)
+    DENIZEN_ONCE void on(const Put& m, auto& ctx)
     {
         const auto found = ctx.template data<Book>(m.book);
         const auto from = ctx.template data<const unsigned char>(m.from);
@@ -107,7 +107,7 @@ public:
         ctx.reply(Ready{m.count - done});
     }
 
-    DENIZEN_HD void on(const Get& m, auto& ctx)
+    DENIZEN_ONCE void on(const Get& m, auto& ctx)
     {
         const auto found = ctx.template data<Book>(m.book);
         const auto to = ctx.template data<Customer>(m.to);
@@ -127,7 +127,7 @@ public:
         ctx.reply(Ready{m.count});
     }
 
-    DENIZEN_HD void on(const Move& m, auto& ctx)
+    DENIZEN_ONCE void on(const Move& m, auto& ctx)
     {
         const auto from = ctx.template data<const unsigned char>(m.from);
         const auto to = ctx.template data<unsigned char>(m.to);
@@ -139,14 +139,14 @@ public:
         ctx.reply(Ready{0});
     }
 
-    DENIZEN_HD void on(const Taken& m, auto& ctx)
+    DENIZEN_ONCE void on(const Taken& m, auto& ctx)
     {
         if (const auto book = ctx.template data<Book>(m.book)) {
             ctx.reply(Ready{book[0].ledger(m.part).taken});
         }
     }
 
-    DENIZEN_HD void on(const Drill& m, auto& ctx)
+    DENIZEN_ONCE void on(const Drill& m, auto& ctx)
     {
         if (ctx.lane() == 0) {
             fail_in_ = m.pass + 1;
@@ -267,7 +267,7 @@ private:
     }
 
     // What is due, and what follows as long as it need not be told.
-    DENIZEN_HD void go_on(Book& book, Due due, uint32_t part, auto& ctx)
+    DENIZEN_ONCE void go_on(Book& book, Due due, uint32_t part, auto& ctx)
     {
         while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
             send_steps(book, due, tree_fan_out * (part + 1), ctx);
