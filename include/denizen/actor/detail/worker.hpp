@@ -20,6 +20,45 @@ namespace denizen {
 // or to leave the processor; or all of it to its successor, when nobody else looks any more.
 enum class Told : uint32_t { on_the_way, all, to_successor };
 
+namespace detail {
+
+DENIZEN_HD inline bool has_chores(const Shared& s, uint32_t id)
+{
+    return lanes::shuffle(load<Scope::block>(&s.worker_states[id].chores), 0) != 0;
+}
+
+// At the end of a round with chores or parked messages. `turn`: as told, and even. One call, with
+// what it needs in registers: nothing of the worker's lives across more than this.
+template <class P>
+DENIZEN_COLD uint32_t do_what_is_rare(const Shared& s, uint32_t id, uint32_t turn, bool worked,
+                                      uint32_t unflushed, bool observed)
+{
+    uint32_t done = 0;
+    bool chores = has_chores(s, id);
+    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
+    // else moves.
+    if (chores && !(worked && parked(s, id) > s.outbox_capacity / 2)) {
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&s.status[id].turn, turn + 1);
+        }
+        lanes::sync();
+        do_chores<P>(s, id, observed);
+        lanes::rejoin();
+        if (lanes::id() == 0) {
+            // Release on the host: partner of the acquire in Backend::read().
+            store<Scope::gpu, host_release>(&s.status[id].turn, turn + 2);
+        }
+        worked = true;
+        done = rare_turn;
+        chores = has_chores(s, id);
+    }
+    const uint32_t seen = see_to_outbox(s, id, worked, unflushed);
+    lanes::rejoin();
+    return done | (worked ? rare_worked : 0) | (chores ? rare_chores : 0) | seen;
+}
+
+} // namespace detail
+
 template <class P>
 class Worker {
 public:
@@ -205,9 +244,6 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
-    // at all of them after every message would cost many times what the message does.
-    static constexpr uint32_t entries_per_round = 8 * lanes::size;
 
     DENIZEN_HD void tell_sent()
     {
@@ -537,36 +573,20 @@ private:
         }
     }
 
-    DENIZEN_HD void look_for_chores()
-    {
-        chores_ = lanes::shuffle(load<Scope::block>(&s_.worker_states[id_].chores), 0) != 0;
-    }
+    DENIZEN_HD void look_for_chores() { chores_ = detail::has_chores(s_, id_); }
 
     // Chores, and messages that are parked. `worked`: a message was handled in this round. True if
-    // that, or if something was done here. In line, like every member: a call would put the whole
-    // worker in local memory.
+    // that, or if something was done.
     DENIZEN_HD bool do_what_is_rare(bool worked)
     {
-        look_for_chores();
-        // Messages that waited send like all others: they keep half of the outbox free, unless
-        // nothing else moves.
-        if (chores_ && !(worked && parked(s_, id_) > s_.outbox_capacity / 2)) {
-            begin_turn();
-            do_chores<P>(s_, id_, observer_.on());
-            lanes::rejoin();
-            end_turn();
-            worked = true;
-            look_for_chores();
-        }
-        const uint32_t waiting = parked(s_, id_);
-        outbox_used_ = waiting != 0;
-        ++unflushed_;
-        if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
-            unflushed_ = 0;
-            worked |= flush(s_, id_);
-            lanes::rejoin();
-        }
-        return worked;
+        const uint32_t done =
+            detail::do_what_is_rare<P>(s_, id_, turn_, worked, ++unflushed_, observer_.on());
+        lanes::rejoin();
+        turn_ += (done & detail::rare_turn) != 0 ? 2 : 0;
+        chores_ = (done & detail::rare_chores) != 0;
+        outbox_used_ = (done & detail::rare_parked) != 0;
+        unflushed_ = (done & detail::rare_looked) != 0 ? 0 : unflushed_;
+        return (done & detail::rare_worked) != 0;
     }
 
     DENIZEN_HD void begin_turn()
