@@ -207,6 +207,7 @@ public:
         d.device =
             d.device.empty() || d.device == info_.name ? info_.name : d.device + ", " + info_.name;
         d.on_gpu = true;
+        d.geometry = grid_.why;
         d.host_ring_memory = mapped_ ? "mapped" : "pinned";
         d.why_not_mapped = why_not_;
         d.device_bytes += device_bytes_ + (mapped_ ? mapped_->size() : 0);
@@ -255,7 +256,8 @@ private:
         check(driver_.func_set_attribute(function_, func_shared_carveout,
                                          options.prefer_l1 ? 0 : 100),
               "cuFuncSetAttribute", "shared memory carveout");
-        grid_ = Grid::choose(info_, function_, options, image.table);
+        grid_ = Grid::choose(info_, function_, options, image.table,
+                             residents().taken(info_.ordinal)); // here the mutex is held
         int least = 0;
         int greatest = 0;
         check(driver_.ctx_get_stream_priority_range(&least, &greatest),

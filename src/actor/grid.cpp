@@ -75,7 +75,7 @@ Grid try_grid(Geometry g, Function function, uint32_t least, uint32_t most_sms, 
 } // namespace
 
 Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
-                  const ProgramTable& table)
+                  const ProgramTable& table, uint32_t taken)
 {
     const auto sms = static_cast<uint32_t>(info.sm_count);
     const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
@@ -89,24 +89,33 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     check(driver().func_set_attribute(function, func_max_dynamic_shared,
                                       static_cast<int>(most_shared)),
           "cuFuncSetAttribute", "dynamic shared memory");
-    // By default a quarter of the SMs. A kernel whose blocks fill an SM (cuBLAS's SGEMM takes all
-    // registers) finds no place on one that we are on, and a resident program does not go away.
-    const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
     Geometry g;
     g.local_slots = options.local_slots != 0 ? options.local_slots : 64;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
-    g.workers = options.workers;
-    if (g.workers == 0) {
-        g.workers =
-            wanted_sms < most_cluster ? wanted_sms : wanted_sms / most_cluster * most_cluster;
-    }
-    // As few workers on an SM as can be, then the largest clusters.
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
+    if (options.workers == 0) {
+        const uint32_t wanted_sms = options.sms != 0 ? options.sms : sms_of(sms, taken);
+        const uint32_t least = least_slots(table);
+        for (g.per_sm = most_on_an_sm(least); g.per_sm >= 1; --g.per_sm) {
+            for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
+                g.workers = workers_of(wanted_sms, g.cluster, g.per_sm);
+                Grid grid = try_grid(g, function, least, wanted_sms, most_shared);
+                if (grid.blocks != 0) {
+                    grid.why =
+                        grid.why_chosen(info, options, taken, attribute(function, func_registers));
+                    return grid;
+                }
+            }
+        }
+    }
+    g.workers = options.workers != 0 ? options.workers : 1;
+    // As few workers on an SM as can be, then the largest clusters.
     for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
          g.per_sm <= most_warps; ++g.per_sm) {
         for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
-            const Grid grid = try_grid(g, function, least_slots(table), most_sms, most_shared);
+            Grid grid = try_grid(g, function, least_slots(table), most_sms, most_shared);
             if (grid.blocks != 0) {
+                grid.why = "as given";
                 return grid;
             }
         }
@@ -118,6 +127,22 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
                     (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
                                                "; use fewer workers or a smaller cluster"
                                          : "; use fewer workers"));
+}
+
+std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
+                             int registers) const
+{
+    std::string text = std::to_string(geometry.per_sm) + " workers on each of " +
+                       std::to_string(blocks) + " of " + std::to_string(info.sm_count) + " SMs: ";
+    if (options.sms != 0) {
+        text += "sms = " + std::to_string(options.sms);
+    } else if (taken != 0) {
+        text += "half of those that no other program of this process has";
+    } else {
+        text += "half of them, so that kernels beside find whole ones";
+    }
+    return text + ", in whole clusters; " + std::to_string(registers) +
+           " registers per thread, and the last place is the monitor's";
 }
 
 LaunchConfig Grid::launch_on(Stream stream)

@@ -74,8 +74,10 @@ void AnyRuntime::Core::check_options() const
                                        std::to_string(layout_abi) + "; compile it again");
     }
     require_power_of_two("host_ring_slots", options.host_ring_slots, 1u << 16);
-    require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
-    if (options.local_slots != 0) { // 0: the backend's choice, as the next
+    if (options.inbox_slots != 0) { // 0: the device's, as the next
+        require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
+    }
+    if (options.local_slots != 0) {
         require_power_of_two("local_slots", options.local_slots, 1u << 12);
     }
     if (options.near_slots != 0) {
@@ -168,6 +170,12 @@ void AnyRuntime::Core::make_nodes()
                 node.backend->reach(*peer.backend);
             }
         }
+    }
+    if (options.inbox_slots == 0) {
+        // How many messages wait for a worker of many is a matter of luck: where each has some
+        // thousands on average, many have several times as many. On the CPU a ring that is longer
+        // than the cache is slower.
+        options.inbox_slots = on_gpu ? std::bit_floor(16384 / options.nodes) : 1024;
     }
     const uint64_t all = static_cast<uint64_t>(workers) * nodes.size();
     const uint64_t each = (options.max_actors + all - 1) / all;
