@@ -72,6 +72,31 @@ Grid try_grid(Geometry g, Function function, uint32_t least, uint32_t most_sms, 
     return grid;
 }
 
+struct Clusters {
+    uint32_t least;
+    uint32_t most;
+};
+
+// The grid with the most workers on each of `sms` that has near rings: these are worth more than
+// one more worker of an SM, whose boxes leave no room for them. If none has, the one with the most
+// workers; with blocks == 0 if none finds room.
+Grid filled(Geometry g, Function function, uint32_t least, uint32_t sms, size_t most_shared,
+            Clusters clusters)
+{
+    Grid without;
+    for (g.per_sm = most_on_an_sm(least); g.per_sm >= 1; --g.per_sm) {
+        for (g.cluster = clusters.most; g.cluster >= clusters.least; g.cluster /= 2) {
+            g.workers = workers_of(sms, g.cluster, g.per_sm);
+            const Grid grid = try_grid(g, function, least, sms, most_shared);
+            if (grid.blocks != 0 && grid.geometry.near > 1) {
+                return grid;
+            }
+            without = without.blocks == 0 ? grid : without;
+        }
+    }
+    return without;
+}
+
 } // namespace
 
 Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
@@ -96,16 +121,11 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     if (options.workers == 0) {
         const uint32_t wanted_sms = options.sms != 0 ? options.sms : sms_of(sms, taken);
         const uint32_t least = least_slots(table);
-        for (g.per_sm = most_on_an_sm(least); g.per_sm >= 1; --g.per_sm) {
-            for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
-                g.workers = workers_of(wanted_sms, g.cluster, g.per_sm);
-                Grid grid = try_grid(g, function, least, wanted_sms, most_shared);
-                if (grid.blocks != 0) {
-                    grid.why =
-                        grid.why_chosen(info, options, taken, attribute(function, func_registers));
-                    return grid;
-                }
-            }
+        Grid grid =
+            filled(g, function, least, wanted_sms, most_shared, {least_cluster, most_cluster});
+        if (grid.blocks != 0) {
+            grid.why = grid.why_chosen(info, options, taken, attribute(function, func_registers));
+            return grid;
         }
     }
     g.workers = options.workers != 0 ? options.workers : 1;

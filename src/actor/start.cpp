@@ -158,7 +158,11 @@ void AnyRuntime::Core::make_nodes()
         } else {
             backend = make_cpu_backend(image, of_node);
         }
-        workers = of_node.workers = backend->geometry().workers;
+        const Geometry& g = backend->geometry();
+        workers = of_node.workers = g.workers;
+        if (on_gpu && options.workers == 0) { // the others lie as the first one's do
+            of_node.sms = (g.workers + g.per_sm - 1) / g.per_sm;
+        }
         if (workers < 1 || workers > max_workers) {
             throw Error(Errc::bad_argument,
                         "workers = " + std::to_string(workers) + "; use 1 to 2048");
