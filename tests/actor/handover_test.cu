@@ -152,11 +152,14 @@ TEST_P(handover, to_an_actor_that_takes_the_whole_warp)
     const Address a = rt.spawn<Player>();
     const Address b = rt.spawn<Warp>(1, near(a))[0];
     const uint32_t hops = scaled(1000) | 1; // the last is for the warp
+    const uint64_t before = to_itself(rt.stats());
     rt.send(a, Play{b.value, hops - 1, 0});
     rt.drain();
     const auto at_a = rt.ask<Seen>(a, Read{});
     const auto at_b = rt.ask<Seen>(b, Read{});
     EXPECT_EQ(at_a.handled + at_b.handled, hops);
+    rt.drain();
+    EXPECT_EQ(to_itself(rt.stats()) - before, hops);
     EXPECT_EQ(at_a.wrong + at_b.wrong, 0u);
 }
 

@@ -348,13 +348,13 @@ public:
 #endif
     }
 
-    // The worker has handled `n` messages that its lanes have handed over: see handover.hpp.
-    DENIZEN_HD void advance_handed(uint32_t n)
+    // The worker's lanes have handed over so many messages (handover.hpp), and handled so many.
+    DENIZEN_HD void advance_handed(uint32_t sent, uint32_t handled)
     {
         if (lanes::id() == 0) {
-            cluster::add(detail::box::sent(box_, Route::worker), n);
+            cluster::add(detail::box::sent(box_, Route::worker), sent);
         }
-        advance_local(n);
+        advance_local(handled);
     }
 
     // Lane by lane: this lane has handled `n` slots of the ring of ring_of(lane).

@@ -548,8 +548,9 @@ private:
                         detail::write_late(s_, id_, next.end - 1, late);
                     }
                     lanes::rejoin();
+                    const uint32_t sent = lanes::sum(handed + next.taken);
                     handed = lanes::sum(handed);
-                    near_.advance_handed(handed);
+                    near_.advance_handed(sent, handed);
                     handled_ += handed;
                     left -= handed;
                 }
