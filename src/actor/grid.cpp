@@ -81,10 +81,10 @@ struct Clusters {
 // one more worker of an SM, whose boxes leave no room for them. If none has, the one with the most
 // workers; with blocks == 0 if none finds room.
 Grid filled(Geometry g, Function function, uint32_t least, uint32_t sms, size_t most_shared,
-            Clusters clusters)
+            Clusters clusters, uint32_t most_per_sm)
 {
     Grid without;
-    for (g.per_sm = most_on_an_sm(least); g.per_sm >= 1; --g.per_sm) {
+    for (g.per_sm = most_per_sm; g.per_sm >= 1; --g.per_sm) {
         for (g.cluster = clusters.most; g.cluster >= clusters.least; g.cluster /= 2) {
             g.workers = workers_of(sms, g.cluster, g.per_sm);
             const Grid grid = try_grid(g, function, least, sms, most_shared);
@@ -100,7 +100,7 @@ Grid filled(Geometry g, Function function, uint32_t least, uint32_t sms, size_t 
 } // namespace
 
 Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
-                  const ProgramTable& table, uint32_t taken)
+                  const ProgramTable& table, uint32_t taken, bool mapped)
 {
     const auto sms = static_cast<uint32_t>(info.sm_count);
     const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
@@ -119,12 +119,14 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
     if (options.workers == 0) {
-        const uint32_t wanted_sms = options.sms != 0 ? options.sms : sms_of(sms, taken);
+        const uint32_t wanted_sms =
+            options.sms != 0 ? options.sms : std::max(1u, sms_of(sms, taken) / (mapped ? 1 : 2));
         const uint32_t least = least_slots(table);
-        Grid grid =
-            filled(g, function, least, wanted_sms, most_shared, {least_cluster, most_cluster});
+        Grid grid = filled(g, function, least, wanted_sms, most_shared,
+                           {least_cluster, most_cluster}, mapped ? most_on_an_sm(least) : 1);
         if (grid.blocks != 0) {
-            grid.why = grid.why_chosen(info, options, taken, attribute(function, func_registers));
+            grid.why =
+                grid.why_chosen(info, options, taken, mapped, attribute(function, func_registers));
             return grid;
         }
     }
@@ -150,8 +152,13 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
 }
 
 std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
-                             int registers) const
+                             bool mapped, int registers) const
 {
+    if (!mapped) {
+        return std::to_string(geometry.workers) + " workers, one on each of " +
+               std::to_string(blocks) + " of " + std::to_string(info.sm_count) +
+               " SMs: few, because each looks for the host's messages across the bus";
+    }
     std::string text = std::to_string(geometry.per_sm) + " workers on each of " +
                        std::to_string(blocks) + " of " + std::to_string(info.sm_count) + " SMs: ";
     if (options.sms != 0) {

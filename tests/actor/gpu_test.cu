@@ -370,13 +370,23 @@ TEST(limits, workers_and_sms)
     { // what it chooses itself: on at most half of the SMs, and it says so
         Rt rt(Device::gpu());
         const Description& d = rt.description();
-        EXPECT_GE(d.workers, std::max(1u, sms / 4));
         EXPECT_LE((d.workers + d.per_sm - 1) / d.per_sm, std::max(1u, sms / 2));
-        EXPECT_EQ(d.geometry.find(std::to_string(d.per_sm) + " workers on each of "), 0u)
+        const bool mapped = d.host_ring_memory == "mapped";
+        EXPECT_EQ(d.geometry.find(mapped ? std::to_string(d.per_sm) + " workers on each of "
+                                         : std::to_string(d.workers) + " workers, one on each of "),
+                  0u)
             << d.geometry;
+        EXPECT_TRUE(mapped || d.per_sm == 1u) << "they look across the bus";
         // Beside it there is room for another.
         Rt second(Device::gpu());
         EXPECT_EQ(second.ask<Sum>(second.spawn<Counter>(1)[0], Read{}, 10s).value, 0u);
+        EXPECT_EQ(rt.ask<Sum>(rt.spawn<Counter>(1)[0], Read{}, 10s).value, 0u);
+    }
+    {
+        Options o;
+        o.mapped = false;
+        Rt rt(Device::gpu(), o);
+        EXPECT_EQ(rt.description().per_sm, 1u) << rt.description().geometry;
         EXPECT_EQ(rt.ask<Sum>(rt.spawn<Counter>(1)[0], Read{}, 10s).value, 0u);
     }
     works(sms, 0, sms);
