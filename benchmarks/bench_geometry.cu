@@ -119,13 +119,13 @@ public:
     {
         const uint32_t tokens =
             load.pattern == Pattern::chains ? load.tokens : load.tokens * workers_;
-        Go go{load.pattern, tokens, 16};
+        Go go{load.pattern, tokens, 4};
         Case result(load.name, params, "M/s");
         result.verified = true;
         const double target_us = quick_ ? 1e4 : 5e4;
         for (int i = 0; i < 2; ++i) { // a warm-up that tells how many hops a sample needs
             const double rate = walk(go, result);
-            go.hops = static_cast<uint32_t>(std::clamp(rate * target_us / tokens, 16.0, 1e5));
+            go.hops = static_cast<uint32_t>(std::clamp(rate * target_us / tokens, 4.0, 1e5));
         }
         result.n = 0;
         const uint32_t repetitions = quick_ ? 3 : 7;
@@ -196,16 +196,12 @@ void measure(const Arguments& arguments)
     std::vector<Shape> shapes{{}};
     if (arguments.gpu()) {
         const auto sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
-        for (const uint32_t share : {4u, 2u, 1u}) {
-            for (const uint32_t per_sm : {1u, 2u, 4u, 8u}) {
-                if (share == 4 && per_sm == 2) continue;
-                shapes.push_back({sms / share, per_sm, 0});
-            }
+        for (const uint32_t share : {2u, 1u}) {
+            for (const uint32_t per_sm : {1u, 4u, 8u}) shapes.push_back({sms / share, per_sm, 0});
         }
-        for (const uint32_t inbox : {1024u, 4096u, 65536u}) {
-            shapes.push_back({sms / 2, 8, inbox});
-            shapes.push_back({sms, 4, inbox});
-        }
+        shapes.push_back({sms / 4, 1, 1024}); // small, and what was chosen once
+        shapes.push_back({sms, 4, 1024});
+        if (!arguments.quick) shapes.push_back({sms, 4, 65536});
     }
     const uint32_t actors = arguments.gpu() ? 8192 : 512;
     bool told = false;
