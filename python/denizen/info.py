@@ -29,7 +29,7 @@ def rows(device: str) -> list[tuple[str, str]]:
         ("denizen", f"{denizen.__version__}, Python {platform.python_version()}"),
         ("device", str(found["device"])),
         ("backend", "GPU, resident kernel" if gpu else "CPU threads"),
-        ("workers", f"{found['workers']:,}"),
+        ("workers", f"{found['workers']:,}: {found['geometry']}"),
         ("host to worker", _MEMORY.get(memory, memory)),
     ]
     if gpu and memory != "mapped":

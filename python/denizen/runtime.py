@@ -130,10 +130,12 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             "cpu:NODESxTHREADS": groups of CPU threads that stand for them.
             "python": handlers in Python are run by the interpreter, one after the other, in the
             thread that calls: for breakpoints, print and coverage.
-        workers: of each node. GPU: warps, by default one on each of `sms`; CPU: threads, by default
-            one per core, shared out among the nodes.
-        sms: GPU: most SMs to use, by default a quarter of them, or as many as `workers` needs.
-            Kernels whose blocks need a whole SM (large matrix products) run only on the others.
+        workers: of each node. GPU: warps, by default as many as the registers of `sms` hold, at
+            most 8 on each; CPU: threads, by default one on each core but one, which is left to the
+            caller, shared out among the nodes. ``description["geometry"]`` says what was chosen.
+        sms: GPU: most SMs to use, by default half of those that no other program of this process
+            has, or as many as `workers` needs. Kernels whose blocks need a whole SM (large matrix
+            products) run only on the others.
         idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
             None: stay until closed. For one node only.
         breath_us: GPU: no kernel of the program lasts longer than that and a handler; the next one
@@ -153,8 +155,8 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             egress_slots, stash_slots, watch_slots, spawn_room, timer_slots, subscriptions,
             dead_letter_slots, trace_slots, asks, max_actors, state_bytes: sizes of the rings and
             stashes (64-byte slots), of what may be unanswered, and of the actors' memory; see
-            denizen::Options (denizen/actor/any_runtime.hpp). 0 for local_slots and near_slots is
-            what suits the device, for spawn_room what suits the program.
+            denizen::Options (denizen/actor/any_runtime.hpp). 0 for inbox_slots, local_slots and
+            near_slots is what suits the device, for spawn_room what suits the program.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError. Ctrl-C ends any wait with KeyboardInterrupt, as a passed
@@ -269,7 +271,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
 
     @property
     def description(self) -> dict[str, Any]:
-        """Device, nodes, workers of each, how they lie together, memory taken, start time in ms."""
+        """Device, nodes, workers of each, how they lie together, memory taken, start time in ms.
+
+        "geometry": why it is these workers.
+        """
         return self._core.description
 
     # ---- life of actors

@@ -66,9 +66,9 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id,
 
 class CpuBackend final : public Backend {
 public:
-    CpuBackend(const Image& image, const Geometry& geometry)
+    CpuBackend(const Image& image, const Geometry& geometry, std::string why)
         : run_(image.run_worker), library_(image.library), handlers_(image.handlers),
-          geometry_(geometry), workers_(geometry.workers)
+          geometry_(geometry), why_(std::move(why)), workers_(geometry.workers)
     {
     }
 
@@ -257,6 +257,7 @@ public:
     {
         d.device = "CPU";
         d.on_gpu = false;
+        d.geometry = why_;
         d.host_ring_memory = "host";
         d.host_bytes += bytes_;
     }
@@ -352,6 +353,7 @@ private:
     std::shared_ptr<void> library_;
     std::shared_ptr<const HandlerTable> handlers_;
     Geometry geometry_;
+    std::string why_; // it is this one
     uint32_t workers_;
     std::byte* memory_ = nullptr;
     size_t bytes_ = 0;
@@ -385,14 +387,21 @@ std::unique_ptr<Backend> make_cpu_backend(const Image& image, const Options& opt
                     "CPU too or choose a GPU");
     }
     Geometry g;
-    g.workers = options.workers != 0 ? options.workers
-                                     : std::max(1u, usable_cores() / std::max(1u, options.nodes));
+    std::string why = "as given";
+    g.workers = options.workers;
+    if (g.workers == 0) {
+        const uint32_t cores = usable_cores();
+        g.workers = workers_of_cores(cores, options.nodes);
+        why = "one worker on each of " + std::to_string(cores) +
+              " cores but one, which is left to the caller";
+    }
     g.cluster = std::min(g.workers, options.cluster != 0 ? options.cluster : 4u);
     // Few workers, hence many messages on each ring; and one that is off its core for a time slice
     // stops the others when its rings are full. The memory costs nothing before it is used.
     g.local_slots = options.local_slots != 0 ? options.local_slots : 1024;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 256;
-    return std::make_unique<CpuBackend>(image, with_boxes(g, least_slots(image.table), SIZE_MAX));
+    return std::make_unique<CpuBackend>(image, with_boxes(g, least_slots(image.table), SIZE_MAX),
+                                        std::move(why));
 }
 
 } // namespace denizen

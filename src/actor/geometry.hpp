@@ -63,4 +63,32 @@ inline Geometry with_boxes(Geometry g, uint32_t least, size_t limit)
     return g;
 }
 
+// Workers of whole clusters on at most `sms` SMs. Where there are several on an SM, the last place
+// of all is the monitor's, and blocks need no warp more for it.
+inline uint32_t workers_of(uint32_t sms, uint32_t cluster, uint32_t per_sm)
+{
+    const uint32_t blocks = sms < cluster ? sms : sms / cluster * cluster;
+    return std::min(blocks * per_sm - (per_sm > 1 ? 1 : 0), max_workers);
+}
+
+// On how many SMs a program is put that does not say it, of `sms` of which others have `taken`.
+// Half of the rest: so the next program finds something too, and kernels whose blocks need an SM
+// to themselves (cuBLAS's SGEMM takes all registers) find whole ones.
+inline uint32_t sms_of(uint32_t sms, uint32_t taken)
+{
+    return taken + 1 < sms ? (sms - taken) / 2 : 1;
+}
+
+// Workers on an SM where the program does not say it, at the most: what its registers hold. Long
+// messages make long rings, of which each worker has several.
+inline uint32_t most_on_an_sm(uint32_t least) { return std::clamp(256 / least, 1u, 8u); }
+
+// Workers on the CPU where the program does not say it, of each node. Who asks spins for the
+// answer, and needs a core as a worker does: where workers have all of them, each answer waits for
+// a time slice.
+inline uint32_t workers_of_cores(uint32_t cores, uint32_t nodes)
+{
+    return std::max(1u, (std::max(cores, 1u) - 1) / std::max(nodes, 1u));
+}
+
 } // namespace denizen

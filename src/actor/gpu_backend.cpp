@@ -96,14 +96,6 @@ public:
     Regions take_memory(size_t host_bytes, size_t device_bytes, size_t ring_bytes)
     {
         const ContextScope scope(context_);
-        if (want_mapped_) {
-            if (auto made =
-                    MappedMemory::try_create(info_.ordinal, info_.uuid, ring_bytes, &why_not_)) {
-                mapped_ = std::make_unique<MappedMemory>(std::move(*made));
-            }
-        } else {
-            why_not_ = "switched off";
-        }
         const size_t shared_bytes = host_bytes + (mapped_ ? 0 : ring_bytes);
         host_bytes_ = shared_bytes + StagedCopies::staging_bytes;
         device_bytes_ = device_bytes;
@@ -207,6 +199,7 @@ public:
         d.device =
             d.device.empty() || d.device == info_.name ? info_.name : d.device + ", " + info_.name;
         d.on_gpu = true;
+        d.geometry = grid_.why;
         d.host_ring_memory = mapped_ ? "mapped" : "pinned";
         d.why_not_mapped = why_not_;
         d.device_bytes += device_bytes_ + (mapped_ ? mapped_->size() : 0);
@@ -255,7 +248,9 @@ private:
         check(driver_.func_set_attribute(function_, func_shared_carveout,
                                          options.prefer_l1 ? 0 : 100),
               "cuFuncSetAttribute", "shared memory carveout");
-        grid_ = Grid::choose(info_, function_, options, image.table);
+        const uint32_t taken = residents().taken(info_.ordinal); // here the mutex is held
+        map_rings(options, image.table, taken);
+        grid_ = Grid::choose(info_, function_, options, image.table, taken, mapped_ != nullptr);
         int least = 0;
         int greatest = 0;
         check(driver_.ctx_get_stream_priority_range(&least, &greatest),
@@ -268,6 +263,26 @@ private:
         // and enlarge the context's local memory, and both wait for all that runs.
         launch_kernel(Shared{});
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+    }
+
+    // Memory for the host rings of as many workers as there can be: how many there are depends on
+    // whether it is to be had.
+    void map_rings(const Options& options, const ProgramTable& table, uint32_t taken)
+    {
+        if (!want_mapped_) {
+            why_not_ = "switched off";
+            return;
+        }
+        const uint32_t least = least_slots(table);
+        const uint32_t sms =
+            options.sms != 0 ? options.sms : sms_of(static_cast<uint32_t>(info_.sm_count), taken);
+        const size_t most = options.workers != 0 ? options.workers : sms * most_on_an_sm(least);
+        const size_t slots =
+            std::max(options.host_ring_slots, least) + std::max(options.urgent_slots, least);
+        if (auto made = MappedMemory::try_create(info_.ordinal, info_.uuid,
+                                                 most * slots * sizeof(Slot), &why_not_)) {
+            mapped_ = std::make_unique<MappedMemory>(std::move(*made));
+        }
     }
 
     void launch_kernel(Shared shared)

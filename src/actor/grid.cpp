@@ -72,10 +72,35 @@ Grid try_grid(Geometry g, Function function, uint32_t least, uint32_t most_sms, 
     return grid;
 }
 
+struct Clusters {
+    uint32_t least;
+    uint32_t most;
+};
+
+// The grid with the most workers on each of `sms` that has near rings: these are worth more than
+// one more worker of an SM, whose boxes leave no room for them. If none has, the one with the most
+// workers; with blocks == 0 if none finds room.
+Grid filled(Geometry g, Function function, uint32_t least, uint32_t sms, size_t most_shared,
+            Clusters clusters, uint32_t most_per_sm)
+{
+    Grid without;
+    for (g.per_sm = most_per_sm; g.per_sm >= 1; --g.per_sm) {
+        for (g.cluster = clusters.most; g.cluster >= clusters.least; g.cluster /= 2) {
+            g.workers = workers_of(sms, g.cluster, g.per_sm);
+            const Grid grid = try_grid(g, function, least, sms, most_shared);
+            if (grid.blocks != 0 && grid.geometry.near > 1) {
+                return grid;
+            }
+            without = without.blocks == 0 ? grid : without;
+        }
+    }
+    return without;
+}
+
 } // namespace
 
 Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
-                  const ProgramTable& table)
+                  const ProgramTable& table, uint32_t taken, bool mapped)
 {
     const auto sms = static_cast<uint32_t>(info.sm_count);
     const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
@@ -89,24 +114,30 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     check(driver().func_set_attribute(function, func_max_dynamic_shared,
                                       static_cast<int>(most_shared)),
           "cuFuncSetAttribute", "dynamic shared memory");
-    // By default a quarter of the SMs. A kernel whose blocks fill an SM (cuBLAS's SGEMM takes all
-    // registers) finds no place on one that we are on, and a resident program does not go away.
-    const uint32_t wanted_sms = options.sms != 0 ? options.sms : std::max(1u, sms / 4);
     Geometry g;
     g.local_slots = options.local_slots != 0 ? options.local_slots : 64;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
-    g.workers = options.workers;
-    if (g.workers == 0) {
-        g.workers =
-            wanted_sms < most_cluster ? wanted_sms : wanted_sms / most_cluster * most_cluster;
-    }
-    // As few workers on an SM as can be, then the largest clusters.
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
+    if (options.workers == 0) {
+        const uint32_t wanted_sms =
+            options.sms != 0 ? options.sms : std::max(1u, sms_of(sms, taken) / (mapped ? 1 : 2));
+        const uint32_t least = least_slots(table);
+        Grid grid = filled(g, function, least, wanted_sms, most_shared,
+                           {least_cluster, most_cluster}, mapped ? most_on_an_sm(least) : 1);
+        if (grid.blocks != 0) {
+            grid.why =
+                grid.why_chosen(info, options, taken, mapped, attribute(function, func_registers));
+            return grid;
+        }
+    }
+    g.workers = options.workers != 0 ? options.workers : 1;
+    // As few workers on an SM as can be, then the largest clusters.
     for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
          g.per_sm <= most_warps; ++g.per_sm) {
         for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
-            const Grid grid = try_grid(g, function, least_slots(table), most_sms, most_shared);
+            Grid grid = try_grid(g, function, least_slots(table), most_sms, most_shared);
             if (grid.blocks != 0) {
+                grid.why = "as given";
                 return grid;
             }
         }
@@ -118,6 +149,27 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
                     (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
                                                "; use fewer workers or a smaller cluster"
                                          : "; use fewer workers"));
+}
+
+std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
+                             bool mapped, int registers) const
+{
+    if (!mapped) {
+        return std::to_string(geometry.workers) + " workers, one on each of " +
+               std::to_string(blocks) + " of " + std::to_string(info.sm_count) +
+               " SMs: few, because each looks for the host's messages across the bus";
+    }
+    std::string text = std::to_string(geometry.per_sm) + " workers on each of " +
+                       std::to_string(blocks) + " of " + std::to_string(info.sm_count) + " SMs: ";
+    if (options.sms != 0) {
+        text += "sms = " + std::to_string(options.sms);
+    } else if (taken != 0) {
+        text += "half of those that no other program of this process has";
+    } else {
+        text += "half of them, so that kernels beside find whole ones";
+    }
+    return text + ", in whole clusters; " + std::to_string(registers) +
+           " registers per thread, and the last place is the monitor's";
 }
 
 LaunchConfig Grid::launch_on(Stream stream)

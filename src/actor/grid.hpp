@@ -13,11 +13,17 @@ namespace denizen::gpu {
 
 struct Grid {
     // Throws Error(Errc::bad_argument) if the workers find no room. Needs the function's context.
+    // `taken`: SMs that other programs of this process have, at most. `mapped`: the host rings lie
+    // in the GPU's memory; else workers look at them across the bus, and fewer are chosen.
     static Grid choose(const DeviceInfo& info, Function function, const Options& options,
-                       const ProgramTable& table);
+                       const ProgramTable& table, uint32_t taken, bool mapped);
 
     // Cooperative, so that every block is resident or the launch fails. Points into this grid.
     LaunchConfig launch_on(Stream stream);
+
+    // For `why`, of a geometry that was not given.
+    std::string why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
+                           bool mapped, int registers) const;
 
     std::string text() const; // "33 blocks of 2 warps in clusters of 8"
 
@@ -29,6 +35,7 @@ struct Grid {
     }
 
     Geometry geometry;
+    std::string why;     // it is this one
     unsigned blocks = 0; // a multiple of the cluster; the last may have no worker
     LaunchAttribute attributes[2] = {};
 };

@@ -73,8 +73,10 @@ void AnyRuntime::Core::check_options() const
                                        std::to_string(layout_abi) + "; compile it again");
     }
     require_power_of_two("host_ring_slots", options.host_ring_slots, 1u << 16);
-    require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
-    if (options.local_slots != 0) { // 0: the backend's choice, as the next
+    if (options.inbox_slots != 0) { // 0: the device's, as the next
+        require_power_of_two("inbox_slots", options.inbox_slots, 1u << 16);
+    }
+    if (options.local_slots != 0) {
         require_power_of_two("local_slots", options.local_slots, 1u << 12);
     }
     if (options.near_slots != 0) {
@@ -155,7 +157,11 @@ void AnyRuntime::Core::make_nodes()
         } else {
             backend = make_cpu_backend(image, of_node);
         }
-        workers = of_node.workers = backend->geometry().workers;
+        const Geometry& g = backend->geometry();
+        workers = of_node.workers = g.workers;
+        if (on_gpu && options.workers == 0) { // the others lie as the first one's do
+            of_node.sms = (g.workers + g.per_sm - 1) / g.per_sm;
+        }
         if (workers < 1 || workers > max_workers) {
             throw Error(Errc::bad_argument,
                         "workers = " + std::to_string(workers) + "; use 1 to 2048");
@@ -167,6 +173,12 @@ void AnyRuntime::Core::make_nodes()
                 node.backend->reach(*peer.backend);
             }
         }
+    }
+    if (options.inbox_slots == 0) {
+        // How many messages wait for a worker of many is a matter of luck: where each has some
+        // thousands on average, many have several times as many. On the CPU a ring that is longer
+        // than the cache is slower.
+        options.inbox_slots = on_gpu ? std::bit_floor(16384 / options.nodes) : 1024;
     }
     const uint64_t all = static_cast<uint64_t>(workers) * nodes.size();
     const uint64_t each = (options.max_actors + all - 1) / all;

@@ -78,6 +78,33 @@ TEST(geometry, rings_shrink_before_they_go)
     EXPECT_EQ(with_boxes(of(1, 4), 4096, SIZE_MAX).near_slots, 4096u);
 }
 
+TEST(geometry, a_program_that_says_nothing_gets_half_of_what_is_free_in_whole_clusters)
+{
+    EXPECT_EQ(sms_of(132, 0), 66u);
+    EXPECT_EQ(sms_of(132, 64), 34u) << "the next one finds room beside it";
+    EXPECT_EQ(sms_of(132, 131), 1u);
+    EXPECT_EQ(sms_of(132, 140), 1u) << "what others have is an upper bound";
+    EXPECT_EQ(sms_of(1, 0), 1u);
+    EXPECT_EQ(workers_of(66, 4, 8), 511u) << "the last place is the monitor's";
+    EXPECT_EQ(workers_of(66, 8, 4), 255u);
+    EXPECT_EQ(workers_of(33, 8, 1), 32u);
+    EXPECT_EQ(workers_of(3, 8, 1), 3u) << "fewer SMs than a cluster has";
+    EXPECT_EQ(workers_of(1, 1, 1), 1u);
+    EXPECT_EQ(workers_of(1024, 4, 8), max_workers);
+    EXPECT_EQ(most_on_an_sm(2), 8u);
+    EXPECT_EQ(most_on_an_sm(64), 4u);
+    EXPECT_EQ(most_on_an_sm(4096), 1u);
+}
+
+TEST(geometry, cpu_workers_leave_the_caller_a_core)
+{
+    EXPECT_EQ(workers_of_cores(1, 1), 1u);
+    EXPECT_EQ(workers_of_cores(2, 1), 1u);
+    EXPECT_EQ(workers_of_cores(16, 1), 15u);
+    EXPECT_EQ(workers_of_cores(16, 2), 7u);
+    EXPECT_EQ(workers_of_cores(2, 5), 1u);
+}
+
 TEST(geometry, the_monitor_takes_a_warp_that_is_no_worker)
 {
     const auto warps = [](unsigned blocks, uint32_t per_sm, uint32_t workers) {

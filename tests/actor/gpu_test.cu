@@ -367,12 +367,30 @@ TEST(limits, workers_and_sms)
             EXPECT_GE(handled, 2u) << "every worker takes part";
         }
     };
-    const uint32_t quarter = std::max(1u, sms / 4);
-    const uint32_t cluster = device.major >= 9 ? 8 : 1; // whole clusters
-    works(0, 0, quarter < cluster ? quarter : quarter / cluster * cluster);
+    { // what it chooses itself: on at most half of the SMs, and it says so
+        Rt rt(Device::gpu());
+        const Description& d = rt.description();
+        EXPECT_LE((d.workers + d.per_sm - 1) / d.per_sm, std::max(1u, sms / 2));
+        const bool mapped = d.host_ring_memory == "mapped";
+        EXPECT_EQ(d.geometry.find(mapped ? std::to_string(d.per_sm) + " workers on each of "
+                                         : std::to_string(d.workers) + " workers, one on each of "),
+                  0u)
+            << d.geometry;
+        EXPECT_TRUE(mapped || d.per_sm == 1u) << "they look across the bus";
+        // Beside it there is room for another.
+        Rt second(Device::gpu());
+        EXPECT_EQ(second.ask<Sum>(second.spawn<Counter>(1)[0], Read{}, 10s).value, 0u);
+        EXPECT_EQ(rt.ask<Sum>(rt.spawn<Counter>(1)[0], Read{}, 10s).value, 0u);
+    }
+    {
+        Options o;
+        o.mapped = false;
+        Rt rt(Device::gpu(), o);
+        EXPECT_EQ(rt.description().per_sm, 1u) << rt.description().geometry;
+        EXPECT_EQ(rt.ask<Sum>(rt.spawn<Counter>(1)[0], Read{}, 10s).value, 0u);
+    }
     works(sms, 0, sms);
     works(1, 0, 1);
-    works(0, 2, 2);
     works(7, 3, 7);
     works(4 * sms, 0, 4 * sms);
     Options o;
@@ -390,7 +408,7 @@ TEST(limits, workers_and_sms)
         [&] { Rt rt(Device::gpu(), o); });
     EXPECT_EQ(error_of([] { Rt rt(Device::gpu(99)); }).code(), Errc::no_device);
     EXPECT_EQ(error_of([] { Rt rt(Device::gpu(-1)); }).code(), Errc::no_device);
-    works(0, 1, 1);
+    works(1, 1, 1);
 }
 
 // ---- processes that die

@@ -98,7 +98,7 @@ protected:
 // one worker) is what makes it certain that the program does not run out of room.
 inline Options small_rings(Options o)
 {
-    const uint32_t workers = o.workers != 0 ? o.workers : 256;
+    const uint32_t workers = o.workers != 0 ? o.workers : 512;
     o.host_ring_slots = o.inbox_slots = o.egress_slots = 2;
     o.local_slots = o.near_slots = o.urgent_slots = 2;
     o.outbox_slots = 2 * ((workers - 1) * o.inbox_slots + workers * o.host_ring_slots);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices and options: what is out of range is refused with the range."""
 
+import os
 import time
 
 import numpy as np
@@ -31,6 +32,15 @@ def test_threads_given_twice():
         assert rt.description["workers"] == 2
     with denizen.Runtime(sample.program(), "cpu", workers=3) as rt:
         assert rt.description["workers"] == 3
+
+
+def test_workers_that_are_not_given_leave_the_caller_a_core():
+    cores = len(os.sched_getaffinity(0))
+    with denizen.Runtime(sample.program(), "cpu") as rt:
+        assert rt.description["workers"] == max(1, cores - 1)
+        assert f"each of {cores} cores but one" in rt.description["geometry"]
+    with denizen.Runtime(sample.program(), "cpu:2") as rt:
+        assert rt.description["geometry"] == "as given"
 
 
 def test_a_gpu_that_is_not_there():

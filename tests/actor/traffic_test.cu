@@ -290,7 +290,7 @@ TEST_P(traffic, the_smallest_rings)
     relay(small_rings(options()), most_peers, scaled(40'000), 3);
     relay(small_rings(options()), 2, scaled(40'000), 3);
     Options o = small_rings(options()); // wide in front, narrow behind
-    o.outbox_slots += (o.workers != 0 ? o.workers : 256) * 64;
+    o.outbox_slots += (o.workers != 0 ? o.workers : 512) * 64;
     o.host_ring_slots = 256;
     relay(o, 9, scaled(40'000), 7);
 }

@@ -52,13 +52,16 @@ struct Image {
 struct Options {
     Device device;
     uint32_t nodes = 1; // GPUs, from `device` on, or groups of CPU threads; at most 5
-    // Of each node, at most 2048; 0: one on each of `sms` (GPU) or one per core (CPU).
+    // Of each node, at most 2048. 0: on a GPU as many as the registers of `sms` hold, at most 8 on
+    // each; on the CPU one on each core but one, which is the caller's. Description::geometry says
+    // what came of it.
     uint32_t workers = 0;
-    // GPU: most SMs to use; 0: a quarter of them, or as many as `workers` needs. Kernels whose
-    // blocks need a whole SM run only on the others.
+    // GPU: most SMs to use; 0: half of those that no other program of this process has, or as many
+    // as `workers` needs. Kernels whose blocks need a whole SM run only on the others.
     uint32_t sms = 0;
     uint32_t host_ring_slots = 256; // host -> one worker
-    uint32_t inbox_slots = 1024;    // workers -> one worker
+    // Workers -> one worker. 0: on a GPU 16,384, shared out among the nodes; 1024 on the CPU.
+    uint32_t inbox_slots = 0;
     // 0: 64 and 16 on a GPU, where they lie in shared memory; 1024 and 256 on the CPU.
     uint32_t local_slots = 0;   // one worker -> itself
     uint32_t near_slots = 0;    // one worker -> one other of its cluster
@@ -66,7 +69,7 @@ struct Options {
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
     // 0: 8 where the GPU has clusters, else 1, also under compute-sanitizer; 4 on the CPU.
     uint32_t cluster = 0;
-    uint32_t outbox_slots = 2048;  // parked sends of one worker
+    uint32_t outbox_slots = 8192;  // parked sends of one worker
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
@@ -179,6 +182,7 @@ struct Description {
     uint32_t workers = 0;         // of each node
     uint32_t cluster = 1;         // SMs (CPU: workers) whose workers share near rings
     uint32_t per_sm = 1;          // workers of one SM
+    std::string geometry;         // why it is these workers, in one line
     uint64_t shared_bytes = 0;    // GPU: shared memory taken of each of these SMs
     std::string host_ring_memory; // "mapped", "pinned" or "host"
     std::string why_not_mapped;   // where it is not "mapped" on a GPU

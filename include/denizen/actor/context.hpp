@@ -4,6 +4,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
+#include <denizen/actor/detail/handover.hpp>
 #include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/timers.hpp>
@@ -26,9 +27,9 @@ class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
                        bool whole_warp, uint32_t type = no_type, void* state = nullptr,
-                       bool calls = false)
+                       bool calls = false, detail::Handover* next = nullptr)
         : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
-          calls_(calls), type_(type), state_(state)
+          calls_(calls), type_(type), state_(state), next_(next)
     {
     }
 
@@ -136,6 +137,10 @@ public:
             P::keep_buffers(shared_, type, payload);
         }
         const Header h{to.value, self_, type, 0, length};
+        if (length <= first_payload && priority == Priority::data && next_ != nullptr &&
+            next_->take<first_payload>(shared_, h, payload)) {
+            return true;
+        }
         const bool sent =
             length <= first_payload
                 ? post_bytes<first_payload>(shared_, worker_, h, payload, priority, policy_of(to))
@@ -419,6 +424,10 @@ private:
         }
         if constexpr (sizeof(M) <= first_payload) {
             const M copy = message; // one that lies in the state is not read byte by byte
+            if (priority == Priority::data && next_ != nullptr &&
+                next_->take<sizeof(M)>(shared_, h, &copy)) {
+                return true;
+            }
             return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to));
         } else {
             return post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
@@ -476,7 +485,8 @@ private:
     uint32_t failure_ = 0;
     uint32_t type_;
     void* state_;
-    bool touched_ = false; // this handler has had a buffer's memory
+    detail::Handover* next_; // null: what it sends to its own worker goes by the ring
+    bool touched_ = false;   // this handler has had a buffer's memory
 };
 
 } // namespace denizen

@@ -938,6 +938,7 @@ class Interpreter:
             "workers": 1,
             "cluster": 1,
             "per_sm": 1,
+            "geometry": "one worker, which is the caller",
             "shared_bytes": 0,
             "host_ring_memory": "none",
             "why_not_mapped": "",

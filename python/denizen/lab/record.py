@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "start": "Start, park and wake; memory; power",
     "beside": "Beside: calls that wait for the whole device, and what a breath costs",
     "routes": "Routes: messages from actor to actor, by the device's clock",
+    "geometry": "Geometry: what the runtime chooses, against other workers and rings",
     "sync": "Sync: one barrier among blocks, by the device's clock",
     "actors": "Actors: spawn, restart, clocks, snapshots, supervision",
     "adsb": "ADS-B: a recorded signal on one core, and frames found by level",

@@ -132,32 +132,32 @@ DENIZEN_HD inline Marks marks(const Shared& s, uint32_t id, uint32_t lane)
 // Runs the handler of one message; called by one lane, or by all for a whole-warp actor. The
 // message carries no stamp. Whatever is out of the ordinary is left to conclude(): a call in the
 // middle of divergent code costs a lone warp some 50 cycles a level even where it is not made.
-// `calls`: its sends are calls, see Context.
+// `calls`: its sends are calls, see Context. `next`: where it may leave what it sends to its own
+// worker.
 template <class P, bool calls = false>
 DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks& marks,
                                       const ActorEntry& entry, const Header& h, const void* payload,
-                                      bool whole, bool observed)
+                                      bool whole, bool observed, Handover* next = nullptr)
 {
     Outcome out;
     const uint32_t local = Address{h.destination}.local();
-    if (entry.kind == 0) {
-        out.wrong = 1 + static_cast<uint32_t>(Reason::no_actor);
-        return out;
-    }
+    // If there is no actor, its type has no handler either: one end for all, without a branch.
+    const auto none = entry.kind == 0 ? Reason::no_actor : Reason::wrong_type;
     if constexpr (P::drops_oldest) {
-        if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
+        if (entry.kind != 0 &&
+            drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             out.wrong = 1 + static_cast<uint32_t>(Reason::dropped);
             return out;
         }
     }
     // The monitor looks on, and names this handler if it never returns.
     store<Scope::gpu>(marks.running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
-    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls);
+    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls, next);
     const uint64_t begin = observed ? ticks() : 0;
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
     out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
     out.ran_ticks = observed ? ticks() - begin : 0;
-    out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(Reason::wrong_type);
+    out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(none);
     if constexpr (P::can_fail) {
         uint32_t code = context.failure();
         if (code == 0) {
@@ -174,8 +174,8 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks&
         }
     }
     store<Scope::gpu>(marks.running, uint64_t{0});
-    if (out.ran && (!whole || lanes::id() == 0)) {
-        bump(&marks.handled[entry.type()], 1);
+    if (!whole || lanes::id() == 0) {
+        bump(&marks.handled[out.ran ? entry.type() : 0], out.ran ? 1 : 0);
     }
     return out;
 }

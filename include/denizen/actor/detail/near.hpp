@@ -329,6 +329,34 @@ public:
 #endif
     }
 
+    // Where the worker's sends to itself draw their tickets.
+    DENIZEN_HD cluster::Address own_tail() const { return detail::box::tail(box_, own_); }
+
+    // While the message of `batch`, which came alone, is handled: whether what a handler sends to
+    // this worker may be handed over. `tail`: of the worker's ring to itself. Sends go the short
+    // ways then, and nothing else is in that ring. On the device that is what made the message come
+    // alone: take_one() is asked if no other ring has any, and looks at the next slot of this one.
+    DENIZEN_HD bool hands_over([[maybe_unused]] const Batch& batch,
+                               [[maybe_unused]] uint32_t tail) const
+    {
+        const bool short_ways = cluster::load(detail::box::count(box_)) != 0;
+#if DENIZEN_ON_DEVICE
+        return short_ways;
+#else
+        const bool from_here = batch.ring.slots == nullptr && batch.ring.near == local_slots_;
+        return short_ways && tail == head(own_) + (from_here ? 1 : 0);
+#endif
+    }
+
+    // The worker's lanes have handed over so many messages (handover.hpp), and handled so many.
+    DENIZEN_HD void advance_handed(uint32_t sent, uint32_t handled)
+    {
+        if (lanes::id() == 0) {
+            cluster::add(detail::box::sent(box_, Route::worker), sent);
+        }
+        advance_local(handled);
+    }
+
     // Lane by lane: this lane has handled `n` slots of the ring of ring_of(lane).
     DENIZEN_HD void advance_near(uint32_t n)
     {

@@ -94,7 +94,61 @@ DENIZEN_HD inline void wake([[maybe_unused]] const Target& t)
 #endif
 }
 
+// Parked::state.
+inline constexpr uint32_t entry_free = 0;
+inline constexpr uint32_t entry_filling = 1;
+inline constexpr uint32_t entry_filled = 2;
+
+// All of a parked message's entry but the message.
+struct ParkedWords {
+    uint32_t state = entry_free;
+    uint32_t kind = 0;
+    uint32_t index = 0;
+    uint32_t ticket = 0;
+};
+
+DENIZEN_HD inline ParkedWords words_of(const Parked& p)
+{
+    return {p.state, p.kind, p.index, p.ticket};
+}
+
+// Where the reader of a ring in global memory gives back room. Without a branch, so that many are
+// asked at a time.
+DENIZEN_HD inline const uint32_t* credit_word(const Shared& s, RingKind kind, uint32_t index)
+{
+    const uint32_t* word = &s.inbox[kind == RingKind::inbox ? index : 0].credit;
+    word = kind == RingKind::urgent ? &s.urgent_inbox[index].credit : word;
+    word = kind == RingKind::egress ? s.egress_credit : word;
+    if (kind == RingKind::peer) {
+        word = s.peer[index / max_workers].credits + index % max_workers * credit_stride;
+    }
+    return word;
+}
+
 // What the reader of a parked message's ring has given back.
+DENIZEN_HD inline uint32_t credit_for(const Shared& s, uint32_t id, const ParkedWords& p)
+{
+    const auto kind = static_cast<RingKind>(p.kind);
+    // Acquire on the host: partner of the consumer's release of its credit.
+    return kind == RingKind::near
+               ? cluster::load(box::credit(own_box(s, id), p.index))
+               : load<Scope::system, host_acquire>(credit_word(s, kind, p.index));
+}
+
+DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const ParkedWords& p, uint32_t credit)
+{
+    const auto kind = static_cast<RingKind>(p.kind);
+    uint32_t mask = kind == RingKind::urgent   ? s.urgent_mask
+                    : kind == RingKind::egress ? s.egress_mask
+                                               : s.inbox_mask;
+    if (kind == RingKind::near) {
+        const cluster::Address b = own_box(s, id);
+        mask = cluster::load(box::own(b)) == p.index ? s.local_mask : s.near_mask;
+    }
+    return p.ticket - credit <= mask;
+}
+
+// The same of one, in the middle of a handler: that is deep down, where registers are few.
 DENIZEN_COLD inline uint32_t credit_for(const Shared& s, uint32_t id, const Parked& p)
 {
     const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
@@ -178,11 +232,6 @@ DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
     default: return false;
     }
 }
-
-// Parked::state.
-inline constexpr uint32_t entry_free = 0;
-inline constexpr uint32_t entry_filling = 1;
-inline constexpr uint32_t entry_filled = 2;
 
 enum class Progress { moving, only_to_self };
 
@@ -305,47 +354,80 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
     store<Scope::block, Order::release>(&p->state, detail::entry_filled);
 }
 
+namespace detail {
+
+inline constexpr uint32_t flush_groups = 4; // of as many entries as there are lanes
+
+} // namespace detail
+
 // Between handlers, all lanes: writes the parked messages that have room. The rest stay together at
-// the front of the outbox; their tickets hold their order. Looking at all of them takes long, so a
-// worker that has something else to do calls this the less often the more are parked.
+// the front of the outbox; their tickets hold their order. What lies far away, entries and credits,
+// is asked for in groups: hundreds of entries are looked at in the time of a few.
 DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
 {
+    using namespace detail;
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     const uint32_t n = parked(s, id);
     uint32_t kept = 0;
     bool for_host = false; // of what this lane keeps
-    for (uint32_t base = 0; base < n; base += lanes::size) {
-        const uint32_t i = base + lanes::id();
-        bool keep = false;
-        if (i < n) {
-            const Parked& p = outbox[i];
-            const bool filled = p.state != detail::entry_free;
-            keep = filled && !detail::has_room(s, id, p, detail::credit_for(s, id, p));
-            if (filled && !keep) {
-                detail::write_parked(s, id, p);
+    DENIZEN_ROLLED
+    for (uint32_t base = 0; base < n; base += flush_groups * lanes::size) {
+        ParkedWords words[flush_groups];
+        uint32_t credit[flush_groups] = {};
+        DENIZEN_UNROLL
+        for (uint32_t g = 0; g < flush_groups; ++g) {
+            const uint32_t i = base + g * lanes::size + lanes::id();
+            if (i < n) {
+                words[g] = words_of(outbox[i]);
             }
-            for_host |= keep && p.kind == static_cast<uint32_t>(RingKind::egress);
         }
-        const uint32_t staying = lanes::ballot(keep);
-        const uint32_t place = kept + lanes::popcount(staying & lanes::below());
-        kept += lanes::popcount(staying);
-        if (kept == base + (n - base < lanes::size ? n - base : lanes::size)) {
-            continue; // no entry has moved yet
+        DENIZEN_UNROLL
+        for (uint32_t g = 0; g < flush_groups; ++g) {
+            if (words[g].state != entry_free) {
+                credit[g] = credit_for(s, id, words[g]);
+            }
         }
-        Parked p{};
-        if (keep) {
-            p = outbox[i];
+        DENIZEN_ROLLED
+        for (uint32_t g = 0; g < flush_groups; ++g) {
+            ParkedWords mine = words[0];
+            uint32_t room_at = credit[0];
+            DENIZEN_UNROLL
+            for (uint32_t k = 1; k < flush_groups; ++k) {
+                mine = g == k ? words[k] : mine;
+                room_at = g == k ? credit[k] : room_at;
+            }
+            const uint32_t first = base + g * lanes::size;
+            if (first >= n) {
+                break;
+            }
+            const uint32_t i = first + lanes::id();
+            const bool filled = mine.state != entry_free;
+            const bool keep = filled && !has_room(s, id, mine, room_at);
+            if (filled && !keep) {
+                write_parked(s, id, outbox[i]);
+            }
+            for_host |= keep && mine.kind == static_cast<uint32_t>(RingKind::egress);
+            const uint32_t staying = lanes::ballot(keep);
+            const uint32_t place = kept + lanes::popcount(staying & lanes::below());
+            kept += lanes::popcount(staying);
+            if (kept == first + (n - first < lanes::size ? n - first : lanes::size)) {
+                continue; // no entry has moved yet
+            }
+            Parked p{};
+            if (keep) {
+                p = outbox[i];
+            }
+            lanes::sync(); // every entry of this group has been read before one is overwritten
+            if (i < n) {
+                outbox[i].state = entry_free;
+            }
+            lanes::sync();
+            if (keep) {
+                outbox[place] = p;
+            }
+            lanes::sync();
         }
-        lanes::sync(); // every entry of this group has been read before one is overwritten
-        if (i < n) {
-            outbox[i].state = detail::entry_free;
-        }
-        lanes::sync();
-        if (keep) {
-            outbox[place] = p;
-        }
-        lanes::sync();
     }
     const bool any_for_host = lanes::ballot(for_host) != 0;
     if (lanes::id() == 0) {
@@ -358,5 +440,39 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
     lanes::sync();
     return kept != n;
 }
+
+namespace detail {
+
+// Of the outbox, looked at for each round that handles messages: with hundreds parked, looking at
+// all of them after every message would cost many times what the message does. And a warp lets a
+// few rounds go by in any case: a look takes as long as a round, and rings that are full hold work
+// for many.
+inline constexpr uint32_t entries_per_round = 8 * lanes::size;
+inline constexpr uint32_t rounds_per_flush = lanes::size > 1 ? 4 : 1;
+
+// What do_what_is_rare() (worker.hpp) answers.
+inline constexpr uint32_t rare_worked = 1; // the round did something, or this has
+inline constexpr uint32_t rare_parked = 2; // messages may be parked still
+inline constexpr uint32_t rare_looked = 4; // what is parked was looked at
+inline constexpr uint32_t rare_chores = 8; // chores are left
+inline constexpr uint32_t rare_turn = 16;  // it took a turn: Status::turn is two more
+
+// At the end of a round with messages parked, all lanes: writes what has room, if it is time to
+// look. `worked`: the round did something; `unflushed`: rounds since the last look. Bits of what
+// do_what_is_rare() answers (worker.hpp).
+DENIZEN_COLD inline uint32_t see_to_outbox(const Shared& s, uint32_t id, bool worked,
+                                           uint32_t unflushed)
+{
+    const uint32_t waiting = parked(s, id);
+    if (waiting == 0) {
+        return 0;
+    }
+    if (worked && unflushed < rounds_per_flush + waiting / entries_per_round) {
+        return rare_parked;
+    }
+    return rare_parked | rare_looked | (flush(s, id) ? rare_worked : 0);
+}
+
+} // namespace detail
 
 } // namespace denizen

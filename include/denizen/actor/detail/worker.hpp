@@ -20,6 +20,45 @@ namespace denizen {
 // or to leave the processor; or all of it to its successor, when nobody else looks any more.
 enum class Told : uint32_t { on_the_way, all, to_successor };
 
+namespace detail {
+
+DENIZEN_HD inline bool has_chores(const Shared& s, uint32_t id)
+{
+    return lanes::shuffle(load<Scope::block>(&s.worker_states[id].chores), 0) != 0;
+}
+
+// At the end of a round with chores or parked messages. `turn`: as told, and even. One call, with
+// what it needs in registers: nothing of the worker's lives across more than this.
+template <class P>
+DENIZEN_COLD uint32_t do_what_is_rare(const Shared& s, uint32_t id, uint32_t turn, bool worked,
+                                      uint32_t unflushed, bool observed)
+{
+    uint32_t done = 0;
+    bool chores = has_chores(s, id);
+    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
+    // else moves.
+    if (chores && !(worked && parked(s, id) > s.outbox_capacity / 2)) {
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&s.status[id].turn, turn + 1);
+        }
+        lanes::sync();
+        do_chores<P>(s, id, observed);
+        lanes::rejoin();
+        if (lanes::id() == 0) {
+            // Release on the host: partner of the acquire in Backend::read().
+            store<Scope::gpu, host_release>(&s.status[id].turn, turn + 2);
+        }
+        worked = true;
+        done = rare_turn;
+        chores = has_chores(s, id);
+    }
+    const uint32_t seen = see_to_outbox(s, id, worked, unflushed);
+    lanes::rejoin();
+    return done | (worked ? rare_worked : 0) | (chores ? rare_chores : 0) | seen;
+}
+
+} // namespace detail
+
 template <class P>
 class Worker {
 public:
@@ -73,7 +112,7 @@ public:
                 }
                 left = 0;
             }
-            side_by_side(batch, entry);
+            side_by_side(batch, entry, left);
             handled_ += batch.n;
             worked_ = true;
             advance(from, batch);
@@ -205,9 +244,6 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    // Of the outbox, looked at for each round that handles messages: with hundreds parked, looking
-    // at all of them after every message would cost many times what the message does.
-    static constexpr uint32_t entries_per_round = 8 * lanes::size;
 
     DENIZEN_HD void tell_sent()
     {
@@ -460,50 +496,67 @@ private:
         return n;
     }
 
-    // Each lane that has a message handles it.
-    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry)
+    // Each lane that has a message handles it. A single one that is alone there (`left` is not 0)
+    // may hand over what it sends to this worker: at most so many messages of the row, less one,
+    // follow each other here, and `left` becomes what is left of it.
+    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, uint32_t& left)
     {
         begin_turn();
-        const Header h = batch.words.header();
+        Words words = batch.words; // of the message that is handled now, and its actor
+        ActorEntry of = entry;
         bool turn = batch.mine;
         bool todo = false;
         uint32_t rank = 0;
         if (batch.n > 1) { // lanes whose messages go to the same actor take turns, in ring order
             const uint32_t same =
-                lanes::match(turn ? Address{h.destination}.local() : ~lanes::id());
+                lanes::match(turn ? Address{words.word[0]}.local() : ~lanes::id());
             rank = lanes::popcount(same & lanes::below());
             todo = turn && rank != 0;
             turn = turn && rank == 0;
         }
         uint32_t r = 0;
         bool waits = false;
-        for (;;) { // ends: r reaches every rank
+        detail::Handover next;
+        uint32_t handed = 0; // messages that were handed over, and handled
+        for (;;) {           // ends: r reaches every rank
             detail::Outcome out;
             if (turn) {
                 // It may have failed since: then the message has to wait.
-                waits = P::can_fail && r > 0 &&
-                        actors_[Address{h.destination}.local()].kind != entry.kind;
+                waits =
+                    P::can_fail && r > 0 && actors_[Address{words.word[0]}.local()].kind != of.kind;
                 if (!waits) {
-                    Words words = batch.words;
-                    stay_here(words);
-                    out = detail::run_handler<P>(s_, id_, marks_, entry, words.header(),
-                                                 words.word + 3, false, observer_.on());
+                    out = run(batch, words, of, next, left, handed);
                 }
             }
             // An observed handler counts also if its time is 0.
             const bool rest = out.wrong != 0 || (observer_.on() && out.ran);
-            if (lanes::ballot(rest) != 0) {
-                const Words words = batch.words; // copies: what a call gets by reference lies in
-                const Header header = h;         // local memory
-                const ActorEntry of = entry;
-                const detail::Outcome its = out;
-                if (rest) {
-                    detail::conclude<P>(s_, id_, of, header, words.word + 3, its, observer_.on());
+            if (lanes::ballot(rest || next.taken != 0 || handed != 0) != 0) {
+                if (lanes::ballot(rest) != 0) {
+                    const Words its_words = words; // copies: what a call gets by reference lies in
+                    const Header header = words.header(); // local memory
+                    const ActorEntry its_entry = of;
+                    const detail::Outcome its = out;
+                    if (rest) {
+                        detail::conclude<P>(s_, id_, its_entry, header, its_words.word + 3, its,
+                                            observer_.on());
+                    }
+                    lanes::rejoin();
                 }
-                lanes::rejoin();
+                if constexpr (hands_over) {
+                    const Words late = next.words;
+                    if (next.taken != 0) {
+                        detail::write_late(s_, id_, next.end - 1, late);
+                    }
+                    lanes::rejoin();
+                    const uint32_t sent = lanes::sum(handed + next.taken);
+                    handed = lanes::sum(handed);
+                    near_.advance_handed(sent, handed);
+                    handled_ += handed;
+                    left -= handed;
+                }
             }
             if (P::has_buffers && turn && !waits) {
-                P::drop_buffers(s_, h.type, batch.words.word + 3);
+                P::drop_buffers(s_, words.header().type, words.word + 3);
             }
             if (batch.n == 1 || lanes::ballot(todo) == 0) {
                 break;
@@ -514,13 +567,54 @@ private:
         }
         lanes::sync();
         if (P::can_fail && lanes::ballot(waits) != 0) {
-            const Words words = batch.words; // copies: what a call gets by reference lies in local
-            const Header header = h;         // memory
-            detail::set_aside<P>(s_, id_, waits, header, words.word + 3);
+            const Words its_words = words; // copies: what a call gets by reference lies in local
+            const Header header = words.header(); // memory
+            detail::set_aside<P>(s_, id_, waits, header, its_words.word + 3);
             lanes::rejoin();
             if (waits) { // what was set aside has references of its own
-                P::drop_buffers(s_, h.type, words.word + 3);
+                P::drop_buffers(s_, header.type, its_words.word + 3);
             }
+        }
+    }
+
+    // What is urgent needs a look before every message.
+    static constexpr bool hands_over = !P::has_urgent;
+
+    // Runs the handler of one message and, one after the other, of those that are handed over.
+    // `words` and `of` become the last one's, whose outcome is returned; the others came to a plain
+    // end. Called by one lane, or by several where `left` is 0.
+    DENIZEN_HD detail::Outcome run(const Batch& batch, Words& words, ActorEntry& of,
+                                   detail::Handover& next, uint32_t left, uint32_t& handed)
+    {
+        uint32_t here = detail::Handover::closed;
+        if constexpr (hands_over) {
+            if (left > 1 && !observer_.on()) {
+                next.tail = near_.own_tail();
+                next.end = cluster::load(next.tail);
+                next.actors = actors_;
+                here = near_.hands_over(batch, next.end) ? s_.node * max_workers + id_ : here;
+                next.here = here;
+            }
+        }
+        for (;;) { // ends: `handed` reaches `left` - 1
+            Words mine = words;
+            stay_here(mine);
+            const detail::Outcome out =
+                detail::run_handler<P>(s_, id_, marks_, of, mine.header(), mine.word + 3, false,
+                                       observer_.on(), hands_over ? &next : nullptr);
+            if (!hands_over || next.taken == 0 || out.wrong != 0 ||
+                (P::has_warp_actors && P::grain(next.entry.type()) == Grain::warp) ||
+                !next.entry.running()) {
+                return out;
+            }
+            if constexpr (P::has_buffers) {
+                P::drop_buffers(s_, words.header().type, words.word + 3);
+            }
+            words = next.words;
+            of = next.entry;
+            next.taken = 0;
+            ++handed;
+            next.here = handed + 1 < left ? here : detail::Handover::closed;
         }
     }
 
@@ -537,36 +631,20 @@ private:
         }
     }
 
-    DENIZEN_HD void look_for_chores()
-    {
-        chores_ = lanes::shuffle(load<Scope::block>(&s_.worker_states[id_].chores), 0) != 0;
-    }
+    DENIZEN_HD void look_for_chores() { chores_ = detail::has_chores(s_, id_); }
 
     // Chores, and messages that are parked. `worked`: a message was handled in this round. True if
-    // that, or if something was done here. In line, like every member: a call would put the whole
-    // worker in local memory.
+    // that, or if something was done.
     DENIZEN_HD bool do_what_is_rare(bool worked)
     {
-        look_for_chores();
-        // Messages that waited send like all others: they keep half of the outbox free, unless
-        // nothing else moves.
-        if (chores_ && !(worked && parked(s_, id_) > s_.outbox_capacity / 2)) {
-            begin_turn();
-            do_chores<P>(s_, id_, observer_.on());
-            lanes::rejoin();
-            end_turn();
-            worked = true;
-            look_for_chores();
-        }
-        const uint32_t waiting = parked(s_, id_);
-        outbox_used_ = waiting != 0;
-        ++unflushed_;
-        if (outbox_used_ && (!worked || unflushed_ > waiting / entries_per_round)) {
-            unflushed_ = 0;
-            worked |= flush(s_, id_);
-            lanes::rejoin();
-        }
-        return worked;
+        const uint32_t done =
+            detail::do_what_is_rare<P>(s_, id_, turn_, worked, ++unflushed_, observer_.on());
+        lanes::rejoin();
+        turn_ += (done & detail::rare_turn) != 0 ? 2 : 0;
+        chores_ = (done & detail::rare_chores) != 0;
+        outbox_used_ = (done & detail::rare_parked) != 0;
+        unflushed_ = (done & detail::rare_looked) != 0 ? 0 : unflushed_;
+        return (done & detail::rare_worked) != 0;
     }
 
     DENIZEN_HD void begin_turn()
