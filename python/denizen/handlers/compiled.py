@@ -139,7 +139,7 @@ def _for_cpu(unit: _Unit, prefix: str, *, typed: bool = False) -> int:
     with _numba(_OF_CPU):
         import numba  # noqa: PLC0415
 
-        from denizen.handlers.numba_ops import world  # noqa: PLC0415
+        from denizen.handlers.lowering import world  # noqa: PLC0415
     key = unit.key(prefix)
     with _lock:
         if key not in _kept:
@@ -163,7 +163,7 @@ def _for_gpu(unit: _Unit, name: str, architecture: int) -> bytes:
     with _numba(_OF_GPU):
         from numba import cuda  # noqa: PLC0415
 
-        from denizen.handlers.numba_ops import world  # noqa: PLC0415
+        from denizen.handlers.lowering import world  # noqa: PLC0415
     with _lock:
         own = world(True)
         function = build(unit.rewritten, own.names, own.NewMessage, _for_device(architecture))

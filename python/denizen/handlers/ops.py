@@ -4,7 +4,7 @@
 A number is a whole one of 64 bits, signed (Python's int) or unsigned (U64), a float of 64 bits, or
 a bool. Whole numbers wrap. Of a signed and an unsigned one, arithmetic makes an unsigned one, and
 comparisons compare what they are. Fields are narrower: reading one widens it, storing keeps the
-low bits, or rounds to float32. numba_ops.py compiles the same meaning; tests compare the two.
+low bits, or rounds to float32. lowering/ compiles the same meaning; tests compare the two.
 
 Nothing raises: a whole number divided by zero is 0, a float is an infinity or NaN as in IEEE 754,
 and a float that is no whole number of 64 bits becomes the nearest one, NaN 0.

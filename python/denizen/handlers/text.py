@@ -14,7 +14,7 @@ from denizen.actor import ActorType
 from denizen.handlers.plan import Plan
 from denizen.message import MessageType, sent_later
 
-PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in numba_ops.py
+PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in lowering/
 
 _MACROS = """#if defined(__CUDACC_RTC__)
 #define DENIZEN_EXPORT extern "C" __device__
