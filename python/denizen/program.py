@@ -146,12 +146,12 @@ class Program:
         self.in_python = [a for a in actors if isinstance(a, ActorType)]
         self.messages = {m.name: m for m in messages}
         self.flags = tuple(flags)
-        names += [m.name for m in messages]
+        if self.in_python:
+            self._add_what_handlers_name()
+        names = [*self.actors, *(m.name for m in messages)]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
-        if self.in_python:
-            self._add_messages()
         if not source and len(self.in_python) < len(self.actors):
             missing = ", ".join(a for a in actors if isinstance(a, str))
             raise ArgumentError(
@@ -159,9 +159,12 @@ class Program:
                 "@denizen.actor has made"
             )
 
-    def _add_messages(self) -> None:
-        """Those that the handlers in Python take and make."""
-        for message in plan(self.in_python, interpreted=True).messages.values():
+    def _add_what_handlers_name(self) -> None:
+        """The messages that handlers in Python take and make, and the actors that they spawn."""
+        found = plan(self.in_python, interpreted=True)
+        self.actors = (*self.actors, *(a.name for a in found.actors[len(self.in_python) :]))
+        self.in_python = found.actors
+        for message in found.messages.values():
             there = self.messages.setdefault(message.name, message)
             if there.dtype != message.dtype:
                 raise ArgumentError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from denizen import _core
-from denizen.actor import OVERFLOWS, RESTARTS
+from denizen.actor import OVERFLOWS, RESTARTS, ActorType
 from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
@@ -40,20 +40,28 @@ class _Unit:
     state: np.dtype[Any]
     message: str
     messages: Sequence[MessageType]  # of the program
+    actors: Sequence[ActorType]  # likewise
 
     def key(self, prefix: str) -> str:
         """Equal ones are the same code."""
         parts = [self.rewritten.text, repr(self.state.descr), str(self.state.itemsize)]
         parts += [self.message, prefix]
         parts += [f"{m.name} {m.dtype.descr} {m.dtype.itemsize}" for m in self.messages]
+        parts += [f"{a.name} {a.initial.tobytes().hex()}" for a in self.spawned()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def spawned(self) -> Sequence[ActorType]:
+        """The program's actors, if this may spawn some: their numbers and states matter then."""
+        return self.actors if self.rewritten.spawns else ()
 
     def signature(self, types: Any, prefix: str, typed: bool) -> Any:
         own = types.Ref("state", self.state)
         if not self.message:
             return types.uint32(own)
         given = next(m for m in self.messages if m.name == self.message)
-        ctx = types.Ctx(prefix, [m.name for m in self.messages], typed)
+        ctx = types.Ctx(
+            prefix, [m.name for m in self.messages], [a.name for a in self.spawned()], typed
+        )
         return types.void(own, types.Ref(self.message, given.dtype, self.message), ctx)
 
 
@@ -68,13 +76,19 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
     names = [m.name for m in messages]
     actors = [a.name for a in plan.actors]
     handlers = [
-        (actors.index(a.name), names.index(m), _for_cpu(_Unit(r, a.dtype, m, messages), prefix))
+        (
+            actors.index(a.name),
+            names.index(m),
+            _for_cpu(_Unit(r, a.dtype, m, messages, plan.actors), prefix),
+        )
         for a, m, r in plan.each()
     ]
     infos = []
     for a in plan.actors:
         own = plan.invariants.get(a.name)
-        invariant = 0 if own is None else _for_cpu(_Unit(own, a.dtype, "", messages), prefix)
+        invariant = (
+            0 if own is None else _for_cpu(_Unit(own, a.dtype, "", messages, plan.actors), prefix)
+        )
         infos.append(
             (
                 a.initial.tobytes(),
@@ -83,6 +97,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
                 RESTARTS.index(a.restart_from),
                 a.deadline_ns,
                 invariant,
+                plan.spawned(a),
             )
         )
     return _core.handlers_image(
@@ -96,6 +111,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
         handlers,
         full,
         DOWN in messages,
+        any(plan.allocates(a) for a in plan.actors),
     )
 
 
@@ -117,10 +133,13 @@ def _units(plan: Plan, messages: Sequence[MessageType]) -> Iterator[tuple[str, _
     names = [m.name for m in messages]
     for actor, message, rewritten in plan.each():
         name = symbol(plan.actors.index(actor), names.index(message))
-        yield name, _Unit(rewritten, actor.dtype, message, messages)
+        yield name, _Unit(rewritten, actor.dtype, message, messages, plan.actors)
     for a, actor in enumerate(plan.actors):
         if actor.name in plan.invariants:
-            yield symbol(a, None), _Unit(plan.invariants[actor.name], actor.dtype, "", messages)
+            yield (
+                symbol(a, None),
+                _Unit(plan.invariants[actor.name], actor.dtype, "", messages, plan.actors),
+            )
 
 
 def declare(prefix: str, functions: dict[str, int]) -> None:

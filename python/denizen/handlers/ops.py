@@ -340,16 +340,20 @@ ORDERS = (
     "fail",
     "checkpoint",
     "sync",
+    "fence",
 )
 
 CONTEXT = {
     name: _of_context(name)
     for name in [
         "send",
+        "send_each",
         "reply",
         "publish",
+        "spawn",
         *ORDERS,
-        "data",
+        "address",
+        "free",
         "keep",
         "release",
         "send_after",
@@ -361,15 +365,19 @@ CONTEXT = {
 CODES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "b1")
 
 
-def _of_buffer(code: str) -> Callable[..., Any]:
-    def call(ctx: Any, ref: Any) -> Any:
-        return ctx.data(ref, np.dtype(code))
+# Those whose last argument is a type: there is one of each type.
+TYPED = ("data", "allocate", "array")
 
-    call.__name__ = call.__qualname__ = f"ctx_data_{code}"
+
+def _of_type(name: str, code: str) -> Callable[..., Any]:
+    def call(ctx: Any, *given: Any) -> Any:
+        return getattr(ctx, name)(*given, np.dtype(code))
+
+    call.__name__ = call.__qualname__ = f"ctx_{name}_{code}"
     return call
 
 
-DATA = {code: _of_buffer(code) for code in CODES}
+MEMORY = {name: {code: _of_type(name, code) for code in CODES} for name in TYPED}
 VALUES = ("self", "sender", "worker", "workers", "node", "lane", "lanes", "now_ns")
 
 
@@ -419,6 +427,6 @@ def names() -> dict[str, Callable[..., Any]]:
     return {
         **{name: globals()[name] for name in plain},
         **{f"m_{name}": f for name, f in MATH.items()},
-        **{f"ctx_{name}": f for name, f in CONTEXT.items() if name != "data"},
-        **{f"ctx_data_{code}": f for code, f in DATA.items()},
+        **{f"ctx_{name}": f for name, f in CONTEXT.items()},
+        **{f"ctx_{name}_{code}": f for name, all in MEMORY.items() for code, f in all.items()},
     }

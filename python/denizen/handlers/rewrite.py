@@ -18,13 +18,18 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from denizen.actor import ActorType
 from denizen.errors import CompileError
 from denizen.handlers import ops
+from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD
+from denizen.handlers.generator import next_random
 from denizen.message import MessageType
+
+_NEXT_RANDOM = cast(FunctionType, next_random)
 
 PREFIX = "dz_"  # of the names that are put in
 
@@ -98,6 +103,7 @@ class Rewritten:
     scope: dict[str, Any]  # the names from outside, for what only the interpreter runs
     calls: set[str] = field(default_factory=set)  # of ctx, those of its functions too
     makes: dict[str, MessageType] = field(default_factory=dict)  # likewise
+    spawns: dict[str, ActorType] = field(default_factory=dict)  # likewise
     functions: dict[str, Rewritten] = field(default_factory=dict)  # that it calls itself, by alias
 
     @property
@@ -562,8 +568,8 @@ class _Function:
         if isinstance(e.func, ast.Attribute) and self._is_local(e.func):
             return self._of_context(e, e.func)
         callee = self._outside(e.func)
-        if isinstance(callee, MessageType):
-            return self._new_message(e, callee)
+        if isinstance(callee, MessageType | ActorType):
+            return self._new(e, callee)
         if callee in (print, breakpoint):
             if not self._program.interpreted:
                 self._refuse(e, f'{callee.__name__}(), but for device="python", which prints')
@@ -587,6 +593,7 @@ class _Function:
             self._out.functions[inner.alias] = inner
             self._out.calls |= inner.calls
             self._out.makes.update(inner.makes)
+            self._out.spawns.update(inner.spawns)
             return ast.Call(ast.Name(inner.alias, ast.Load()), arguments, [])
         if callee in (min, max):
             if len(arguments) < 2:
@@ -619,78 +626,87 @@ class _Function:
                 return f"m_{name}", 2 if name in ops.TWO else 1
         return None
 
-    def _new_message(self, e: ast.Call, message: MessageType) -> ast.expr:
-        names = message.dtype.names or ()
+    def _new(self, e: ast.Call, made: MessageType | ActorType) -> ast.expr:
+        """A message, or the state of an actor that is about to be spawned."""
+        names = made.dtype.names or ()
         if len(e.args) > len(names):
-            self._wrong(e, f"{message!r} has {len(names)} fields, not {len(e.args)}")
+            self._wrong(e, f"{made!r} has {len(names)} fields, not {len(e.args)}")
         given = dict(zip(names, e.args, strict=False))
         for k in e.keywords:
             if k.arg is None or k.arg not in names:
-                self._wrong(e, f"{message.name} has no field {k.arg}; it is {message!r}")
+                self._wrong(e, f"{made.name} has no field {k.arg}; it is {made!r}")
             if k.arg in given:
-                self._wrong(e, f"field {k.arg} of {message.name} is given twice")
+                self._wrong(e, f"field {k.arg} of {made.name} is given twice")
             given[k.arg] = k.value
-        for name in given:
-            if message.dtype[name].shape:
+        what = "message" if isinstance(made, MessageType) else "state"
+        for name, value in given.items():
+            if made.dtype[name].shape:
                 self._wrong(
                     e,
-                    f"field {name} of {message.name} is an array; make the message first and "
-                    f"assign its elements: x = {message.name}(); x.{name}[0] = ...",
+                    f"field {name} of {made.name} is an array; make the {what} first and "
+                    f"assign its elements: x = {made.name}(); x.{name}[0] = ...",
                 )
-        self._out.makes[message.name] = message
+            if not _is_scalar(made.dtype[name]):
+                self._wrong(value, f"field {name} of {made.name} is a record; assign it afterwards")
+        if isinstance(made, MessageType):
+            self._out.makes[made.name] = made
+            initial: Any = np.zeros((), made.dtype)
+        else:
+            self._out.spawns[made.name] = made
+            initial = made.initial
         values = [
-            self._expression(given[n]) if n in given else ast.Constant(0)
+            self._expression(given[n]) if n in given else self._constant(e, initial[n][()])
             for n in names
-            if _is_scalar(message.dtype[n])
+            if _is_scalar(made.dtype[n])
         ]
-        for name, value in given.items():
-            if not _is_scalar(message.dtype[name]):
-                self._wrong(
-                    value, f"field {name} of {message.name} is a record; assign it afterwards"
-                )
-        return ast.Call(ast.Name(f"{PREFIX}new_{message.name}", ast.Load()), values, [])
+        return ast.Call(ast.Name(f"{PREFIX}new_{made.name}", ast.Load()), values, [])
 
     def _of_context(self, e: ast.Call, callee: ast.Attribute) -> ast.expr:
         name = callee.attr
         if name in ops.VALUES:
             self._wrong(e, f"ctx.{name} is a value: write it without ()")
-        if not isinstance(callee.value, ast.Name) or name not in ops.CONTEXT:
+        call = CALLS.get(name)
+        if call is None or not isinstance(callee.value, ast.Name):
+            if name in INSTEAD:
+                self._refuse(e, f"{ast.unparse(callee)}(); use {INSTEAD[name]}")
             self._refuse(
                 e,
                 f"{ast.unparse(callee)}(); what it calls is a function outside of the class, or of "
-                f"ctx: {', '.join(ops.CONTEXT)}",
+                f"ctx: {', '.join(CALLS)}",
             )
         if e.keywords:
             self._refuse(e, "arguments by name; give them in order")
         self._out.calls.add(name)
+        if not call.least <= len(e.args) <= call.most:
+            self._wrong(e, f"ctx.{name} takes {call.takes}")
         if name in ("publish", "subscribe", "unsubscribe"):
             words = self._topic_words(e, name)
             rest = [self._expression(a) for a in e.args[1:]]
             return self._op(f"ctx_{name}", callee.value, *words, *rest)
-        if name == "data":
-            kind: Any = self._outside(e.args[1]) if len(e.args) == 2 else None
-            code = {**_NUMPY, np.float64: "f8", np.bool_: "b1"}.get(kind)
+        if name in ops.TYPED:
+            *given, kind = e.args
+            code = ELEMENTS.get(self._outside(kind))
             if code is None:
-                self._wrong(e, "ctx.data takes a field and a type: ctx.data(m.samples, np.float32)")
-            return self._op(f"ctx_data_{code}", callee.value, self._expression(e.args[0]))
-        later = "ns, an address and a message"
-        count = {"send": 2, "checkpoint": 0, "sync": 0, "send_after": 3, "send_every": 3}.get(
-            name, 1
-        )
-        if len(e.args) != count:
-            what = {
-                "send": "an address and a message",
-                "reply": "a message",
-                "send_after": later,
-                "send_every": later,
-                "cancel": "what ctx.send_after or ctx.send_every gave",
-            }.get(name, count)
-            self._wrong(e, f"ctx.{name} takes {what}")
-        return self._op(f"ctx_{name}", callee.value, *(self._expression(a) for a in e.args))
+                self._wrong(e, f"ctx.{name} takes {call.takes}")
+            arguments = [self._expression(a) for a in given]
+            return self._op(f"ctx_{name}_{code}", callee.value, *arguments)
+        if name == "random":
+            return self._random(e)
+        arguments = [self._expression(a) for a in e.args]
+        if name == "send_each" and len(arguments) == 2:
+            arguments.append(ast.Constant(True))
+        return self._op(f"ctx_{name}", callee.value, *arguments)
+
+    def _random(self, e: ast.Call) -> ast.expr:
+        """The next number of the generator whose state is the actor's field `random`."""
+        if self._kind != "handler":
+            self._refuse(e, "ctx.random() in a function; give it the number")
+        inner = self._program.function(_NEXT_RANDOM, f"{self._path}:{e.lineno}")
+        self._out.functions[inner.alias] = inner
+        state = ast.Name(self._parameters[0], ast.Load())
+        return ast.Call(ast.Name(inner.alias, ast.Load()), [state], [])
 
     def _topic_words(self, e: ast.Call, name: str) -> list[ast.expr]:
-        if len(e.args) != (2 if name == "publish" else 1):
-            self._wrong(e, f"ctx.{name} takes a topic" + " and a message" * (name == "publish"))
         topic = e.args[0]
         if isinstance(topic, ast.Name | ast.Attribute):
             value = self._outside(topic)

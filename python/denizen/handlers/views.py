@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from denizen.actor import ActorType
 from denizen.handlers import ops
 from denizen.message import MessageType
 
@@ -101,6 +102,16 @@ class Message(Record):
         object.__setattr__(self, "type", type)
 
 
+class State(Record):
+    """The state of an actor that is about to be spawned."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, array: np.ndarray[Any, Any], type: ActorType) -> None:
+        super().__init__(array, type.name)
+        object.__setattr__(self, "type", type)
+
+
 class Cells:
     """An array field, or a buffer's memory."""
 
@@ -108,6 +119,11 @@ class Cells:
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self._array = array
+
+    @property
+    def address(self) -> int:
+        """Where it lies; 0 if it is empty."""
+        return ops.U64(self._array.ctypes.data if self._array.size else 0)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -122,15 +138,15 @@ class Cells:
         return repr(self._array.tolist())
 
 
-def new(type: MessageType) -> Callable[..., Message]:
-    """What makes messages of a type, of its scalar fields."""
+def new(type: MessageType | ActorType) -> Callable[..., Record]:
+    """What makes messages or states of a type, of its scalar fields."""
     names = [n for n in type.dtype.names or () if not type.dtype[n].subdtype]
     names = [n for n in names if not type.dtype[n].names]
 
-    def make(*values: Any) -> Message:
-        array = np.zeros((), type.dtype)
+    def make(*values: Any) -> Record:
+        array = np.array(type.initial) if isinstance(type, ActorType) else np.zeros((), type.dtype)
         for name, value in zip(names, values, strict=True):
             _write(array[name], value)
-        return Message(array, type)
+        return State(array, type) if isinstance(type, ActorType) else Message(array, type)
 
     return make

@@ -8,7 +8,7 @@ handles what is queued, at most BATCH messages, and one that waits goes on until
 waits for. Nothing else decides the order, so a run can be repeated. An exception in a handler
 reaches the caller.
 
-It has one worker and no limits of room, and no snapshots, arenas, buffers, telemetry or traces. A
+It has one worker and no limits of room, and no snapshots, buffers, telemetry or traces. A
 deadline_ns is not kept while a debugger or coverage looks on.
 """
 
@@ -50,6 +50,22 @@ class Interpreter(Topics, Supervision):
         return False
 
     @property
+    def description(self) -> dict[str, Any]:
+        return {
+            "device": "Python, one step at a time",
+            "on_gpu": False,
+            "nodes": 1,
+            "workers": 1,
+            "cluster": 1,
+            "per_sm": 1,
+            "shared_bytes": 0,
+            "host_ring_memory": "none",
+            "why_not_mapped": "",
+            "device_bytes": 0,
+            "host_bytes": 0,
+            "start_ms": 0.0,
+        }
+
     def stats(self) -> dict[str, Any]:
         self._run()
         return {

@@ -38,6 +38,12 @@ class Context:
         self._runtime.post(self.self, ops.index(to) & 0xFFFFFFFF, message)
         return True
 
+    def send_each(self, to: int, message: views.Message, mine: Any) -> bool:
+        return self.send(to, message) if ops.true(mine) else True
+
+    def spawn(self, state: views.State) -> int:
+        return self._runtime.spawn_with(state)
+
     def reply(self, message: views.Message) -> None:
         self.send(self.sender, message)
 
@@ -68,6 +74,21 @@ class Context:
 
     def sync(self) -> None:
         pass
+
+    def fence(self) -> None:
+        pass
+
+    def allocate(self, count: int, dtype: np.dtype[Any]) -> views.Cells:
+        return self._runtime.blocks.allocate(count, dtype)
+
+    def array(self, address: int, count: int, dtype: np.dtype[Any]) -> views.Cells:
+        return self._runtime.blocks.array(address, count, dtype)
+
+    def address(self, block: views.Cells) -> int:
+        return block.address
+
+    def free(self, block: views.Cells | int) -> None:
+        self._runtime.blocks.free(block)
 
     def _order(self, name: str, actor: int) -> None:
         self._runtime.order(name, ops.to_u4(actor), self.self)

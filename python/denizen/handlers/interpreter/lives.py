@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.errors import ArgumentError, ExhaustedError, FailedError, NoActorError
+from denizen.handlers import views
 from denizen.handlers.interpreter.asks import Asks
 from denizen.handlers.interpreter.parts import Actor, Letter, Supervisor
 
@@ -93,6 +94,14 @@ class Lives(Asks):
             state = self._types[type].initial.copy()
             self._actors[address] = Actor(address, type, state, life)
             return address
+
+    def spawn_with(self, state: views.State) -> int:
+        """For a handler."""
+        made = self._new(self._types.index(state.type), "running")
+        actor = self._actors[made]
+        assert isinstance(actor, Actor)
+        actor.state[()] = state._array[()]
+        return made
 
     def _known(self, address: int) -> Actor | Supervisor:
         self._run()

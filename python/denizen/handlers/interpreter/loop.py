@@ -16,6 +16,7 @@ import numpy as np
 from denizen.actor import ActorType
 from denizen.errors import ArgumentError, ClosedError, MessageError
 from denizen.handlers import ops, views
+from denizen.handlers.interpreter.blocks import Blocks
 from denizen.handlers.interpreter.context import Context
 from denizen.handlers.interpreter.parts import Actor, Letter, Supervisor
 from denizen.handlers.interpreter.timers import Timers
@@ -55,6 +56,7 @@ class Loop(ABC):
         self._actors: dict[int, Actor | Supervisor] = {}
         self._names: dict[str, int] = {}
         self._timers = Timers()
+        self.blocks = Blocks()
         self._urgent: deque[Letter] = deque()
         self._data: deque[Letter] = deque()
         self._egress: deque[tuple[int, bytes, int]] = deque()

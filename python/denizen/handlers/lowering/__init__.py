@@ -9,7 +9,7 @@ values of a handler have these types:
     float64, bool
     Ref             a state, a message or a record: a pointer, and its dtype
     Cells           an array field: a pointer, and its dtype and shape
-    Span            the memory of a buffer: a pointer and a count
+    Span            memory of a buffer or an arena: a pointer and a count
     Ctx             the context: a pointer that is handed to the functions it is made of
 
 numba.core and numba.cuda are two packages with the same classes: world() makes all of this once for
@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from denizen.handlers import ops
 from denizen.handlers.lowering import (
     arithmetic,
+    blocks,
     context,
     conversions,
     fields,
@@ -51,6 +52,7 @@ def world(cuda: bool) -> SimpleNamespace:
             mathematics,
             fields,
             context,
+            blocks,
         ):
             part.add(w)
         w.names = {name: w.stubs[function] for name, function in ops.names().items()}

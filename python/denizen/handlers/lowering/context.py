@@ -10,6 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from denizen.handlers import ops
+from denizen.handlers.calls import CALLS
 from denizen.handlers.lowering.llvm import I32, I64, POINTER
 from denizen.message import sent_later
 
@@ -25,21 +26,26 @@ def add(w: SimpleNamespace) -> None:
     nb, types, errors = w.nb, w.nb.types, w.nb.errors
     int64, boolean = w.int64, w.boolean
     said, counted, store, field_of, at = w.said, w.counted, w.store, w.field_of, w.at
-    operation = w.operation
+    operation, holds, as_number = w.operation, w.holds, w.as_number
 
     @nb.lower(w.NewMessage, types.VarArg(types.Any))
-    def new_message(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        dtype = sig.return_type.dtype
-        size = -(-max(dtype.itemsize, SHORT) // 8)
+    def new_record(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        made = sig.return_type
+        size = -(-max(made.dtype.itemsize, SHORT) // 8)
         words = ir.ArrayType(I64, size)
         memory = nb.cgutils.alloca_once(builder, words)
         pointer = builder.bitcast(memory, POINTER)
-        if size <= 8:
+        if any(made.initial):
+            begin = made.initial.ljust(8 * size, b"\0")
+            values = [int.from_bytes(begin[k : k + 8], "little") for k in range(0, 8 * size, 8)]
+            builder.store(ir.Constant(words, values), memory)
+        elif size <= 8:
             builder.store(ir.Constant(words, None), memory)
         else:
             nb.cgutils.memset(builder, pointer, I64(8 * size), 0)
-        for name, value, given in zip(scalar_fields(dtype), args, sig.args, strict=True):
-            _, base, offset = field_of(dtype, name)
+        names = scalar_fields(made.dtype)
+        for name, value, given in zip(names, args, sig.args, strict=True):
+            _, base, offset = field_of(made.dtype, name)
             store(builder, at(builder, pointer, I64(offset)), base, value, given)
         return pointer
 
@@ -77,15 +83,33 @@ def add(w: SimpleNamespace) -> None:
         sent = call_for(builder, sig.args[0], "send", sig.args[2], args[0], address, args[2])
         return builder.icmp_unsigned("!=", sent, I32(0))
 
+    def short(name: str, message: Any) -> None:
+        if not sent_later(message.dtype):
+            raise errors.TypingError(
+                f"ctx.{name} takes a message of at most 36 bytes and without buffers, not "
+                f"{message.message}"
+            )
+
+    def typed_each(ctx: Any, address: Any, message: Any, mine: Any) -> Any:
+        is_context(ctx)
+        is_message(ctx, message)
+        short("send_each", message)
+        return boolean, (ctx, counted(address), message, as_number(mine))
+
+    def emit_each(context: Any, builder: Any, args: Any, sig: Any) -> Any:
+        ctx, address, message, mine = args
+        mine = builder.zext(holds(builder, mine, sig.args[3]), I32)
+        to = builder.trunc(address, I32)
+        sent = call_for(builder, sig.args[0], "send_each", sig.args[2], ctx, to, mine, message)
+        return builder.icmp_unsigned("!=", sent, I32(0))
+
+    operation(ops.CONTEXT["send_each"], typed_each, emit_each)
+
     def later(name: str, repeats: int) -> None:
         def typed(ctx: Any, ns: Any, address: Any, message: Any) -> Any:
             is_context(ctx)
             is_message(ctx, message)
-            if not sent_later(message.dtype):
-                raise errors.TypingError(
-                    f"ctx.{name} takes a message of at most 36 bytes and without buffers, not "
-                    f"{message.message}"
-                )
+            short(name, message)
             return int64, (ctx, counted(ns), counted(address), message)
 
         def emit(context: Any, builder: Any, args: Any, sig: Any) -> Any:
@@ -146,26 +170,24 @@ def add(w: SimpleNamespace) -> None:
     order("keep", I64, boolean)
     order("release", I64)
 
-    def data(code: str) -> None:
-        dtype = np.dtype(code)
+    def typed_spawn(ctx: Any, state: Any) -> Any:
+        is_context(ctx)
+        if not isinstance(state, w.Ref) or not state.actor:
+            raise errors.TypingError(
+                f"the state of a new actor is needed here, as Child(...), not {said(state)}"
+            )
+        return int64, (ctx, state)
 
-        def typed(ctx: Any, ref: Any) -> Any:
-            is_context(ctx)
-            return w.Span(dtype), (ctx, counted(ref))
+    def emit_spawn(context: Any, builder: Any, args: Any, sig: Any) -> Any:
+        ctx, state = sig.args
+        number = ctx.actors.index(state.actor)
+        if ctx.typed:
+            made = call(builder, ctx, f"spawn_{number}", I32, *args)
+        else:
+            made = call(builder, ctx, "spawn", I32, args[0], I32(number), args[1])
+        return builder.zext(made, I64)
 
-        def emit(context: Any, builder: Any, args: Any, sig: Any) -> Any:
-            size = nb.cgutils.alloca_once(builder, I64)
-            align = I32(dtype.itemsize)
-            found = call(builder, sig.args[0], "data", POINTER, args[0], args[1], align, size)
-            memory = nb.cgutils.create_struct_proxy(sig.return_type)(context, builder)
-            memory.data = found
-            memory.count = builder.udiv(builder.load(size), I64(dtype.itemsize))
-            return memory._getvalue()
-
-        operation(ops.DATA[code], typed, emit)
-
-    for code in ops.CODES:
-        data(code)
+    operation(ops.CONTEXT["spawn"], typed_spawn, emit_spawn)
 
     @nb.infer_getattr
     class CtxAttributes(nb.templates.AttributeTemplate):
@@ -174,7 +196,7 @@ def add(w: SimpleNamespace) -> None:
         def generic_resolve(self, ctx: Any, attr: str) -> Any:
             if attr in ops.VALUES:
                 return int64
-            known = ", ".join((*ops.VALUES, *ops.CONTEXT))
+            known = ", ".join((*ops.VALUES, *CALLS))
             raise errors.TypingError(f"ctx has no {attr}; it has {known}")
 
     @nb.lower_getattr(w.Ctx)
@@ -182,3 +204,5 @@ def add(w: SimpleNamespace) -> None:
         if attr == "now_ns":
             return call(builder, typ, attr, I64, value)
         return builder.zext(call(builder, typ, attr, I32, value), I64)
+
+    vars(w).update(call=call, is_context=is_context)

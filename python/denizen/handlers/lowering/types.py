@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from denizen.actor import ActorType
 from denizen.handlers.lowering.llvm import F64, I64, POINTER
 from denizen.message import MessageType
 
@@ -24,10 +25,11 @@ def add(w: SimpleNamespace) -> None:
     int64, float64, boolean = types.int64, types.float64, types.boolean
 
     class NewMessage:
-        """A message type as handlers call it; its arguments are its scalar fields."""
+        """A type of messages, or of actors to spawn, as handlers call it; its arguments are its
+        scalar fields."""
 
-        def __init__(self, message: MessageType) -> None:
-            self.message = message
+        def __init__(self, made: MessageType | ActorType) -> None:
+            self.made = made
 
     # A local that is an int64 on one way and a Word on another is refused: whether its arithmetic
     # is unsigned would depend on the way that was taken.
@@ -36,9 +38,20 @@ def add(w: SimpleNamespace) -> None:
             super().__init__(name="uint64 of a handler")
 
     class Ref(types.Type):
-        def __init__(self, label: str, dtype: np.dtype[Any], message: str = "") -> None:
-            self.dtype, self.message = dtype, message
-            super().__init__(name=f"{label} ({message or 'no message'}, {digest(dtype)})")
+        """`message`, `actor`: the type's name, if it is one that can be sent or spawned.
+        `initial`: the bytes of a new one, if not all are zero."""
+
+        def __init__(
+            self,
+            label: str,
+            dtype: np.dtype[Any],
+            message: str = "",
+            actor: str = "",
+            initial: bytes = b"",
+        ) -> None:
+            self.dtype, self.message, self.actor, self.initial = dtype, message, actor, initial
+            kind = message or (f"new {actor} {initial.hex()}" if actor else "no message")
+            super().__init__(name=f"{label} ({kind}, {digest(dtype)})")
 
     class Cells(types.Type):
         def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -61,16 +74,24 @@ def add(w: SimpleNamespace) -> None:
         """`prefix`: of the functions it is made of. `typed`: there is one for each message type,
         and not one for all that takes the type's number."""
 
-        def __init__(self, prefix: str, messages: list[str], typed: bool) -> None:
-            self.prefix, self.messages, self.typed = prefix, messages, typed
-            super().__init__(name=f"ctx {prefix} {typed} {' '.join(messages)}")
+        def __init__(
+            self, prefix: str, messages: list[str], actors: list[str], typed: bool
+        ) -> None:
+            self.prefix, self.messages, self.actors = prefix, messages, actors
+            self.typed = typed
+            names = f"{' '.join(messages)}; {' '.join(actors)}"
+            super().__init__(name=f"ctx {prefix} {typed} {names}")
 
     word = WordType()
 
     class New(types.Callable, types.Opaque):
-        def __init__(self, message: MessageType) -> None:
-            self.message = message
-            super().__init__(name=f"message type {message.name} {digest(message.dtype)}")
+        def __init__(self, made: MessageType | ActorType) -> None:
+            if isinstance(made, ActorType):
+                initial = made.initial.tobytes()
+                self.ref = Ref(made.name, made.dtype, actor=made.name, initial=initial)
+            else:
+                self.ref = Ref(made.name, made.dtype, message=made.name)
+            super().__init__(name=f"type of {self.ref.name}")
 
         def get_impl_key(self, sig: Any) -> Any:
             return NewMessage
@@ -79,8 +100,7 @@ def add(w: SimpleNamespace) -> None:
             return (), True
 
         def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
-            made = Ref(self.message.name, self.message.dtype, self.message.name)
-            return signature(made, *(as_number(a) for a in args))
+            return signature(self.ref, *(as_number(a) for a in args))
 
     class Pointer(nb.models.PrimitiveModel):
         def __init__(self, dmm: Any, fe_type: Any) -> None:
@@ -104,7 +124,7 @@ def add(w: SimpleNamespace) -> None:
         (New, nb.models.OpaqueModel),
     ):
         nb.register_model(kind)(model)
-    nb.typeof.register(NewMessage)(lambda value, c: New(value.message))
+    nb.typeof.register(NewMessage)(lambda value, c: New(value.made))
     nb.lower_constant(New)(lambda context, builder, ty, value: context.get_dummy_value())
 
     def signature(result: Any, *arguments: Any) -> Any:
@@ -129,6 +149,8 @@ def add(w: SimpleNamespace) -> None:
 
     def said(t: Any) -> str:
         if isinstance(t, Ref):
+            if t.actor:
+                return f"the state of a new {t.actor}"
             return f"the {'message ' + t.message if t.message else 'record or state'}"
         if isinstance(t, Cells):
             return "an array"
