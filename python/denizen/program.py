@@ -14,8 +14,8 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -275,41 +275,49 @@ class Program:
         return image
 
     def _with_handlers_gpu(self, architecture: int) -> bytes:
-        """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""
-        handlers, messages = self.plan(), list(self.messages.values())
-        flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *self.flags)
-        # Without the compilers' versions: what has been linked runs where none is installed.
-        key = _key(self.text(), self.flags, ".cubin", ("-fma=0", handlers.text, *flags))
-        with open_cache() as kept:
-            cubin = kept.code(key)
-            if cubin is None:
-                cubin = self._link(handlers, messages, architecture, flags)
-                kept.keep_code(key, cubin)
-        return cubin
-
-    def _link(
-        self,
-        handlers: Plan,
-        messages: Sequence[MessageType],
-        architecture: int,
-        flags: Sequence[str],
-    ) -> bytes:
         from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (most programs need none)
 
-        _find_nvrtc()
-        parts = gpu_parts(handlers, messages, architecture)
-        options = [*flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
-        try:
-            text = _core.compile_ltoir(self.text(), self.name, options)
-        except CompileError as error:
-            raise _refusal(str(error), self.text(), self.name) from None
-        # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
-        how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
-        return _core.link_cubin([(self.name, text), *parts], how)
+        plan, messages = self.plan(), list(self.messages.values())
+        parts = partial(gpu_parts, plan, messages, architecture)
+        return link(self.text(), self.name, architecture, self.flags, plan.text, parts)
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
         return image
+
+
+def link(  # noqa: PLR0917
+    text: str,
+    name: str,
+    architecture: int,
+    flags: Sequence[str],
+    code: str,
+    parts: Callable[[], list[tuple[str, bytes]]],
+) -> bytes:
+    """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR.
+
+    Args:
+        code: what the handlers do; equal ones are the same code.
+        parts: makes their LTO-IR, by its symbols.
+    """
+    all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
+    # Without the compilers' versions: what has been linked runs where none is installed.
+    key = _key(text, flags, ".cubin", ("-fma=0", code, *all_flags))
+    with open_cache() as kept:
+        cubin = kept.code(key)
+        if cubin is None:
+            _find_nvrtc()
+            made = parts()
+            options = [*all_flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
+            try:
+                whole = _core.compile_ltoir(text, name, options)
+            except CompileError as error:
+                raise _refusal(str(error), text, name) from None
+            # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
+            how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
+            cubin = _core.link_cubin([(name, whole), *made], how)
+            kept.keep_code(key, cubin)
+    return cubin
 
 
 def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:

@@ -31,3 +31,11 @@ def test_the_first_example_of_the_readme(run_python):
     text = blocks("README.md")[0]
     assert said(text) == ["10"]
     assert run_python(text).splitlines() == ["10"]
+
+
+def test_the_page_about_tasks(run_python):
+    pytest.importorskip("numba")
+    text = blocks("docs/tasks.md")[0]
+    printed = re.findall(r"^ +print\(.*\)  # (.+)$", text, re.MULTILINE)
+    assert printed == ["6765", "Ended(cancelled='', dropped=0)"]
+    assert run_python(text).splitlines() == printed

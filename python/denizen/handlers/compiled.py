@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,15 @@ _OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen
 _kept: dict[str, Any] = {}
 _declared: set[str] = set()
 _lock = threading.Lock()
+
+
+class Unit(Protocol):
+    """What can be compiled: one function, of which equal ones have the same key."""
+
+    @property
+    def rewritten(self) -> Rewritten: ...
+    def key(self, prefix: str) -> str: ...
+    def signature(self, types: Any, prefix: str, typed: bool) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
         (
             actors.index(a.name),
             names.index(m),
-            _for_cpu(_Unit(r, a.dtype, m, messages, plan.actors), prefix),
+            for_cpu(_Unit(r, a.dtype, m, messages, plan.actors), prefix),
         )
         for a, m, r in plan.each()
     ]
@@ -87,7 +96,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
     for a in plan.actors:
         own = plan.invariants.get(a.name)
         invariant = (
-            0 if own is None else _for_cpu(_Unit(own, a.dtype, "", messages, plan.actors), prefix)
+            0 if own is None else for_cpu(_Unit(own, a.dtype, "", messages, plan.actors), prefix)
         )
         infos.append(
             (
@@ -124,7 +133,7 @@ def link_library(plan: Plan, messages: Sequence[MessageType], library: bytes) ->
     units = dict(_units(plan, messages))
     pointers = _core.library_symbols(library, list(units))
     for name, unit in units.items():
-        address = _for_cpu(unit, prefix, typed=True)
+        address = for_cpu(unit, prefix, typed=True)
         ctypes.c_void_p.from_address(pointers[name]).value = address
 
 
@@ -153,7 +162,7 @@ def declare(prefix: str, functions: dict[str, int]) -> None:
         _declared.add(prefix)
 
 
-def _for_cpu(unit: _Unit, prefix: str, *, typed: bool = False) -> int:
+def for_cpu(unit: Unit, prefix: str, *, typed: bool = False) -> int:
     """The address of a C function."""
     with _numba(_OF_CPU):
         import numba  # noqa: PLC0415
@@ -174,10 +183,10 @@ def gpu_parts(
     plan: Plan, messages: Sequence[MessageType], architecture: int
 ) -> list[tuple[str, bytes]]:
     """The LTO-IR of all handlers, by the symbols of text.py that it defines."""
-    return [(name, _for_gpu(unit, name, architecture)) for name, unit in _units(plan, messages)]
+    return [(name, for_gpu(unit, name, architecture)) for name, unit in _units(plan, messages)]
 
 
-def _for_gpu(unit: _Unit, name: str, architecture: int) -> bytes:
+def for_gpu(unit: Unit, name: str, architecture: int) -> bytes:
     """LTO-IR that defines a function of this name."""
     with _numba(_OF_GPU):
         from numba import cuda  # noqa: PLC0415

@@ -359,6 +359,13 @@ CONTEXT = {
         "send_after",
         "send_every",
         "cancel",
+        "spawn_task",
+        "spawn_on",
+        "when",
+        "arrive",
+        "set",
+        "cancelled",
+        "cancel_group",
     ]
 }
 

@@ -16,6 +16,7 @@ from denizen.errors import CompileError
 from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
 from denizen.life import DOWN
 from denizen.message import MessageType
+from denizen.task_type import TaskType
 
 # Calls that only HandlerTable::full has.
 _OF_FULL = {"watch", "data", "keep", "release", "checkpoint", "allocate", "free"}
@@ -107,6 +108,7 @@ def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
             for message in new.makes.values():
                 _add(out, message, f"{actor.name} makes")
             for child in new.spawns.values():
+                assert isinstance(child, ActorType)  # a handler makes no tasks
                 _add_actor(out, child, f"{new.path}:{new.line}: {actor.name}")
             if "random" in new.calls:
                 _check_random(actor, f"{new.path}:{new.line}")
@@ -149,7 +151,7 @@ def ordered(messages: Mapping[str, MessageType]) -> list[MessageType]:
 def build(
     rewritten: Rewritten,
     names: Mapping[str, Any],
-    new: Callable[[MessageType | ActorType], Any],
+    new: Callable[[MessageType | ActorType | TaskType], Any],
     wrap: Callable[[Any], Any] = lambda function: function,
     done: dict[str, Any] | None = None,
 ) -> Any:
@@ -157,12 +159,12 @@ def build(
 
     Args:
         names: the operations, see ops.names().
-        new: what stands for a type of messages or actors.
+        new: what stands for a type of messages, actors or tasks.
         wrap: what becomes of the functions it calls.
     """
     done = {} if done is None else done
     scope: dict[str, Any] = {PREFIX + name: operation for name, operation in names.items()}
-    made: dict[str, MessageType | ActorType] = {**rewritten.makes, **rewritten.spawns}
+    made: dict[str, MessageType | ActorType | TaskType] = {**rewritten.makes, **rewritten.spawns}
     scope.update({f"{PREFIX}new_{name}": new(each) for name, each in made.items()})
     for alias, inner in rewritten.functions.items():
         if alias not in done:

@@ -25,9 +25,10 @@ import numpy as np
 from denizen.actor import ActorType
 from denizen.errors import CompileError
 from denizen.handlers import ops
-from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD
+from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
 from denizen.handlers.generator import next_random
 from denizen.message import MessageType
+from denizen.task_type import TaskType
 
 _NEXT_RANDOM = cast(FunctionType, next_random)
 
@@ -103,7 +104,7 @@ class Rewritten:
     scope: dict[str, Any]  # the names from outside, for what only the interpreter runs
     calls: set[str] = field(default_factory=set)  # of ctx, those of its functions too
     makes: dict[str, MessageType] = field(default_factory=dict)  # likewise
-    spawns: dict[str, ActorType] = field(default_factory=dict)  # likewise
+    spawns: dict[str, ActorType | TaskType] = field(default_factory=dict)  # likewise
     functions: dict[str, Rewritten] = field(default_factory=dict)  # that it calls itself, by alias
 
     @property
@@ -117,15 +118,22 @@ class Rewriter:
 
     Args:
         interpreted: print() and breakpoint() stay as they are, with whatever they are given.
+        tasks: they are tasks, and not handlers of actors.
     """
 
-    def __init__(self, interpreted: bool) -> None:
+    def __init__(self, interpreted: bool, tasks: bool = False) -> None:
         self.interpreted = interpreted
+        self.tasks = tasks
+        self.calls = TASK_CALLS if tasks else CALLS
+        self.values = TASK_VALUES if tasks else ops.VALUES
         self._done: dict[FunctionType, Rewritten] = {}
         self._under_way: list[FunctionType] = []
 
     def handler(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "handler", constants).rewritten()
+
+    def task(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
+        return _Function(self, function, "task", constants).rewritten()
 
     def invariant(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "invariant", constants).rewritten()
@@ -224,7 +232,7 @@ class _Function:
         )
 
     def rewritten(self) -> Rewritten:
-        if self._kind == "handler" and len(self._parameters) == 2:
+        if len(self._parameters) == {"handler": 2, "task": 1}.get(self._kind):
             self._parameters.append(f"{PREFIX}ctx")  # it is called with one
         tree = ast.FunctionDef(
             name=self._out.alias,
@@ -306,9 +314,10 @@ class _Function:
 
     def _returned(self, s: ast.stmt, value: ast.expr | None) -> ast.stmt:
         none = value is None or (isinstance(value, ast.Constant) and value.value is None)
-        if self._kind == "handler":
+        if self._kind in ("handler", "task"):
             if not none:
-                self._refuse(s, "return with a value; ctx.reply(...) answers")
+                answers = "ctx.reply" if self._kind == "handler" else "ctx.set"
+                self._refuse(s, f"return with a value; {answers}(...) answers")
             return ast.Return(None)
         if none:
             if self._kind == "invariant":
@@ -518,11 +527,16 @@ class _Function:
     def _not_message(self, target: ast.expr) -> None:
         if self._kind == "handler" and self._is_message(target):
             self._wrong(target, "what came stays as it is; make a new message with other fields")
+        if self._kind == "task" and self._begins_with(target, self._parameters[0]):
+            self._wrong(target, "a task's fields stay as they are; use a local, or a new task")
 
     def _is_message(self, e: ast.expr) -> bool:
+        return self._begins_with(e, self._parameters[1])
+
+    def _begins_with(self, e: ast.expr, name: str) -> bool:
         while isinstance(e, ast.Attribute | ast.Subscript):
             e = e.value
-        return isinstance(e, ast.Name) and e.id == self._parameters[1]
+        return isinstance(e, ast.Name) and e.id == name
 
     def _attribute(self, e: ast.Attribute) -> ast.expr:
         if not self._is_local(e):
@@ -568,7 +582,10 @@ class _Function:
         if isinstance(e.func, ast.Attribute) and self._is_local(e.func):
             return self._of_context(e, e.func)
         callee = self._outside(e.func)
-        if isinstance(callee, MessageType | ActorType):
+        if isinstance(callee, MessageType | ActorType | TaskType):
+            if isinstance(callee, TaskType) != self._program.tasks:
+                what = "a task makes tasks only" if self._program.tasks else "tasks make tasks"
+                self._wrong(e, f"{callee!r} cannot be made here; {what}")
             return self._new(e, callee)
         if callee in (print, breakpoint):
             if not self._program.interpreted:
@@ -626,8 +643,8 @@ class _Function:
                 return f"m_{name}", 2 if name in ops.TWO else 1
         return None
 
-    def _new(self, e: ast.Call, made: MessageType | ActorType) -> ast.expr:
-        """A message, or the state of an actor that is about to be spawned."""
+    def _new(self, e: ast.Call, made: MessageType | ActorType | TaskType) -> ast.expr:
+        """A message, a task, or the state of an actor that is about to be spawned."""
         names = made.dtype.names or ()
         if len(e.args) > len(names):
             self._wrong(e, f"{made!r} has {len(names)} fields, not {len(e.args)}")
@@ -638,7 +655,7 @@ class _Function:
             if k.arg in given:
                 self._wrong(e, f"field {k.arg} of {made.name} is given twice")
             given[k.arg] = k.value
-        what = "message" if isinstance(made, MessageType) else "state"
+        what = {MessageType: "message", TaskType: "task"}.get(type(made), "state")
         for name, value in given.items():
             if made.dtype[name].shape:
                 self._wrong(
@@ -663,16 +680,17 @@ class _Function:
 
     def _of_context(self, e: ast.Call, callee: ast.Attribute) -> ast.expr:
         name = callee.attr
-        if name in ops.VALUES:
+        calls = self._program.calls
+        if name in self._program.values:
             self._wrong(e, f"ctx.{name} is a value: write it without ()")
-        call = CALLS.get(name)
+        call = calls.get(name)
         if call is None or not isinstance(callee.value, ast.Name):
             if name in INSTEAD:
                 self._refuse(e, f"{ast.unparse(callee)}(); use {INSTEAD[name]}")
             self._refuse(
                 e,
                 f"{ast.unparse(callee)}(); what it calls is a function outside of the class, or of "
-                f"ctx: {', '.join(CALLS)}",
+                f"ctx: {', '.join(calls)}",
             )
         if e.keywords:
             self._refuse(e, "arguments by name; give them in order")
@@ -692,10 +710,9 @@ class _Function:
             return self._op(f"ctx_{name}_{code}", callee.value, *arguments)
         if name == "random":
             return self._random(e)
-        arguments = [self._expression(a) for a in e.args]
-        if name == "send_each" and len(arguments) == 2:
-            arguments.append(ast.Constant(True))
-        return self._op(f"ctx_{name}", callee.value, *arguments)
+        left = call.defaults[len(e.args) - call.least :]
+        arguments = [self._expression(a) for a in e.args] + [ast.Constant(d) for d in left]
+        return self._op(f"ctx_{call.op or name}", callee.value, *arguments)
 
     def _random(self, e: ast.Call) -> ast.expr:
         """The next number of the generator whose state is the actor's field `random`."""

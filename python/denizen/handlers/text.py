@@ -16,7 +16,7 @@ from denizen.message import MessageType, sent_later
 
 PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in lowering/
 
-_MACROS = """#if defined(__CUDACC_RTC__)
+EXPORT = """#if defined(__CUDACC_RTC__)
 #define DENIZEN_EXPORT extern "C" __device__
 #define DENIZEN_HANDLER(result, name, ...) DENIZEN_EXPORT result name(__VA_ARGS__);
 #else
@@ -33,7 +33,7 @@ def symbol(actor: int, message: int | None) -> str:
 
 def structs(plan: Plan, messages: Sequence[MessageType]) -> str:
     """The actors, behind the messages."""
-    out = [_MACROS]
+    out = [EXPORT]
     for a, actor in enumerate(plan.actors):
         numbers = {m: i for i, m in enumerate(x.name for x in messages) if m in actor.handlers}
         for m in numbers.values():

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from denizen.actor import ActorType
 from denizen.handlers import ops
 from denizen.message import MessageType
+from denizen.task_type import TaskType
 
 
 def narrow(dtype: np.dtype[Any], value: Any) -> Any:
@@ -103,11 +105,11 @@ class Message(Record):
 
 
 class State(Record):
-    """The state of an actor that is about to be spawned."""
+    """A task, or the state of an actor, that is about to be spawned."""
 
     __slots__ = ("type",)
 
-    def __init__(self, array: np.ndarray[Any, Any], type: ActorType) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], type: ActorType | TaskType) -> None:
         super().__init__(array, type.name)
         object.__setattr__(self, "type", type)
 
@@ -138,15 +140,19 @@ class Cells:
         return repr(self._array.tolist())
 
 
-def new(type: MessageType | ActorType) -> Callable[..., Record]:
-    """What makes messages or states of a type, of its scalar fields."""
+def new(type: MessageType | ActorType | TaskType) -> Callable[..., Record]:
+    """What makes messages, states or tasks of a type, of its scalar fields."""
     names = [n for n in type.dtype.names or () if not type.dtype[n].subdtype]
     names = [n for n in names if not type.dtype[n].names]
 
     def make(*values: Any) -> Record:
-        array = np.array(type.initial) if isinstance(type, ActorType) else np.zeros((), type.dtype)
+        array: NDArray[Any]
+        if isinstance(type, MessageType):
+            array = np.zeros((), type.dtype)
+        else:
+            array = np.array(type.initial)
         for name, value in zip(names, values, strict=True):
             _write(array[name], value)
-        return State(array, type) if isinstance(type, ActorType) else Message(array, type)
+        return Message(array, type) if isinstance(type, MessageType) else State(array, type)
 
     return make

@@ -31,6 +31,7 @@ from denizen.handlers.lowering import (
     mathematics,
     memory,
     operations,
+    tasks,
     types,
 )
 from denizen.handlers.lowering.packages import package
@@ -53,6 +54,7 @@ def world(cuda: bool) -> SimpleNamespace:
             fields,
             context,
             blocks,
+            tasks,
         ):
             part.add(w)
         w.names = {name: w.stubs[function] for name, function in ops.names().items()}

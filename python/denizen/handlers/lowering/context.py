@@ -10,7 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from denizen.handlers import ops
-from denizen.handlers.calls import CALLS
+from denizen.handlers.calls import CALLS, TASK_CALLS, TASK_VALUES
 from denizen.handlers.lowering.llvm import I32, I64, POINTER
 from denizen.message import sent_later
 
@@ -172,7 +172,7 @@ def add(w: SimpleNamespace) -> None:
 
     def typed_spawn(ctx: Any, state: Any) -> Any:
         is_context(ctx)
-        if not isinstance(state, w.Ref) or not state.actor:
+        if not isinstance(state, w.Ref) or not state.spawned:
             raise errors.TypingError(
                 f"the state of a new actor is needed here, as Child(...), not {said(state)}"
             )
@@ -180,7 +180,7 @@ def add(w: SimpleNamespace) -> None:
 
     def emit_spawn(context: Any, builder: Any, args: Any, sig: Any) -> Any:
         ctx, state = sig.args
-        number = ctx.actors.index(state.actor)
+        number = ctx.spawned.index(state.spawned)
         if ctx.typed:
             made = call(builder, ctx, f"spawn_{number}", I32, *args)
         else:
@@ -194,9 +194,10 @@ def add(w: SimpleNamespace) -> None:
         key = w.Ctx
 
         def generic_resolve(self, ctx: Any, attr: str) -> Any:
-            if attr in ops.VALUES:
+            values, calls = (TASK_VALUES, TASK_CALLS) if ctx.task else (ops.VALUES, CALLS)
+            if attr in values:
                 return int64
-            known = ", ".join((*ops.VALUES, *CALLS))
+            known = ", ".join((*values, *calls))
             raise errors.TypingError(f"ctx has no {attr}; it has {known}")
 
     @nb.lower_getattr(w.Ctx)

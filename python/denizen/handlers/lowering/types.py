@@ -12,6 +12,7 @@ import numpy as np
 from denizen.actor import ActorType
 from denizen.handlers.lowering.llvm import F64, I64, POINTER
 from denizen.message import MessageType
+from denizen.task_type import TaskType
 
 
 def digest(dtype: np.dtype[Any]) -> str:
@@ -25,10 +26,10 @@ def add(w: SimpleNamespace) -> None:
     int64, float64, boolean = types.int64, types.float64, types.boolean
 
     class NewMessage:
-        """A type of messages, or of actors to spawn, as handlers call it; its arguments are its
-        scalar fields."""
+        """A type of messages, or of actors or tasks to spawn, as handlers call it; its arguments
+        are its scalar fields."""
 
-        def __init__(self, made: MessageType | ActorType) -> None:
+        def __init__(self, made: MessageType | ActorType | TaskType) -> None:
             self.made = made
 
     # A local that is an int64 on one way and a Word on another is refused: whether its arithmetic
@@ -38,7 +39,7 @@ def add(w: SimpleNamespace) -> None:
             super().__init__(name="uint64 of a handler")
 
     class Ref(types.Type):
-        """`message`, `actor`: the type's name, if it is one that can be sent or spawned.
+        """`message`, `spawned`: the type's name, if it is one that can be sent or spawned.
         `initial`: the bytes of a new one, if not all are zero."""
 
         def __init__(
@@ -46,11 +47,11 @@ def add(w: SimpleNamespace) -> None:
             label: str,
             dtype: np.dtype[Any],
             message: str = "",
-            actor: str = "",
+            spawned: str = "",
             initial: bytes = b"",
         ) -> None:
-            self.dtype, self.message, self.actor, self.initial = dtype, message, actor, initial
-            kind = message or (f"new {actor} {initial.hex()}" if actor else "no message")
+            self.dtype, self.message, self.spawned, self.initial = dtype, message, spawned, initial
+            kind = message or (f"new {spawned} {initial.hex()}" if spawned else "no message")
             super().__init__(name=f"{label} ({kind}, {digest(dtype)})")
 
     class Cells(types.Type):
@@ -75,22 +76,27 @@ def add(w: SimpleNamespace) -> None:
         and not one for all that takes the type's number."""
 
         def __init__(
-            self, prefix: str, messages: list[str], actors: list[str], typed: bool
+            self,
+            prefix: str,
+            messages: list[str],
+            spawned: list[str],
+            typed: bool,
+            task: bool = False,
         ) -> None:
-            self.prefix, self.messages, self.actors = prefix, messages, actors
-            self.typed = typed
-            names = f"{' '.join(messages)}; {' '.join(actors)}"
-            super().__init__(name=f"ctx {prefix} {typed} {names}")
+            self.prefix, self.messages, self.spawned = prefix, messages, spawned
+            self.typed, self.task = typed, task
+            names = f"{' '.join(messages)}; {' '.join(spawned)}"
+            super().__init__(name=f"ctx {prefix} {typed} {task} {names}")
 
     word = WordType()
 
     class New(types.Callable, types.Opaque):
-        def __init__(self, made: MessageType | ActorType) -> None:
-            if isinstance(made, ActorType):
-                initial = made.initial.tobytes()
-                self.ref = Ref(made.name, made.dtype, actor=made.name, initial=initial)
-            else:
+        def __init__(self, made: MessageType | ActorType | TaskType) -> None:
+            if isinstance(made, MessageType):
                 self.ref = Ref(made.name, made.dtype, message=made.name)
+            else:
+                initial = made.initial.tobytes()
+                self.ref = Ref(made.name, made.dtype, spawned=made.name, initial=initial)
             super().__init__(name=f"type of {self.ref.name}")
 
         def get_impl_key(self, sig: Any) -> Any:
@@ -149,8 +155,8 @@ def add(w: SimpleNamespace) -> None:
 
     def said(t: Any) -> str:
         if isinstance(t, Ref):
-            if t.actor:
-                return f"the state of a new {t.actor}"
+            if t.spawned:
+                return f"a new {t.spawned}"
             return f"the {'message ' + t.message if t.message else 'record or state'}"
         if isinstance(t, Cells):
             return "an array"
