@@ -605,7 +605,14 @@ class FlowLibraryBlock(FlowHandle):
 
 class FlowResident:
     def __init__(
-        self, on_gpu: bool, ordinal: int, cubin: bytes, threads: int, sms: int, chain_workers: int
+        self,
+        on_gpu: bool,
+        ordinal: int,
+        cubin: bytes,
+        threads: int,
+        sms: int,
+        chain_workers: int,
+        kinds: Sequence[str] = (),
     ) -> None: ...
     @property
     def device(self) -> str: ...
@@ -622,6 +629,18 @@ def flow_fir_complex_taps(
     name: str, taps: NDArray[Any], down: int, where: FlowResident | None
 ) -> FlowLibraryBlock: ...
 def flow_fm(name: str, gain: float, where: FlowResident | None) -> FlowLibraryBlock: ...
+def flow_given_real(
+    name: str, kind: str, before: int, down: int, values: NDArray[Any], where: FlowResident
+) -> FlowLibraryBlock: ...
+def flow_given_complex(
+    name: str, kind: str, before: int, down: int, values: NDArray[Any], where: FlowResident
+) -> FlowLibraryBlock: ...
+def flow_given_complex_real(
+    name: str, kind: str, before: int, down: int, values: NDArray[Any], where: FlowResident
+) -> FlowLibraryBlock: ...
+
+flow_given: str
+
 def flow_agc_real(name: str, reference: float, rate: float, most: float) -> FlowLibraryBlock: ...
 def flow_agc_complex(name: str, reference: float, rate: float, most: float) -> FlowLibraryBlock: ...
 def flow_resampler_real(name: str, taps: NDArray[Any], up: int, down: int) -> FlowLibraryBlock: ...

@@ -39,3 +39,9 @@ def test_the_page_about_tasks(run_python):
     printed = re.findall(r"^ +print\(.*\)  # (.+)$", text, re.MULTILINE)
     assert printed == ["6765", "Ended(cancelled='', dropped=0)"]
     assert run_python(text).splitlines() == printed
+
+
+def test_the_page_about_flow_has_a_kind_in_python(run_python):
+    pytest.importorskip("numba")
+    (text,) = (b for b in blocks("docs/flow.md") if "@flow.kind" in b)
+    assert run_python(text).splitlines() == re.findall(r"^print\(.*\)  # (.+)$", text, re.MULTILINE)

@@ -315,6 +315,11 @@ def put(cells: Any, place: Any, value: Any) -> None:
     cells[index(place)] = value
 
 
+def moved(cells: Any, count: Any) -> Any:
+    """Samples of a stream, seen from one that is so many behind."""
+    return cells.moved(index(count))
+
+
 # ---- what ctx has: the context's own methods
 
 
@@ -430,6 +435,7 @@ def names() -> dict[str, Callable[..., Any]]:
         "get",
         "put",
         "store",
+        "moved",
     ]
     return {
         **{name: globals()[name] for name in plain},

@@ -18,7 +18,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 
@@ -93,6 +93,16 @@ _REFUSED: dict[type[ast.AST], str] = {
 }
 
 
+_ANSWERS = {"handler": "ctx.reply(...)", "task": "ctx.set(...)", "kind": "y[0] = ..."}
+# What does not change, by the kind of function and the place of its parameter.
+_FIXED = {
+    ("handler", 1): "what came stays as it is; make a new message with other fields",
+    ("task", 0): "a task's fields stay as they are; use a local, or a new task",
+    ("kind", 0): "a block's parameters stay as they are; the host posts new ones",
+    ("kind", 1): "what a block gets stays as it is; y[0] is what it makes",
+}
+
+
 @dataclass
 class Rewritten:
     """One function in its new form."""
@@ -118,14 +128,14 @@ class Rewriter:
 
     Args:
         interpreted: print() and breakpoint() stay as they are, with whatever they are given.
-        tasks: they are tasks, and not handlers of actors.
+        of: what they are: handlers of actors, tasks, or kinds of flow blocks, which have no ctx.
     """
 
-    def __init__(self, interpreted: bool, tasks: bool = False) -> None:
+    def __init__(self, interpreted: bool, of: Literal["actor", "task", "kind"] = "actor") -> None:
         self.interpreted = interpreted
-        self.tasks = tasks
-        self.calls = TASK_CALLS if tasks else CALLS
-        self.values = TASK_VALUES if tasks else ops.VALUES
+        self.of = of
+        self.calls = {"actor": CALLS, "task": TASK_CALLS, "kind": {}}[of]
+        self.values = {"actor": ops.VALUES, "task": TASK_VALUES, "kind": ()}[of]
         self._done: dict[FunctionType, Rewritten] = {}
         self._under_way: list[FunctionType] = []
 
@@ -134,6 +144,9 @@ class Rewriter:
 
     def task(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "task", constants).rewritten()
+
+    def kind(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
+        return _Function(self, function, "kind", constants).rewritten()
 
     def invariant(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "invariant", constants).rewritten()
@@ -314,10 +327,9 @@ class _Function:
 
     def _returned(self, s: ast.stmt, value: ast.expr | None) -> ast.stmt:
         none = value is None or (isinstance(value, ast.Constant) and value.value is None)
-        if self._kind in ("handler", "task"):
+        if self._kind in _ANSWERS:
             if not none:
-                answers = "ctx.reply" if self._kind == "handler" else "ctx.set"
-                self._refuse(s, f"return with a value; {answers}(...) answers")
+                self._refuse(s, f"return with a value; {_ANSWERS[self._kind]} answers")
             return ast.Return(None)
         if none:
             if self._kind == "invariant":
@@ -372,7 +384,7 @@ class _Function:
                 self._not_constant(target)
                 return [self._store_field(self._place(target.value), target.attr, value)]
             case ast.Subscript():
-                self._not_message(target)
+                self._not_fixed(target)
                 cells, index = self._cell(target)
                 return [ast.Expr(self._op("put", cells, index, value))]
         self._unknown(target)
@@ -391,7 +403,7 @@ class _Function:
                 new = self._binary(s, s.op, ast.Attribute(place, s.target.attr, ast.Load()), value)
                 return [before, self._store_field(place, s.target.attr, new)]
             case ast.Subscript():
-                self._not_message(s.target)
+                self._not_fixed(s.target)
                 cells, index = self._cell(s.target)
                 names = self._temporary(), self._temporary()
                 first, second = (ast.Name(n, ast.Load()) for n in names)
@@ -416,7 +428,7 @@ class _Function:
         return f"{PREFIX}{self._temporaries}"
 
     def _not_constant(self, target: ast.Attribute) -> None:
-        self._not_message(target)
+        self._not_fixed(target)
         own = isinstance(target.value, ast.Name) and target.value.id == self._parameters[0]
         if own and self._kind != "function" and target.attr in self._constants:
             self._wrong(
@@ -524,14 +536,10 @@ class _Function:
             e = e.value
         return isinstance(e, ast.Name) and e.id in self._locals
 
-    def _not_message(self, target: ast.expr) -> None:
-        if self._kind == "handler" and self._is_message(target):
-            self._wrong(target, "what came stays as it is; make a new message with other fields")
-        if self._kind == "task" and self._begins_with(target, self._parameters[0]):
-            self._wrong(target, "a task's fields stay as they are; use a local, or a new task")
-
-    def _is_message(self, e: ast.expr) -> bool:
-        return self._begins_with(e, self._parameters[1])
+    def _not_fixed(self, target: ast.expr) -> None:
+        for (kind, place), what in _FIXED.items():
+            if kind == self._kind and self._begins_with(target, self._parameters[place]):
+                self._wrong(target, what)
 
     def _begins_with(self, e: ast.expr, name: str) -> bool:
         while isinstance(e, ast.Attribute | ast.Subscript):
@@ -583,8 +591,12 @@ class _Function:
             return self._of_context(e, e.func)
         callee = self._outside(e.func)
         if isinstance(callee, MessageType | ActorType | TaskType):
-            if isinstance(callee, TaskType) != self._program.tasks:
-                what = "a task makes tasks only" if self._program.tasks else "tasks make tasks"
+            if ("task" if isinstance(callee, TaskType) else "actor") != self._program.of:
+                what = {
+                    "actor": "tasks make tasks",
+                    "task": "a task makes tasks only",
+                    "kind": "a block of a flow makes samples only",
+                }[self._program.of]
                 self._wrong(e, f"{callee!r} cannot be made here; {what}")
             return self._new(e, callee)
         if callee in (print, breakpoint):
@@ -689,8 +701,8 @@ class _Function:
                 self._refuse(e, f"{ast.unparse(callee)}(); use {INSTEAD[name]}")
             self._refuse(
                 e,
-                f"{ast.unparse(callee)}(); what it calls is a function outside of the class, or of "
-                f"ctx: {', '.join(calls)}",
+                f"{ast.unparse(callee)}(); what it calls is a function outside of the class"
+                + (f", or of ctx: {', '.join(calls)}" if calls else ""),
             )
         if e.keywords:
             self._refuse(e, "arguments by name; give them in order")

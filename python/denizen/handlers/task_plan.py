@@ -32,7 +32,7 @@ class TaskPlan:
 def plan_tasks(tasks: Sequence[TaskType], *, interpreted: bool = False) -> TaskPlan:
     """Rewrites these tasks and those that they make. CompileError has the user's file and line."""
     out = TaskPlan(list(tasks))
-    rewriter = Rewriter(interpreted, tasks=True)
+    rewriter = Rewriter(interpreted, "task")
     for task in out.tasks:  # those that it makes come behind it
         assert task.run is not None
         new = rewriter.task(task.run, task.constants)

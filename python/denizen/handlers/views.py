@@ -140,6 +140,31 @@ class Cells:
         return repr(self._array.tolist())
 
 
+class Samples:
+    """A stream, seen from one of its samples: that is number 0, `before` of it are there too."""
+
+    __slots__ = ("_array", "_at", "_before")
+
+    def __init__(self, array: NDArray[Any], at: int, before: int) -> None:
+        self._array = array
+        self._at = at
+        self._before = before
+
+    def moved(self, count: int) -> Samples:
+        return Samples(self._array, self._at + count, self._before)
+
+    def _place(self, place: int) -> int:
+        if not -self._before <= place <= 0:
+            raise IndexError(f"sample {place} of {-self._before} to 0")
+        return self._at + place
+
+    def __getitem__(self, place: int) -> Any:
+        return _read(self._array[self._place(place), ...])
+
+    def __setitem__(self, place: int, value: Any) -> None:
+        _write(self._array[self._place(place), ...], value)
+
+
 def new(type: MessageType | ActorType | TaskType) -> Callable[..., Record]:
     """What makes messages, states or tasks of a type, of its scalar fields."""
     names = [n for n in type.dtype.names or () if not type.dtype[n].subdtype]

@@ -145,9 +145,7 @@ class Group(_Spawner):
     As a context manager it waits at the end, or cancels if the block has raised.
     """
 
-    def __init__(
-        self, core: _AnyRuntime, program: Program, lifetime: float
-    ) -> None:
+    def __init__(self, core: _AnyRuntime, program: Program, lifetime: float) -> None:
         self._core = core
         self._program = program
         self._number = core.open_group(lifetime)

@@ -83,6 +83,10 @@ def add(w: SimpleNamespace) -> None:
         context: Any, builder: Any, cells: Any, value: Any, place: Any
     ) -> tuple[Any, Any, Any]:
         """Where an element is, whether there is one, and what it is. Negative: from the end."""
+        if isinstance(cells, w.Samples):
+            inside = builder.icmp_unsigned("<=", builder.neg(place), I64(cells.before))
+            offset = builder.mul(builder.select(inside, place, I64(0)), I64(cells.dtype.itemsize))
+            return at(builder, value, offset), inside, element_type(cells.dtype)
         if isinstance(cells, w.Span):
             memory = nb.cgutils.create_struct_proxy(cells)(context, builder, value=value)
             data, count, rest = memory.data, memory.count, ()
@@ -97,6 +101,8 @@ def add(w: SimpleNamespace) -> None:
         return at(builder, data, offset), inside, ty
 
     def typed_get(cells: Any, place: Any) -> Any:
+        if isinstance(cells, w.Samples):
+            return element_type(cells.dtype), (cells, counted(place))
         array(cells)
         rest = cells.shape[1:] if cells.shape else ()
         return element_type(cells.dtype, rest), (cells, counted(place))
@@ -138,6 +144,13 @@ def add(w: SimpleNamespace) -> None:
             return I64(cells.shape[0])
         return nb.cgutils.create_struct_proxy(cells)(context, builder, value=args[0]).count
 
+    def typed_moved(cells: Any, count: Any) -> Any:
+        return cells, (cells, counted(count))
+
+    def emit_moved(context: Any, builder: Any, args: Any, sig: Any) -> Any:
+        return at(builder, args[0], builder.mul(args[1], I64(sig.args[0].dtype.itemsize)))
+
+    operation(ops.moved, typed_moved, emit_moved)
     operation(ops.get, typed_get, emit_get)
     operation(ops.put, typed_put, emit_put)
     operation(ops.store, typed_store, emit_store)

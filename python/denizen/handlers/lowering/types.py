@@ -71,6 +71,13 @@ def add(w: SimpleNamespace) -> None:
             self.dtype, self.shape = dtype, None
             super().__init__(name=f"buffer of {dtype.str}")
 
+    class Samples(types.Type):
+        """A stream, seen from one of its samples, which is number 0; `before` of it are there."""
+
+        def __init__(self, dtype: np.dtype[Any], before: int, changes: bool) -> None:
+            self.dtype, self.before, self.changes = dtype, before, changes
+            super().__init__(name=f"samples {before} {changes} of {dtype.str} {digest(dtype)}")
+
     class Ctx(types.Type):
         """`prefix`: of the functions it is made of. `typed`: there is one for each message type,
         and not one for all that takes the type's number."""
@@ -125,6 +132,7 @@ def add(w: SimpleNamespace) -> None:
         (Ref, Pointer),
         (Cells, Pointer),
         (Place, Pointer),
+        (Samples, Pointer),
         (Ctx, Pointer),
         (Span, Memory),
         (New, nb.models.OpaqueModel),
@@ -158,7 +166,7 @@ def add(w: SimpleNamespace) -> None:
             if t.spawned:
                 return f"a new {t.spawned}"
             return f"the {'message ' + t.message if t.message else 'record or state'}"
-        if isinstance(t, Cells):
+        if isinstance(t, Cells | Samples):
             return "an array"
         return {"none": "None"}.get(str(t), str(t))
 
@@ -195,6 +203,7 @@ def add(w: SimpleNamespace) -> None:
         Cells=Cells,
         Place=Place,
         Span=Span,
+        Samples=Samples,
         Ctx=Ctx,
         word=word,
         signature=signature,
