@@ -3,6 +3,7 @@
 // runtime is given, there. python/denizen/flow/signal.py is their face.
 #include "bind/flow.hpp"
 
+#include <denizen/dsp/resident/given.hpp>
 #include <denizen/dsp/resident/program.hpp>
 #include <denizen/dsp/signal.hpp>
 #include <denizen/dsp/signal_circuits.hpp>
@@ -120,6 +121,33 @@ Made make(const Where& where, const std::string& name, Dress&& dress, const Argu
                  : wrap(std::make_unique<Here>(name, arguments...));
 }
 
+// A resident block whose function is given at run time, and its parameters as floats' bits.
+template <class In, class Out>
+struct ResidentGiven : ResidentOf<In, Out> {
+    flow::Messages<std::vector<float>> values{
+        *this, "values", [this](const std::vector<float>& v) { this->set(v); }};
+
+    ResidentGiven(std::string name, Resident& resident, const std::string& kind, uint32_t before,
+                  uint32_t down, std::vector<float> begin)
+        : ResidentOf<In, Out>(std::move(name), resident, kind, before, down, std::move(begin))
+    {
+    }
+};
+
+template <class In, class Out>
+Made given(const std::string& name, const std::string& kind, uint32_t before, uint32_t down,
+           const Array<float>& values, const Where& where)
+{
+    using Block = ResidentGiven<In, Out>;
+    auto block = std::make_unique<Block>(name, *where, kind, before, down, vector_of(values));
+    Block& made = *block;
+    auto handle = std::make_unique<LibraryBlock>(std::move(block));
+    handle->needs = where;
+    handle->has_port("samples", made.samples);
+    handle->has_messages("values", made.values);
+    return handle;
+}
+
 // One that runs on the graph's threads alone.
 template <class Here, class... Arguments>
 std::pair<Made, Here&> made(const std::string& name, const Arguments&... arguments)
@@ -190,15 +218,19 @@ void flow_signals(nb::module_& m)
         .def(
             "__init__",
             [](Resident* self, bool on_gpu, int ordinal, const nb::bytes& cubin, uint32_t threads,
-               uint32_t sms, uint32_t chain_workers) {
-                resident::ProgramImage program = resident::image();
+               uint32_t sms, uint32_t chain_workers, const std::vector<std::string>& kinds) {
+                resident::ProgramImage program = resident::image<resident::Given>();
                 program.image.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
+                if (on_gpu) { // those that the cubin has behind the library's
+                    program.kinds.pop_back();
+                    program.kinds.insert(program.kinds.end(), kinds.begin(), kinds.end());
+                }
                 const Options options = options_of(on_gpu, ordinal, threads, sms);
                 const Unlocked unlocked;
                 new (self) Resident(std::move(program), options, chain_workers);
             },
             nb::arg("on_gpu"), nb::arg("ordinal"), nb::arg("cubin"), nb::arg("threads"),
-            nb::arg("sms"), nb::arg("chain_workers"))
+            nb::arg("sms"), nb::arg("chain_workers"), nb::arg("kinds") = std::vector<std::string>())
         .def_prop_ro("device", [](Resident& r) { return r.runtime().description().device; })
         .def_prop_ro("chain_workers", &Resident::chain_workers);
 
@@ -224,6 +256,10 @@ void flow_signals(nb::module_& m)
                 gain);
         },
         nb::arg("name"), nb::arg("gain"), nb::arg("where").none());
+    m.def("flow_given_real", &given<float, float>);
+    m.def("flow_given_complex", &given<Complex, Complex>);
+    m.def("flow_given_complex_real", &given<Complex, float>);
+    m.attr("flow_given") = resident::Given::name;
     m.def("flow_agc_real", &agc<float>);
     m.def("flow_agc_complex", &agc<Complex>);
     m.def("flow_resampler_real", &resampler<float, float>);

@@ -15,8 +15,8 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -149,12 +149,12 @@ class Program:
         self.in_python = [a for a in actors if isinstance(a, ActorType)]
         self.messages = {m.name: m for m in messages}
         self.flags = tuple(flags)
-        names += [m.name for m in messages]
+        if self.in_python:
+            self._add_what_handlers_name()
+        names = [*self.actors, *(m.name for m in messages)]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
-        if self.in_python:
-            self._add_messages()
         if not source and len(self.in_python) < len(self.actors):
             missing = ", ".join(a for a in actors if isinstance(a, str))
             raise ArgumentError(
@@ -162,9 +162,12 @@ class Program:
                 "@denizen.actor has made"
             )
 
-    def _add_messages(self) -> None:
-        """Those that the handlers in Python take and make."""
-        for message in plan(self.in_python, interpreted=True).messages.values():
+    def _add_what_handlers_name(self) -> None:
+        """The messages that handlers in Python take and make, and the actors that they spawn."""
+        found = plan(self.in_python, interpreted=True)
+        self.actors = (*self.actors, *(a.name for a in found.actors[len(self.in_python) :]))
+        self.in_python = found.actors
+        for message in found.messages.values():
             there = self.messages.setdefault(message.name, message)
             if there.dtype != message.dtype:
                 raise ArgumentError(
@@ -275,41 +278,49 @@ class Program:
         return image
 
     def _with_handlers_gpu(self, architecture: int) -> bytes:
-        """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR."""
-        handlers, messages = self.plan(), list(self.messages.values())
-        flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *self.flags)
-        # Without the compilers' versions: what has been linked runs where none is installed.
-        key = _key(self.text(), self.flags, ".cubin", ("-fma=0", handlers.text, *flags))
-        with open_cache() as kept:
-            cubin = kept.code(key)
-            if cubin is None:
-                cubin = self._link(handlers, messages, architecture, flags)
-                kept.keep_code(key, cubin)
-        return cubin
-
-    def _link(
-        self,
-        handlers: Plan,
-        messages: Sequence[MessageType],
-        architecture: int,
-        flags: Sequence[str],
-    ) -> bytes:
         from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (most programs need none)
 
-        folders = _find_nvrtc()
-        parts = gpu_parts(handlers, messages, architecture)
-        options = [*flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
-        try:
-            text = compile_apart("compile_ltoir", self.text(), self.name, options, folders=folders)
-        except CompileError as error:
-            raise _refusal(str(error), self.text(), self.name) from None
-        # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
-        how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
-        return compile_apart("link_cubin", [(self.name, text), *parts], how, folders=folders)
+        plan, messages = self.plan(), list(self.messages.values())
+        parts = partial(gpu_parts, plan, messages, architecture)
+        return link(self.text(), self.name, architecture, self.flags, plan.text, parts)
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
         return image
+
+
+def link(  # noqa: PLR0917
+    text: str,
+    name: str,
+    architecture: int,
+    flags: Sequence[str],
+    code: str,
+    parts: Callable[[], list[tuple[str, bytes]]],
+) -> bytes:
+    """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR.
+
+    Args:
+        code: what the handlers do; equal ones are the same code.
+        parts: makes their LTO-IR, by its symbols.
+    """
+    all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
+    # Without the compilers' versions: what has been linked runs where none is installed.
+    key = _key(text, flags, ".cubin", ("-fma=0", code, *all_flags))
+    with open_cache() as kept:
+        cubin = kept.code(key)
+        if cubin is None:
+            folders = _find_nvrtc()
+            made = parts()
+            options = [*all_flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
+            try:
+                whole = compile_apart("compile_ltoir", text, name, options, folders=folders)
+            except CompileError as error:
+                raise _refusal(str(error), text, name) from None
+            # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
+            how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
+            cubin = compile_apart("link_cubin", [(name, whole), *made], how, folders=folders)
+            kept.keep_code(key, cubin)
+    return cubin
 
 
 def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:

@@ -25,7 +25,7 @@ struct TableProgram {
     static constexpr bool has_deadlines = Full;
     static constexpr bool has_checkpoints = Full;
     static constexpr bool drops_oldest = Full;
-    static constexpr bool allocates = false;
+    static constexpr bool allocates = Full;
     static constexpr bool has_overflow_policies = Full;
 
     static Overflow overflow(uint32_t actor)
@@ -38,6 +38,15 @@ struct TableProgram {
     {
         const std::vector<std::byte>& bytes = table->initial[actor];
         std::memcpy(state, bytes.data(), bytes.size());
+    }
+
+    static void begin(uint32_t actor, void* state, const void* given)
+    {
+        const ActorInfo& info = table->program.actor[actor];
+        std::memcpy(state, given, info.size);
+        if (info.restart == static_cast<uint32_t>(RestartFrom::snapshot)) {
+            *checkpoint_word(state, info.size) = 0;
+        }
     }
 
     static uint32_t failure(uint32_t actor, const void* state, uint64_t taken_ns)
@@ -113,6 +122,11 @@ private:
     }
 
     // As Program's.
+    static uint32_t* checkpoint_word(void* state, uint32_t size)
+    {
+        return reinterpret_cast<uint32_t*>(static_cast<unsigned char*>(state) +
+                                           2 * checkpoint_offset(size));
+    }
     static bool copy_state(uint32_t actor, void* state, bool out)
     {
         const ActorInfo& info = table->program.actor[actor];
@@ -120,7 +134,7 @@ private:
             return false;
         }
         auto* kept = static_cast<unsigned char*>(state) + checkpoint_offset(info.size);
-        auto* there = reinterpret_cast<uint32_t*>(kept + checkpoint_offset(info.size));
+        auto* there = checkpoint_word(state, info.size);
         if (!out && *there == 0) {
             return false;
         }
@@ -159,6 +173,22 @@ struct Calls {
                             static_cast<Priority>(info.priority), message)
             .value;
     }
+    // A worker of the CPU has one lane.
+    static uint32_t send_each(void* context, uint32_t to, uint32_t mine, uint32_t type,
+                              const void* message)
+    {
+        return mine == 0 ? 1 : send(context, to, type, message);
+    }
+    static uint32_t spawn(void* context, uint32_t type, const void* state)
+    {
+        return of(context).spawn_raw(type, state).value;
+    }
+    static void* allocate(void* context, uint64_t bytes)
+    {
+        return of(context).arena().allocate(bytes);
+    }
+    static void free(void* context, void* block) { of(context).arena().deallocate(block); }
+    static void fence(void* context) { of(context).fence(); }
     static uint32_t cancel(void* context, uint32_t timer) { return of(context).cancel({timer}); }
     static uint32_t publish(void* context, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3,
                             uint32_t type, const void* message)
@@ -240,7 +270,8 @@ std::vector<std::pair<const char*, void*>> list()
         entry("node", &C::node),           entry("lane", &C::lane),
         entry("lanes", &C::lanes),         entry("sync", &C::sync),
         entry("now_ns", &C::now_ns),       entry("send_later", &C::send_later),
-        entry("cancel", &C::cancel),
+        entry("cancel", &C::cancel),       entry("send_each", &C::send_each),
+        entry("spawn", &C::spawn),         entry("fence", &C::fence),
     };
     if constexpr (Full) {
         all.push_back(entry("watch", &C::watch));
@@ -249,6 +280,8 @@ std::vector<std::pair<const char*, void*>> list()
         all.push_back(entry("data", &C::data));
         all.push_back(entry("keep", &C::keep));
         all.push_back(entry("release", &C::release));
+        all.push_back(entry("allocate", &C::allocate));
+        all.push_back(entry("free", &C::free));
     }
     return all;
 }

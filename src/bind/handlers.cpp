@@ -15,8 +15,8 @@ namespace nb = nanobind;
 namespace denizen::bind {
 namespace {
 
-// Initial state, alignment, overflow, restart_from, deadline_ns, invariant.
-using Actor = std::tuple<nb::bytes, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t>;
+// Initial state, alignment, overflow, restart_from, deadline_ns, invariant, spawned by handlers.
+using Actor = std::tuple<nb::bytes, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, bool>;
 // Size, alignment, priority, offsets of references to buffers.
 using Message = std::tuple<uint32_t, uint32_t, uint32_t, std::vector<uint32_t>>;
 // Actor, message, address of the function.
@@ -24,7 +24,7 @@ using Handler = std::tuple<uint32_t, uint32_t, uint64_t>;
 
 Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& actors,
                std::vector<std::string> message_names, const std::vector<Message>& messages,
-               const std::vector<Handler>& handlers, bool full, bool watches)
+               const std::vector<Handler>& handlers, bool full, bool watches, bool allocates)
 {
     if (actors.empty() || actors.size() > max_actor_types || messages.size() > max_message_types) {
         throw Error(Errc::bad_argument, std::to_string(actors.size()) + " actor types and " +
@@ -39,9 +39,11 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
     program.actors = static_cast<uint32_t>(actors.size());
     program.messages = static_cast<uint32_t>(messages.size());
     program.down = watches ? 0 : no_type;
+    program.allocates = allocates ? 1 : 0;
     table->full = full;
     for (uint32_t a = 0; a < program.actors; ++a) {
-        const auto& [initial, align, overflow, restart_from, deadline_ns, invariant] = actors[a];
+        const auto& [initial, align, overflow, restart_from, deadline_ns, invariant, spawned] =
+            actors[a];
         const auto* bytes = reinterpret_cast<const std::byte*>(initial.c_str());
         table->initial[a].assign(bytes, bytes + initial.size());
         table->deadline_ns[a] = deadline_ns;
@@ -51,7 +53,7 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
                             static_cast<uint32_t>(Grain::thread),
                             overflow,
                             restart_from,
-                            0};
+                            spawned ? 1u : 0u};
     }
     for (uint32_t m = 0; m < program.messages; ++m) {
         const auto& [size, align, priority, buffers] = messages[m];

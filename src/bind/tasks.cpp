@@ -2,6 +2,7 @@
 // denizen._core.TaskRuntime: tasks by number and bytes; python/denizen/tasks is its face.
 #include "bind.hpp"
 #include "library.hpp"
+#include "task/functions.hpp"
 #include "task/program_table.hpp"
 #include <denizen/device/driver.hpp>
 
@@ -42,6 +43,20 @@ Image load_tasks(const nb::bytes& library, std::vector<std::string> names)
     image.names = std::move(names);
     image.run_thread = reinterpret_cast<void (*)(const Shared&, uint32_t)>(run);
     return image;
+}
+
+// Name, size, priority, offset and bytes of a member `sum`, address of the function.
+using GivenTask = std::tuple<std::string, uint32_t, uint32_t, uint32_t, uint32_t, uint64_t>;
+
+// Tasks that are compiled at run time, by Python: denizen.handlers.
+Image tasks_image(const std::vector<GivenTask>& given)
+{
+    std::vector<task::Function> tasks;
+    for (const auto& [name, size, priority, sum_offset, sum_bytes, run] : given) {
+        tasks.push_back({name, size, static_cast<task::Priority>(priority), sum_offset, sum_bytes,
+                         reinterpret_cast<task::Functions::Run>(run)});
+    }
+    return task::functions_image(tasks);
 }
 
 // The module stays loaded as long as the context.
@@ -127,6 +142,14 @@ struct Runtime {
 void tasks(nb::module_& m)
 {
     nb::class_<Image>(m, "TaskImage");
+    m.def("tasks_image", &tasks_image);
+    m.def("task_calls", [] {
+        nb::dict out;
+        for (const auto& [name, function] : task::task_calls()) {
+            out[name] = reinterpret_cast<uint64_t>(function);
+        }
+        return out;
+    });
     m.def("load_tasks", &load_tasks);
     m.def("load_tasks_cubin", &load_tasks_cubin);
     nb::class_<Runtime>(m, "TaskRuntime")

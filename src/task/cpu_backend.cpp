@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks on CPU threads: one for each worker, and one for the monitor, which sleeps.
 #include "backend.hpp"
+#include "functions.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/interrupt.hpp>
@@ -16,7 +17,10 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-    CpuBackend(const Image& image, uint32_t workers) : run_(image.run_thread), workers_(workers) {}
+    CpuBackend(const Image& image, uint32_t workers)
+        : run_(image.run_thread), functions_(image.functions), workers_(workers)
+    {
+    }
 
     ~CpuBackend() override
     {
@@ -58,7 +62,9 @@ public:
     {
         shared_ = std::make_unique<Shared>(shared);
         threads_.start(workers_ + 1, "worker",
-                       [run = run_, s = shared_.get(), left = left_.get()](uint32_t id) {
+                       [run = run_, s = shared_.get(), left = left_.get(),
+                        functions = functions_](uint32_t id) {
+                           use_functions(functions.get());
                            run(*s, id);
                            left->fetch_add(1, std::memory_order_release); // partner: stop()
                        });
@@ -106,6 +112,7 @@ public:
 
 private:
     void (*run_)(const Shared&, uint32_t);
+    std::shared_ptr<const Functions> functions_;
     uint32_t workers_;
     std::string device_ = "CPU";
     std::byte* memory_ = nullptr;

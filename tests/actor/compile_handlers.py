@@ -17,6 +17,7 @@ from pathlib import Path
 import calculator
 import clock_handlers
 import plant_handlers
+import plants
 import random_handlers
 import sample_handlers
 
@@ -29,7 +30,7 @@ SEEDS = range(6)  # of test_handler_properties.py's programs for a GPU
 def programs(folder: Path):
     yield "bench", handlers.in_python()
     yield "mixed", calculator.mixed()
-    for module in (calculator, sample_handlers, plant_handlers, clock_handlers):
+    for module in (calculator, sample_handlers, plant_handlers, plants, clock_handlers):
         yield module.__name__, module.program()
     for seed in SEEDS:
         text = random_handlers.module_text(random.Random(seed), 10)

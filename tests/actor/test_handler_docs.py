@@ -15,14 +15,14 @@ def blocks(page):
 
 def said(text):
     """The comments behind lines that print, and behind the one that sends to the talker."""
-    return re.findall(r"^ +(?:print\(rt.*?|rt\.send\(talker.*?)  # (.+)$", text, re.MULTILINE)
+    return re.findall(r"^ +(?:print\(r.*?|rt\.send\(talker.*?)  # (.+)$", text, re.MULTILINE)
 
 
 def test_the_page_about_handlers(run_python):
     pytest.importorskip("numba")
     text = "\n".join(blocks("docs/python-handlers.md"))
     expected = said(text)
-    assert expected == ["5", "(3.0, 1.5)", "tick 3 of Talker(heard=1)"]
+    assert expected == ["5", "(3.0, 1.5)", "3.1", "tick 3 of Talker(heard=1)"]
     assert run_python(text).splitlines() == expected
 
 
@@ -31,3 +31,17 @@ def test_the_first_example_of_the_readme(run_python):
     text = blocks("README.md")[0]
     assert said(text) == ["10"]
     assert run_python(text).splitlines() == ["10"]
+
+
+def test_the_page_about_tasks(run_python):
+    pytest.importorskip("numba")
+    text = blocks("docs/tasks.md")[0]
+    printed = re.findall(r"^ +print\(.*\)  # (.+)$", text, re.MULTILINE)
+    assert printed == ["6765", "Ended(cancelled='', dropped=0)"]
+    assert run_python(text).splitlines() == printed
+
+
+def test_the_page_about_flow_has_a_kind_in_python(run_python):
+    pytest.importorskip("numba")
+    (text,) = (b for b in blocks("docs/flow.md") if "@flow.kind" in b)
+    assert run_python(text).splitlines() == re.findall(r"^print\(.*\)  # (.+)$", text, re.MULTILINE)

@@ -251,6 +251,19 @@ public:
         return made;
     }
 
+    // The same for handlers that know a type by its number alone, as send_raw(). The state is
+    // copied byte by byte. Called by one thread.
+    DENIZEN_HD Address spawn_raw(uint32_t type, const void* state)
+    {
+        const uint32_t local = detail::take_place(shared_, worker_);
+        if (local == detail::no_place) {
+            return nowhere;
+        }
+        P::begin(type, detail::state_of_place(shared_, worker_, local), state);
+        detail::open_place(shared_, worker_, local, type);
+        return Address::actor(worker_, local, shared_.node);
+    }
+
     // Says that this handler has failed. It runs on to its return; then the message is a dead
     // letter, the actor has failed with this code (not 0, nor one of the runtime's own), and its
     // supervisor decides. In a whole-warp handler one lane's call is enough.

@@ -83,6 +83,20 @@ public:
     template <class X>
     DENIZEN_HD Counter when(uint32_t arrivals, const X& task)
     {
+        uint32_t sum_at = 0;
+        if constexpr (requires { task.sum; }) {
+            static_assert(sizeof(task.sum) == 4 || sizeof(task.sum) == 8);
+            const auto offset = reinterpret_cast<const unsigned char*>(&task.sum) -
+                                reinterpret_cast<const unsigned char*>(&task);
+            sum_at = sum_place(static_cast<uint32_t>(offset), sizeof(task.sum));
+        }
+        return when_raw(arrivals, task, sum_at);
+    }
+    // The same for a program that knows types by their numbers alone (src/task/functions.cpp).
+    // `sum_at`: sum_place(), or 0 if the task has no such member.
+    template <class X>
+    DENIZEN_HD Counter when_raw(uint32_t arrivals, const X& task, uint32_t sum_at)
+    {
         const uint32_t index = lane() == 0 ? take_join() : 0;
         if (index == 0) {
             return {};
@@ -91,20 +105,17 @@ public:
         Join& join = s_.join[index];
         detail::store_slot<P::slot>(reinterpret_cast<unsigned char*>(join.word),
                                     P::encode(task, group_));
-        uint32_t sum_at = 0;
-        if constexpr (requires { task.sum; }) {
-            static_assert(sizeof(task.sum) == 4 || sizeof(task.sum) == 8);
-            const auto offset = reinterpret_cast<const unsigned char*>(&task.sum) -
-                                reinterpret_cast<const unsigned char*>(&task);
-            sum_at = 1 + static_cast<uint32_t>(offset) / 4;
-            sum_at |= static_cast<uint32_t>(sizeof(task.sum)) / 4 << 8;
-        }
         store<Scope::gpu>(&join.sum_at, sum_at);
         // Release on the host; on the device it comes before the arrivals because they come from
         // tasks that are published after this. The caller's own arrivals are on the same SM.
         store<Scope::gpu, on_host(Order::release)>(&join.count,
                                                    static_cast<uint64_t>(arrivals) & count_mask);
         return {index};
+    }
+    // Where a task's member `sum` lies, and how many bytes it has.
+    static DENIZEN_HD constexpr uint32_t sum_place(uint32_t offset, uint32_t bytes)
+    {
+        return (1 + offset / 4) | bytes / 4 << 8;
     }
     // One arrival, with a value for the sum. Everything that this task has written before is seen
     // by the continuation, unless this type is self_contained. Nothing for Counter{0}.

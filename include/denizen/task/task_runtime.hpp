@@ -10,12 +10,15 @@
 
 namespace denizen::task {
 
+struct Functions; // src/task/functions.hpp
+
 struct Image {
     Table table{};
     std::vector<std::string> names; // by type number
     // CPU: runs worker `id`, or the monitor if there is no such worker, until it leaves.
     void (*run_thread)(const Shared&, uint32_t id) = nullptr;
-    std::function<void*()> kernel; // GPU: a CUfunction in the current context
+    std::shared_ptr<const Functions> functions; // CPU: what run_thread calls, if it is of a table
+    std::function<void*()> kernel;              // GPU: a CUfunction in the current context
 };
 
 struct Options {

@@ -49,6 +49,7 @@ from denizen.flow.block import (
 from denizen.flow.blocks import ArraySink, ArraySource
 from denizen.flow.ends import IqSink, IqSource
 from denizen.flow.graph import Circuit, Flowgraph
+from denizen.flow.kind import KindBlock, KindType, kind
 from denizen.flow.resident import Resident
 from denizen.flow.signal import Agc, Control, Fir, Fm, MagnitudeSquared, Mixer, Multiply, Saxpy
 from denizen.flow.signal_circuits import Channelizer, Fft, Resampler
@@ -71,6 +72,8 @@ __all__ = [
     "InputPort",
     "IqSink",
     "IqSource",
+    "KindBlock",
+    "KindType",
     "MagnitudeSquared",
     "Messages",
     "Mixer",
@@ -81,4 +84,5 @@ __all__ = [
     "Saxpy",
     "SourcePort",
     "Tag",
+    "kind",
 ]

@@ -12,6 +12,7 @@ from typing import TypeVar
 from denizen import _core
 from denizen.errors import DeadlineError, FailedError
 from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort
+from denizen.flow.kind import KindBlock
 
 B = TypeVar("B", bound=AnyBlock)
 
@@ -123,6 +124,11 @@ class Flowgraph:
                 raise error from raised
             break
         self._let_go()
+        for block in self._blocks:
+            if isinstance(block, KindBlock) and block.raised is not None:
+                raise FailedError(
+                    f'block "{block.name}" has failed: {block.raised}'
+                ) from block.raised
 
     def stop(self) -> None:
         """Sources finish; what they have sent is processed. Returns at once."""

@@ -3,18 +3,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from denizen import _core
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
-from denizen.program import cubin_of
+from denizen.handlers.kind_code import Kind, cpu_function, gpu_parts, python_function, structs
+from denizen.program import cubin_of, link
+
+if TYPE_CHECKING:
+    from denizen.flow.kind import KindType
 
 _TEXT = """#include <denizen/dsp/resident/chain_worker.hpp>
-using denizen_program = denizen::flow::resident::Program<>;
+{structs}using denizen_program = denizen::flow::resident::Program<{names}>;
 DENIZEN_PROGRAM(denizen_program)
 """
+_NAME = "the blocks of flow graphs"
 
 
 class Resident:
@@ -24,15 +33,26 @@ class Resident:
     block or its maker refers to it. Resident blocks that follow each other are one chain: a quantum
     goes through all of them at one worker, and crosses the bus once in each direction.
 
-    ``device``: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
+    ``device``: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N"; or
+    "python", where blocks in Python are run by the interpreter, on one thread.
+    ``kinds``: the kinds of blocks in Python (flow.kind) that it can run.
     ``chain_workers``: workers of each chain, which get its quanta by turns; 64 on a GPU and as many
     as threads on the CPU if not said. ``sms``: most SMs to use, 0: a quarter of them.
     Raises ArgumentError, DeviceError, CompileError.
     """
 
     def __init__(
-        self, device: str = "auto", *, chain_workers: int | None = None, sms: int = 0
+        self,
+        device: str = "auto",
+        *,
+        chain_workers: int | None = None,
+        sms: int = 0,
+        kinds: Sequence[KindType] = (),
     ) -> None:
+        self.kinds = [k.code for k in kinds]
+        self.interpreted = device == "python"
+        if self.interpreted:
+            device, chain_workers = "cpu:1", 1
         where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; blocks of a graph use one GPU or the CPU')
@@ -43,12 +63,32 @@ class Resident:
             raise ArgumentError(
                 f"{chain_workers} chain_workers; a chain of blocks needs one at least"
             )
-        cubin = b""
-        if where.on_gpu:
-            cubin = cubin_of(_TEXT, "the blocks of flow graphs", capability(where))
+        cubin = compile_gpu(self.kinds, capability(where)) if where.on_gpu else b""
+        names = [k.name for k in self.kinds]
         self._core = _core.FlowResident(
-            where.on_gpu, where.first, cubin, threads, sms, chain_workers
+            where.on_gpu, where.first, cubin, threads, sms, chain_workers, names
         )
+        self._on_gpu = where.on_gpu
+
+    def function_of(
+        self, kind: Kind, failed: Callable[[BaseException], None]
+    ) -> tuple[int, object]:
+        """Where a block's function is, 0 on a GPU, and what has to live as long as the block.
+
+        `failed`: gets what it raises, on the interpreter.
+        """
+        if kind not in self.kinds:
+            raise ArgumentError(
+                f"this Resident has no kind {kind.name}: flow.Resident(device, kinds=[{kind.name}])"
+            )
+        if self._on_gpu:
+            return 0, None
+        if not self.interpreted:
+            return cpu_function(kind), None
+        function = python_function(kind, failed)
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None
+        return address, function
 
     @property
     def device(self) -> str:
@@ -59,6 +99,17 @@ class Resident:
     def chain_workers(self) -> int:
         """Workers of each chain."""
         return self._core.chain_workers
+
+
+def compile_gpu(kinds: Sequence[Kind], architecture: int) -> bytes:
+    """The resident program with these kinds behind the library's. CompileError, as Program's."""
+    if not kinds:
+        return cubin_of(_TEXT.format(structs="", names=""), _NAME, architecture)
+    text = _TEXT.format(
+        structs=structs(kinds), names=", ".join(f"denizen_kinds::{k.name}" for k in kinds)
+    )
+    code = "\n".join(k.rewritten().text for k in kinds)
+    return link(text, _NAME, architecture, (), code, partial(gpu_parts, kinds, architecture))
 
 
 _lock = threading.Lock()

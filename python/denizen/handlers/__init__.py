@@ -3,11 +3,11 @@
 
 rewrite.py   checks a handler against what is allowed and spells its operations out as calls
 ops.py       these operations, as Python runs them: the meaning of a handler
-numba_ops.py the same operations as Numba compiles them, for the CPU and for the GPU
+lowering/    the same operations as Numba compiles them, for the CPU and for the GPU
 compiled.py  handlers as C functions for CPU threads, and as LTO-IR for a GPU
 text.py      the C++ text around handlers that are linked with it
-interpreter.py, views.py  device="python": the runtime itself in Python, one step at a time
+interpreter/, views.py  device="python": the runtime itself in Python, one step at a time
 
-Numba is an optional package; only numba_ops.py and compiled.py import it, and denizen imports these
+Numba is an optional package; only lowering and compiled.py import it, and denizen imports these
 when a program with Python handlers is compiled.
 """

@@ -9,12 +9,12 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from denizen import _core
-from denizen.actor import OVERFLOWS, RESTARTS
+from denizen.actor import OVERFLOWS, RESTARTS, ActorType
 from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
@@ -32,6 +32,15 @@ _declared: set[str] = set()
 _lock = threading.Lock()
 
 
+class Unit(Protocol):
+    """What can be compiled: one function, of which equal ones have the same key."""
+
+    @property
+    def rewritten(self) -> Rewritten: ...
+    def key(self, prefix: str) -> str: ...
+    def signature(self, types: Any, prefix: str, typed: bool) -> Any: ...
+
+
 @dataclass(frozen=True)
 class _Unit:
     """What is compiled: a handler, or an invariant if it takes no message."""
@@ -40,20 +49,28 @@ class _Unit:
     state: np.dtype[Any]
     message: str
     messages: Sequence[MessageType]  # of the program
+    actors: Sequence[ActorType]  # likewise
 
     def key(self, prefix: str) -> str:
         """Equal ones are the same code."""
         parts = [self.rewritten.text, repr(self.state.descr), str(self.state.itemsize)]
         parts += [self.message, prefix]
         parts += [f"{m.name} {m.dtype.descr} {m.dtype.itemsize}" for m in self.messages]
+        parts += [f"{a.name} {a.initial.tobytes().hex()}" for a in self.spawned()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def spawned(self) -> Sequence[ActorType]:
+        """The program's actors, if this may spawn some: their numbers and states matter then."""
+        return self.actors if self.rewritten.spawns else ()
 
     def signature(self, types: Any, prefix: str, typed: bool) -> Any:
         own = types.Ref("state", self.state)
         if not self.message:
             return types.uint32(own)
         given = next(m for m in self.messages if m.name == self.message)
-        ctx = types.Ctx(prefix, [m.name for m in self.messages], typed)
+        ctx = types.Ctx(
+            prefix, [m.name for m in self.messages], [a.name for a in self.spawned()], typed
+        )
         return types.void(own, types.Ref(self.message, given.dtype, self.message), ctx)
 
 
@@ -68,13 +85,19 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
     names = [m.name for m in messages]
     actors = [a.name for a in plan.actors]
     handlers = [
-        (actors.index(a.name), names.index(m), _for_cpu(_Unit(r, a.dtype, m, messages), prefix))
+        (
+            actors.index(a.name),
+            names.index(m),
+            for_cpu(_Unit(r, a.dtype, m, messages, plan.actors), prefix),
+        )
         for a, m, r in plan.each()
     ]
     infos = []
     for a in plan.actors:
         own = plan.invariants.get(a.name)
-        invariant = 0 if own is None else _for_cpu(_Unit(own, a.dtype, "", messages), prefix)
+        invariant = (
+            0 if own is None else for_cpu(_Unit(own, a.dtype, "", messages, plan.actors), prefix)
+        )
         infos.append(
             (
                 a.initial.tobytes(),
@@ -83,6 +106,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
                 RESTARTS.index(a.restart_from),
                 a.deadline_ns,
                 invariant,
+                plan.spawned(a),
             )
         )
     return _core.handlers_image(
@@ -96,6 +120,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
         handlers,
         full,
         DOWN in messages,
+        any(plan.allocates(a) for a in plan.actors),
     )
 
 
@@ -108,7 +133,7 @@ def link_library(plan: Plan, messages: Sequence[MessageType], library: bytes) ->
     units = dict(_units(plan, messages))
     pointers = _core.library_symbols(library, list(units))
     for name, unit in units.items():
-        address = _for_cpu(unit, prefix, typed=True)
+        address = for_cpu(unit, prefix, typed=True)
         ctypes.c_void_p.from_address(pointers[name]).value = address
 
 
@@ -117,10 +142,13 @@ def _units(plan: Plan, messages: Sequence[MessageType]) -> Iterator[tuple[str, _
     names = [m.name for m in messages]
     for actor, message, rewritten in plan.each():
         name = symbol(plan.actors.index(actor), names.index(message))
-        yield name, _Unit(rewritten, actor.dtype, message, messages)
+        yield name, _Unit(rewritten, actor.dtype, message, messages, plan.actors)
     for a, actor in enumerate(plan.actors):
         if actor.name in plan.invariants:
-            yield symbol(a, None), _Unit(plan.invariants[actor.name], actor.dtype, "", messages)
+            yield (
+                symbol(a, None),
+                _Unit(plan.invariants[actor.name], actor.dtype, "", messages, plan.actors),
+            )
 
 
 def declare(prefix: str, functions: dict[str, int]) -> None:
@@ -134,12 +162,12 @@ def declare(prefix: str, functions: dict[str, int]) -> None:
         _declared.add(prefix)
 
 
-def _for_cpu(unit: _Unit, prefix: str, *, typed: bool = False) -> int:
+def for_cpu(unit: Unit, prefix: str, *, typed: bool = False) -> int:
     """The address of a C function."""
     with _numba(_OF_CPU):
         import numba  # noqa: PLC0415
 
-        from denizen.handlers.numba_ops import world  # noqa: PLC0415
+        from denizen.handlers.lowering import world  # noqa: PLC0415
     key = unit.key(prefix)
     with _lock:
         if key not in _kept:
@@ -155,15 +183,15 @@ def gpu_parts(
     plan: Plan, messages: Sequence[MessageType], architecture: int
 ) -> list[tuple[str, bytes]]:
     """The LTO-IR of all handlers, by the symbols of text.py that it defines."""
-    return [(name, _for_gpu(unit, name, architecture)) for name, unit in _units(plan, messages)]
+    return [(name, for_gpu(unit, name, architecture)) for name, unit in _units(plan, messages)]
 
 
-def _for_gpu(unit: _Unit, name: str, architecture: int) -> bytes:
+def for_gpu(unit: Unit, name: str, architecture: int) -> bytes:
     """LTO-IR that defines a function of this name."""
     with _numba(_OF_GPU):
         from numba import cuda  # noqa: PLC0415
 
-        from denizen.handlers.numba_ops import world  # noqa: PLC0415
+        from denizen.handlers.lowering import world  # noqa: PLC0415
     with _lock:
         own = world(True)
         function = build(unit.rewritten, own.names, own.NewMessage, _for_device(architecture))

@@ -4,7 +4,7 @@
 A number is a whole one of 64 bits, signed (Python's int) or unsigned (U64), a float of 64 bits, or
 a bool. Whole numbers wrap. Of a signed and an unsigned one, arithmetic makes an unsigned one, and
 comparisons compare what they are. Fields are narrower: reading one widens it, storing keeps the
-low bits, or rounds to float32. numba_ops.py compiles the same meaning; tests compare the two.
+low bits, or rounds to float32. lowering/ compiles the same meaning; tests compare the two.
 
 Nothing raises: a whole number divided by zero is 0, a float is an infinity or NaN as in IEEE 754,
 and a float that is no whole number of 64 bits becomes the nearest one, NaN 0.
@@ -315,6 +315,11 @@ def put(cells: Any, place: Any, value: Any) -> None:
     cells[index(place)] = value
 
 
+def moved(cells: Any, count: Any) -> Any:
+    """Samples of a stream, seen from one that is so many behind."""
+    return cells.moved(index(count))
+
+
 # ---- what ctx has: the context's own methods
 
 
@@ -340,36 +345,51 @@ ORDERS = (
     "fail",
     "checkpoint",
     "sync",
+    "fence",
 )
 
 CONTEXT = {
     name: _of_context(name)
     for name in [
         "send",
+        "send_each",
         "reply",
         "publish",
+        "spawn",
         *ORDERS,
-        "data",
+        "address",
+        "free",
         "keep",
         "release",
         "send_after",
         "send_every",
         "cancel",
+        "spawn_task",
+        "spawn_on",
+        "when",
+        "arrive",
+        "set",
+        "cancelled",
+        "cancel_group",
     ]
 }
 
 CODES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "b1")
 
 
-def _of_buffer(code: str) -> Callable[..., Any]:
-    def call(ctx: Any, ref: Any) -> Any:
-        return ctx.data(ref, np.dtype(code))
+# Those whose last argument is a type: there is one of each type.
+TYPED = ("data", "allocate", "array")
 
-    call.__name__ = call.__qualname__ = f"ctx_data_{code}"
+
+def _of_type(name: str, code: str) -> Callable[..., Any]:
+    def call(ctx: Any, *given: Any) -> Any:
+        return getattr(ctx, name)(*given, np.dtype(code))
+
+    call.__name__ = call.__qualname__ = f"ctx_{name}_{code}"
     return call
 
 
-DATA = {code: _of_buffer(code) for code in CODES}
+MEMORY = {name: {code: _of_type(name, code) for code in CODES} for name in TYPED}
 VALUES = ("self", "sender", "worker", "workers", "node", "lane", "lanes", "now_ns")
 
 
@@ -415,10 +435,11 @@ def names() -> dict[str, Callable[..., Any]]:
         "get",
         "put",
         "store",
+        "moved",
     ]
     return {
         **{name: globals()[name] for name in plain},
         **{f"m_{name}": f for name, f in MATH.items()},
-        **{f"ctx_{name}": f for name, f in CONTEXT.items() if name != "data"},
-        **{f"ctx_data_{code}": f for code, f in DATA.items()},
+        **{f"ctx_{name}": f for name, f in CONTEXT.items()},
+        **{f"ctx_{name}_{code}": f for name, all in MEMORY.items() for code, f in all.items()},
     }

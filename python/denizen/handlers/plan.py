@@ -9,11 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from denizen.actor import ActorType
 from denizen.errors import CompileError
 from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
 from denizen.life import DOWN
 from denizen.message import MessageType
+from denizen.task_type import TaskType
+
+# Calls that only HandlerTable::full has.
+_OF_FULL = {"watch", "data", "keep", "release", "checkpoint", "allocate", "free"}
+_ALLOCATE = {"allocate", "free"}
 
 
 @dataclass
@@ -37,13 +44,20 @@ class Plan:
             or "fail" in self.calls(actor)
         )
 
+    def spawned(self, actor: ActorType) -> bool:
+        """Whether handlers spawn it."""
+        return any(actor.name in r.spawns for r in self.handlers.values())
+
+    def allocates(self, actor: ActorType) -> bool:
+        return bool(self.calls(actor) & _ALLOCATE)
+
     def full(self, messages: Sequence[MessageType]) -> bool:
         """Whether anything is declared that costs each message a little: HandlerTable::full."""
         of_actors = any(
             self.can_fail(a)
             or a.overflow != "wait"
             or a.restart_from != "initial"
-            or self.calls(a) & {"watch", "data", "keep", "release", "checkpoint"}
+            or self.calls(a) & _OF_FULL
             for a in self.actors
         )
         of_messages = any(m.priority != "data" or m.buffer_offsets() or m is DOWN for m in messages)
@@ -80,7 +94,7 @@ def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
     """
     out = Plan(list(actors))
     rewriter = Rewriter(interpreted)
-    for actor in actors:
+    for actor in out.actors:  # those that they spawn come behind them
         for message in actor.messages.values():
             _add(out, message, f"{actor.name} takes")
         for name, function in actor.handlers.items():
@@ -93,9 +107,31 @@ def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
                 )
             for message in new.makes.values():
                 _add(out, message, f"{actor.name} makes")
+            for child in new.spawns.values():
+                assert isinstance(child, ActorType)  # a handler makes no tasks
+                _add_actor(out, child, f"{new.path}:{new.line}: {actor.name}")
+            if "random" in new.calls:
+                _check_random(actor, f"{new.path}:{new.line}")
         if actor.invariant is not None:
             out.invariants[actor.name] = rewriter.invariant(actor.invariant, actor.constants)
     return out
+
+
+def _add_actor(out: Plan, child: ActorType, who: str) -> None:
+    there = next((a for a in out.actors if a.name == child.name), None)
+    if there is None:
+        out.actors.append(child)
+    elif there is not child:
+        raise CompileError(f"{who} spawns another actor {child.name} than the program has")
+
+
+def _check_random(actor: ActorType, where: str) -> None:
+    fields: Any = actor.dtype.fields or {}
+    if "random" not in fields or fields["random"][0] != np.dtype(np.uint64):
+        raise CompileError(
+            f"{where}: ctx.random() keeps its state in a field of {actor.name}: "
+            "random: np.uint64 = 1"
+        )
 
 
 def _add(out: Plan, message: MessageType, who: str) -> None:
@@ -115,7 +151,7 @@ def ordered(messages: Mapping[str, MessageType]) -> list[MessageType]:
 def build(
     rewritten: Rewritten,
     names: Mapping[str, Any],
-    new: Callable[[MessageType], Any],
+    new: Callable[[MessageType | ActorType | TaskType], Any],
     wrap: Callable[[Any], Any] = lambda function: function,
     done: dict[str, Any] | None = None,
 ) -> Any:
@@ -123,12 +159,13 @@ def build(
 
     Args:
         names: the operations, see ops.names().
-        new: what stands for a message type.
+        new: what stands for a type of messages, actors or tasks.
         wrap: what becomes of the functions it calls.
     """
     done = {} if done is None else done
     scope: dict[str, Any] = {PREFIX + name: operation for name, operation in names.items()}
-    scope.update({f"{PREFIX}new_{m.name}": new(m) for m in rewritten.makes.values()})
+    made: dict[str, MessageType | ActorType | TaskType] = {**rewritten.makes, **rewritten.spawns}
+    scope.update({f"{PREFIX}new_{name}": new(each) for name, each in made.items()})
     for alias, inner in rewritten.functions.items():
         if alias not in done:
             done[alias] = wrap(build(inner, names, new, wrap, done))

@@ -18,13 +18,19 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 
+from denizen.actor import ActorType
 from denizen.errors import CompileError
 from denizen.handlers import ops
+from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
+from denizen.handlers.generator import next_random
 from denizen.message import MessageType
+from denizen.task_type import TaskType
+
+_NEXT_RANDOM = cast(FunctionType, next_random)
 
 PREFIX = "dz_"  # of the names that are put in
 
@@ -87,6 +93,16 @@ _REFUSED: dict[type[ast.AST], str] = {
 }
 
 
+_ANSWERS = {"handler": "ctx.reply(...)", "task": "ctx.set(...)", "kind": "y[0] = ..."}
+# What does not change, by the kind of function and the place of its parameter.
+_FIXED = {
+    ("handler", 1): "what came stays as it is; make a new message with other fields",
+    ("task", 0): "a task's fields stay as they are; use a local, or a new task",
+    ("kind", 0): "a block's parameters stay as they are; the host posts new ones",
+    ("kind", 1): "what a block gets stays as it is; y[0] is what it makes",
+}
+
+
 @dataclass
 class Rewritten:
     """One function in its new form."""
@@ -98,6 +114,7 @@ class Rewritten:
     scope: dict[str, Any]  # the names from outside, for what only the interpreter runs
     calls: set[str] = field(default_factory=set)  # of ctx, those of its functions too
     makes: dict[str, MessageType] = field(default_factory=dict)  # likewise
+    spawns: dict[str, ActorType | TaskType] = field(default_factory=dict)  # likewise
     functions: dict[str, Rewritten] = field(default_factory=dict)  # that it calls itself, by alias
 
     @property
@@ -111,15 +128,25 @@ class Rewriter:
 
     Args:
         interpreted: print() and breakpoint() stay as they are, with whatever they are given.
+        of: what they are: handlers of actors, tasks, or kinds of flow blocks, which have no ctx.
     """
 
-    def __init__(self, interpreted: bool) -> None:
+    def __init__(self, interpreted: bool, of: Literal["actor", "task", "kind"] = "actor") -> None:
         self.interpreted = interpreted
+        self.of = of
+        self.calls = {"actor": CALLS, "task": TASK_CALLS, "kind": {}}[of]
+        self.values = {"actor": ops.VALUES, "task": TASK_VALUES, "kind": ()}[of]
         self._done: dict[FunctionType, Rewritten] = {}
         self._under_way: list[FunctionType] = []
 
     def handler(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "handler", constants).rewritten()
+
+    def task(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
+        return _Function(self, function, "task", constants).rewritten()
+
+    def kind(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
+        return _Function(self, function, "kind", constants).rewritten()
 
     def invariant(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "invariant", constants).rewritten()
@@ -218,7 +245,7 @@ class _Function:
         )
 
     def rewritten(self) -> Rewritten:
-        if self._kind == "handler" and len(self._parameters) == 2:
+        if len(self._parameters) == {"handler": 2, "task": 1}.get(self._kind):
             self._parameters.append(f"{PREFIX}ctx")  # it is called with one
         tree = ast.FunctionDef(
             name=self._out.alias,
@@ -300,9 +327,9 @@ class _Function:
 
     def _returned(self, s: ast.stmt, value: ast.expr | None) -> ast.stmt:
         none = value is None or (isinstance(value, ast.Constant) and value.value is None)
-        if self._kind == "handler":
+        if self._kind in _ANSWERS:
             if not none:
-                self._refuse(s, "return with a value; ctx.reply(...) answers")
+                self._refuse(s, f"return with a value; {_ANSWERS[self._kind]} answers")
             return ast.Return(None)
         if none:
             if self._kind == "invariant":
@@ -357,7 +384,7 @@ class _Function:
                 self._not_constant(target)
                 return [self._store_field(self._place(target.value), target.attr, value)]
             case ast.Subscript():
-                self._not_message(target)
+                self._not_fixed(target)
                 cells, index = self._cell(target)
                 return [ast.Expr(self._op("put", cells, index, value))]
         self._unknown(target)
@@ -376,7 +403,7 @@ class _Function:
                 new = self._binary(s, s.op, ast.Attribute(place, s.target.attr, ast.Load()), value)
                 return [before, self._store_field(place, s.target.attr, new)]
             case ast.Subscript():
-                self._not_message(s.target)
+                self._not_fixed(s.target)
                 cells, index = self._cell(s.target)
                 names = self._temporary(), self._temporary()
                 first, second = (ast.Name(n, ast.Load()) for n in names)
@@ -401,7 +428,7 @@ class _Function:
         return f"{PREFIX}{self._temporaries}"
 
     def _not_constant(self, target: ast.Attribute) -> None:
-        self._not_message(target)
+        self._not_fixed(target)
         own = isinstance(target.value, ast.Name) and target.value.id == self._parameters[0]
         if own and self._kind != "function" and target.attr in self._constants:
             self._wrong(
@@ -509,14 +536,15 @@ class _Function:
             e = e.value
         return isinstance(e, ast.Name) and e.id in self._locals
 
-    def _not_message(self, target: ast.expr) -> None:
-        if self._kind == "handler" and self._is_message(target):
-            self._wrong(target, "what came stays as it is; make a new message with other fields")
+    def _not_fixed(self, target: ast.expr) -> None:
+        for (kind, place), what in _FIXED.items():
+            if kind == self._kind and self._begins_with(target, self._parameters[place]):
+                self._wrong(target, what)
 
-    def _is_message(self, e: ast.expr) -> bool:
+    def _begins_with(self, e: ast.expr, name: str) -> bool:
         while isinstance(e, ast.Attribute | ast.Subscript):
             e = e.value
-        return isinstance(e, ast.Name) and e.id == self._parameters[1]
+        return isinstance(e, ast.Name) and e.id == name
 
     def _attribute(self, e: ast.Attribute) -> ast.expr:
         if not self._is_local(e):
@@ -562,8 +590,15 @@ class _Function:
         if isinstance(e.func, ast.Attribute) and self._is_local(e.func):
             return self._of_context(e, e.func)
         callee = self._outside(e.func)
-        if isinstance(callee, MessageType):
-            return self._new_message(e, callee)
+        if isinstance(callee, MessageType | ActorType | TaskType):
+            if ("task" if isinstance(callee, TaskType) else "actor") != self._program.of:
+                what = {
+                    "actor": "tasks make tasks",
+                    "task": "a task makes tasks only",
+                    "kind": "a block of a flow makes samples only",
+                }[self._program.of]
+                self._wrong(e, f"{callee!r} cannot be made here; {what}")
+            return self._new(e, callee)
         if callee in (print, breakpoint):
             if not self._program.interpreted:
                 self._refuse(e, f'{callee.__name__}(), but for device="python", which prints')
@@ -587,6 +622,7 @@ class _Function:
             self._out.functions[inner.alias] = inner
             self._out.calls |= inner.calls
             self._out.makes.update(inner.makes)
+            self._out.spawns.update(inner.spawns)
             return ast.Call(ast.Name(inner.alias, ast.Load()), arguments, [])
         if callee in (min, max):
             if len(arguments) < 2:
@@ -619,78 +655,87 @@ class _Function:
                 return f"m_{name}", 2 if name in ops.TWO else 1
         return None
 
-    def _new_message(self, e: ast.Call, message: MessageType) -> ast.expr:
-        names = message.dtype.names or ()
+    def _new(self, e: ast.Call, made: MessageType | ActorType | TaskType) -> ast.expr:
+        """A message, a task, or the state of an actor that is about to be spawned."""
+        names = made.dtype.names or ()
         if len(e.args) > len(names):
-            self._wrong(e, f"{message!r} has {len(names)} fields, not {len(e.args)}")
+            self._wrong(e, f"{made!r} has {len(names)} fields, not {len(e.args)}")
         given = dict(zip(names, e.args, strict=False))
         for k in e.keywords:
             if k.arg is None or k.arg not in names:
-                self._wrong(e, f"{message.name} has no field {k.arg}; it is {message!r}")
+                self._wrong(e, f"{made.name} has no field {k.arg}; it is {made!r}")
             if k.arg in given:
-                self._wrong(e, f"field {k.arg} of {message.name} is given twice")
+                self._wrong(e, f"field {k.arg} of {made.name} is given twice")
             given[k.arg] = k.value
-        for name in given:
-            if message.dtype[name].shape:
+        what = {MessageType: "message", TaskType: "task"}.get(type(made), "state")
+        for name, value in given.items():
+            if made.dtype[name].shape:
                 self._wrong(
                     e,
-                    f"field {name} of {message.name} is an array; make the message first and "
-                    f"assign its elements: x = {message.name}(); x.{name}[0] = ...",
+                    f"field {name} of {made.name} is an array; make the {what} first and "
+                    f"assign its elements: x = {made.name}(); x.{name}[0] = ...",
                 )
-        self._out.makes[message.name] = message
+            if not _is_scalar(made.dtype[name]):
+                self._wrong(value, f"field {name} of {made.name} is a record; assign it afterwards")
+        if isinstance(made, MessageType):
+            self._out.makes[made.name] = made
+            initial: Any = np.zeros((), made.dtype)
+        else:
+            self._out.spawns[made.name] = made
+            initial = made.initial
         values = [
-            self._expression(given[n]) if n in given else ast.Constant(0)
+            self._expression(given[n]) if n in given else self._constant(e, initial[n][()])
             for n in names
-            if _is_scalar(message.dtype[n])
+            if _is_scalar(made.dtype[n])
         ]
-        for name, value in given.items():
-            if not _is_scalar(message.dtype[name]):
-                self._wrong(
-                    value, f"field {name} of {message.name} is a record; assign it afterwards"
-                )
-        return ast.Call(ast.Name(f"{PREFIX}new_{message.name}", ast.Load()), values, [])
+        return ast.Call(ast.Name(f"{PREFIX}new_{made.name}", ast.Load()), values, [])
 
     def _of_context(self, e: ast.Call, callee: ast.Attribute) -> ast.expr:
         name = callee.attr
-        if name in ops.VALUES:
+        calls = self._program.calls
+        if name in self._program.values:
             self._wrong(e, f"ctx.{name} is a value: write it without ()")
-        if not isinstance(callee.value, ast.Name) or name not in ops.CONTEXT:
+        call = calls.get(name)
+        if call is None or not isinstance(callee.value, ast.Name):
+            if name in INSTEAD:
+                self._refuse(e, f"{ast.unparse(callee)}(); use {INSTEAD[name]}")
             self._refuse(
                 e,
-                f"{ast.unparse(callee)}(); what it calls is a function outside of the class, or of "
-                f"ctx: {', '.join(ops.CONTEXT)}",
+                f"{ast.unparse(callee)}(); what it calls is a function outside of the class"
+                + (f", or of ctx: {', '.join(calls)}" if calls else ""),
             )
         if e.keywords:
             self._refuse(e, "arguments by name; give them in order")
         self._out.calls.add(name)
+        if not call.least <= len(e.args) <= call.most:
+            self._wrong(e, f"ctx.{name} takes {call.takes}")
         if name in ("publish", "subscribe", "unsubscribe"):
             words = self._topic_words(e, name)
             rest = [self._expression(a) for a in e.args[1:]]
             return self._op(f"ctx_{name}", callee.value, *words, *rest)
-        if name == "data":
-            kind: Any = self._outside(e.args[1]) if len(e.args) == 2 else None
-            code = {**_NUMPY, np.float64: "f8", np.bool_: "b1"}.get(kind)
+        if name in ops.TYPED:
+            *given, kind = e.args
+            code = ELEMENTS.get(self._outside(kind))
             if code is None:
-                self._wrong(e, "ctx.data takes a field and a type: ctx.data(m.samples, np.float32)")
-            return self._op(f"ctx_data_{code}", callee.value, self._expression(e.args[0]))
-        later = "ns, an address and a message"
-        count = {"send": 2, "checkpoint": 0, "sync": 0, "send_after": 3, "send_every": 3}.get(
-            name, 1
-        )
-        if len(e.args) != count:
-            what = {
-                "send": "an address and a message",
-                "reply": "a message",
-                "send_after": later,
-                "send_every": later,
-                "cancel": "what ctx.send_after or ctx.send_every gave",
-            }.get(name, count)
-            self._wrong(e, f"ctx.{name} takes {what}")
-        return self._op(f"ctx_{name}", callee.value, *(self._expression(a) for a in e.args))
+                self._wrong(e, f"ctx.{name} takes {call.takes}")
+            arguments = [self._expression(a) for a in given]
+            return self._op(f"ctx_{name}_{code}", callee.value, *arguments)
+        if name == "random":
+            return self._random(e)
+        left = call.defaults[len(e.args) - call.least :]
+        arguments = [self._expression(a) for a in e.args] + [ast.Constant(d) for d in left]
+        return self._op(f"ctx_{call.op or name}", callee.value, *arguments)
+
+    def _random(self, e: ast.Call) -> ast.expr:
+        """The next number of the generator whose state is the actor's field `random`."""
+        if self._kind != "handler":
+            self._refuse(e, "ctx.random() in a function; give it the number")
+        inner = self._program.function(_NEXT_RANDOM, f"{self._path}:{e.lineno}")
+        self._out.functions[inner.alias] = inner
+        state = ast.Name(self._parameters[0], ast.Load())
+        return ast.Call(ast.Name(inner.alias, ast.Load()), [state], [])
 
     def _topic_words(self, e: ast.Call, name: str) -> list[ast.expr]:
-        if len(e.args) != (2 if name == "publish" else 1):
-            self._wrong(e, f"ctx.{name} takes a topic" + " and a message" * (name == "publish"))
         topic = e.args[0]
         if isinstance(topic, ast.Name | ast.Attribute):
             value = self._outside(topic)

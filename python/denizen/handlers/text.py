@@ -14,9 +14,9 @@ from denizen.actor import ActorType
 from denizen.handlers.plan import Plan
 from denizen.message import MessageType, sent_later
 
-PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in numba_ops.py
+PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in lowering/
 
-_MACROS = """#if defined(__CUDACC_RTC__)
+EXPORT = """#if defined(__CUDACC_RTC__)
 #define DENIZEN_EXPORT extern "C" __device__
 #define DENIZEN_HANDLER(result, name, ...) DENIZEN_EXPORT result name(__VA_ARGS__);
 #else
@@ -33,7 +33,7 @@ def symbol(actor: int, message: int | None) -> str:
 
 def structs(plan: Plan, messages: Sequence[MessageType]) -> str:
     """The actors, behind the messages."""
-    out = [_MACROS]
+    out = [EXPORT]
     for a, actor in enumerate(plan.actors):
         numbers = {m: i for i, m in enumerate(x.name for x in messages) if m in actor.handlers}
         for m in numbers.values():
@@ -69,6 +69,10 @@ def _declarations(plan: Plan, actor: ActorType) -> list[str]:
         out.append(f"static constexpr uint64_t deadline_ns = {actor.deadline_ns}u;")
     if plan.can_fail(actor):
         out.append("static constexpr bool can_fail = true;")
+    if plan.spawned(actor):
+        out.append("static constexpr bool spawned = true;")
+    if plan.allocates(actor):
+        out.append("static constexpr bool allocates = true;")
     return out
 
 
@@ -118,6 +122,13 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
                 "uint32_t to, const void* m",
                 f"return c.send(denizen::Address{{to}}, {given});",
             )
+        if "send_each" in used and sent_later(message.dtype):
+            function(
+                "uint32_t",
+                f"send_each_{i}",
+                "uint32_t to, uint32_t mine, const void* m",
+                f"return c.send_each(denizen::Address{{to}}, {given}, mine != 0);",
+            )
         if used & {"send_after", "send_every"} and sent_later(message.dtype):
             function(
                 "uint32_t",
@@ -136,6 +147,21 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
                 "denizen::Topic topic;\n    topic.key = denizen::TopicKey{{a, b, d, e}};\n"
                 f"    return c.publish(topic, {given});",
             )
+    for a, actor in enumerate(plan.actors):
+        if plan.spawned(actor):
+            state = f"*static_cast<const {actor.name}*>(state)"
+            function(
+                "uint32_t",
+                f"spawn_{a}",
+                "const void* state",
+                f"return c.template spawn<{actor.name}>({state}).value;",
+            )
+    if "allocate" in used:
+        function("void*", "allocate", "uint64_t bytes", "return c.arena().allocate(bytes);")
+    if "free" in used:
+        function(
+            "void*", "free", "void* block", "c.arena().deallocate(block);\n    return nullptr;"
+        )
     for name in sorted(used & {"subscribe", "unsubscribe"}):
         function(
             "void*",
@@ -150,7 +176,7 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
         function("void*", name, "uint32_t actor", f"c.{name}({{actor}});\n    return nullptr;")
     if "fail" in used:
         function("void*", "fail", "uint32_t code", "c.fail(code);\n    return nullptr;")
-    for name in sorted(used & {"checkpoint", "sync"}):
+    for name in sorted(used & {"checkpoint", "sync", "fence"}):
         function("void*", name, "", f"c.{name}();\n    return nullptr;")
     if "data" in used:
         function(

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from denizen.actor import ActorType
 from denizen.handlers import ops
 from denizen.message import MessageType
+from denizen.task_type import TaskType
 
 
 def narrow(dtype: np.dtype[Any], value: Any) -> Any:
@@ -101,6 +104,16 @@ class Message(Record):
         object.__setattr__(self, "type", type)
 
 
+class State(Record):
+    """A task, or the state of an actor, that is about to be spawned."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, array: np.ndarray[Any, Any], type: ActorType | TaskType) -> None:
+        super().__init__(array, type.name)
+        object.__setattr__(self, "type", type)
+
+
 class Cells:
     """An array field, or a buffer's memory."""
 
@@ -108,6 +121,11 @@ class Cells:
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self._array = array
+
+    @property
+    def address(self) -> int:
+        """Where it lies; 0 if it is empty."""
+        return ops.U64(self._array.ctypes.data if self._array.size else 0)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -122,15 +140,44 @@ class Cells:
         return repr(self._array.tolist())
 
 
-def new(type: MessageType) -> Callable[..., Message]:
-    """What makes messages of a type, of its scalar fields."""
+class Samples:
+    """A stream, seen from one of its samples: that is number 0, `before` of it are there too."""
+
+    __slots__ = ("_array", "_at", "_before")
+
+    def __init__(self, array: NDArray[Any], at: int, before: int) -> None:
+        self._array = array
+        self._at = at
+        self._before = before
+
+    def moved(self, count: int) -> Samples:
+        return Samples(self._array, self._at + count, self._before)
+
+    def _place(self, place: int) -> int:
+        if not -self._before <= place <= 0:
+            raise IndexError(f"sample {place} of {-self._before} to 0")
+        return self._at + place
+
+    def __getitem__(self, place: int) -> Any:
+        return _read(self._array[self._place(place), ...])
+
+    def __setitem__(self, place: int, value: Any) -> None:
+        _write(self._array[self._place(place), ...], value)
+
+
+def new(type: MessageType | ActorType | TaskType) -> Callable[..., Record]:
+    """What makes messages, states or tasks of a type, of its scalar fields."""
     names = [n for n in type.dtype.names or () if not type.dtype[n].subdtype]
     names = [n for n in names if not type.dtype[n].names]
 
-    def make(*values: Any) -> Message:
-        array = np.zeros((), type.dtype)
+    def make(*values: Any) -> Record:
+        array: NDArray[Any]
+        if isinstance(type, MessageType):
+            array = np.zeros((), type.dtype)
+        else:
+            array = np.array(type.initial)
         for name, value in zip(names, values, strict=True):
             _write(array[name], value)
-        return Message(array, type)
+        return Message(array, type) if isinstance(type, MessageType) else State(array, type)
 
     return make

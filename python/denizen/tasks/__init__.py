@@ -1,54 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks: small structs that run once, on a GPU or on CPU threads, and may spawn others.
 
+    import numpy as np
     from denizen import tasks
 
-    Begin = tasks.task("Begin", [("n", "u4"), ("result", tasks.PROMISE)])
+    @tasks.task
+    class Sum:
+        sum: np.uint64                                    # of the values that arrived
+        parent: tasks.COUNTER
+        def run(self, ctx): ctx.arrive(self.parent, self.sum)
 
-    counting = tasks.Program(
-        '''
-        struct Sum {
-            uint64_t sum;                                  // of the values that arrived
-            denizen::task::Counter parent;
-            void run(auto& ctx) const { ctx.arrive(parent, sum); }
-        };
-        struct Fib {
-            uint32_t n;
-            denizen::task::Counter parent;
-            void run(auto& ctx) const
-            {
-                if (n < 2) { ctx.arrive(parent, n); return; }
-                const auto both = ctx.when(2, Sum{0, parent});
-                ctx.spawn(Fib{n - 1, both});
-                ctx.spawn(Fib{n - 2, both});
-            }
-        };
-        struct End {
-            uint64_t sum;
-            denizen::task::Promise<uint64_t> result;
-            void run(auto& ctx) const { ctx.set(result, sum); }
-        };
-        struct Begin {
-            uint32_t n;
-            denizen::task::Promise<uint64_t> result;
-            void run(auto& ctx) const { ctx.spawn(Fib{n, ctx.when(1, End{0, result})}); }
-        };
-        ''',
-        tasks=[Begin, "Fib", "Sum", "End"],
-    )
+    @tasks.task
+    class Fib:
+        n: np.uint32
+        parent: tasks.COUNTER
+        def run(self, ctx):
+            if self.n < 2:
+                ctx.arrive(self.parent, self.n)
+                return
+            both = ctx.when(2, Sum(0, self.parent))
+            ctx.spawn(Fib(self.n - 1, both))
+            ctx.spawn(Fib(self.n - 2, both))
 
-    with tasks.Runtime(counting) as rt:
+    @tasks.task
+    class End:
+        sum: np.uint64
+        result: tasks.PROMISE
+        def run(self, ctx): ctx.set(self.result, self.sum)
+
+    @tasks.task
+    class Begin:
+        n: np.uint32
+        result: tasks.PROMISE
+        def run(self, ctx): ctx.spawn(Fib(self.n, ctx.when(1, End(0, self.result))))
+
+    with tasks.Runtime(Begin) as rt:
         result = rt.future("u8")
-        rt.spawn(Begin(n=20, result=result))
+        rt.spawn(Begin(20, result))
         print(result.get())
 
 What tasks are, and what their context has: docs/tasks.md.
 """
 
-from denizen.tasks.program import PROMISE, Program, TaskType, task
+from denizen.task_type import COUNTER, PROMISE, TaskType, task
+from denizen.tasks.program import Program
 from denizen.tasks.runtime import Ended, Future, Group, Runtime, Stats
 
 __all__ = [
+    "COUNTER",
     "PROMISE",
     "Ended",
     "Future",

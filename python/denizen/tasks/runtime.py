@@ -13,9 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 from denizen import _core
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
-from denizen.tasks.program import METADATA, Program
+from denizen.task_type import METADATA, TaskType
+from denizen.tasks.interpreter import Interpreter
+from denizen.tasks.program import Program
 
 _SIZES = ("queue_slots", "arena_bytes", "counters", "futures", "port_slots")
+_AnyRuntime = _core.TaskRuntime | Interpreter
 _MAX_RESULT = 48  # bytes, as task::answer_payload
 
 
@@ -54,7 +57,7 @@ class Ended(NamedTuple):
 class Future:
     """A result that a task will set; made by Runtime.future()."""
 
-    def __init__(self, core: _core.TaskRuntime, dtype: DTypeLike) -> None:
+    def __init__(self, core: _AnyRuntime, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
         if self.dtype.hasobject or not 0 < self.dtype.itemsize <= _MAX_RESULT:
             raise ArgumentError(
@@ -93,7 +96,7 @@ class Future:
 class _Spawner:
     """What Runtime and Group share."""
 
-    _core: _core.TaskRuntime
+    _core: _AnyRuntime
     _program: Program
     _number: int
 
@@ -142,7 +145,7 @@ class Group(_Spawner):
     As a context manager it waits at the end, or cancels if the block has raised.
     """
 
-    def __init__(self, core: _core.TaskRuntime, program: Program, lifetime: float) -> None:
+    def __init__(self, core: _AnyRuntime, program: Program, lifetime: float) -> None:
         self._core = core
         self._program = program
         self._number = core.open_group(lifetime)
@@ -186,8 +189,10 @@ class Runtime(_Spawner):
     """A running program of tasks.
 
     Args:
-        program: what to run; compiled now unless it is cached.
-        device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
+        program: what to run, or a task in Python that makes all others; compiled now unless it is
+            cached.
+        device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N"; or
+            "python": tasks in Python are run by the interpreter, in the thread that calls.
         workers: CPU: threads, one per core by default. GPU: warps on each SM, 24 by default.
         sms: GPU: SMs to use, all by default.
         breath_us: GPU: no kernel of the program lasts longer than that and a task; the next one is
@@ -205,7 +210,7 @@ class Runtime(_Spawner):
 
     def __init__(
         self,
-        program: Program,
+        program: Program | TaskType,
         device: str = "auto",
         *,
         workers: int | None = None,
@@ -213,6 +218,12 @@ class Runtime(_Spawner):
         breath_us: int | Literal["auto"] | None = "auto",
         **sizes: int,
     ) -> None:
+        if isinstance(program, TaskType):
+            program = Program(tasks=[program], name=program.name)
+        self._program = program
+        if device == "python":
+            self._core = Interpreter(program.plan(interpreted=True), program.name)
+            return
         where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; tasks use one GPU or the CPU')
@@ -231,7 +242,6 @@ class Runtime(_Spawner):
             options["breath_us"] = breath
         gpu = where.on_gpu
         image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
-        self._program = program
         self._core = _core.TaskRuntime(image, gpu, where.first, options)
 
     @property

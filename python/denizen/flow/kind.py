@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resident blocks in Python: a class with parameters, and a method that makes one output.
+
+    @flow.kind
+    class Smooth:
+        takes = np.float32        # what the samples are that come: float32 or complex64
+        makes = np.float32        # what it makes of them; the same if not said
+        before = 1                # so many of the samples before, too
+        a: np.float32 = 0.5       # a parameter
+
+        def make(self, x, y):
+            y[0] = self.a * x[0] + (1 - self.a) * x[-1]
+
+    resident = flow.Resident("gpu", kinds=[Smooth])
+    smooth = graph.add(Smooth("smooth", executor=resident, a=0.25))
+
+It keeps no state: the quanta of a stream are at several workers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denizen import _core
+from denizen.errors import ArgumentError
+from denizen.fields import caller_names, field_of, hints_of
+from denizen.flow.resident import Resident
+from denizen.flow.signal import LibraryBlock
+from denizen.handlers.kind_code import Kind
+from denizen.message import check_name, checked, fields_of, html_table
+
+_REAL, _COMPLEX = np.dtype(np.float32), np.dtype(np.complex64)
+# A complex sample as a handler sees it: x[0].real, x[0].imag.
+_PARTS = np.dtype([("real", np.float32), ("imag", np.float32)])
+_MOST = 4096  # samples before, and inputs per output, as of a resident filter's taps
+_MAKE: dict[tuple[Any, Any], Any] = {
+    (_REAL, _REAL): _core.flow_given_real,
+    (_COMPLEX, _COMPLEX): _core.flow_given_complex,
+    (_COMPLEX, _REAL): _core.flow_given_complex_real,
+}
+_DECLARED = ("takes", "makes", "before", "down")
+
+
+class KindType:
+    """A kind of resident blocks; a call makes one block."""
+
+    def __init__(self, cls: type, names: Mapping[str, Any]) -> None:
+        self.name = cls.__name__
+        check_name("kind", self.name)
+        hints = hints_of(cls, names)
+        fields = [(f, *field_of(f"{self.name}.{f}", hint)) for f, hint in hints.items()]
+        plain = np.dtype(fields, align=True)
+        if plain.alignment > 4:
+            wide = next(n for n in plain.names or () if plain[n].alignment > 4)
+            raise ArgumentError(
+                f"{self.name}.{wide} is {plain[wide]}; a block's parameters have at most 32 bits: "
+                f"{wide}: np.float32"
+            )
+        initial: Any = np.zeros((), plain)
+        constants: dict[str, Any] = {}
+        declared: dict[str, Any] = {}
+        make: FunctionType | None = None
+        for name, value in vars(cls).items():
+            if name in hints:
+                initial[name] = checked(f"{self.name}.{name}", plain[name], value)
+            elif name == "make" and isinstance(value, FunctionType):
+                make = value
+            elif name in _DECLARED:
+                declared[name] = value
+            elif isinstance(value, bool | int | float | np.number):
+                constants[name] = value
+            elif not (name.startswith("__") and name.endswith("__")):
+                raise ArgumentError(
+                    f"{self.name}.{name} = {value!r} is neither a number, a declaration nor make()"
+                )
+        if make is None or make.__code__.co_argcount != 3:
+            raise ArgumentError(f"kind {self.name} has no method make(self, x, y)")
+        self.takes = np.dtype(declared.get("takes", _REAL))
+        self.makes = np.dtype(declared.get("makes", self.takes))
+        self.before, self.down = declared.get("before", 0), declared.get("down", 1)
+        if (self.takes, self.makes) not in _MAKE:
+            raise ArgumentError(
+                f"{self.name} makes {self.makes} of {self.takes}; a resident block makes float32 "
+                "of float32, or complex64 or float32 of complex64"
+            )
+        if not 0 <= self.before <= _MOST or not 1 <= self.down <= _MOST:
+            raise ArgumentError(
+                f"{self.name}.before = {self.before}, down = {self.down}; use whole numbers from 0 "
+                f"and from 1 to {_MOST}"
+            )
+        self.parameters, self.initial = plain, initial
+        takes, makes = (_PARTS if d == _COMPLEX else d for d in (self.takes, self.makes))
+        self.code = Kind(self.name, make, constants, plain, takes, makes, self.before)
+
+    def __call__(self, name: str, *, executor: Resident, **parameters: Any) -> KindBlock:
+        """A block of this kind. `executor`: a Resident that was made with it."""
+        return KindBlock(self, name, executor, parameters)
+
+    def __repr__(self) -> str:
+        return (
+            f"<flow kind {self.name}: {self.takes} to {self.makes}, before {self.before}, "
+            f"down {self.down}; {fields_of(self.parameters)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [("takes", str(self.takes)), ("makes", str(self.makes))]
+        rows += [("before", str(self.before)), ("down", str(self.down))]
+        return html_table(f"kind {self.name}", [*rows, ("parameters", fields_of(self.parameters))])
+
+
+class KindBlock(LibraryBlock):
+    """A block whose outputs a method in Python makes, on the resident runtime.
+
+    Its port is ``samples``. ``post(a=0.25)`` gives parameters new values.
+    """
+
+    def __init__(
+        self, kind: KindType, name: str, resident: Resident, parameters: Mapping[str, Any]
+    ) -> None:
+        if not isinstance(resident, Resident):
+            raise ArgumentError(
+                f'block "{name}": executor {resident!r}; {kind.name} runs on a '
+                f"flow.Resident(device, kinds=[{kind.name}])"
+            )
+        self.raised: BaseException | None = None  # by make(), on the interpreter
+        self.kind = kind
+        self._values: Any = kind.initial.copy()
+        self._set(parameters)
+        self._address, self._kept = resident.function_of(kind.code, self._failed)
+        make = _MAKE[kind.takes, kind.makes]
+        of = _core.flow_given if self._address else kind.name
+        core = make(name, of, kind.before, kind.down, self._floats(), resident._core)
+        super().__init__(name, core, resident, kind.takes, kind.makes)
+
+    def post(self, **parameters: Any) -> None:
+        """From any thread; effective from some quantum's boundary on, the same for all workers.
+
+        RingFullError when 64 wait, ClosedError when the block has finished.
+        """
+        self._set(parameters)
+        self._library.post("values", self._floats())
+
+    def _set(self, parameters: Mapping[str, Any]) -> None:
+        for name, value in parameters.items():
+            if name not in (self.kind.parameters.names or ()):
+                known = fields_of(self.kind.parameters)
+                raise ArgumentError(f"{self.kind.name} has no parameter {name}; it has {known}")
+            field = self.kind.parameters[name]
+            self._values[name] = checked(f"{self.kind.name}.{name}", field, value)
+
+    def _floats(self) -> NDArray[np.float32]:
+        """The function's address and the parameters, in words."""
+        data = np.uint64(self._address).tobytes() + self._values.tobytes()
+        return np.frombuffer(data.ljust(-(-len(data) // 4) * 4, b"\0"), np.float32)
+
+    def _failed(self, error: BaseException) -> None:
+        self.raised = self.raised or error
+
+
+def kind(cls: type) -> KindType:
+    """A decorator: makes a kind of resident blocks of a class with parameters and make().
+
+    Raises ArgumentError.
+    """
+    return KindType(cls, caller_names(1))

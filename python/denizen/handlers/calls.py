@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a handler may call of ctx: how many arguments each call takes, and which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from denizen.handlers import ops
+
+
+@dataclass(frozen=True)
+class Call:
+    """`takes`: what the error says of its arguments. `least`, `most`: how many they are; those
+    behind are `defaults`. `op`: the operation, if it has another name."""
+
+    takes: str
+    least: int
+    most: int
+    defaults: tuple[Any, ...] = ()
+    op: str = ""
+
+
+def _call(takes: str, least: int, *defaults: Any, op: str = "") -> Call:
+    return Call(takes, least, least + len(defaults), defaults, op)
+
+
+_LATER = _call("ns, an address and a message", 3)
+_NOTHING = _call("nothing", 0)
+_ACTOR = _call("an actor's address", 1)
+
+_MEMORY = {
+    "allocate": _call("a number of elements and their type: ctx.allocate(100, np.float32)", 2),
+    "array": _call(
+        "an address, a number of elements and their type: ctx.array(self.at, 100, np.float32)", 3
+    ),
+    "address": _call("an array of ctx.allocate: ctx.address(block)", 1),
+    "free": _call("an array of ctx.allocate, or its address", 1),
+}
+
+CALLS = {
+    "send": _call("an address and a message", 2),
+    "send_each": _call("an address, a message and whether this lane sends", 2, True),
+    "reply": _call("a message", 1),
+    "publish": _call("a topic and a message", 2),
+    "subscribe": _call("a topic", 1),
+    "unsubscribe": _call("a topic", 1),
+    "send_after": _LATER,
+    "send_every": _LATER,
+    "cancel": _call("what ctx.send_after or ctx.send_every gave", 1),
+    "spawn": _call("a new actor's state: ctx.spawn(Child(5))", 1),
+    **dict.fromkeys(("stop", "pause", "resume", "restart", "drain", "watch", "unwatch"), _ACTOR),
+    "fail": _call("a code", 1),
+    "checkpoint": _NOTHING,
+    "sync": _NOTHING,
+    "fence": _NOTHING,
+    "random": _NOTHING,
+    "data": _call("a field and a type: ctx.data(m.samples, np.float32)", 2),
+    "keep": _call("a field of type denizen.BUFFER", 1),
+    "release": _call("a field of type denizen.BUFFER", 1),
+    **_MEMORY,
+}
+
+# The same of a task's context.
+TASK_CALLS = {
+    "spawn": _call("a task: ctx.spawn(Work(5))", 1, op="spawn_task"),
+    "spawn_on": _call("a worker's number and a task", 2),
+    "when": _call("a number of arrivals and the task that waits for them", 2),
+    "arrive": _call("a counter and a value", 1, 0),
+    "set": _call("a field of type tasks.PROMISE and a value", 2),
+    "cancelled": _NOTHING,
+    "cancel": _call("nothing", 0, op="cancel_group"),
+    "sync": _NOTHING,
+    **_MEMORY,
+}
+TASK_VALUES = ("worker", "workers", "lane", "lanes")
+
+# What other runtimes have under these names, and what does it here.
+INSTEAD = {
+    "forward": "ctx.send(address, m), which sends on what came",
+    "broadcast": "ctx.publish(topic, message), which all subscribers get",
+    "arena": "ctx.allocate(count, np.float32) and ctx.free(array)",
+    "ask": "ctx.send(address, message), and a handler for the answer",
+    "sleep": "ctx.send_after(ns, ctx.self, message)",
+    "join": "ctx.when(n, task), which runs the task when n others have said ctx.arrive(counter)",
+    "print": 'print(...), on device="python"',
+}
+
+# An element's type in the name of an operation.
+ELEMENTS = {np.dtype(code).type: code for code in ops.CODES}

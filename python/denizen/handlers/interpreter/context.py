@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a handler has while the interpreter runs it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from denizen.errors import ArgumentError
+from denizen.handlers import ops, views
+
+if TYPE_CHECKING:
+    from denizen.handlers.interpreter import Interpreter
+
+
+def missing(what: str) -> ArgumentError:
+    return ArgumentError(f'device="python" has no {what}; use device="cpu"')
+
+
+class Context:
+    """What a handler has while it runs."""
+
+    worker, workers, node, lane, lanes = 0, 1, 0, 0, 1
+
+    def __init__(self, runtime: Interpreter, self_: int, sender: int) -> None:
+        self._runtime = runtime
+        self.self = self_
+        self.sender = sender
+        self.failure = 0
+
+    @property
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def send(self, to: int, message: views.Message) -> bool:
+        self._runtime.post(self.self, ops.index(to) & 0xFFFFFFFF, message)
+        return True
+
+    def send_each(self, to: int, message: views.Message, mine: Any) -> bool:
+        return self.send(to, message) if ops.true(mine) else True
+
+    def spawn(self, state: views.State) -> int:
+        return self._runtime.spawn_with(state)
+
+    def reply(self, message: views.Message) -> None:
+        self.send(self.sender, message)
+
+    def send_after(self, ns: int, to: int, message: views.Message) -> int:
+        return self._runtime.later(self.self, ns, 0, to, message)
+
+    def send_every(self, ns: int, to: int, message: views.Message) -> int:
+        return self._runtime.later(self.self, ns, max(ops.to_u8(ns), 1), to, message)
+
+    def cancel(self, timer: int) -> bool:
+        return self._runtime.cancel(self.self, ops.to_u4(timer))
+
+    def publish(self, *given: Any) -> int:
+        *words, message = given
+        return self._runtime.publish_from(self.self, tuple(words), message)
+
+    def subscribe(self, *words: int) -> None:
+        self._runtime.change(self.self, words, True)
+
+    def unsubscribe(self, *words: int) -> None:
+        self._runtime.change(self.self, words, False)
+
+    def fail(self, code: int) -> None:
+        self.failure = ops.to_u4(code) or 1
+
+    def checkpoint(self) -> None:
+        self._runtime.checkpoint(self.self, 0.0)
+
+    def sync(self) -> None:
+        pass
+
+    def fence(self) -> None:
+        pass
+
+    def allocate(self, count: int, dtype: np.dtype[Any]) -> views.Cells:
+        return self._runtime.blocks.allocate(count, dtype)
+
+    def array(self, address: int, count: int, dtype: np.dtype[Any]) -> views.Cells:
+        return self._runtime.blocks.array(address, count, dtype)
+
+    def address(self, block: views.Cells) -> int:
+        return block.address
+
+    def free(self, block: views.Cells | int) -> None:
+        self._runtime.blocks.free(block)
+
+    def _order(self, name: str, actor: int) -> None:
+        self._runtime.order(name, ops.to_u4(actor), self.self)
+
+    def stop(self, actor: int) -> None:
+        self._order("stop", actor)
+
+    def pause(self, actor: int) -> None:
+        self._order("pause_actor", actor)
+
+    def resume(self, actor: int) -> None:
+        self._order("resume_actor", actor)
+
+    def restart(self, actor: int) -> None:
+        self._order("restart", actor)
+
+    def drain(self, actor: int) -> None:
+        self._order("drain_actor", actor)
+
+    def watch(self, actor: int) -> None:
+        self._order("watch", actor)
+
+    def unwatch(self, actor: int) -> None:
+        self._order("unwatch", actor)
+
+    def data(self, ref: int, dtype: np.dtype[Any]) -> NoReturn:
+        raise missing("buffers")
+
+    keep = release = data

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resident blocks in Python make the same of a stream on the interpreter, CPU threads and a GPU."""
+
+import math
+
+import numpy as np
+import pytest
+
+import denizen
+from denizen import _core, flow
+from denizen.flow.resident import compile_gpu
+from denizen.program import _find_nvrtc
+
+EVERYWHERE = [
+    "python",
+    "cpu:1",
+    "cpu:2",
+    pytest.param(
+        "gpu",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU"),
+        ],
+    ),
+]
+
+
+@flow.kind
+class Smooth:
+    before = 2
+    a: np.float32 = 0.5
+
+    def make(self, x, y):
+        y[0] = self.a * x[0] + (1 - self.a) * x[-2]
+
+
+def turn(re, im):
+    return math.atan2(im, re)
+
+
+@flow.kind
+class Demodulate:
+    takes = np.complex64
+    makes = np.float32
+    before = 1
+    gain: np.float32 = 2.0
+
+    def make(self, x, y):
+        re = x[0].real * x[-1].real + x[0].imag * x[-1].imag
+        im = x[0].imag * x[-1].real - x[0].real * x[-1].imag
+        y[0] = self.gain * turn(re, im)
+
+
+@flow.kind
+class Sum:
+    """Every third output of five taps, as a filter."""
+
+    before = 4
+    down = 3
+    taps: (np.float32, 5) = (1, 2, 3, 2, 1)
+
+    def make(self, x, y):
+        sum = 0.0
+        for k in range(len(self.taps)):
+            sum += self.taps[k] * x[-k]
+        y[0] = sum
+
+
+@flow.kind
+class Rotate:
+    takes = np.complex64
+    half: np.bool_
+    more: np.int16 = 3
+
+    def make(self, x, y):
+        y[0].real = -x[0].imag * self.more
+        y[0].imag = x[0].real * self.more
+        if self.half:
+            y[0].real = y[0].real / 2
+            y[0].imag = y[0].imag / 2
+
+
+KINDS = [Smooth, Demodulate, Sum, Rotate]
+
+
+@pytest.fixture(scope="module", params=EVERYWHERE)
+def resident(request):
+    try:
+        made = flow.Resident(request.param, chain_workers=2, kinds=KINDS)
+        made.function_of(Smooth.code, print)
+    except denizen.MissingPackageError as error:
+        pytest.skip(str(error))
+    return made
+
+
+def through(samples, *blocks, quantum=100):
+    """What the blocks make of a stream."""
+    with flow.Flowgraph() as graph:
+        source = graph.add(flow.ArraySource("source", samples))
+        sink = graph.add(flow.ArraySink("sink", blocks[-1].samples.becomes))
+        graph.circuit("samples", source.out, quanta=4, samples=quantum)
+        port = source.out
+        for block in blocks:
+            graph.add(block)
+            graph.connect(port, block.samples)
+            port = block.samples
+        graph.connect(port, sink.port)
+        graph.run(timeout=60)
+    return np.array(sink.samples)
+
+
+def noise(count, dtype=np.float32):
+    rng = np.random.default_rng(1)
+    real = rng.normal(size=count)
+    out = real + 1j * rng.normal(size=count) if dtype == np.complex64 else real
+    return out.astype(dtype)
+
+
+@pytest.mark.parametrize("count", [1, 99, 1000])
+def test_samples_before_are_there_across_quanta(resident, count):
+    x = noise(count)
+    found = through(x, Smooth("smooth", executor=resident, a=0.25))
+    before = np.concatenate([np.zeros(2), x])[:count]
+    expected = (0.25 * x.astype(float) + 0.75 * before).astype(np.float32)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_complex_to_real(resident):
+    x = noise(500, np.complex64)
+    found = through(x, Demodulate("fm", executor=resident))
+    expected = 2 * np.angle(x[1:] * np.conj(x[:-1]))
+    np.testing.assert_allclose(found[1:], expected, atol=1e-5)
+
+
+def test_fewer_outputs_than_inputs(resident):
+    x = noise(1001)
+    found = through(x, Sum("sum", executor=resident))
+    expected = np.convolve(x, [1, 2, 3, 2, 1])[: len(x)][::3]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_chain_of_several_kinds_and_one_of_the_library(resident):
+    x = noise(700, np.complex64)
+    rotate = Rotate("rotate", executor=resident, half=True)
+    power = flow.MagnitudeSquared("power", executor=resident)
+    found = through(x, rotate, power, Smooth("smooth", executor=resident, a=1.0))
+    np.testing.assert_allclose(found, np.abs(x * 1.5) ** 2, rtol=1e-5)
+
+
+def test_parameters_change_while_it_runs():
+    sent = []
+
+    class Steady(flow.Block):
+        def __init__(self):
+            super().__init__("steady")
+            self.out = self.source("out", "f4")
+
+        def work(self):
+            self.out.array[:] = 1
+            self.out.produce()
+            sent.append(1)
+            if len(sent) == 20:
+                smooth.post(a=3.0)
+            if len(sent) == 200:
+                self.finish()
+
+    smooth = Rescale("rescale", executor=flow.Resident("cpu:1", kinds=[Rescale]))
+    with flow.Flowgraph() as graph:
+        steady = graph.add(Steady())
+        graph.add(smooth)
+        sink = graph.add(flow.ArraySink("sink", "f4"))
+        graph.circuit("samples", steady.out, quanta=2, samples=64)
+        graph.connect(steady.out, smooth.samples)
+        graph.connect(smooth.samples, sink.port)
+        graph.run(timeout=60)
+    found = np.array(sink.samples)
+    assert found[0] == 2
+    assert found[-1] == 3
+    assert np.flatnonzero(np.diff(found)).size == 1
+    assert np.flatnonzero(np.diff(found))[0] % 64 == 63
+
+
+@flow.kind
+class Rescale:
+    a: np.float32 = 2.0
+
+    def make(self, x, y):
+        y[0] = self.a * x[0]
+
+
+def test_what_make_raises_reaches_who_waits():
+    @flow.kind
+    class Wrong:
+        def make(self, x, y):
+            y[0] = x[-1]  # of which none is there
+
+    resident = flow.Resident("python", kinds=[Wrong])
+    with pytest.raises(denizen.FailedError, match='block "wrong" has failed: sample -1 of 0 to 0'):
+        through(noise(10), Wrong("wrong", executor=resident))
+
+
+def test_a_cubin_of_it_is_made_without_a_gpu():
+    pytest.importorskip("numba.cuda")
+    _find_nvrtc()
+    try:
+        _core.nvrtc_version()
+    except denizen.CompileError as error:
+        pytest.skip(str(error).splitlines()[0])
+    assert compile_gpu([k.code for k in KINDS], 90)
+
+
+def test_what_is_refused():
+    with pytest.raises(denizen.ArgumentError, match=r"kind Idle has no method make\(self, x, y\)"):
+
+        @flow.kind
+        class Idle: ...
+
+    with pytest.raises(denizen.ArgumentError, match=r"Wide.a is float64; .* at most 32 bits"):
+
+        @flow.kind
+        class Wide:
+            a: np.float64
+
+            def make(self, x, y): ...
+
+    with pytest.raises(denizen.ArgumentError, match="Bytes makes uint8 of uint8; a resident"):
+
+        @flow.kind
+        class Bytes:
+            takes = np.uint8
+
+            def make(self, x, y): ...
+
+    other = flow.Resident("cpu:1", kinds=[Sum])
+    with pytest.raises(
+        denizen.ArgumentError, match=r"no kind Smooth: flow.Resident\(device, kinds"
+    ):
+        Smooth("smooth", executor=other)
+    with pytest.raises(denizen.ArgumentError, match=r"executor .cpu.; Smooth runs on a flow.Res"):
+        Smooth("smooth", executor="cpu")
+    with pytest.raises(denizen.ArgumentError, match="Sum has no parameter b; it has taps f4"):
+        Sum("sum", executor=other, b=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("x[0] = 1", "what a block gets stays as it is; y\\[0\\] is what it makes"),
+        ("self.a = 1", "a block's parameters stay as they are; the host posts new ones"),
+        ("return x[0]", "return with a value; y\\[0\\] = ... answers"),
+        ("x.send(5)", "what it calls is a function outside of the class"),
+        ("y[0] = x", "a number is needed here, not an array"),
+    ],
+)
+def test_refused_at_its_line(tmp_path, body, text):
+    pytest.importorskip("numba")
+    path = tmp_path / "user.py"
+    path.write_text(
+        "import numpy as np\nfrom denizen import flow\n@flow.kind\nclass Kind:\n"
+        f"    a: np.float32\n    def make(self, x, y):\n        {body}\n"
+    )
+    names = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    with pytest.raises(denizen.CompileError, match=f"user.py:7: .*{text}"):
+        names["Kind"]("k", executor=flow.Resident("cpu:1", kinds=[names["Kind"]]))
