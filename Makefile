@@ -52,7 +52,7 @@ test-deep:
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
 $(VENV)/.tools: pyproject.toml constraints.txt
 	@echo 'denizen: build tools into $(VENV) (some 20 s)'
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	test -x $(VENV)/bin/python || $(PYTHON) tools/progress 'a Python environment' $(PYTHON) -m venv $(VENV)
 	tools/system-packages --python-headers $(VENV)/bin/python
 	tools/progress 'pip of its own version' python -m pip install -q --upgrade 'pip>=25.1'
 	tools/progress 'the build tools' python -m pip install -q -c constraints.txt --group build

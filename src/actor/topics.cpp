@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's calls about topics: requests to the lead, worker 0 of node 0 (actor/detail/topics.hpp).
+// The host's calls about topics: requests to the lead, worker 0 of node 0
+// (actor/detail/topics.hpp).
 #include "core.hpp"
 
 #include <denizen/actor/detail/topics.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks: small structs that are spawned, run to completion once, and may spawn others. This header
 // is the memory that workers, monitor and host share; the part's other headers are the protocols on
-// it. Called by task/runtime.hpp from the host and by task/detail/worker.hpp on the processor. After the
-// start all memory comes from the runtime's arena, and no SM is given up to scheduling.
+// it. Called by task/runtime.hpp from the host and by task/detail/worker.hpp on the processor.
+// After the start all memory comes from the runtime's arena, and no SM is given up to scheduling.
 //
 //   host ─► port ─► monitor ─► shelves ─► worker ─► its own deques ◄─ thieves
 //   actors ─► ingress ─┘          ▲          └─► inboxes of actors' workers (actor/ref.hpp)
