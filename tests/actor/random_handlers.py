@@ -60,9 +60,13 @@ class Machine{number}:
     b: np.bool_ = True
     cells: (np.int64, 4)
     words: (np.uint64, 3)
+    random: np.uint64 = 99
 
     def on_input(self, m: Input, ctx):
         out = Seen()
+        block = ctx.allocate(5, np.{element})
+        for i in range(len(block)):
+            block[i] = 7 - 3 * i
         n = m.n
         k = np.int64(m.small)
         w = m.w
@@ -74,7 +78,33 @@ class Machine{number}:
         out.f = self.f
         out.g = self.g
         out.b = self.b
-        ctx.reply(out)
+        ctx.free(block)
+        again = ctx.spawn(Echo{number}(to=ctx.sender, k=k, calls=m.small))
+        ctx.send(again, out)
+
+
+@denizen.actor
+class Echo{number}:
+    to: denizen.ADDRESS
+    k: np.int64
+    calls: np.int16 = 5
+    seeds: (np.int32, 2) = (-4, 9)
+
+    def on_seen(self, m: Seen, ctx):
+        out = Seen()
+        for i in range(len(m.cells)):
+            out.cells[i] = m.cells[i] ^ self.k
+            out.words[i] = m.words[i] + self.seeds[i % 2]
+            out.reals[i] = m.reals[i] * self.calls
+            out.tests[i] = m.tests[i]
+        out.i = m.i
+        out.u = m.u
+        out.h = m.h
+        out.f = m.f
+        out.g = m.g
+        out.b = m.b
+        ctx.send(self.to, out)
+        ctx.stop(ctx.self)
 """
 
 
@@ -109,8 +139,8 @@ class Writer:
             return [f"self.{self._pick('i', 'u', 'h', 'f', 'g', 'b')} = {self._any(3)}"]
         if kind < 5:
             place = self._pick(
-                "self.i", "self.u", "self.h", f"self.cells[{self._place(4)}]",
-                f"self.words[{self._place(3)}]",
+                "self.i", "self.u", "self.h", f"block[{self._place(5)}]",
+                f"self.cells[{self._place(4)}]", f"self.words[{self._place(3)}]",
             )  # fmt: skip
             return [f"{place} {self._pick('+', '-', '*', '^', '&', '|')}= {self._whole(2)}"]
         if kind < 6:
@@ -162,7 +192,8 @@ class Writer:
         if d < 0:
             return self._pick(
                 "n", "k", "m.n", "m.small", "self.i", "self.h", "self.cells[1]", "3", "-7",
-                "255", "81985529216486895", "0", "len(self.cells)",
+                "255", "81985529216486895", "0", "len(self.cells)", "len(block)",
+                "int(ctx.random() * 100)", "int(block[1])",
             )  # fmt: skip
         a, b = self._of("i", d), self._of("i", d)
         return self._pick(
@@ -202,7 +233,7 @@ class Writer:
 
     def _real(self, d: int) -> str:
         if d < 0:
-            return self._pick("x", "m.x", "self.f", "self.g", "0.5", "-3.0", "1e18")
+            return self._pick("x", "m.x", "self.f", "self.g", "0.5", "-3.0", "1e18", "ctx.random()")
         a = self._of("f", d)
         return self._pick(
             f"({a} {self._pick('+', '-', '*', '/', '//', '%')} {self._number(d)})",
@@ -238,7 +269,9 @@ def module_text(rng: random.Random, actors: int) -> str:
     out = [HEAD]
     for number in range(actors):
         lines = Writer(rng).body()
-        out.append(ACTOR.format(number=number, body="\n".join(f"        {x}" for x in lines)))
+        body = "\n".join(f"        {x}" for x in lines)
+        element = rng.choice(("int8", "uint16", "int32", "int64"))
+        out.append(ACTOR.format(number=number, element=element, body=body))
     return "\n".join(out)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from denizen import _core
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
+from denizen.message import html_table
 from denizen.task_type import METADATA, TaskType
 from denizen.tasks.interpreter import Interpreter
 from denizen.tasks.program import Program
@@ -258,6 +259,16 @@ class Runtime(_Spawner):
     def workers(self) -> int:
         """CPU threads, or warps of all SMs."""
         return self._core.workers
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._program.names)
+        return f"<denizen.tasks.Runtime of {names} on {self.device}, {self.workers} workers>"
+
+    def _repr_html_(self) -> str:
+        stats = self.stats()
+        rows = [("device", self.device), ("workers", f"{self.workers:,}")]
+        rows += [("tasks", ", ".join(self._program.names)), ("run", f"{stats.run:,}")]
+        return html_table(f"denizen.tasks.Runtime {self._program.name}", rows)
 
     def future(self, dtype: DTypeLike) -> Future:
         """A place for a result of at most 48 bytes, for a task's field of type PROMISE.
