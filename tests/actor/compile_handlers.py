@@ -7,6 +7,7 @@ With DENIZEN_TEST_CUBINS=OUT the tests then run on a GPU machine that has no Num
 DENIZEN_CACHE=OUT so does `denizen bench handlers`.
 """
 
+import importlib.util
 import os
 import random
 import sys
@@ -22,8 +23,11 @@ import random_handlers
 import sample_handlers
 
 import denizen
+from denizen import tasks
+from denizen.flow.resident import compile_gpu
 from denizen.lab import handlers
 
+ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(6)  # of test_handler_properties.py's programs for a GPU
 
 
@@ -36,6 +40,24 @@ def programs(folder: Path):
         text = random_handlers.module_text(random.Random(seed), 10)
         module = random_handlers.load(text, folder / f"seed{seed}.py")
         yield f"seed {seed}", denizen.Program(actors=random_handlers.actors_of(module))
+    examples = ROOT / "examples"
+    queens = imported(examples / "nqueens.py").Begin
+    yield "nqueens", tasks.Program(tasks=[queens], name="Begin")
+    flights = imported(examples / "flights.py")
+    yield (
+        "flights",
+        denizen.Program(actors=[flights.Aircraft, flights.Airport], name="Aircraft and Airport"),
+    )
+    module = imported(ROOT / "tests" / "task" / "test_tasks_in_python.py")
+    yield "tasks", module.program()
+    yield "a warp's task", tasks.Program(tasks=[module.Warp], name="Warp")
+
+
+def imported(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def main() -> None:
@@ -46,6 +68,8 @@ def main() -> None:
             begin = time.perf_counter()
             program.compile_gpu(architecture)
             print(f"{name}: {time.perf_counter() - begin:.1f} s", flush=True)
+    kinds = imported(ROOT / "tests" / "flow" / "test_kinds.py").KINDS
+    compile_gpu([k.code for k in kinds], architecture)
 
 
 if __name__ == "__main__":
