@@ -25,6 +25,8 @@ namespace denizen {
 
 inline constexpr size_t max_name = 255; // bytes of an actor's name
 
+class SnapshotFile;
+
 // Which places are taken.
 struct Placing {
     std::mutex mutex;
@@ -96,7 +98,7 @@ struct AnyRuntime::Core : Asking {
     // ---- snapshots (snapshot.cpp)
 
     void save(const std::string& path, uint64_t deadline_ns);
-    void restore(const std::string& path); // before launch()
+    void restore(const SnapshotFile& file); // before launch()
     void save_actor(Address actor, const std::string& path, uint64_t deadline_ns);
     void load_actor(Address actor, const std::string& path, uint64_t deadline_ns);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fingerprint.hpp"
 
+#include <bit>
+#include <map>
+
 namespace denizen {
 
 // ---- what the program is
@@ -138,6 +141,35 @@ SnapshotSection geometry_section(const AnyRuntime::Core& c)
         s.put(n.value);
     }
     return s;
+}
+
+void adopt_geometry(const SnapshotFile& file, Options& options, bool on_gpu)
+{
+    SnapshotBytes s = file.section("geometry");
+    std::map<std::string, uint64_t> was;
+    while (s.left() != 0) { // ends: each turn takes some, or refuses
+        const std::string name = s.take_text();
+        was[name] = s.take<uint64_t>();
+    }
+    // What no program can have is refused by compare_geometry().
+    const uint64_t inbox_slots = was["inbox_slots"];
+    if (options.inbox_slots == 0 && std::has_single_bit(inbox_slots) && inbox_slots <= 1u << 16) {
+        options.inbox_slots = static_cast<uint32_t>(inbox_slots);
+    }
+    const uint64_t workers = was["workers"];
+    const uint64_t per_sm = was["workers of an SM"];
+    const uint64_t near = was["cluster"];
+    if (options.workers != 0 || workers - 1 >= max_workers || per_sm - 1 >= max_workers ||
+        near > max_near) {
+        return;
+    }
+    options.workers = static_cast<uint32_t>(workers);
+    if (on_gpu && options.sms == 0) {
+        options.sms = static_cast<uint32_t>((workers + per_sm - 1) / per_sm);
+    }
+    if (on_gpu && options.cluster == 0) {
+        options.cluster = static_cast<uint32_t>(std::bit_ceil((near + per_sm - 1) / per_sm));
+    }
 }
 
 void compare_geometry(const SnapshotFile& file, const AnyRuntime::Core& c)

@@ -96,10 +96,8 @@ void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
     write_snapshot(path, SnapshotKind::program, layout_abi, sections, left(begin, deadline_ns));
 }
 
-void AnyRuntime::Core::restore(const std::string& path)
+void AnyRuntime::Core::restore(const SnapshotFile& file)
 {
-    const SnapshotFile file(path, SnapshotKind::program, layout_abi);
-    compare_program(file, image);
     compare_geometry(file, *this);
     restore_host(file, *this);
     restore_memory(file, *this);

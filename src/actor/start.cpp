@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The start of a program: checks its options, lays out its memory, and puts it on its processor.
 #include "core.hpp"
+#include "fingerprint.hpp"
 
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 namespace denizen {
 namespace {
@@ -32,6 +34,15 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     const uint64_t begin = now_ns();
     check_options();
     image.buffers.resize(image.table.messages);
+    on_gpu =
+        options.device.kind == Device::Kind::gpu ||
+        (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
+    std::optional<SnapshotFile> saved;
+    if (!options.restore.empty()) {
+        saved.emplace(options.restore, SnapshotKind::program, layout_abi);
+        compare_program(*saved, image);
+        adopt_geometry(*saved, options, on_gpu);
+    }
     make_nodes();
     for (uint32_t n = 0; n < nodes.size(); ++n) {
         lay_out(nodes[n], n);
@@ -48,8 +59,8 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     placing.next_local.assign(all_workers(), spawn_room());
     types = first.types;
     stopped.assign(all_workers() * actors_per_worker, 0);
-    if (!options.restore.empty()) {
-        restore(options.restore);
+    if (saved) {
+        restore(*saved);
     }
     launch();
     const Geometry& g = nodes[0].backend->geometry();
@@ -136,9 +147,6 @@ void AnyRuntime::Core::check_options() const
 // Chooses the processors. The first node's number of workers is every node's.
 void AnyRuntime::Core::make_nodes()
 {
-    on_gpu =
-        options.device.kind == Device::Kind::gpu ||
-        (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
     nodes = std::vector<Node>(options.nodes);
     Options of_node = options;
     for (uint32_t n = 0; n < nodes.size(); ++n) {

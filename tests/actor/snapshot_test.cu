@@ -287,6 +287,27 @@ TEST_P(snapshot, of_a_program_at_rest_is_all_there)
     EXPECT_EQ(rt.ask<Seen>(ring[3], Look{}).faults, 0u);
 }
 
+TEST_P(snapshot, says_what_the_options_of_who_restores_it_leave_open)
+{
+    Options o = options();
+    o.workers = 3;
+    o.inbox_slots = 2048;
+    uint32_t clusters = 0;
+    std::vector<Address> all;
+    {
+        Runtime<Ring> rt(device(), o);
+        clusters = rt.description().cluster;
+        all = rt.spawn<Station>(7);
+        rt.save(folder.file("ring"));
+    }
+    Options nothing = restoring(options(), folder.file("ring"));
+    nothing.workers = 0;
+    Runtime<Ring> rt(device(), nothing);
+    EXPECT_EQ(rt.description().workers, 3u);
+    EXPECT_EQ(rt.description().cluster, clusters);
+    EXPECT_EQ(rt.ask<Seen>(all[6], Look{}).faults, 0u);
+}
+
 TEST_P(snapshot, keeps_messages_that_the_host_has_not_received)
 {
     {
