@@ -76,7 +76,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     Worker<P> worker(s, id);
     detail::meet_workers(s);
     Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
-    uint32_t idle = 0;          // rounds without work, in a row
+    // Rounds without work, in a row: an idle program slows down though no incarnation lasts.
+    uint32_t idle = cluster::load(detail::box::idle(detail::own_box(s, id)));
     if (s.breath.ns != 0 && lanes::id() == 0) {
         detail::begin_breath(s.breath);
     }
@@ -90,6 +91,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             worker.tell(passed ? Told::to_successor : runs ? Told::on_the_way : Told::all);
         }
         if (passed) {
+            cluster::store_own(detail::box::idle(detail::own_box(s, id)), idle);
             detail::leave_near(s, id);
             return;
         }
@@ -123,7 +125,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             continue;
         }
 #if DENIZEN_ON_DEVICE
-        if (idle > detail::eager_rounds) {
+        if (idle > detail::eager_rounds && (told & breath_soon) == 0) {
             const uint32_t nap = (idle - detail::eager_rounds) / 16;
             __nanosleep(nap < 1000 ? nap : 1000);
         }

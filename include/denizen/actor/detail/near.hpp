@@ -96,6 +96,7 @@ DENIZEN_HD inline cluster::Address rings(cluster::Address b) { return b + after_
 DENIZEN_HD inline cluster::Address sm(cluster::Address b) { return b + after_rings + 20; }
 DENIZEN_HD inline cluster::Address parked(cluster::Address b) { return b + after_rings + 24; }
 DENIZEN_HD inline cluster::Address stamps(cluster::Address b) { return b + after_rings + 28; }
+DENIZEN_HD inline cluster::Address idle(cluster::Address b) { return b + after_rings + 32; }
 
 // The first four of them in one access.
 struct Ways {
@@ -112,6 +113,7 @@ DENIZEN_HD inline Ways ways(cluster::Address b)
 static_assert(after_rings % sizeof(Packet) == 0);
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
 static_assert(__builtin_offsetof(NearBox, stamps) == after_rings + 28);
+static_assert(__builtin_offsetof(NearBox, idle) == after_rings + 32);
 static_assert(__builtin_offsetof(NearBox, ring) == 4 * (3 * max_near + 8));
 #endif
 } // namespace box

@@ -87,6 +87,8 @@ struct alignas(line) NearBox {
     uint32_t sm = 0;              // near workers before the first of our SM
     uint32_t parked = 0;          // something was parked since the worker looked
     uint32_t stamps = 0;          // which sends get one: Stamps, near.hpp
+    // Kept from one incarnation to the next, as what comes before those.
+    uint32_t idle = 0; // rounds without work, in a row, that the worker has seen
 };
 
 // Another node, as this one's workers reach it.
