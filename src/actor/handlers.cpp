@@ -9,8 +9,9 @@
 namespace denizen {
 namespace {
 
-// A worker's thread runs one program: this is how its handlers are found.
-thread_local const HandlerTable* table = nullptr;
+// A worker's thread runs one program: this is how its handlers are found. Every message asks for
+// it, so it is among what the loader has set aside for each thread, and not asked for by a call.
+[[gnu::tls_model("initial-exec")]] thread_local const HandlerTable* table = nullptr;
 
 // What Program<Actors<...>, Messages<...>> is to programs that are compiled.
 template <bool Full>
@@ -70,8 +71,16 @@ struct TableProgram {
             return false;
         }
         if (table->program.message[message].size <= first_payload) {
-            alignas(8) unsigned char copy[(first_payload + 7) / 8 * 8];
-            std::memcpy(copy, payload, first_payload);
+            // Read word by word, as it may have been written, and written as it will be read: a
+            // load of what two stores have written waits until these are in the cache.
+            const auto* words = static_cast<const volatile uint32_t*>(payload);
+            constexpr uint32_t n = first_payload / 4;
+            uint64_t copy[(n + 1) / 2];
+            for (uint32_t i = 0; i < n / 2; ++i) {
+                const uint64_t low = words[2 * i];
+                copy[i] = low | uint64_t{words[2 * i + 1]} << 32;
+            }
+            copy[n / 2] = words[n - 1];
             handler(state, copy, &context);
         } else {
             handler(state, payload, &context);

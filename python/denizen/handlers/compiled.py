@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib
+import importlib.util
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ import numpy as np
 from denizen import _core
 from denizen.actor import OVERFLOWS, RESTARTS, ActorType
 from denizen.errors import CompileError, MissingPackageError
+from denizen.handlers import kept
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
 from denizen.handlers.text import PREFIX, context_functions, symbol
@@ -26,8 +30,8 @@ _OF_CPU = ("Numba, which compiles handlers in Python,", "'denizen[handlers]'")
 _OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen[handlers-gpu]'")
 
 # What has been compiled stays: a worker's thread may be in it until the process ends. Equal
-# handlers are compiled once.
-_kept: dict[str, Any] = {}
+# handlers are compiled once. The address of each, and what owns its code.
+_done: dict[str, tuple[int, Any]] = {}
 _declared: set[str] = set()
 _lock = threading.Lock()
 
@@ -164,19 +168,66 @@ def declare(prefix: str, functions: dict[str, int]) -> None:
 
 def for_cpu(unit: Unit, prefix: str, *, typed: bool = False) -> int:
     """The address of a C function."""
+    key = unit.key(prefix)
+    with _lock:
+        if key not in _done:
+            with _numba(_OF_CPU):
+                found = kept.find(key)
+            _done[key] = found if found is not None else _compile(unit, key, prefix, typed)
+        return _done[key][0]
+
+
+def _compile(unit: Unit, key: str, prefix: str, typed: bool) -> tuple[int, Any]:
     with _numba(_OF_CPU):
         import numba  # noqa: PLC0415
 
         from denizen.handlers.lowering import world  # noqa: PLC0415
-    key = unit.key(prefix)
-    with _lock:
-        if key not in _kept:
-            own = world(False)
-            wrap = numba.njit(error_model="numpy")
-            function = build(unit.rewritten, own.names, own.NewMessage, wrap)
-            compile_it = numba.cfunc(unit.signature(own, prefix, typed), error_model="numpy")
-            _kept[key] = translated(unit.rewritten, lambda: compile_it(function))
-        return int(_kept[key].address)
+    _without_scipy("numba.np")
+    own = world(False)
+    wrap = numba.njit(error_model="numpy")
+    function = build(unit.rewritten, own.names, own.NewMessage, wrap)
+    signature = unit.signature(own, prefix, typed)
+    compile_it = numba.cfunc(signature, error_model="numpy", forceinline=True)
+    made = translated(unit.rewritten, lambda: compile_it(function))
+    code = _in_one(made)
+    kept.keep(key, made._wrapper_name, code)
+    return kept.load(made._wrapper_name, code)
+
+
+def _in_one(made: Any) -> bytes:
+    """An object file in which the handler is one function. Numba's C function calls another, by a
+    call that says it shall not be expanded."""
+    from llvmlite import binding  # noqa: PLC0415
+
+    library = made._library
+    machine = library.codegen._tm
+    module = binding.parse_assembly(re.sub(r"\bnoinline\b", "nounwind", library.get_llvm_str()))
+    for function in module.functions:
+        if not function.is_declaration and function.name != made._wrapper_name:
+            function.linkage = "internal"
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(3))
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def _without_scipy(package: str) -> None:
+    """Numba imports all of SciPy's linear algebra to see whether it is there, which takes longer
+    than to compile a program: here it is told."""
+    name = f"{package}.arraymath"
+    if name in sys.modules:
+        return
+
+    def there() -> None:
+        if importlib.util.find_spec("scipy") is None:
+            raise ImportError("SciPy is needed for linear algebra")
+
+    linear = importlib.import_module(f"{package}.linalg")
+    own = linear.ensure_blas
+    linear.ensure_blas = there  # type: ignore[attr-defined]
+    try:
+        importlib.import_module(name).ensure_blas = own  # type: ignore[attr-defined]
+    finally:
+        linear.ensure_blas = own  # type: ignore[attr-defined]
 
 
 def gpu_parts(
@@ -193,6 +244,7 @@ def for_gpu(unit: Unit, name: str, architecture: int) -> bytes:
 
         from denizen.handlers.lowering import world  # noqa: PLC0415
     with _lock:
+        _without_scipy("numba.cuda.np")
         own = world(True)
         function = build(unit.rewritten, own.names, own.NewMessage, _for_device(architecture))
         code, _ = translated(
