@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 
@@ -113,18 +114,34 @@ class _Reread:
 
     @contextmanager
     def on_signal(self) -> Iterator[None]:
-        before = signal.signal(signal.SIGHUP, self._read)
+        """A thread reads it. Python's own handler would run in this one, which may have begun to
+        wait for its input just before the signal came."""
+        told, tell = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(tell, False)
+        reader = threading.Thread(target=self._wait, args=(told,), name="rules", daemon=True)
+        reader.start()
+        wakes = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+        before = signal.signal(signal.SIGHUP, lambda *_: None)
         try:
             yield
         finally:
             signal.signal(signal.SIGHUP, before)
+            signal.set_wakeup_fd(wakes)
+            os.close(tell)
+            reader.join()
+            os.close(told)
+
+    def _wait(self, told: int) -> None:
+        while numbers := os.read(told, 64):  # ends with on_signal()
+            if signal.SIGHUP in numbers:
+                self._read()
 
     def take(self) -> Rules | None:
         """Rules that have come since the last call."""
         new, self._new = self._new, None
         return new
 
-    def _read(self, _signal: int, _frame: FrameType | None) -> None:
+    def _read(self) -> None:
         try:
             new = load.rules(self._path, Rules(version=self._version + 1))
         except DataError as error:
