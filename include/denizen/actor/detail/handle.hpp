@@ -141,11 +141,12 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks&
 {
     Outcome out;
     const uint32_t local = Address{h.destination}.local();
-    // If there is no actor, its type has no handler either: one end for all, without a branch.
-    const auto none = entry.kind == 0 ? Reason::no_actor : Reason::wrong_type;
+    if (entry.kind == 0) {
+        out.wrong = 1 + static_cast<uint32_t>(Reason::no_actor);
+        return out;
+    }
     if constexpr (P::drops_oldest) {
-        if (entry.kind != 0 &&
-            drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
+        if (drop_this(s, id, P::overflow(entry.type()) == Overflow::drop_oldest, local, whole)) {
             out.wrong = 1 + static_cast<uint32_t>(Reason::dropped);
             return out;
         }
@@ -157,7 +158,7 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks&
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
     out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
     out.ran_ticks = observed ? ticks() - begin : 0;
-    out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(none);
+    out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(Reason::wrong_type);
     if constexpr (P::can_fail) {
         uint32_t code = context.failure();
         if (code == 0) {
@@ -174,8 +175,8 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks&
         }
     }
     store<Scope::gpu>(marks.running, uint64_t{0});
-    if (!whole || lanes::id() == 0) {
-        bump(&marks.handled[out.ran ? entry.type() : 0], out.ran ? 1 : 0);
+    if (out.ran && (!whole || lanes::id() == 0)) {
+        bump(&marks.handled[entry.type()], 1);
     }
     return out;
 }
