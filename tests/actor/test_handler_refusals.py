@@ -156,7 +156,7 @@ COMPILED = [
     ("ctx.send(m, m)", 0, "a number is needed here, not the message Tick"),
     ("ctx.send_after(5, 0, Long())", 0, "at most 36 bytes and without buffers, not Long"),
     ("ctx.spawn(m)", 0, r"state of a new actor is needed here, as Child\(...\), not the message"),
-    ("ctx.reply(Actor(5))", 0, "a message is needed here, not the state of a new Actor"),
+    ("ctx.reply(Actor(5))", 0, "a message is needed here, not a new Actor"),
     ("ctx.send_each(0, Long())", 0, "ctx.send_each takes a message of at most 36 bytes"),
     ("ctx.address(self.cells)", 0, "an array of ctx.allocate is needed here, not an array"),
     ("ctx.reply(self)", 0, "a message is needed here, not the record or state"),
