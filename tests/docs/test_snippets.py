@@ -88,11 +88,9 @@ rt = denizen.Runtime(program)
 (actor,) = rt.spawn("Counter")
 """,
     ("tasks.md", 1): f"""
-import re
-from pathlib import Path
+import runpy
 from denizen import tasks
-text = Path("{ROOT}/examples/tasks.py").read_text().split("import", 1)[1]
-TEXT = re.search(3 * chr(34) + "(.*?struct.*?)" + 3 * chr(34), text, re.S)[1]
+TEXT = runpy.run_path("{ROOT}/examples/tasks.py")["fibonacci"].source
 """,
 }
 PRINTED = {

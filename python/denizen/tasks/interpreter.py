@@ -17,7 +17,7 @@ import numpy as np
 
 from denizen.errors import ArgumentError, ClosedError, DeadlineError
 from denizen.handlers import ops, views
-from denizen.handlers.interpreter.blocks import Blocks
+from denizen.handlers.interpreter.blocks import Blocks, Calls
 from denizen.handlers.plan import build
 from denizen.handlers.task_plan import TaskPlan
 from denizen.task_type import PRIORITIES, TaskType
@@ -47,13 +47,13 @@ class _Group:
     dropped: int = 0
 
 
-class Context:
+class Context(Calls):
     """What a task has while it runs."""
 
     worker, workers, lane, lanes = 0, 1, 0, 1
 
     def __init__(self, runtime: Interpreter, group: int) -> None:
-        self._runtime = runtime
+        self._runtime: Interpreter = runtime
         self._group = group
 
     def _made(self, task: views.State) -> _Task:
@@ -86,18 +86,6 @@ class Context:
 
     def sync(self) -> None:
         pass
-
-    def allocate(self, count: int, dtype: np.dtype[Any]) -> views.Cells:
-        return self._runtime.blocks.allocate(count, dtype)
-
-    def array(self, address: int, count: int, dtype: np.dtype[Any]) -> views.Cells:
-        return self._runtime.blocks.array(address, count, dtype)
-
-    def address(self, block: views.Cells) -> int:
-        return block.address
-
-    def free(self, block: views.Cells | int) -> None:
-        self._runtime.blocks.free(block)
 
 
 class Interpreter:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,3 +47,25 @@ class Blocks:
         found = self._all.pop(at, None)
         if found is not None:
             self._room += found.size
+
+
+class HasBlocks(Protocol):
+    blocks: Blocks
+
+
+class Calls:
+    """What a ctx has of the arena of its runtime, whether a handler's or a task's."""
+
+    _runtime: HasBlocks
+
+    def allocate(self, count: int, dtype: np.dtype[Any]) -> views.Cells:
+        return self._runtime.blocks.allocate(count, dtype)
+
+    def array(self, address: int, count: int, dtype: np.dtype[Any]) -> views.Cells:
+        return self._runtime.blocks.array(address, count, dtype)
+
+    def address(self, block: views.Cells) -> int:
+        return block.address
+
+    def free(self, block: views.Cells | int) -> None:
+        self._runtime.blocks.free(block)

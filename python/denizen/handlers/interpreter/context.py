@@ -10,6 +10,7 @@ import numpy as np
 
 from denizen.errors import ArgumentError
 from denizen.handlers import ops, views
+from denizen.handlers.interpreter.blocks import Calls
 
 if TYPE_CHECKING:
     from denizen.handlers.interpreter import Interpreter
@@ -19,13 +20,13 @@ def missing(what: str) -> ArgumentError:
     return ArgumentError(f'device="python" has no {what}; use device="cpu"')
 
 
-class Context:
+class Context(Calls):
     """What a handler has while it runs."""
 
     worker, workers, node, lane, lanes = 0, 1, 0, 0, 1
 
     def __init__(self, runtime: Interpreter, self_: int, sender: int) -> None:
-        self._runtime = runtime
+        self._runtime: Interpreter = runtime
         self.self = self_
         self.sender = sender
         self.failure = 0
@@ -77,18 +78,6 @@ class Context:
 
     def fence(self) -> None:
         pass
-
-    def allocate(self, count: int, dtype: np.dtype[Any]) -> views.Cells:
-        return self._runtime.blocks.allocate(count, dtype)
-
-    def array(self, address: int, count: int, dtype: np.dtype[Any]) -> views.Cells:
-        return self._runtime.blocks.array(address, count, dtype)
-
-    def address(self, block: views.Cells) -> int:
-        return block.address
-
-    def free(self, block: views.Cells | int) -> None:
-        self._runtime.blocks.free(block)
 
     def _order(self, name: str, actor: int) -> None:
         self._runtime.order(name, ops.to_u4(actor), self.self)
