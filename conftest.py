@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: Ctrl-C works in what they start, and every process gives them the same names.
+"""For all tests: Ctrl-C works in what they start, every process gives them the same names, and
+those marked ``gpu`` are skipped where there is none.
 
 A shell has its background jobs ignore SIGINT, and what they start inherits that.
 Where tests run so, no test of an interrupt could find one.
@@ -21,3 +22,15 @@ def pytest_collection_modifyitems(items):
             raise pytest.UsageError(
                 f"{item.nodeid}: an address is another in each process; use ids="
             )
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and (problem := _gpu_problem()):
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason=problem))
+
+
+def _gpu_problem():
+    """Why there is no GPU, or nothing."""
+    import denizen  # noqa: PLC0415  (tests of tools need none)
+    from denizen import _core  # noqa: PLC0415
+
+    return denizen.gpu_problem() or ("" if _core.gpu_count() > 0 else "the driver sees no GPU")

@@ -12,15 +12,7 @@ import denizen
 from denizen import _core
 from denizen.program import _find_nvrtc
 
-GPU_PROBLEM = denizen.gpu_problem() or ("" if _core.gpu_count() > 0 else "the driver sees no GPU")
 DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
-
-
-def pytest_collection_modifyitems(items):
-    if GPU_PROBLEM:
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason=GPU_PROBLEM))
 
 
 @pytest.fixture(scope="session", autouse=True)
