@@ -10,8 +10,7 @@ import pytest
 
 import denizen
 from denizen import flow, iq
-from denizen.flow.resident import _TEXT, _shared
-from denizen.program import cubin_of
+from denizen.flow.resident import _shared, compile_gpu
 
 TIMEOUT = 60
 
@@ -309,7 +308,7 @@ def test_a_runtime_is_shared_and_ends_with_its_blocks():
 
 def test_the_chain_workers_compile_at_run_time():
     try:
-        cubin = cubin_of(_TEXT, "the blocks of flow graphs", 90)
+        cubin = compile_gpu([], 90)
     except denizen.CompileError as error:
         if "libnvrtc" not in str(error):
             raise
