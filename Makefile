@@ -204,11 +204,22 @@ format: $(VENV)/.dev
 gpu-install:
 	python3 -m pip install -q --no-index --no-deps --upgrade --target $(BUILD)/site $(WHEEL) .
 
-gpu-test: gpu-install
-	cmake --preset release -B $(BUILD) $(FLAGS)
-	cmake --build $(BUILD) -- -k 0
-	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
-	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider -m 'not deep' || status=1; exit $$status
+# The package and the programs are compiled by one ninja, with the same options: a second, or pip with
+# others, would begin when the first has its last file on one core, and compile the library again.
+# What runs on the CPU in both machines is left to make test: cpu1, worker_cpu3, peer_cpu2x1, ... of the
+# programs' places. Python tests without a GPU run beside, on all cores; where pytest-xdist is not
+# there, one at a time. Those on the GPU mostly wait for NVRTC: four at a time.
+GPU_FILTER := -*/cpu?:*/cpu?x?:*_cpu?:*_cpu?x?
+PYTEST := PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider
+gpu-test:
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DPython_EXECUTABLE="$$(command -v python3)"
+	cmake --build $(BUILD) -t denizen_wheel denizen_gpu_tests -- -k 0
+	@$(MAKE) --no-print-directory gpu-install
+	@status=0; some() { python3 -c 'import xdist' 2>/dev/null && echo -n $$1 --dist loadfile; }; \
+	$(PYTEST) $$(some $(shell nproc)) -m 'not deep and not gpu' >$(BUILD)/beside.log 2>&1 & beside=$$!; \
+	GTEST_FILTER='$(GPU_FILTER)' ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
+	$(PYTEST) $$(some 4) --durations=10 -m 'gpu and not deep' || status=1; \
+	wait $$beside || status=1; cat $(BUILD)/beside.log; exit $$status
 
 # Memory errors and uninitialised memory: the arena and resident programs, by tests of a second or less
 # without the tool. A resident flow under initcheck alone: memcheck was seen to call writes into buffers
