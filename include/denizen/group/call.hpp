@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of a collective, as kernels, mailboxes and threads get it, and its signature: what all
-// ranks have to agree on. Plain data.
+// One call of a collective, in the form that kernels, mailboxes and threads pass on, and the call's
+// signature, which must be the same on all ranks. Plain data.
 #pragma once
 
 #include <denizen/base/packet.hpp>
@@ -40,9 +40,9 @@ struct Call {
     uint64_t count = 0;    // see Kind
     const void* in = nullptr;
     void* out = nullptr;    // may be `in` (all_gather, all_to_all: the same places of it)
-    uint64_t in_place = 0;  // offset + 1 of `in` in the symmetric memory, where all ranks have it
-    uint64_t out_place = 0; // and of `out`; 0: elsewhere
-    uint32_t repeat = 1;    // how often, by one launch: for who measures calls, not launches
+    uint64_t in_place = 0;  // offset + 1 of `in`, if it lies in symmetric memory; else 0
+    uint64_t out_place = 0; // offset + 1 of `out`, if it lies in symmetric memory; else 0
+    uint32_t repeat = 1;    // calls by one launch: to measure calls without launches
 };
 
 DENIZEN_HD inline bool reduces(Kind kind)
@@ -57,7 +57,7 @@ DENIZEN_HD inline bool gathers(Kind kind) // each peer's goes to another part of
 {
     return kind == Kind::all_gather || kind == Kind::all_to_all;
 }
-// What an algorithm that only all_reduce has is for another collective.
+// What another collective does where all_reduce has an algorithm of its own.
 DENIZEN_HD inline Algorithm only_for(Kind kind, Algorithm algorithm)
 {
     if (kind == Kind::all_reduce) return algorithm;
@@ -69,7 +69,7 @@ DENIZEN_HD inline Algorithm only_for(Kind kind, Algorithm algorithm)
     }
 }
 
-// Three words; the ranks' are compared in every call. Counts have 48 bits.
+// Three words, which the ranks compare in every call. A count has 48 bits.
 DENIZEN_HD inline Packet signature_of(const Call& call)
 {
     const uint32_t direct = (call.in_place != 0 ? 1u : 0u) | (call.out_place != 0 ? 2u : 0u);

@@ -13,9 +13,9 @@
 //   auto mine = denizen::Group::join("tcp://node0:29500", rank, 16, denizen::Device::gpu(rank % 8),
 //                                    options);
 //
-// A rank that does not come within the time limit, or calls something else than the others, poisons
-// the group: every rank's next wait throws the same error (Errc::peer_dead, Errc::bad_argument),
-// and the group is of no more use. Multicast objects are never made.
+// If a rank does not come within the time limit, or calls something else than the others, the group
+// is poisoned: every rank's next wait throws the same error (Errc::peer_dead, Errc::bad_argument),
+// and the group cannot be used any more. Multicast objects are never made.
 #pragma once
 
 #include <denizen/base/code.hpp>
@@ -58,7 +58,7 @@ inline Code compiled_code() { return {}; }
 
 class Member;
 
-// What carries the data. Between hosts: NCCL, which is loaded at run time.
+// What carries the data. Between hosts that is NCCL, which is loaded at run time.
 enum class Engine : uint32_t {
     automatic, // memory, if all ranks are on one host
     memory,    // that all ranks reach
@@ -78,13 +78,13 @@ struct GroupOptions {
     uint32_t slots = 0;       // packets of a channel and peer; 0: 1024 on a GPU, 512 on the CPU
     uint32_t stage_bytes = 0; // of a channel; 0: 512 KiB on a GPU, 64 KiB on the CPU
     double least_gbs = 10;    // GPUs: a slower link between two of them is an error; 0: any
-    std::vector<group::Choice> table;   // what automatic means; empty: a built-in one
+    std::vector<group::Choice> table;   // what `automatic` chooses; empty: a built-in table
     uint32_t renew = group::most_turns; // see Layout
     group::Engine engine = group::Engine::automatic;
     std::string token; // for tcp://: 8 to 127 bytes that all ranks know, and nobody else
 };
 
-// What the start found out about the way from this rank to a peer.
+// What the start of the group found out about the link from this rank to a peer.
 struct GroupLink {
     uint32_t peer = 0;
     std::string device; // of the peer
@@ -94,22 +94,23 @@ struct GroupLink {
 
 class Group {
 public:
-    // All ranks in this process: threads of the CPU, each of which uses one of them, or as many
-    // GPUs from `first` on. Errc::bad_argument, no_device, exhausted, failed (a link is broken or
-    // too slow), stuck (a resident program does not leave).
+    // All ranks in this process. On the CPU each rank is used by one thread; on GPUs the ranks are
+    // as many GPUs from `first` on. Errc::bad_argument, no_device, exhausted, failed (a link is
+    // broken or too slow), stuck (a resident program does not leave).
     static std::vector<Group> local(uint32_t ranks, Device first, const GroupOptions& options = {},
                                     const Code& code = group::compiled_code());
 
-    // This process is one rank of several, all of which call this with the same `address`: a socket
-    // in the file system that rank 0 makes, with mode 0600, and removes again when all have come;
-    // or tcp://HOST:PORT, where rank 0 listens (on its HOST) until then, and GroupOptions::token.
-    // Over tcp:// ranks that are all on one host share memory, unless the engine NCCL is asked for;
-    // others need it, and GPUs. Errc::timeout names who did not come; Errc::bad_argument who has
-    // other options, another user or another token; Errc::no_device: there is no NCCL.
+    // This process is one rank of several, which all call this with the same `address`. An address
+    // is a socket in the file system, which rank 0 makes with mode 0600 and removes when all have
+    // come; or tcp://HOST:PORT, where rank 0 listens on its HOST until all have come, and every
+    // rank needs GroupOptions::token. Over tcp:// ranks that are all on one host share memory,
+    // unless they ask for the engine NCCL. Ranks on several hosts need NCCL and GPUs. Errc::timeout
+    // names who did not come. Errc::bad_argument names who has other options, another user or
+    // another token. Errc::no_device: there is no NCCL.
     static Group join(const std::string& address, uint32_t rank, uint32_t ranks, Device device,
                       const GroupOptions& options = {}, const Code& code = group::compiled_code());
 
-    ~Group(); // nobody uses its memory any more
+    ~Group(); // nobody may use its memory any more
     Group(Group&&) noexcept;
     Group& operator=(Group&&) noexcept;
 
@@ -124,15 +125,15 @@ public:
     // For kernels and threads. Valid as long as the group. Errc::bad_argument over NCCL.
     const GroupRef& ref() const;
 
-    // Symmetric memory: all ranks allocate in the same order. Data that lie in it on all ranks (or
-    // on none) at the same place are read by the peers without a copy. Aligned to 256; lives as
-    // long as the group. Errc::exhausted.
+    // Symmetric memory: all ranks allocate the same blocks in the same order. Peers read data that
+    // lie in it, at the same place on all ranks, without a copy. On all ranks or on none a call's
+    // data must lie there. Aligned to 256; lives as long as the group. Errc::exhausted.
     void* allocate(uint64_t bytes);
 
-    // A collective; `count` and the places of data as in group::Kind. On a GPU it is enqueued on
-    // `stream` (a CUstream, which may be capturing a graph; null: the group's own), and errors are
-    // thrown by wait() or check(). On the CPU it is done, or has thrown, on return. `in` and `out`
-    // are aligned to their elements and are the same, or do not overlap.
+    // One collective; group::Kind says what `count` is and where the data lie. On a GPU the call is
+    // enqueued on `stream` (a CUstream, which may be capturing a graph; null: the group's own), and
+    // wait() or check() throw its errors. On the CPU it is done, or has thrown, on return. `in` and
+    // `out` are aligned to their elements, and are the same or do not overlap.
     void run(group::Call call, void* stream = nullptr);
 
     void all_reduce(const void* in, void* out, uint64_t count, group::Type type,
@@ -147,7 +148,8 @@ public:
                     void* stream = nullptr);
     void barrier(void* stream = nullptr);
 
-    // Until the work on `stream` is done; throws if the group is poisoned. check() only looks.
+    // wait() returns when the work on `stream` is done. Both throw if the group is poisoned;
+    // check() does not wait.
     void wait(void* stream = nullptr);
     void check() const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives as kernels. group.hpp launches them; the same names are looked up in a cubin that
-// was compiled at run time and among the functions that nvcc compiled into a program. A block is a
-// channel's team; every wait in them ends at the group's deadline.
+// The collectives as kernels. group.hpp launches them. It looks up the same names in a cubin that
+// was compiled at run time and among the functions that nvcc compiled into a program. One block is
+// the team of one channel. Every wait in these kernels ends at the group's deadline.
 #pragma once
 
 #include <denizen/group/detail/links.hpp>
@@ -18,10 +18,10 @@
 #endif
 // clang-format on
 
-// One call, or the same several times; as many blocks as it has channels. It is launched while the
-// kernel before it on the stream is ending, and waits for its end, and its writes, before it
-// touches memory. A kernel behind it that is launched so may come when every block has done its
-// part: not before, or its blocks could hold the SMs that a peer waits for.
+// One call, or the same call several times, by one block for each channel. The kernel is launched
+// while the one before it on the stream is ending; before it touches memory it waits for the end of
+// that one, and so sees its writes. It lets the kernel behind it launch when all its blocks have
+// done their part. If that came sooner, the next kernel's blocks could hold SMs that a peer needs.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_call(const __grid_constant__ denizen::GroupRef group,
                        const __grid_constant__ denizen::group::Call call)
@@ -38,8 +38,8 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     channel.close();
 }
 
-// One block: `result` becomes check_links(). Any more, if `peer` is one: they read `bytes` of its
-// memory, which the host times.
+// With `peer` equal to max_ranks and one block: `result` becomes check_links(). With another `peer`
+// and any number of blocks: they read `bytes` of that peer's memory, which the host times.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_check(const __grid_constant__ denizen::GroupRef group, uint32_t peer,
                         unsigned long long bytes, uint32_t* result)
@@ -69,7 +69,7 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     if (mix == 0x2545f491u) *result = mix; // so that the loads are not left out
 }
 
-// An incarnation of the teams; see mailbox.hpp. Launched cooperatively.
+// One incarnation of a resident group's teams; see mailbox.hpp. Launched cooperatively.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_serve(const __grid_constant__ denizen::GroupRef group,
                         const __grid_constant__ denizen::group::Mailbox box)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A persistent all-reduce, as MPI's MPI_Allreduce_init: what all calls of it have in common is done
-// once. On the device a short call takes as long as its instructions do, and all_reduce() has some
-// 350 of them around one way over the link; this has about a hundred.
+// A persistent all-reduce, like MPI_Allreduce_init: work that all its calls have in common is done
+// once. On the device a short call takes as long as its instructions do. all_reduce() has some 350
+// of them around one way over the link; a call of AllReduce has about a hundred.
 //
 //   denizen::group::Channel channel(group, blockIdx.x);
 //   denizen::group::AllReduce<float> sum(channel, gridDim.x, in, out, count); // all threads
 //   for (...) { ...; if (!sum(channel)) return; } // all ranks as often
 //   channel.close();
 //
-// That is so for results of at most a packet for each thread, 12 * channels * threads bytes, by
-// one_shot. Others, the first call, and a call after another one of the channel are all_reduce().
+// That holds for one_shot and results of at most one packet for each thread, which are
+// 12 * channels * threads bytes. Any other call, the first call, and a call after a different call
+// of the channel are done by all_reduce().
 #pragma once
 
 #include <denizen/group/detail/perform.hpp>
@@ -19,8 +20,8 @@ namespace denizen::group {
 template <class T, class Memory = Direct>
 class AllReduce {
 public:
-    // By all threads of a team, on all ranks the same but for the addresses, which must stay.
-    // `channels`, `algorithm`: as in all_reduce().
+    // Called by all threads of a team, on all ranks with the same arguments but for the addresses.
+    // The data must stay at these addresses. `channels`, `algorithm`: as in all_reduce().
     DENIZEN_HD AllReduce(const Channel<Memory>& channel, uint32_t channels, const T* in, T* out,
                          uint64_t count, Op op = Op::sum,
                          Algorithm algorithm = Algorithm::automatic)
@@ -46,8 +47,8 @@ public:
         odd_ = g.inbox_offset(channel.index(), 1, 0, 0) - g.inbox_offset(channel.index(), 0, 0, 0);
     }
 
-    // By all threads of the team that made it. False: the group is poisoned, and so is every later
-    // call.
+    // Called by all threads of the team that made this object. False: the group is poisoned, and
+    // every later call returns false, too.
     DENIZEN_HD bool operator()(Channel<Memory>& channel) const
     {
         if (!short_ || !channel.repeats(signature_)) return perform_as<T>(channel, call_);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group as one of its ranks sees it, on the device or the thread that takes part: where every
-// rank's symmetric memory is, and how it is divided. Trivially copyable; the owner is Group
-// (group.hpp).
+// A group as one of its ranks sees it, in a kernel or in a thread: where every rank's symmetric
+// memory is, and how that is divided. Trivially copyable; the owner is Group (group.hpp).
 //
 // The memory of a rank, the same on all:
 //
@@ -13,8 +12,8 @@
 //   stages   [channels][2][bytes]         outbox of the pulls: peers read
 //   heap                                  the user's symmetric buffers
 //
-// A channel is what the blocks (CPU: threads) of the same number on all ranks share. Channels never
-// wait for one another, so nothing here needs a barrier of a whole grid.
+// The blocks (CPU: threads) of the same number on all ranks share a channel. Channels never wait
+// for one another, so no collective needs a barrier of a whole grid.
 #pragma once
 
 #include <denizen/base/error.hpp>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A resident group: one rank's teams stay on its device and do what is posted. Host only. All ranks
-// have one, and post the same calls in the same order; meanwhile a group is used in no other way.
+// A resident group: the teams of one rank stay on its device and do the calls that the host posts,
+// without launches. Host only. Every rank has a ResidentGroup, and all post the same calls in the
+// same order. While it lives the group is used in no other way.
 //
-// Post for each rank from a thread of its own. A post may wait for calls before it, which may wait
-// for the other ranks: a thread that posts for several ranks in turn then waits for what it has yet
-// to post, and fails with peer_dead at the group's time limit.
+// Post for each rank from a thread of its own. A post may wait for earlier calls, and these wait
+// for the other ranks. A thread that posts for several ranks in turn would then wait for a call
+// that it has yet to post, and fail with peer_dead at the group's time limit.
 //
 //   denizen::ResidentGroup resident(group);                  // on every rank
 //   uint32_t sum = resident.all_reduce(in, out, count, Type::f32);
@@ -20,10 +21,11 @@ namespace denizen {
 
 class ResidentGroup {
 public:
-    // `channels` teams (blocks of a GPU; 0: 64 on a GPU, 1 on the CPU) stay at most `lease` after
-    // the last call; they come back with the next. On a GPU no kernel of theirs lasts longer than
-    // `breath` and a call, so that what waits for the whole device gets its turn; 0: one kernel for
-    // as long as they stay. Unless it is said: default_breath. The group must outlive it.
+    // `channels`: the number of teams, which are blocks on a GPU (0: 64 on a GPU, 1 on the CPU).
+    // The teams leave when nothing was posted for `lease`, and come back with the next call.
+    // `breath`: on a GPU no kernel of theirs lasts longer than that and one call, so work that
+    // waits for the whole device gets its turn. 0: one kernel for as long as they stay. Not set:
+    // default_breath. The group must outlive this object.
     explicit ResidentGroup(Group& group, uint32_t channels = 0,
                            std::chrono::nanoseconds lease = std::chrono::milliseconds(500),
                            std::optional<std::chrono::microseconds> breath = {});
@@ -31,18 +33,18 @@ public:
     ResidentGroup(const ResidentGroup&) = delete;
     ResidentGroup& operator=(const ResidentGroup&) = delete;
 
-    // As Group::run, without a launch. Returns the call's number. Waits, at most for the group's
-    // time limit, while 16 are under way, or for calls whose data this one touches otherwise
-    // divided among the teams. Work that fills `in` must be done: no stream orders it.
+    // As Group::run(), without a launch. Returns the call's number. Waits while 16 calls are under
+    // way, and for earlier calls whose data this one divides among the teams in another way; at
+    // most for the group's time limit. Work that fills `in` must be done: no stream orders it.
     uint32_t post(group::Call call);
     uint32_t all_reduce(const void* in, void* out, uint64_t count, group::Type type,
                         group::Op op = group::Op::sum);
 
-    // Until call `number` and all before it are done; throws if the group is poisoned.
+    // Waits until call `number` and all before it are done. Throws if the group is poisoned.
     void wait(uint32_t number);
     void wait() { wait(posted_); }
 
-    uint32_t launches() const; // how often the teams had to come
+    uint32_t launches() const; // how often the teams had to come to the device
     // Kernels that have been queued, where none lasts; else as launches().
     uint64_t incarnations() const;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who does the work of one channel: the threads of a block, or one thread of the host. And how its
-// members touch memory that other ranks see: `Direct` is the real thing; tests have another one
-// that delays stores and lets them overtake each other as far as the device's memory model allows.
+// Team: the threads that do the work of one channel, which are those of a block or one thread of
+// the host. Direct: how they access memory that other ranks see. Tests put another class in
+// Direct's place, which delays stores and lets them overtake each other as far as the device's
+// memory model allows.
 #pragma once
 
 #include <denizen/base/packet.hpp>
@@ -88,9 +89,9 @@ struct Direct {
 #endif
     }
 
-    // What was read and written before, by this thread and by those it has synchronised with,
-    // happened before what anybody does who loads a packet that is stored after, and acquires. On
-    // the host packets do both by themselves (base/packet.hpp).
+    // Orders all earlier accesses of this thread, and of those it has synchronised with, before the
+    // packets that it stores afterwards. Partner: acquire(), of a thread that has loaded such a
+    // packet. On the host packets do both by themselves (base/packet.hpp).
     DENIZEN_HD static void release()
     {
 #if DENIZEN_GROUP_HOPPER
@@ -100,8 +101,9 @@ struct Direct {
         denizen::detail::fence_if<Scope::system>(true);
 #endif
     }
-    // Partner of release(), behind a load that has seen the packet: once, not at every look. It
-    // empties the L1 and waits for nothing, where acq_rel would wait for this thread's own stores.
+    // Partner of release(). Called once, after the load that has seen the packet, not at every
+    // look. It empties the L1 and waits for nothing; acq_rel would wait for this thread's own
+    // stores.
     DENIZEN_HD static void acquire()
     {
 #if DENIZEN_GROUP_HOPPER

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what "automatic" should mean on this machine (denizen tune): every algorithm and some
-// numbers of channels, for all_reduce of f32 by every size, many calls to a launch. Host only.
+// Measures which algorithm `automatic` should choose on this machine (denizen tune). It times every
+// algorithm with several numbers of channels, for all_reduce of f32 at every size, with many calls
+// to a launch. Host only.
 #pragma once
 
 #include <denizen/group/group.hpp>
@@ -17,10 +18,10 @@ struct Timing {
 // `groups`: all ranks, of this process. Sizes go from 1 KiB to `most` by powers of 4.
 std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quick);
 
-// The fastest of each size, as a table: a row holds up to the geometric middle between its last
-// size and the next row's first, and of one_shot no more than a packet for each of the `threads` of
-// a team (0: any), which is what a short call is fast for. Of choices within 3 % the one of the row
-// before is kept.
+// The fastest choice for each size, as a table. A row holds up to the geometric mean of its last
+// size and the next row's first. A row of one_shot holds for at most one packet for each of a
+// team's `threads` (0: any size), because only such calls are short. A row goes on while its choice
+// is within 3 % of the fastest.
 std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t threads);
 
 } // namespace denizen::group

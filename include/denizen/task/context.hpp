@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a task can do besides computing. Valid only while the task runs; each lane has its own, in
-// registers: what is called rarely and out of line gets and gives back copies, since an address
-// that is handed on would put the whole context into memory.
+// The context that a task's run(ctx) gets: it spawns tasks, counts arrivals, answers the host and
+// allocates. A context is valid only while its task runs.
+//
+// Each lane has a context of its own, in registers. A function that is called rarely lies out of
+// line; it takes copies and returns copies, because a pointer to the context would move the whole
+// context from registers into memory.
 #pragma once
 
 #include <denizen/base/clock.hpp>
@@ -15,7 +18,7 @@
 
 namespace denizen::task {
 
-// Where a task puts a result that the host waits for. A part of the task's arguments.
+// Where a task puts a result that the host waits for. It is passed as one of the task's arguments.
 template <class T>
 struct Promise {
     uint32_t answer = 0;
@@ -27,7 +30,8 @@ class Context {
 public:
     using Words = typename P::Words;
 
-    // `tokens` have come with the task, for what it spawns; at most `batch` tasks run side by side.
+    // `tokens` came with the task: it may spawn as many tasks without fetching more. At most
+    // `batch` tasks run side by side on this worker.
     DENIZEN_HD Context(const Shared& s, Local<P>& local, uint32_t worker, uint32_t group,
                        Grain grain, uint32_t tokens = 0, uint32_t batch = 1)
         : s_(s), local_(local), worker_(worker), group_(group), grain_(grain), tokens_(tokens),
@@ -35,24 +39,28 @@ public:
     {
     }
 
-    // Makes a task runnable. Others can steal it at the latest when this task has ended or asks
-    // cancelled(), or soon after if tasks beside it on the same warp take longer: these must not
-    // have spawned since they have asked. ok, or exhausted: the deque
-    // is full and the arena has no block left, and the task was not taken. In a warp's or block's
-    // task all lanes make the call, lane 0's task is spawned, and lane 0 gets the answer.
+    // Makes a task runnable. Returns ok, or exhausted: then the deque is full, the arena has no
+    // block left, and the task was not taken.
+    //
+    // Other workers can steal the new task when this task calls cancelled() or ends. If other tasks
+    // of the same warp run on after that, the new task becomes visible soon, unless one of them has
+    // spawned since it last called cancelled().
+    //
+    // In a warp's or block's task all lanes make the call; lane 0's task is spawned, and lane 0
+    // gets the result.
     template <class X>
     DENIZEN_HD Errc spawn(const X& task)
     {
         return lane() == 0 ? spawn_by_lane(task) : Errc::ok;
     }
-    // The same for every lane that calls, each with a task of its own.
+    // As spawn(), but each lane that calls it spawns a task of its own.
     template <class X>
     DENIZEN_HD Errc spawn_by_lane(const X& task)
     {
         return put(P::encode(task, group_));
     }
-    // To be run by worker `worker` modulo workers(), at once visible to it: a message from SM to
-    // SM. Others do not steal it. If the worker's mailbox is full, as spawn().
+    // Spawns a task for worker `worker` modulo workers(). That worker sees the task at once, and no
+    // other worker steals it. If its mailbox is full, the call does what spawn() does.
     template <class X>
     DENIZEN_HD Errc spawn_on(uint32_t worker, const X& task)
     {
@@ -76,10 +84,11 @@ public:
         return put(words);
     }
 
-    // A continuation: `task` is spawned when `arrivals` (1 to 16,777,215) have come, on the worker
-    // of the last. A member `sum` of it (4 or 8 bytes, aligned to 4) becomes the sum of their
-    // values, modulo 2^40. Counter{0} if all counters are in use. A continuation that waits does
-    // not count as work: wait() ends without it.
+    // A continuation: `task` is spawned after `arrivals` (1 to 16,777,215) calls of arrive(), by
+    // the worker that makes the last of them. If `task` has a member `sum` (4 or 8 bytes, aligned
+    // to 4), it becomes the sum of the arrivals' values, modulo 2^40. Returns Counter{0} if all
+    // counters are in use. A continuation that still waits is no work: the host's wait() does not
+    // wait for it.
     template <class X>
     DENIZEN_HD Counter when(uint32_t arrivals, const X& task)
     {
@@ -92,8 +101,8 @@ public:
         }
         return when_raw(arrivals, task, sum_at);
     }
-    // The same for a program that knows types by their numbers alone (src/task/functions.cpp).
-    // `sum_at`: sum_place(), or 0 if the task has no such member.
+    // As when(), for a program that knows its types only by number (src/task/functions.cpp).
+    // `sum_at` is sum_place(), or 0 if the task has no member `sum`.
     template <class X>
     DENIZEN_HD Counter when_raw(uint32_t arrivals, const X& task, uint32_t sum_at)
     {
@@ -112,13 +121,13 @@ public:
                                                    static_cast<uint64_t>(arrivals) & count_mask);
         return {index};
     }
-    // Where a task's member `sum` lies, and how many bytes it has.
+    // Encodes at which byte a task's member `sum` lies, and how many bytes it has.
     static DENIZEN_HD constexpr uint32_t sum_place(uint32_t offset, uint32_t bytes)
     {
         return (1 + offset / 4) | bytes / 4 << 8;
     }
-    // One arrival, with a value for the sum. Everything that this task has written before is seen
-    // by the continuation, unless this type is self_contained. Nothing for Counter{0}.
+    // One arrival, with a value for the sum. The continuation sees everything that this task has
+    // written before, unless this task's type is self_contained. Does nothing for Counter{0}.
     DENIZEN_HD void arrive(Counter counter, uint64_t value = 0)
     {
         if (counter.index == 0) {
@@ -138,7 +147,7 @@ public:
         }
     }
 
-    // The result that the host waits for; at most once for each promise.
+    // Sets the result that the host waits for. At most one call for each promise.
     template <class T>
     DENIZEN_HD void set(const Promise<T>& promise, const T& value)
     {
@@ -161,14 +170,15 @@ public:
         }
     }
 
-    // Whether this task's group has been cancelled or is late: a long task asks now and then, and
-    // by that lets others have what it has spawned.
+    // Whether this task's group has been cancelled, or is late. A long task should call this now
+    // and then; each call also lets other workers steal what the task has spawned.
     DENIZEN_HD bool cancelled()
     {
         hand_out();
         return in_cancelled_group();
     }
-    // Cancels this task's group: tasks of it that have not begun are dropped. Nothing in group 0.
+    // Cancels this task's group: its tasks that have not begun are dropped. Group 0, which holds
+    // the tasks outside groups, cannot be cancelled: there the call does nothing.
     DENIZEN_HD void cancel()
     {
         if (group_ != 0 && lane() == 0) {
@@ -177,15 +187,15 @@ public:
         }
     }
 
-    // The runtime's arena, which spilled tasks come out of too. A block is the task's until someone
-    // gives it back: its address may go on to other tasks. Each thread that calls allocates its
-    // own.
+    // The runtime's arena; tasks that find no room in a deque take their memory from it, too. A
+    // block outlives its task: another task that knows the address may give it back. Each thread
+    // that calls allocate() gets a block of its own.
     DENIZEN_HD ArenaRef arena() const { return s_.arena; }
 
     DENIZEN_HD uint32_t worker() const { return worker_; }
     DENIZEN_HD uint32_t workers() const { return s_.workers; }
 
-    // Of the threads that run this task, which one this is, and how many there are.
+    // lane(): the number of this thread among those that run the task. lanes(): how many they are.
     DENIZEN_HD uint32_t lane() const
     {
 #if DENIZEN_ON_DEVICE
@@ -202,7 +212,7 @@ public:
                : grain_ == Grain::warp ? denizen::lanes::size
                                        : denizen::lanes::size * s_.per_block;
     }
-    // A barrier of the task's threads, with what they have written to memory.
+    // A barrier of the task's threads. Afterwards each sees what the others wrote before it.
     DENIZEN_HD void sync() const
     {
 #if DENIZEN_ON_DEVICE
@@ -228,8 +238,8 @@ public:
     {
         return group_ != 0 && load<Scope::gpu>(&s_.groups[group_].cancelled) != 0;
     }
-    // This lane's task, if it had one, has ended while others of the batch go on: neither what it
-    // has spawned nor the end of its group waits for them. Afterwards nothing is left to settle.
+    // Settles the end of this lane's task by itself, while other tasks of the batch run on. What
+    // the task has spawned becomes visible, and its group may end. `ended`: the lane had a task.
     DENIZEN_HD void end_alone(bool ended)
     {
         hand_out();
@@ -240,18 +250,18 @@ public:
             tokens_ = 0;
         }
     }
-    // Publishes what the batch has spawned so far, if lanes have reported all of it. One lane at a
-    // time does; `worker` is the one that all of them belong to.
+    // Publishes what the batch has spawned so far, if its lanes have reported all of it. One lane
+    // at a time publishes for all. `worker` is the worker of all these lanes.
     static DENIZEN_COLD void share(const Shared& s, Local<P>& local, uint32_t worker)
     {
         uint32_t written = 0;
         do { // ends: each turn but the first means that another lane has reported something
             uint32_t nobody = 0;
             if (!compare_exchange<Scope::block, Order::acquire>(&local.sharing, nobody, 1u)) {
-                return; // whoever it is looks again
+                return; // the lane that publishes looks again before it ends
             }
-            // Acquire: partner of the release in report(). All places of what is reported are
-            // found in `fresh` behind it; so if these are no more, each of them is written.
+            // Acquire: partner of the release in report(). `fresh` counts every place that a lane
+            // has drawn. So if it counts no more places than were reported, all are written.
             written = load<Scope::block, Order::acquire>(&local.reported);
             uint32_t meant[P::classes];
             uint32_t all = 0;
@@ -274,18 +284,18 @@ public:
         ring_bell(&s.board->bell, &s.board->sleeping);
 #endif
     }
-    // Tasks of class c that the batch has written past the bottom, or is about to.
+    // How many tasks of class c the batch has written past the bottom, or is about to write.
     static DENIZEN_HD uint32_t written_past(const Shared& s, const Local<P>& local, uint32_t c)
     {
         const uint32_t fresh = load<Scope::block>(&local.fresh[c]);
         const uint32_t room = deque::room(local.seen[c], s.deque_mask);
         return fresh < room ? fresh : room;
     }
-    // Whether the worker has something to publish or to put in order.
+    // Whether the worker has tasks to publish, or counters to return.
     DENIZEN_HD bool busy() const { return touched_ || crate_.number != 0; }
 
-    // A task that has its token: into the worker's own deque, published with the batch, or on the
-    // way to a shelf. exhausted if there is no room.
+    // Puts aside a task that has its token already: into the worker's own deque, published with the
+    // batch, or into a crate for the shelf. Returns exhausted if neither has room.
     DENIZEN_HD Errc keep(const Words& words)
     {
         if (place(words)) {
@@ -294,7 +304,7 @@ public:
         crate_ = out_of_sight(&pack)(s_, local_, crate_, words, true);
         return crate_.full != 0 ? Errc::exhausted : Errc::ok;
     }
-    // The shelf gets what this lane has put into its crate.
+    // Puts this lane's crate, if it has one, on its shelf.
     DENIZEN_HD void close_crate()
     {
         if (crate_.number != 0) {
@@ -304,7 +314,7 @@ public:
     }
 
 private:
-    // What a lane fills with tasks that find no room in the deque.
+    // The crate that a lane fills with tasks that find no room in the deque.
     struct Crate {
         uint32_t number = 0; // + 1; 0: none
         uint32_t c = 0;      // class
@@ -312,7 +322,8 @@ private:
         uint32_t full = 0; // 1: there was no room for the last one
     };
 
-    // Where only the host needs the order: the device has it by other means, said at the place.
+    // An order that only the host needs. The device has the order by other means, which a comment
+    // at each use names.
     static DENIZEN_HD constexpr Order on_host(Order order)
     {
 #if DENIZEN_ON_DEVICE
@@ -337,7 +348,7 @@ private:
         return true;
     }
 
-    // What this lane has spawned so far does not wait for the end of the batch.
+    // Lets other workers take what this lane has spawned so far, before the batch ends.
     DENIZEN_HD void hand_out()
     {
         close_crate();
@@ -347,7 +358,7 @@ private:
             share(s_, local_, worker_);
         }
     }
-    // The tokens come before the tasks can be seen.
+    // Adds the tokens of the spawned tasks before any of these tasks becomes visible.
     static DENIZEN_COLD void report(const Shared& s, Local<P>& local, uint32_t group,
                                     uint32_t spawned, uint32_t placed)
     {
@@ -377,7 +388,7 @@ private:
         return Errc::ok;
     }
 
-    // A task that is published before this batch is counted, or is of another group.
+    // The token of a task that is published before this batch is counted, or of another group's.
     static DENIZEN_HD void count_early(const Shared& s, uint32_t group)
     {
         add_global(&s.groups[group].word, uint64_t{1});
@@ -411,8 +422,8 @@ private:
         crate::shelve(s, full.c, full.number - 1, full.tasks);
     }
 
-    // Tokens that go with a task to another worker: all that came with this one, or all that the
-    // worker can spare for each of its batch, so that a chain of tasks seldom has to fetch any.
+    // How many tokens travel with a task to another worker: all that came with this task, or this
+    // task's share of what the worker has. So a chain of tasks seldom has to fetch tokens.
     DENIZEN_HD uint32_t tokens_for_one()
     {
         if (tokens_ != 0) {
@@ -460,7 +471,7 @@ private:
         return index_queue::pop(s.free_joins, index) ? index : 0;
     }
 
-    // The last arrival has come.
+    // The last arrival has come: spawns the continuation and frees its counter.
     DENIZEN_HD void fire(uint32_t index, uint64_t sum)
     {
         Join& join = s_.join[index];
@@ -493,8 +504,8 @@ private:
         index_queue::push(s.free_joins, index);
     }
 
-    // The arena is full, nobody can be told, and a continuation must not be lost: it stays in its
-    // counter, which any worker without work will find.
+    // The arena is full, there is no caller to report that to, and the continuation must not be
+    // lost. It stays in its counter, where the next worker without work finds it.
     static DENIZEN_COLD void strand(const Shared& s, uint32_t index, Words words)
     {
         count_early(s, group_of(words.word[0]));

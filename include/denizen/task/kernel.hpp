@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tasks get onto their processor: as a cooperative kernel of blocks of worker warps, with one
-// warp more that is the monitor in the first block, or as one function per CPU thread.
+// The entry points of a program of tasks. On a GPU it is one cooperative kernel: each block has the
+// same number of worker warps, and the first block has one warp more, the monitor. On the CPU it is
+// one function for each thread. Called by task/runtime.hpp and by programs compiled at run time.
 #pragma once
 
 #include <denizen/task/detail/monitor.hpp>
@@ -10,7 +11,7 @@ namespace denizen::task {
 
 inline constexpr uint32_t most_warps = 24; // worker warps of a block
 
-// CPU: worker `id`, or the monitor if there is no such worker.
+// CPU: runs worker `id`; with `id` equal to the number of workers, the monitor.
 template <class P>
 DENIZEN_HD void run_thread(const Shared& s, uint32_t id)
 {
@@ -33,8 +34,8 @@ __device__ inline void run_block(const Shared& s)
     }
     const uint32_t warp = threadIdx.x / 32;
     if (s.successor != 0 && load<Scope::gpu>(&s.board->left_for_good) != 0) {
-        // The program has left while this incarnation was queued. Not by the command: this
-        // incarnation may have been told to leave before this block began.
+        // The program left while this incarnation was queued. The command cannot tell: this
+        // incarnation itself may have been told to leave before this block began.
         if (blockIdx.x == 0 && threadIdx.x == 0) {
             store<Scope::system>(&s.control->ended, s.incarnation);
         }
@@ -62,8 +63,8 @@ __device__ inline void run_block(const Shared& s)
 
 } // namespace denizen::task
 
-// Ends the text of a program of tasks that is compiled at run time: defines the symbols that are
-// looked up.
+// Ends the text of a program of tasks that is compiled at run time: defines the symbols by which
+// the host finds the program.
 #if defined(__CUDACC_RTC__)
 #define DENIZEN_TASKS(P)                                                                           \
     extern "C" __device__ const denizen::task::Table denizen_tasks_table = P::table();             \

@@ -20,10 +20,12 @@
 // A task is a trivially copyable struct of at most 44 bytes with `run(ctx)`; it runs once, on
 //   static constexpr auto grain = denizen::task::Grain::thread;       // or warp, or block
 //   static constexpr auto priority = denizen::task::Priority::normal; // or high, or low
-// where these are the defaults. In a warp's or block's task all threads call run(), with ctx.lane()
-// and ctx.lanes(). Who runs a task sees all that was written before it was spawned, and a
-// continuation what was written before the arrivals; a type that exchanges nothing but arguments,
-// counts and sums may say `static constexpr bool self_contained = true` and saves the fences.
+// The values above are the defaults. In a warp's or block's task all its threads call run();
+// ctx.lane() and ctx.lanes() tell them apart.
+//
+// A task sees everything that its spawner wrote before it spawned the task. A continuation sees
+// everything that was written before its arrivals. A type that exchanges nothing but arguments,
+// counts and sums may say `static constexpr bool self_contained = true`, which saves the fences.
 #pragma once
 
 #include <denizen/task/detail/deque.hpp>
@@ -68,7 +70,7 @@ DENIZEN_HD constexpr bool self_contained_of()
     }
 }
 
-// Classes in their order.
+// The sort key of a class: by priority, then by grain.
 DENIZEN_HD constexpr uint32_t key(Priority p, Grain g)
 {
     return 3 * static_cast<uint32_t>(p) + static_cast<uint32_t>(g);
@@ -132,8 +134,8 @@ struct Program {
         return g;
     }
 
-    // In which order a thief takes them: by priority, then the coarser grain, which brings more
-    // work.
+    // The class that a thief tries at `rank`: by priority, then the coarser grain first, because
+    // one such task brings more work.
     static DENIZEN_HD constexpr uint32_t steal_order(uint32_t rank)
     {
         uint32_t found = 0;
@@ -186,13 +188,13 @@ struct Program {
         return yes;
     }
 
-    // Runs the task if it is of the given grain.
+    // Runs the task that `words` encode, if its grain is G.
     template <Grain G, class Context>
     static DENIZEN_HD void run(const Words& words, Context& ctx)
     {
         uint32_t index = 0;
-        // One after the other until it is found: lanes with different tasks part here once, and
-        // none waits at the end of another's.
+        // Types are tried in turn until one matches. Lanes with different tasks diverge here once,
+        // and no lane waits for the end of another lane's task.
         (void)(run_if<T, G>(index++, words, ctx) || ...);
     }
 

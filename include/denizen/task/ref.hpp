@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks from outside their program: handlers of actors and kernels of the user's hand them in
-// through a ring beside the workers, which the monitor empties; on a GPU the host has no part in
-// it. A TasksRef is a pointer and a number: it travels in a message and is kept in an actor's
-// state.
+// Spawning tasks from outside their program: from handlers of actors, and from the user's own
+// kernels. They write into a ring in the memory of the tasks' device, and the monitor empties it.
+// On a GPU the host takes no part in that. A TasksRef is a pointer and a number, so it can travel
+// in a message and be kept in an actor's state.
 //
 //   struct Begin { denizen::task::TasksRef<Fibs> tasks; };       // a message from the host
 //   struct Asker {
@@ -10,10 +10,10 @@
 //       {
 //           if (m.tasks.spawn(Fib{30, ctx.self()}) != denizen::Errc::ok) ctx.reply(TryLater{});
 //       }
-//       DENIZEN_HD void on(const Answer& m, auto&);               // what a task has sent
+//       DENIZEN_HD void on(const Answer& m, auto&);               // from a task, by an ActorsRef
 //   };
 //
-// The answer comes by an ActorsRef (actor/ref.hpp).
+// actor/ref.hpp has the way back: ActorsRef, by which a task sends to actors.
 #pragma once
 
 #include <denizen/base/error.hpp>
@@ -28,8 +28,8 @@ public:
     TasksRef() = default;
     DENIZEN_HD TasksRef(Ingress* ingress, uint32_t group) : ingress_(ingress), group_(group) {}
 
-    // Hands a task in: ok, or full, and then the task was not taken. Never waits. Who runs it sees
-    // what this thread has written before. From then on it counts in its group.
+    // Hands a task in. Returns ok, or full: then the ring has no room, and the task was not taken.
+    // Never waits. The task sees what this thread wrote before, and belongs to its group at once.
     template <class X>
     DENIZEN_HD Errc spawn(const X& task) const
     {
@@ -38,14 +38,15 @@ public:
         Ingress& in = *ingress_;
         uint32_t ticket = load<Scope::gpu>(&in.tail);
         do { // ends: a failure means that another thread has handed in a task
-            // Acquire: partner of the monitor's release; it has read what was in this slot. A
-            // ticket that others have overtaken may be behind the head: then the exchange fails.
+            // Acquire: partner of the monitor's release, before which it has read this slot. If
+            // other threads have drawn this ticket meanwhile, it may lie behind the head: then the
+            // exchange fails.
             const uint32_t head = load<Scope::gpu, Order::acquire>(&in.head);
             if (static_cast<int32_t>(ticket - head) > static_cast<int32_t>(in.mask)) {
                 return Errc::full;
             }
         } while (!compare_exchange<Scope::gpu>(&in.tail, ticket, ticket + 1));
-        // Its token comes before the task, whose end takes it back.
+        // The task's token is added before the task can be seen. The task's end takes it off.
         fetch_add<Scope::gpu, Order::release>(&in.groups[group_].word, uint64_t{1});
 #if DENIZEN_ON_DEVICE
         __threadfence(); // partner: the monitor's fence

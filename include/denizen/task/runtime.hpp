@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks from the host.
+// Tasks from the host: a Runtime starts a program of tasks, spawns into it and waits for it.
 //
 //   denizen::task::Runtime<Fibs> rt;
 //   auto [promise, future] = rt.promise<uint64_t>();
 //   rt.spawn(Begin{30, promise});
 //   uint64_t fib = future.get();
-//   rt.wait();                     // until no task runs nor can run
+//   rt.wait();                     // until no task runs or can run
 //
-// In a file compiled by nvcc the program is compiled for the GPU and the CPU, else for the CPU
-// only.
+// nvcc compiles the program for the GPU and the CPU. Any other compiler compiles it for the CPU.
 #pragma once
 
 #include <denizen/base/error.hpp>
@@ -73,7 +72,7 @@ Image image_of()
     return image;
 }
 
-// A result that a task will set. Movable; must not outlive its runtime.
+// The host's end of a promise: waits for the result. Movable; must not outlive its runtime.
 template <class T>
 class Future {
 public:
@@ -91,7 +90,7 @@ public:
     }
 
     bool ready() const { return runtime_->answered(promise_.answer, promise_.sequence, sizeof(T)); }
-    // Errc::timeout if no task has set it by then: also where its task was dropped.
+    // Errc::timeout if no task has set the result by then. A dropped task never sets it.
     T get(nanoseconds deadline = 10s) const
     {
         T value;
@@ -113,8 +112,8 @@ struct Awaited {
 template <class P>
 class Runtime {
 public:
-    // Tasks that are waited for, cancelled, or late together. Closed when it has ended: the
-    // destructor cancels and waits for at most a second.
+    // Tasks that are waited for and cancelled together, and may have a lifetime. What tasks of a
+    // group spawn belongs to the group. The destructor cancels it and waits at most a second.
     class Group {
     public:
         Group(Runtime& runtime, nanoseconds lifetime)
@@ -135,7 +134,7 @@ public:
                 cancel();
                 wait(1s);
                 runtime_->runtime_.close_group(number_);
-            } catch (const Error&) { // it stays in use: its tasks do not end
+            } catch (const Error&) { // its tasks do not end, so its number stays in use
             }
         }
 
@@ -149,9 +148,10 @@ public:
         {
             runtime_->spawn_many(tasks, count, number_, deadline);
         }
-        // For actors: what they spawn by it belongs to the group, as long as that is open.
+        // For actors: what they spawn by it belongs to the group. Valid while the group is open.
         TasksRef<P> ref() const { return {runtime_->runtime_.ingress(), number_}; }
-        // Tasks of the group that have not begun are dropped; those that run can ask.
+        // Tasks of the group that have not begun are dropped. A running task learns of it by
+        // ctx.cancelled().
         void cancel() { runtime_->runtime_.cancel(number_); }
         Ended wait(nanoseconds deadline = 60s)
         {
@@ -178,11 +178,11 @@ public:
     {
         spawn_many(tasks, count, 0, deadline);
     }
-    // A group; if its lifetime (0: none) passes before it has ended, it is cancelled.
+    // Opens a group. If `lifetime` passes before the group has ended, it is cancelled. 0: no limit.
     Group group(nanoseconds lifetime = 0s) { return Group(*this, lifetime); }
 
-    // For actors on the same device, and the user's kernels: they spawn by it. Valid until this is
-    // closed; what is handed in afterwards is never run.
+    // By it actors on the same device and the user's kernels spawn tasks. Valid until this runtime
+    // is closed; a task that is handed in afterwards never runs.
     TasksRef<P> ref() const { return {runtime_.ingress(), 0}; }
 
     template <class T>
@@ -194,13 +194,13 @@ public:
         return {promise, Future<T>(runtime_, promise)};
     }
 
-    // Until no task outside groups runs nor can run. A task of an actor's counts if it was handed
-    // in before this call. Errc::timeout.
+    // Waits until no task outside groups runs or can run. A task that an actor has handed in counts
+    // if that was before this call. Errc::timeout.
     void wait(nanoseconds deadline = 60s) { runtime_.wait(0, deadline); }
 
     Stats stats() { return runtime_.stats(); }
-    // What tasks have as ctx.arena(): its stats, and its ref() for actors, kernels and threads on
-    // the same device. Valid as long as this.
+    // The arena that tasks see as ctx.arena(). Its ref() serves actors, kernels and threads on the
+    // same device, too. Valid as long as this runtime.
     const Arena& arena() const { return runtime_.arena(); }
     uint32_t workers() const { return runtime_.workers(); }
     bool on_gpu() const { return runtime_.on_gpu(); }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A channel as one rank's team uses it: turns, headers, waiting with a deadline, poison. All
-// algorithms are made of it (packets.hpp, pull.hpp).
+// algorithms are made of it (packets.hpp, pull.hpp, push.hpp).
 //
-// A turn is one exchange of headers between all ranks. Turn t may use the memory of parity t & 1
-// again, which turn t - 2 used, without a barrier: a team begins t only after it has got the header
-// of t - 1 from every peer, and each sent that after its whole team had finished t - 2 (all() is at
-// the end of a turn). That is why no collective ends with a barrier.
+// A turn is one exchange of headers between all ranks. Turn t uses the memory of parity t & 1,
+// which turn t - 2 used. It needs no barrier for that: a team begins t only after it has got the
+// header of t - 1 from every peer, and each peer sent that header after its whole team had finished
+// t - 2 (all() is at the end of a turn). That is why no collective ends with a barrier.
 //
-// A header also says what the peer calls. Where all call what they called before, and every peer
-// sends packets of data, these prove as much, and the turn goes without headers: packets of data
-// carry 16 bits of the turn and 16 of a hash of the call.
+// A header also says what the peer calls. A packet of data carries 16 bits of the turn and 16 bits
+// of a hash of the call. So if a call repeats the one before, and every peer sends packets of data,
+// the packets prove as much as headers would, and the turn goes without headers.
 //
-// Every wait ends: by the packet, by the group's poison, or at the deadline, and then the waiter
-// poisons the group. The verdict is what the first one wrote into rank 0's word.
+// Every wait ends: by the packet, by the group's poison, or at the deadline. A team that waits
+// until the deadline poisons the group. The verdict is the first word that was written into rank
+// 0's control.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -30,15 +31,15 @@ namespace denizen::group {
 template <class Memory = Direct>
 class Channel {
 public:
-    // Every thread of the team makes one, for the channel of the team's number. `group` stays where
-    // it is. Turn 0 is no turn (go_on).
+    // Every thread of the team makes a Channel, for the channel of the team's number. `group` must
+    // outlive it. Turn 0 stands for failure (go_on).
     DENIZEN_HD Channel(const GroupRef& group, uint32_t index, Memory memory = {})
         : group_(&group), memory_(memory), index_(index), signature_(*group.state(index)),
           turn_(signature_.sequence != 0 ? signature_.sequence : 2), mark_(mark_of(signature_))
     {
     }
-    // Keeps the count of turns, and the last call, for the next kernel or thread. By every thread,
-    // at the end.
+    // Keeps the turn and the last call for the next kernel or thread. Called by every thread, at
+    // the end.
     DENIZEN_HD void close()
     {
         Team::sync();
@@ -51,13 +52,14 @@ public:
     DENIZEN_HD const Memory& memory() const { return memory_; }
     DENIZEN_HD uint32_t index() const { return index_; }
     DENIZEN_HD uint32_t turn() const { return turn_; }
-    // Of this turn's packets of data.
+    // The sequence of this turn's packets of data.
     DENIZEN_HD uint32_t sequence() const { return mark_ | (turn_ & 0xffff); }
-    // The call has the signature of the one before, as with all ranks that call the same.
+    // Whether this call has the signature of the call before.
     DENIZEN_HD bool known() const { return known_; }
     DENIZEN_HD uint32_t rank() const { return group_->rank; }
     DENIZEN_HD uint32_t ranks() const { return group_->layout.ranks; }
-    // The rank `step` < ranks() behind this one, cyclically: walked so, not all meet at the same.
+    // The rank `step` < ranks() behind this one, cyclically. Teams that walk their peers in this
+    // order do not all access the same rank at once.
     DENIZEN_HD uint32_t peer(uint32_t step) const
     {
         const uint32_t r = rank() + step;
@@ -122,16 +124,16 @@ public:
         return Team::all(good);
     }
 
-    // Until peer `from` has written the packet of this turn; `got` is what was there at the first
-    // look. False if the group is poisoned. An acquire after it makes readable what the peer wrote
-    // before it released.
+    // Waits until peer `from` has written the packet of this turn. `got` is what the caller's first
+    // look found, and becomes the packet. False: the group is poisoned. After an acquire() the
+    // caller may read what the peer wrote before its release().
     DENIZEN_HD bool wait(const Packet* p, uint32_t from, Packet& got) const
     {
         return wait_until(sequence(), p, from, got);
     }
 
 private:
-    // What waiting needs, by value: a channel whose address nobody takes stays in registers.
+    // What a wait needs, copied: a channel stays in registers only if nobody takes its address.
     struct Watch {
         const GroupRef& group;
         Memory memory;
@@ -160,8 +162,8 @@ private:
                0xffff0000u;
     }
 
-    // The last threads of a team speak for it, each with the peer of its number: in small calls
-    // they have no data to wait for.
+    // The last threads of a team send and take its headers, each with the peer of its number: in
+    // small calls they have no data to wait for.
     DENIZEN_HD static uint32_t speaker() { return Team::size() - Team::rank(); } // from 1 on
     DENIZEN_HD bool speaks() const { return speaker() < ranks(); }
 
@@ -175,7 +177,8 @@ private:
         }
     }
 
-    // Any two that differ make every rank find one that differs from its own: nobody goes on.
+    // If the signatures of two ranks differ, every rank finds one that differs from its own. So no
+    // rank goes on.
     DENIZEN_HD bool take_headers() const
     {
         DENIZEN_ROLLED
@@ -254,9 +257,9 @@ private:
         return false;
     }
 
-    // Packets carry 16 bits of their turn: before these come again, packets that were written so
-    // long ago that they would be taken for new are wiped out. (A call of more turns than that
-    // writes all of them in each.) Returns the turn to go on from, 0 if the group is poisoned.
+    // A packet carries 16 bits of its turn. Before these repeat, this wipes out packets that are so
+    // old that they would be taken for new ones. (A call of more turns than that writes all of its
+    // packets in each turn.) Returns the turn to go on from, 0 if the group is poisoned.
     DENIZEN_COLD static uint32_t renewed(Channel channel)
     {
         if (!channel.meet()) return 0; // everybody has read what there was

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of a group's links at its start: every rank writes a pattern of its own into every
-// peer's memory and reads every peer's, by the same kind of accesses that collectives make. That a
-// driver says that two GPUs reach each other is not enough: there are machines where they do not.
+// The check of a group's links at its start. Every rank writes a pattern of its own into every
+// peer's memory and reads every peer's pattern, by the same kind of accesses that collectives make.
+// On some machines two GPUs do not reach each other although the driver says that they do.
 #pragma once
 
 #include <denizen/group/detail/channel.hpp>
@@ -15,8 +15,8 @@ DENIZEN_HD inline uint64_t pattern_of(uint32_t from, uint32_t to)
     return 0x5ca1ab1e0ddba11ull * (1 + from * max_ranks + to);
 }
 
-// A bit for each peer that did not read or write what it should; or poisoned. For the team's first
-// thread; all of them call.
+// Returns a bit for each peer whose pattern was wrong, or `poisoned`. Called by all threads of the
+// team; the first thread's result counts.
 template <class Memory>
 DENIZEN_HD inline uint32_t check_links(Channel<Memory>& channel)
 {

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // A resident group: teams that stay on the device and do what the host posts, without a launch. The
-// host writes a call as one message of four packets, into the device's own memory where it can, and
-// all teams find it there. Where it cannot, the first team reads it in the host's memory and passes
-// it on to the others. Each team that has a part in the call says to the host when it is done, in a
-// word of its own: nobody counts, and so nobody waits for the others. Teams whose channel has no
-// part in a call do not hold it up.
+// host writes a call as one message of four packets. If it can, it writes into the device's own
+// memory, where all teams find the message. If it cannot, the first team reads the message in the
+// host's memory and passes it on to the others. Each team that takes part in a call reports its end
+// to the host in a word of its own. No counter is shared, so no team waits for another to report.
+// Teams whose channel takes no part in a call do not hold it up.
 //
-// The teams leave by themselves when nothing was posted for the length of the lease, or the host
-// says so; when something is posted later they come back. On a GPU an incarnation of them ends with
-// each breath, too (device/detail/term.hpp), and its successor goes on. So nothing stays on the
-// device when the host dies, and who waits for the device waits no longer than a breath.
+// The teams leave when nothing was posted for the length of the lease, or when the host says so.
+// They come back when something is posted. On a GPU each incarnation of the teams also ends with
+// its breath (device/detail/term.hpp), and its successor goes on. So nothing stays on the device
+// when the host dies, and work that waits for the device waits no longer than a breath.
 //
-// All teams of a rank leave before the same call, the cut. Else there is a deadlock: of one rank
-// the first team is in a call and the second has left, of another rank the second is in that call
-// and the first has left. Each rank's successor then waits for a team that waits for the other's.
-// With a cut in each rank, the earliest call that any team is in finds the peers' teams in it, or
-// all of a peer's leaving before it. (tests/model/cut.pml)
+// All teams of a rank leave before the same call, the cut. Without a cut there would be a deadlock.
+// Suppose that of rank A the first team is in a call and the second has left, while of rank B the
+// second is in that call and the first has left. Each rank's successor then waits for the team that
+// is still in the call, and that team waits for the other rank's successor. With a cut in each
+// rank, take the earliest call that any team is in: each peer's teams are in it too, or all of that
+// peer's teams leave before it. (tests/model/cut.pml)
 //
-//  1. A team comes to the end when it sees between two calls that the time is over: the breath's,
-//     or the lease, which the first team looks at for all. It adds itself to the teams that have
-//     come, and its next number to the cut, which is the greatest of these.
-//  2. It goes on looking for messages. While not all have come it may take any, and raises the cut
-//     behind what it takes. So no team waits for another that has not come yet.
-//  3. When all have come, the cut stands. Each does what is left before it, and leaves.
+//  1. A team comes to the end when it sees between two calls that the time is over: that of the
+//     breath, or the lease, which the first team watches for all. It adds itself to the number of
+//     teams that have come. The cut becomes its next call's number, if that is greater.
+//  2. It goes on looking for messages. While not all teams have come it may take any message, and
+//     then raises the cut behind it. So no team waits for another that has not come yet.
+//  3. When all teams have come, the cut stands. Each does the calls that are left before the cut,
+//  and
+//     leaves.
 #pragma once
 
 #include <denizen/device/detail/term.hpp>
@@ -35,8 +38,8 @@ inline constexpr uint32_t post_packets = 4; // of one
 inline constexpr uint32_t leave_kind = 15;  // instead of a Kind: there is no more to do,
 inline constexpr uint32_t cut_kind = 14;    // or not in this incarnation
 
-// What an incarnation of the teams leaves to the next one, and how it comes to its end. The
-// device's memory, 0 at first but for the number, which is 1.
+// What an incarnation of the teams leaves to the next one, and how it comes to its end. It lies in
+// device memory, and begins as 0 but for the number, which begins as 1.
 struct Stay {
     uint32_t number; // the first call that none has taken
     uint32_t reserved;
@@ -99,13 +102,13 @@ DENIZEN_HD inline Call decode(const Packet (&from)[post_packets])
     return call;
 }
 
-// Of two messages' numbers; 0 is none.
+// Whether message `number` is later than message `than`. 0 is no number.
 DENIZEN_HD inline bool later(uint32_t number, uint32_t than)
 {
     return number != 0 && static_cast<int32_t>(number - than) > 0;
 }
 
-// What a team's first warp knows of the time.
+// The times that a team's first warp watches.
 struct Watch {
     uint64_t until_ns = 0; // the incarnation's
     uint64_t since_ns = 0; // when the last call was done
@@ -140,8 +143,8 @@ DENIZEN_HD inline bool may_take(const Mailbox& box, uint32_t teams, uint32_t num
     }
 }
 
-// By a team's first warp: whether message `number` is there, or one that has taken its place. All
-// of a message is there, or nothing.
+// Called by a team's first warp. Whether message `number` is there, whole, or a later one that has
+// taken its place.
 DENIZEN_HD inline bool look_for(const Packet* at, uint32_t number, Packet* shared)
 {
     bool here = true;
@@ -153,7 +156,7 @@ DENIZEN_HD inline bool look_for(const Packet* at, uint32_t number, Packet* share
     return Warp::all(here);
 }
 
-// The same until it is there, from step 1 on. False: the team leaves before it.
+// Steps 1 to 3: waits until message `number` is there. False: the team leaves before it.
 DENIZEN_HD inline bool take_at_end(const Mailbox& box, uint32_t team, uint32_t teams,
                                    uint32_t number, const Packet* at, Packet* shared, Watch& watch)
 {
@@ -174,7 +177,8 @@ DENIZEN_HD inline bool take_at_end(const Mailbox& box, uint32_t team, uint32_t t
     }
 }
 
-// By a team's first warp, until message `number` is there. False: the team leaves before it.
+// Called by a team's first warp. Waits until message `number` is there. False: the team leaves
+// before it.
 DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t teams,
                                     uint32_t number, Packet* shared, Watch& watch)
 {

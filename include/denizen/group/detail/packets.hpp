@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by packets: the data carry their own arrival, so a result is one way (one_shot) or
-// two ways (two_shot) after the call, without a barrier. For small sizes; larger ones go in rounds.
+// Collectives by packets, for small sizes. Each packet says by its sequence that it has arrived, so
+// no barrier is needed: a result is there after one way over the link (one_shot) or two (two_shot).
+// Data that do not fit into the inboxes go in rounds.
 //
-// one_shot sends n - 1 times what pull reads, and 16 bytes for 12: a packet is that dense because a
-// 16-byte access does not tear (base/packet.hpp). With 8-byte accesses half of each would be
+// one_shot sends n - 1 times what pull reads, and 16 bytes for 12 of data. A packet can be that
+// dense because a 16-byte access does not tear (base/packet.hpp). Of an 8-byte access half would be
 // sequence.
 #pragma once
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective from inside a kernel, a resident program or a thread: every team makes a Channel of
-// its number, and calls. `n` teams take part, the same number on every rank, each on channel 0 to
-// n - 1 of it; only one kernel (or set of threads) uses a group at a time.
+// A collective from inside a kernel, a resident program or a thread. Each team makes the Channel of
+// its number and calls. The same number of teams takes part on every rank: team i on channel i.
+// Only one kernel, or one set of threads, may use a group at a time.
 //
 //   denizen::group::Channel channel(group, blockIdx.x);
 //   denizen::group::all_reduce(channel, gridDim.x, in, out, count, Op::sum); // all threads
 //   ...                                                                      // as often as wanted
 //   channel.close();
 //
-// Each team reads and writes a slice of the data, so what other teams wrote to `in` must have been
-// made visible to it before (a kernel before this one, a barrier of the grid). False: the group is
-// poisoned, `out` holds anything, and so will every later call.
+// Each team reads and writes a slice of the data. So what other teams wrote to `in` must be visible
+// to it before: by a kernel before this one, or a barrier of the grid. False: the group is
+// poisoned, `out` holds anything, and every later call fails, too.
 #pragma once
 
 #include <denizen/group/detail/packets.hpp>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by loads from the peers: for sizes where bytes count more than a barrier. Where all
-// ranks have their data in symmetric memory they are read from there, with a barrier before and one
-// after; else each channel copies a piece into its stage, meets, and reads the peers' stages, in
-// rounds, whose stages take turns (channel.hpp says why that needs no barrier at the end).
+// Collectives by loads from the peers, for sizes where bytes cost more than a barrier. Data that
+// lie in symmetric memory on all ranks are read from there, with one barrier before and one after.
+// Other data go in rounds: each channel copies a piece into its stage, meets, and reads the peers'
+// stages. Two stages alternate, so a round needs no barrier at its end (channel.hpp says why).
 //
-// pull reads (n - 1) times the result; pull_twice 2 (n - 1) / n times, for a barrier more. Between
-// two ranks that is the same, so pull is better there.
+// pull reads (n - 1) times the result. pull_twice reads 2 (n - 1) / n times the result and has one
+// barrier more. Between two ranks both read the same, so pull is better there.
 #pragma once
 
 #include <denizen/group/detail/channel.hpp>

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by stores into the peers' stages: for sizes where bytes count more than the quarter
-// of a packet that is its sequence, but a barrier still counts. Each warp of a team takes
-// pieces of the slice of its channel: it copies one into the stages of all peers, releases, and
-// sends a packet that says so; then it takes up an earlier piece that has come. Nothing is loaded
-// over the link, nobody waits for a whole round, and all stages of a round are free when it begins
-// (channel.hpp says why).
+// Collectives by stores into the peers' stages, for the sizes between packets and pull: the quarter
+// of a packet that is its sequence would cost too much, and so would a barrier. Each warp of a team
+// takes pieces of its channel's slice. It copies one piece into the stages of all peers, releases,
+// and sends a packet that announces the piece. Then it takes up an earlier piece that has come.
+// Nothing is loaded over the link, no warp waits for a whole round, and all stages of a round are
+// free when it begins (channel.hpp says why).
 //
-// push sends (n - 1) times the result in one hop; push_twice, for all_reduce, 2 (n - 1) / n times
-// in two: each rank adds up its part, and stores it into the stages of the others, or, where all
-// have their result at the same place in symmetric memory, right there. A hop is a release (the
-// stores so far are acknowledged: a round trip) and the way of the packet.
+// push sends (n - 1) times the result in one hop. push_twice, for all_reduce, sends 2 (n - 1) / n
+// times the result in two hops: each rank adds up its part and stores the sum into the stages of
+// the others. If the result lies at the same place in symmetric memory on all ranks, the sum is
+// stored there directly. A hop is a release, in which the link acknowledges the stores so far (a
+// round trip), and the way of the packet.
 #pragma once
 
 #include <denizen/group/detail/pull.hpp>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crates: what carries tasks that no deque has room for, and those of the host. A crate is a block
-// of the runtime's arena with room for 32 tasks of one class, so spilled tasks take memory only
-// while they are there: whoever fills it allocates it, puts it on its class's shelf, and whoever
-// takes it from there gives it back. Called by context.hpp and monitor.hpp, which fill crates, and
-// by sources.hpp, which empties them.
+// Crates carry the tasks that no deque has room for, and the host's tasks. A crate is a block of
+// the runtime's arena with room for 32 tasks of one class, so spilled tasks take memory only while
+// they are there. Whoever fills a crate allocates it and puts it on the shelf of its class. Whoever
+// takes it from the shelf gives the block back. context.hpp and monitor.hpp fill crates;
+// sources.hpp empties them.
 //
-// What a spawner may be refused comes out of the arena alone. What was accepted already, the host's
-// tasks and those that a worker has to put aside, may also have one of a few crates that are kept
-// outside of it: else an arena full of the tasks' own blocks would hold up the very tasks that
-// give them back.
+// A spawn that may be refused takes crates from the arena alone. A task that was accepted already
+// (the host's, or one that a worker puts aside) may also take one of a few crates that are kept
+// outside the arena. Without these, an arena full of the tasks' own blocks would hold up the very
+// tasks that give those blocks back.
 #pragma once
 
 #include <denizen/task/detail/index_queue.hpp>
@@ -17,7 +17,7 @@ namespace denizen::task::crate {
 
 inline constexpr uint32_t none = ~0u;
 
-// Where crate `number` lies: those that are kept come first, then the arena's blocks of their size.
+// Where crate `number` lies. The kept crates have the first numbers, then the arena's blocks.
 DENIZEN_HD inline unsigned char* at(const Shared& s, uint32_t number)
 {
     const uint64_t bytes = crate_bytes(s.slot);
@@ -30,8 +30,8 @@ DENIZEN_HD inline unsigned char* slot_in(unsigned char* crate, uint32_t i, uint3
     return crate + i * bytes;
 }
 
-// One thread, or lanes that diverge, each its own. `accepted`: nobody can be told that there is no
-// room. `none` if there is none.
+// Called by one thread, or by diverged lanes, each for itself. `accepted`: the task was accepted,
+// so a kept crate will do. Returns `none` if there is no crate.
 DENIZEN_COLD inline uint32_t take(const Shared& s, bool accepted)
 {
     const uint64_t bytes = crate_bytes(s.slot);
@@ -45,7 +45,7 @@ DENIZEN_COLD inline uint32_t take(const Shared& s, bool accepted)
     return accepted && index_queue::pop(s.free_kept, number) ? number : none;
 }
 
-// One thread, when all have read what was in it.
+// Gives a crate back. Called by one thread, after all lanes have read the tasks in it.
 DENIZEN_COLD inline void give(const Shared& s, uint32_t number)
 {
     if (number < kept_crates) {
@@ -55,8 +55,8 @@ DENIZEN_COLD inline void give(const Shared& s, uint32_t number)
     }
 }
 
-// One thread: `tasks` (1 to 32) of class c lie in it. The shelf has a place for every crate that
-// there can be, and its push is a release.
+// Puts a crate with `tasks` (1 to 32) tasks of class c on its shelf. Called by one thread. The
+// shelf has a place for every crate that there can be, and its push is a release.
 DENIZEN_HD inline void shelve(const Shared& s, uint32_t c, uint32_t number, uint32_t tasks)
 {
     index_queue::push(s.shelf[c], number << crate_shift | (tasks - 1));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the warps of a block come together for a task of the block: one announces it, and the others
-// come when they next look. GPU only; a worker of the CPU runs such tasks by itself.
+// How the warps of a block come together for a task of the block. One warp announces the task, and
+// the others come when they next look. GPU only: a worker on the CPU runs such a task by itself.
 //
-// Hazard: all warps of the block meet. Each looks at the state in every turn of its loop, and none
-// leaves while a task is announced. A warp may come late from a gate that was shut, when another
-// has left for good: it must not open the block again. (tests/model/gathering.pml)
+// Hazard: the task runs only when all warps of the block have come. So each warp looks at the state
+// in every turn of its loop, and no warp leaves while a task is announced. A warp that found its
+// gate shut may come back after another warp has left for good; it must not open the block again.
+// (tests/model/gathering.pml)
 #pragma once
 
 #include <denizen/task/detail/layout.hpp>
@@ -34,8 +35,8 @@ __device__ inline Place& here()
     return place;
 }
 
-// All lanes of a warp. True if the task is announced and it is on the caller to meet; false if
-// another warp was first, or they leave.
+// Called by all lanes of a warp. True: the task is announced, and the caller goes to meet. False:
+// another warp was first, or the block leaves.
 template <uint32_t Most>
 __device__ inline bool announce(uint32_t worker, const uint32_t (&word)[Most])
 {
@@ -59,8 +60,8 @@ __device__ inline bool is_announced()
     return denizen::lanes::shuffle(state, 0) == announced;
 }
 
-// From now on no task is announced; false if one is, which has to be run first. `as`: leaving,
-// which stands, or handing_over.
+// Keeps further tasks from being announced. False: one is announced already, and has to run first.
+// `as`: leaving, which stays so, or handing_over, which go_on() takes back.
 __device__ inline bool end(uint32_t as)
 {
     uint32_t state = 0;
@@ -73,7 +74,8 @@ __device__ inline bool end(uint32_t as)
     return denizen::lanes::shuffle(state, 0) != announced;
 }
 
-// After end(handing_over), if they stay. The first warp of the block to come opens it for all.
+// Takes end(handing_over) back, if the warps stay. The first warp that calls opens the block for
+// all.
 __device__ inline void go_on()
 {
     uint32_t state = handing_over;
@@ -83,7 +85,7 @@ __device__ inline void go_on()
     denizen::lanes::sync();
 }
 
-// Of all worker warps of the block.
+// A barrier of all worker warps of the block; the monitor's warp takes no part.
 __device__ inline void barrier(const Shared& s)
 {
     denizen::lanes::rejoin(); // lanes that come to it apart may wait there for ever

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A first-in first-out queue of 32-bit indices, any number of threads at both ends, many at a time.
-// Each index exists once and there is a place for each, so a push always has room: free lists and
-// shelves of spilled tasks are made of it.
+// A first-in first-out queue of 32-bit indices, for any number of threads at both ends. Each index
+// exists once and the queue has a place for each, so a push always has room. Free lists and the
+// shelves of spilled tasks are such queues.
 //
 // A place holds index | state << 32, read and written in one access of 8 bytes; its state is 2 L
-// when it is free for lap L of the ring and 2 L + 1 when it holds that lap's index. A push draws
-// its ticket, waits until its place is free, writes, and adds to `count`; a pop takes off `count`
-// first and draws its ticket if there was something: additions only, since thousands of threads
-// that retry a compare-exchange let one through per round trip to L2 (seen on an H100: 4 M/s).
+// when it is free for lap L of the ring and 2 L + 1 when it holds that lap's index. A push draws a
+// ticket, waits until its place is free, writes, and adds to `count`. A pop subtracts from `count`
+// first, and draws a ticket if there was something. Both use additions only: of thousands of
+// threads that retry a compare-exchange, one succeeds per round trip to L2 (4 M/s on an H100).
 //
-// Hazard: `count` is below the truth while a pop that found nothing puts back what it took off: a
-// pop that overlaps another, or a push, may find nothing where there is something.
+// Hazard: a pop that finds nothing adds back what it subtracted, and until then `count` is too low.
+// So a pop that overlaps another pop, or a push, may find nothing although something is there.
 #pragma once
 
 #include <denizen/task/detail/layout.hpp>
@@ -85,7 +85,7 @@ DENIZEN_HD inline void push(const Indices& q, uint32_t index)
     fetch_add<Scope::gpu>(&q.words->count, 1u);
 }
 
-// All lanes; those below n push theirs.
+// Called by all lanes; each lane below n pushes its index.
 DENIZEN_HD inline void push_many(const Indices& q, uint32_t n, uint32_t index)
 {
     uint32_t first = 0;
@@ -114,8 +114,8 @@ DENIZEN_HD inline bool pop(const Indices& q, uint32_t& index)
     return false;
 }
 
-// All lanes: up to n <= lanes::size indices, of which lane i gets the one after i others. Returns
-// how many there are.
+// Called by all lanes. Pops up to n <= lanes::size indices; lane i gets number i of them. Returns
+// how many were popped.
 DENIZEN_HD inline uint32_t pop_many(const Indices& q, uint32_t n, uint32_t& index)
 {
     uint32_t got = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free joins that a worker keeps in its Local, so that a counter made and fired there touches
-// no memory that others do. Too many or too few are evened out with all workers' free ones, by as
-// many at once as there are lanes. All lanes make these calls.
+// The free joins that a worker keeps in its Local. A counter that is made and fired on one worker
+// then touches no memory of other workers. A worker that has too many or too few evens that out
+// with the queue of all free joins, 32 at a time on a GPU. All lanes make these calls.
 #pragma once
 
 #include <denizen/task/detail/index_queue.hpp>
@@ -9,7 +9,7 @@
 
 namespace denizen::task::joins {
 
-// After a batch: joins that became free in it are the next to be used.
+// After a batch. Joins that became free in the batch are the next to be used.
 template <class P>
 DENIZEN_HD inline void recycle(const Station<P>& at)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks: small structs that are spawned, run to completion once, and may spawn others. This header
 // is the memory that workers, monitor and host share; the part's other headers are the protocols on
-// it. Called by task/runtime.hpp from the host and by task/detail/worker.hpp on the processor.
-// After the start all memory comes from the runtime's arena, and no SM is given up to scheduling.
+// it. task/runtime.hpp uses it on the host, task/detail/worker.hpp on the device. After the start
+// all memory comes from the runtime's arena. No SM is set aside for scheduling.
 //
 //   host ─► port ─► monitor ─► shelves ─► worker ─► its own deques ◄─ thieves
 //   actors ─► ingress ─┘          ▲          └─► inboxes of actors' workers (actor/ref.hpp)
@@ -10,12 +10,12 @@
 //                                 └── what a full deque has no room for, in blocks of the arena
 //
 // Why this shape. A worker is a warp with deques of its own in global memory, one for each pair of
-// priority and grain. The owner works at the bottom, last in, first out, so a tree of tasks is
-// walked in depth and needs little memory; thieves take the oldest half from the top. All that has
-// not begun to run can be stolen at any time: a long task holds up nothing but itself. Nothing lies
-// in shared memory for the same reason, and because it need not: on an H100 a pop and a push of 32
-// tasks are one atomic access to L2 each, some 1.5 us together, and 16 warps of an SM hide them:
-// 16 x 32 / 1.5 us = 340 tasks/us on an SM, while 10 G tasks/s are 76.
+// priority and grain. The owner works at the bottom, last in, first out, so it walks a tree of
+// tasks depth first, which needs little memory. Thieves take the oldest half from the top. A task
+// that has not begun can be stolen at any time, so a long task holds up nothing but itself. That is
+// one reason why deques do not lie in shared memory. The other is that it would gain nothing: on an
+// H100 a pop and a push of 32 tasks are one atomic access to L2 each, some 1.5 us together, and the
+// 16 warps of an SM hide them. 16 x 32 / 1.5 us are 340 tasks/us on an SM; 10 G tasks/s need 76.
 // Decentralised queues with batched, warp-cooperative pop and steal: GTaP (arXiv 2604.05982) found
 // them better than one queue and than a deque per thread.
 #pragma once
@@ -36,11 +36,12 @@ inline constexpr uint32_t max_arguments = 44; // bytes of a task: with its heade
 // one thread of a worker.
 enum class Grain : uint32_t { thread = 0, warp = 1, block = 2 };
 
-// A worker takes the highest first of what it has, and steals the highest first. It is no global
-// order: another worker may be running something lower.
+// A worker runs the highest of its own tasks first, and steals the highest first. There is no
+// global order: another worker may run a lower task at the same time.
 enum class Priority : uint32_t { high = 0, normal = 1, low = 2 };
 
-// A task's first word; its arguments follow. The class says which deque and which shelf it is for.
+// A task's first word; its arguments follow. The class says to which deque and shelf a task
+// belongs.
 DENIZEN_HD constexpr uint32_t header(uint32_t type, uint32_t group, uint32_t c)
 {
     return type | group << 8 | c << 16;
@@ -70,7 +71,8 @@ struct alignas(line) IndexWords {
     uint32_t tail = 0;
 };
 
-// Tasks of one class on their way over a shelf: written by one, then taken whole. See crate.hpp.
+// Tasks of one class on a shelf. One thread fills a crate, and one worker takes it whole:
+// crate.hpp.
 inline constexpr uint32_t crate_shift = 5;
 inline constexpr uint32_t crate_tasks = 1u << crate_shift;
 inline constexpr uint32_t kept_crates = 64; // that are not the arena's
@@ -78,8 +80,8 @@ DENIZEN_HD constexpr uint32_t crate_bytes(uint32_t slot) { return crate_tasks * 
 // A shelf's index is a crate's number and its count of tasks: crates of 512 bytes reach so far.
 inline constexpr uint64_t most_arena_bytes = uint64_t{63} << 30;
 
-// Where others put tasks that a worker has been named for: see mailbox.hpp. The first packets of
-// all slots lie in one line, which the owner polls.
+// Where spawn_on() puts tasks for this worker: see mailbox.hpp. The first packets of all slots lie
+// in one line, which the owner polls.
 inline constexpr uint32_t mail_slots = 8;
 struct alignas(line) Mailbox {
     Packet first[mail_slots] = {};
@@ -110,8 +112,8 @@ struct Counter {
 
 // ---- groups
 
-// tokens | tasks that the host has handed in so far << 32. A token stands for a task that may run,
-// runs, or may still be spawned by the worker that keeps it: see tokens.hpp.
+// `word`: tokens | tasks that the host has handed in so far << 32. A token stands for a task that
+// runs, may run, or may yet be spawned by the worker that keeps the token: see tokens.hpp.
 struct alignas(line) Group {
     uint64_t word = 0;
     uint32_t cancelled = 0; // Cancelled
@@ -167,8 +169,8 @@ struct Board {
     Breath breath;
 };
 
-// Where others than the host hand tasks in: device memory, many writers, the monitor reads. See
-// ref.hpp.
+// The ring by which actors and kernels hand tasks in (ref.hpp). It lies in device memory, has many
+// writers, and is read by the monitor.
 struct Ingress {
     alignas(line) uint32_t tail = 0;       // writers: next ticket
     alignas(line) uint32_t head = 0;       // monitor -> writers: letters that are taken
@@ -193,7 +195,7 @@ enum class Count : uint32_t {
 };
 inline constexpr uint32_t counts = 9;
 
-// What a worker has done. Its only writer is the worker, when it finds nothing to do and when it
+// What a worker has done. Only the worker writes it: when it finds nothing to do, and when it
 // leaves.
 struct alignas(line) Tally {
     uint64_t count[counts] = {};

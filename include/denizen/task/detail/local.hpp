@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker keeps while it is on its processor: shared memory on the GPU, where its lanes reach
-// it at once, a local variable on the CPU. Nothing in it is known to others, and what matters
-// later goes back to memory before the worker leaves.
+// What a worker keeps for itself while it runs: in shared memory on the GPU, where all its lanes
+// reach it, in a local variable on the CPU. No other worker reads it. What the next incarnation
+// needs is written back to memory before the worker leaves.
 #pragma once
 
 #include <denizen/task/program.hpp>

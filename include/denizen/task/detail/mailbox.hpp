@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a task reaches a worker that was named for it: a few slots that any worker may write and the
-// owner looks at in one access. A sender claims a slot and writes the task's first 12 bytes in one
-// step, a compare-exchange of 16 bytes from zero: a small task arrives with the claim itself, with
-// no ticket to draw first, which is what makes a hop from SM to SM short. Longer tasks write their
-// other packets then. The owner clears the packets from the last to the first.
+// How spawn_on() sends a task to one worker. The mailbox has a few slots, which any worker may
+// write and the owner looks at in one access. A sender claims a slot and writes the task's first 12
+// bytes in one step, a compare-exchange of 16 bytes from zero. So a small task arrives with the
+// claim itself, and its sender draws no ticket first: that makes a hop from SM to SM short. A
+// longer task's sender then writes the other packets. The owner clears the packets from the last to
+// the first.
 //
 // A first packet's sequence: packets | claimed only << 3 | tokens << 4. Tokens (see tokens.hpp)
-// travel with the task, so that its own spawns need not fetch any. A sender that finds no slot free
-// keeps its task: the worker named is a wish.
+// travel with the task, so that its own spawns need not fetch any. A sender that finds no free slot
+// keeps its task; another worker may then run it.
 //
-// Hazard: the slot is free when its first packet is zero; by then the owner has cleared the others,
-// behind a fence if there were any.
+// Hazard: a slot is free when its first packet is zero. By then the owner has cleared the other
+// packets, and if there were any, has put a fence between.
 #pragma once
 
 #include <denizen/task/detail/layout.hpp>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The monitor: one warp on the GPU, one thread on the CPU. It alone looks at host memory on the
-// tasks' behalf: it takes in what the host and actors spawn, tells the host when a group has come
-// to an end, cancels groups that are late, passes commands on, and leaves when the host has died.
+// The monitor: one warp on the GPU, one thread on the CPU. Only the monitor polls host memory; the
+// workers poll device memory. It takes in what the host and actors spawn, reports to the host which
+// groups have ended, cancels groups that are late, passes commands on, and leaves when the host has
+// died.
 #pragma once
 
 #include <denizen/base/clock.hpp>
@@ -26,8 +27,8 @@ public:
         }
     }
 
-    // Until all workers have left, which a command or a dead host asks for, or until the breath is
-    // over.
+    // Runs until the breath is over, or until all workers have left. A command has them leave, and
+    // so does the death of the host.
     DENIZEN_HD void run()
     {
         uint32_t idle = 0;
@@ -47,8 +48,8 @@ public:
     }
 
 private:
-    // Up to a crate of tasks of one class, from the host's port or the actors' ingress to their
-    // shelf.
+    // Moves up to a crate of tasks of one class from the host's port, or the actors' ingress, to
+    // the shelf of the class. Returns how many.
     template <bool ingress>
     DENIZEN_HD uint32_t take_in()
     {
@@ -83,8 +84,9 @@ private:
                 const uint32_t* w = word + 4 * k;
                 store_packet<Scope::gpu>(slot + k, Packet{{w[0], w[1], w[2]}, w[3]});
             }
-            // Token and count of what was handed in, in one step: a word without tokens says up to
-            // which task of the host's all is done. An actor has added the token itself.
+            // One addition counts the token and the task that the host has handed in. So a word
+            // without tokens says up to which of the host's tasks all is done. An actor has added
+            // the token of its task itself.
             if (!ingress) {
                 fetch_add<Scope::gpu>(&s_.groups[group_of(word[0])].word, (uint64_t{1} << 32) + 1);
             }

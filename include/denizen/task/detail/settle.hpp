@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker does after a batch, and with tasks that it cannot run now: what was spawned gets
-// its tokens and becomes visible to thieves. All lanes make these calls.
+// What a worker does after a batch, and with tasks that it cannot run now. Spawned tasks get their
+// tokens, and then become visible to thieves. All lanes make these calls.
 #pragma once
 
 #include <denizen/task/context.hpp>
@@ -11,7 +11,7 @@ namespace denizen::task {
 
 namespace detail {
 
-// Others can take what the batch has put past the bottoms of the worker's deques.
+// Lets thieves take what the batch has written past the bottoms of the worker's deques.
 template <class P>
 DENIZEN_HD inline void publish(const Station<P>& at)
 {

@@ -9,7 +9,8 @@
 
 namespace denizen::task {
 
-// What is run next: thread tasks on those lanes that say so, or lane 0's task of a warp or block.
+// What the worker runs next: a thread task on each lane whose `mine` is true, or one task of a warp
+// or block, which lane 0 holds.
 template <class P>
 struct Batch {
     typename P::Words words{};
@@ -25,7 +26,7 @@ inline constexpr uint32_t polls = 16; // of the mailbox, in a look at nothing el
 
 // ---- the worker's own deques
 
-// The newest, the highest priority first.
+// Takes the newest tasks of the highest priority that there is.
 template <uint32_t C = 0, class P>
 DENIZEN_HD inline bool own(const Station<P>& at, Batch<P>& batch)
 {
@@ -35,9 +36,9 @@ DENIZEN_HD inline bool own(const Station<P>& at, Batch<P>& batch)
         const uint64_t seen = at.local.seen[C];
         const uint32_t there = deque::size(seen) < most ? deque::size(seen) : most;
         if (there != 0) {
-            // They are the owner's own, so they can be read before they are taken: both are on
-            // their way at once. Lane i has the one after i newer ones: if a thief leaves
-            // fewer, the first lanes have those.
+            // The owner may read its tasks before it takes them, so both accesses are under way at
+            // once. Lane i reads the task after i newer ones. If a thief leaves fewer, the first
+            // lanes have them.
             const uint32_t lane = denizen::lanes::id();
             if (lane < there) {
                 task::detail::load_slot<P::slot>(
@@ -95,8 +96,8 @@ DENIZEN_HD inline void put_aside(Station<P>& at, bool other, const Batch<P>& bat
     settle(at, ctx, other, 0);
 }
 
-// The batch is of one class: of tasks of a warp or a block only the first stays in it; the others
-// go to the own deque, where they can be stolen.
+// For a batch of one class. Of a warp's or block's tasks only the first stays in the batch; the
+// others go to the worker's own deque, where they can be stolen.
 template <class P>
 DENIZEN_HD inline void take_apart(Station<P>& at, [[maybe_unused]] uint32_t c, Batch<P>& batch)
 {
@@ -109,7 +110,7 @@ DENIZEN_HD inline void take_apart(Station<P>& at, [[maybe_unused]] uint32_t c, B
     }
 }
 
-// The batch may be of many classes: only the thread tasks stay in it.
+// For a batch of many classes. Only the thread tasks stay in it.
 template <class P>
 DENIZEN_HD inline void sort_out(Station<P>& at, Batch<P>& batch)
 {
@@ -121,7 +122,7 @@ DENIZEN_HD inline void sort_out(Station<P>& at, Batch<P>& batch)
     }
 }
 
-// ---- what there is elsewhere, seen in one access to L2: all the loads are under way together
+// ---- a look at all other sources in the time of one access to L2: all loads are under way at once
 
 struct Probe {
     Packet first;        // of this lane's slot of the mailbox
@@ -169,7 +170,7 @@ DENIZEN_HD inline void see_shelves(const Station<P>& at, Probe& probe, uint32_t 
 #endif
 }
 
-// As many other workers at once as there are lanes, from a place drawn at random.
+// Looks at as many other workers as there are lanes, from a random worker on.
 template <class P>
 DENIZEN_HD inline void see_victims(Station<P>& at, Probe& probe)
 {
@@ -200,7 +201,7 @@ DENIZEN_HD inline void see_victims(Station<P>& at, Probe& probe)
 
 // ---- and taken
 
-// Tasks for which this worker was named; `here`: lanes that have seen one.
+// Tasks that spawn_on() has sent to this worker. `here`: the lanes that have seen one.
 template <class P>
 DENIZEN_HD inline bool mail(Station<P>& at, const Probe& probe, uint32_t here, Batch<P>& batch)
 {
@@ -223,8 +224,8 @@ DENIZEN_HD inline bool mail(Station<P>& at, const Probe& probe, uint32_t here, B
     return true;
 }
 
-// Thread tasks of a crate run at once if they are no more than there are lanes; else all of
-// them go to the own deque, which has room for them.
+// A crate's thread tasks run at once if there are at most as many as lanes. Otherwise all of them
+// go to the worker's own deque, which has room for them.
 template <class P>
 DENIZEN_HD inline void unpack(Station<P>& at, uint32_t c, uint32_t number, uint32_t n,
                               Batch<P>& batch)
@@ -263,7 +264,7 @@ DENIZEN_HD inline void unpack(Station<P>& at, uint32_t c, uint32_t number, uint3
     }
 }
 
-// A crate of spilled tasks, or of the host's.
+// A crate from a shelf: of spilled tasks, or of the host's.
 template <class P>
 DENIZEN_HD inline bool shelves(Station<P>& at, const Probe& probe, Batch<P>& batch)
 {
@@ -286,7 +287,7 @@ DENIZEN_HD inline bool shelves(Station<P>& at, const Probe& probe, Batch<P>& bat
     return false;
 }
 
-// A continuation that found no room.
+// A continuation that found no room when its last arrival came; see Context::strand().
 template <class P>
 DENIZEN_HD inline bool stranded(Station<P>& at, const Probe& probe, Batch<P>& batch)
 {
@@ -307,7 +308,7 @@ DENIZEN_HD inline bool stranded(Station<P>& at, const Probe& probe, Batch<P>& ba
     return true;
 }
 
-// Half of another worker's oldest tasks, at most as many as there are lanes.
+// Steals half of another worker's tasks, the oldest, and at most as many as there are lanes.
 template <class P>
 DENIZEN_HD inline bool steal(Station<P>& at, const Probe& probe, Batch<P>& batch)
 {
@@ -357,8 +358,8 @@ DENIZEN_HD inline bool steal(Station<P>& at, const Probe& probe, Batch<P>& batch
 
 } // namespace detail
 
-// While there is own work: the mailbox, and shelves of a higher priority than that; now and then
-// all shelves, since own work may never end.
+// For a worker that has tasks of its own: the mailbox, and shelves of a higher priority than these.
+// Now and then all shelves, because a worker's own tasks may never end.
 template <class P>
 DENIZEN_HD inline bool urgent(Station<P>& at, Batch<P>& batch, bool all)
 {
@@ -377,7 +378,7 @@ DENIZEN_HD inline bool urgent(Station<P>& at, Batch<P>& batch, bool all)
            detail::shelves(at, probe, batch);
 }
 
-// Without own work: everything, or the mailbox alone for a while.
+// For a worker without tasks of its own: all sources, or for a while the mailbox alone.
 template <class P>
 DENIZEN_HD inline bool elsewhere(Station<P>& at, Batch<P>& batch, bool all)
 {
@@ -399,7 +400,7 @@ DENIZEN_HD inline bool elsewhere(Station<P>& at, Batch<P>& batch, bool all)
            detail::steal(at, probe, batch);
 }
 
-// Whether any source has something: for a CPU's worker that is about to sleep.
+// Whether any source has something. A worker on the CPU asks before it sleeps.
 #if DENIZEN_HOSTED
 template <class P>
 bool something(const Station<P>& at)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker has at hand wherever it is in its work, and how it tells others that something has
-// changed. The parts of a worker (tokens.hpp, settle.hpp, sources.hpp, gathering.hpp) get it from
-// worker.hpp, which makes it.
+// What every part of a worker gets: the shared memory, the worker's number, its Local and its
+// counts. worker.hpp makes one Station and passes it to tokens.hpp, settle.hpp, sources.hpp and
+// joins.hpp.
 #pragma once
 
 #include <denizen/base/lanes.hpp>
@@ -10,8 +10,8 @@
 
 namespace denizen::task {
 
-// What a worker has done since it last told. On the device each lane has one of the counts, so that
-// all of them take one register of the loop's.
+// What a worker has done since it last wrote its tally. On the device each lane keeps one of the
+// counts, so all of them together take one register.
 class Counts {
 public:
     DENIZEN_HD void add(Count what, uint32_t n)
@@ -23,7 +23,7 @@ public:
 #endif
     }
 
-    // Adds all of them to the tally, whose only writer this worker is. All lanes.
+    // Adds the counts to the tally, whose only writer is this worker. All lanes.
     DENIZEN_HD void tell(Tally& tally)
     {
         for (uint32_t i = denizen::lanes::id(); i < counts; i += denizen::lanes::size) {

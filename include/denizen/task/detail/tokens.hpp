@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it is known that a group of tasks has ended. Every task that may run or runs has a token, and
-// so has what a worker may spawn without asking: a group's word counts all its tokens. They are
-// added before the task becomes visible to others, by the release that publishes it, and taken off
-// after its end: the word is never too small, and 0 means that nothing runs nor can run, at that
-// very moment. A worker keeps the tokens of finished tasks for its next spawns (Local::pool) and
-// gives them back when it finds nothing to do: while it works, neither costs an atomic access.
+// Tokens tell when a group of tasks has ended. A task that runs or may run has one token. A worker
+// also keeps tokens for tasks that it may yet spawn (Local::pool). The group's word counts all of
+// them.
+//
+// A token is added before its task becomes visible to others; the release that publishes the task
+// orders the two. A token is taken off after its task's end. So the word is never too small, and 0
+// means that no task of the group runs or can run at that moment.
+//
+// A worker reuses the tokens of finished tasks for its next spawns, and gives them back when it
+// finds nothing to do. While it works, spawning and ending a task costs no atomic access.
 #pragma once
 
 #include <denizen/task/detail/station.hpp>
@@ -36,7 +40,7 @@ DENIZEN_HD inline void give_back(const Station<P>& at)
     denizen::lanes::sync();
 }
 
-// One lane: the group has got so many and needs so many.
+// Called by one lane, for one group: `got` tokens have become free, and `needed` are needed.
 template <class P>
 DENIZEN_HD inline void account(const Station<P>& at, uint32_t group, uint32_t got, uint32_t needed)
 {
@@ -47,7 +51,8 @@ DENIZEN_HD inline void account(const Station<P>& at, uint32_t group, uint32_t go
     }
     uint32_t have = local.pool + got;
     if (have < needed) {
-        // With some to spare: the next batch will need as many. Before the tasks are published.
+        // Fetches `needed` more than are missing, since the next batch will need about as many. The
+        // addition comes before the tasks are published.
         const uint32_t more = 2 * needed - have;
         add_global(&at.s.groups[group].word, uint64_t{more});
         have += more;
@@ -55,7 +60,7 @@ DENIZEN_HD inline void account(const Station<P>& at, uint32_t group, uint32_t go
     local.pool = have - needed;
 }
 
-// Lanes say for their groups how many tokens they have got and how many they need.
+// Called by all lanes. Each lane with `mine` gives the numbers for the group of its own task.
 template <class P>
 DENIZEN_HD inline void account_all(const Station<P>& at, bool mine, uint32_t group, uint32_t got,
                                    uint32_t needed)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's life: it takes a batch of tasks (sources.hpp), runs it, publishes what it has spawned
-// (settle.hpp), and looks elsewhere when it has nothing. A batch is up to 32 thread tasks side by
-// side, or one task of a warp or a block.
+// A worker's loop: it takes a batch of tasks (sources.hpp), runs the batch, and publishes what the
+// batch has spawned (settle.hpp). A worker that has nothing looks at the other sources. A batch is
+// up to 32 thread tasks side by side, or one task of a warp or a block.
 //
-// The loop's state is to stay in registers: what is rare and large is called out of sight (see
-// base/out_of_sight.hpp), and gets and gives back values.
+// The loop's state stays in registers. Functions that are rare and large are called out of sight
+// (base/out_of_sight.hpp); they take and return values, never addresses of that state.
 #pragma once
 
 #include <denizen/task/detail/gathering.hpp>
@@ -44,7 +44,7 @@ public:
         denizen::lanes::sync();
     }
 
-    // Until the board says that all are to leave, or that the next incarnation goes on.
+    // Runs until the board's command has all workers leave, or the next incarnation take over.
     DENIZEN_HD void run()
     {
         uint32_t idle = 0;
@@ -57,14 +57,14 @@ public:
                 }
             }
             if (join_block()) {
-                idle = 0; // it may hold tokens again, for tasks that others have taken since
+                idle = 0; // the worker may hold tokens again, of tasks that others have taken
             }
             Batch<P> batch;
             bool found = turn % detail::turns_per_look == 0 &&
                          sources::urgent(at_, batch, turn % detail::turns_per_shelf == 0);
             found = found || sources::own(at_, batch);
             if (!found) {
-                if (idle == 4) { // not at once: an answer to what it has just sent may be near
+                if (idle == 4) { // not at once: an answer to a task just sent may come soon
                     tokens::give_back(at_);
                     at_.tell();
                 }
@@ -86,7 +86,8 @@ private:
 
     DENIZEN_HD void execute(const Batch<P>& batch)
     {
-        // What this one holds of another group's tokens must not wait for a long task.
+        // Tokens of another group must not be held while a long task runs: that group could not
+        // end.
         if (denizen::lanes::ballot(batch.mine &&
                                    group_of(batch.words.word[0]) != at_.local.pool_group) != 0) {
             tokens::give_back(at_);
@@ -121,9 +122,9 @@ private:
         settle(at_, ctx, mine, mine ? 1 : 0);
     }
 
-    // Waits for the other lanes' tasks; true if one takes so long that this lane's end has been
-    // settled by itself. That others go on while this one waits, and the other way round, is what
-    // the threads of a warp have promised since Volta: none holds up another for ever.
+    // Waits for the other lanes' tasks. True: one of them takes so long that this lane's end has
+    // been settled by itself. Since Volta no thread of a warp holds up another for ever, so the
+    // others go on while this lane waits.
     DENIZEN_HD bool ended_alone([[maybe_unused]] Context<P>& ctx, [[maybe_unused]] bool mine)
     {
         bool alone = false;
@@ -131,7 +132,7 @@ private:
         if (__activemask() == ~0u) { // nearly always: all have come at once
             return false;
         }
-        // No lane has seen all of them, so each comes here.
+        // No lane has seen all 32 of them, so each lane comes here.
         uint32_t* const arrived = &at_.local.arrived;
         fetch_add<Scope::block>(arrived, 1u << denizen::lanes::id());
         for (uint32_t look = 0; load<Scope::block>(arrived) != ~0u; ++look) {
@@ -173,7 +174,7 @@ private:
         return {at_.s, at_.local, at_.id, group_of(words.word[0]), grain, tokens, batch};
     }
 
-    // Whether the task's group was cancelled; `count` it then.
+    // Whether the task's group was cancelled. `count`: if so, adds 1 to the group's dropped tasks.
     DENIZEN_HD bool dropped(const Context<P>& ctx, bool count)
     {
         if (!ctx.in_cancelled_group()) {
@@ -194,7 +195,7 @@ private:
             meet();
             return;
         }
-        // This warp's waits.
+        // Another warp's task was announced first: this one waits in the deque.
         Context<P> ctx(at_.s, at_.local, at_.id, 0, Grain::thread);
         if (denizen::lanes::id() == 0) {
             keep(ctx, words);
@@ -211,7 +212,7 @@ private:
 #endif
     }
 
-    // Whether there was one.
+    // Takes part in an announced task of the block. Returns whether there was one.
     DENIZEN_HD bool join_block()
     {
 #if DENIZEN_ON_DEVICE
@@ -245,7 +246,7 @@ private:
         }
         gathering::barrier(at_.s);
         const bool drop = place.drop != 0;
-        // Everyone is here: the next may be announced once all are through.
+        // All warps have come: the next task may be announced, and runs once all are through.
         if (announcer && denizen::lanes::id() == 0) {
             store<Scope::block>(&place.state, 0u);
         }
@@ -270,7 +271,7 @@ private:
         return denizen::lanes::shuffle(load<Scope::gpu>(&at_.s.board->command), 0);
     }
 
-    // Whether the worker's time is over.
+    // Whether the worker leaves now, by a command or at the end of a breath.
     DENIZEN_HD bool gives_way(uint32_t told)
     {
         if (leaves(command_of(told))) {
@@ -286,8 +287,8 @@ private:
     }
 
 #if DENIZEN_ON_DEVICE
-    // At the end of a breath. False if not all of them have come, or the block has a task to run
-    // first.
+    // Leaves at the end of a breath. False: not all workers have come to the gate, or the block has
+    // a task to run first.
     __device__ bool hand_over(uint32_t told)
     {
         if constexpr (P::has_blocks) {
@@ -313,7 +314,7 @@ private:
         at_.tell();
     }
 
-    // What the worker holds goes back to memory; its tasks stay in its deques. False if the block
+    // Writes back what the worker holds, and leaves. Its tasks stay in its deques. False: the block
     // has a task to run first.
     DENIZEN_HD bool leave()
     {
