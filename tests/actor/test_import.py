@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``import denizen`` takes some 30 ms beside NumPy's 80, because it imports little.
+
+Its time is not asserted. What that depends on is: how many modules come beside NumPy's, and that none
+is an application's, an instrument's, or one of those that take long.
+"""
+
+import json
+import sys
+
+SCRIPT = """
+import json, sys
+import numpy
+before = set(sys.modules)
+import denizen
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+APART = {
+    *("ab", "adsb", "apps", "check", "cli", "flow", "graph", "group", "handlers.compiled", "info"),
+    *("iq", "lab", "lens", "metrics", "procmine", "radio", "tasks", "terminal", "transactions"),
+    *("wave",),
+}
+SLOW = {"asyncio", "email", "http", "multiprocessing", "socket", "ssl", "urllib", "xml"}
+
+
+def test_it_imports_little(run_python):
+    came = json.loads(run_python(SCRIPT))
+    own = [name for name in came if name.partition(".")[0] == "denizen"]
+    others = {name for name in came if name.partition(".")[0] != "denizen"}
+    assert len(own) <= 36, own
+    assert len(others) <= 36, sorted(others)
+    assert not {name.removeprefix("denizen.") for name in own} & APART
+    roots = {name.partition(".")[0] for name in others}
+    assert not roots & SLOW
+    # Of packages NumPy's alone: all else is Python's own.
+    assert roots - sys.stdlib_module_names <= {"numpy"}
