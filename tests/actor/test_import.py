@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``import denizen`` takes some 30 ms beside NumPy's 80, because it imports little.
 
-Its time is not asserted. What that depends on is: how many modules come beside NumPy's, and that none
-is an application's, an instrument's, or one of those that take long.
+Its time is not asserted. What that depends on is: how many modules come beside NumPy's, and that
+none is an application's, an instrument's, or one of those that take long.
 """
 
 import json
