@@ -30,6 +30,7 @@ std::string Directory::describe(Address a) const
 
 void Directory::refuse(Address to, uint32_t type) const
 {
+    // The most exact reason first.
     const uint8_t before = inside(to) ? stopped_type_at(index(to)) : uint8_t{0};
     if (before != 0 && type_at(index(to)) == 0) {
         throw Error(Errc::no_actor, "actor " + actor_name(before - 1u) + " #" +
@@ -129,7 +130,7 @@ bool Directory::refresh(uint64_t patience_ns)
 
 std::string Directory::stuck(uint64_t at_least_ns)
 {
-    refresh(50'000'000);
+    refresh(50'000'000); // a monitor that does not answer leaves the reports as they were last
     uint64_t longest = 0;
     Address who;
     for (uint32_t n = 0; n < nodes.size(); ++n) {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What of a program and of its layout a snapshot depends on, and the comparison with the program
+// that is to take the snapshot over. States and rings are saved as bytes, so both must be equal; an
+// error names the first difference.
 #include "fingerprint.hpp"
 
 #include <bit>
@@ -151,7 +154,8 @@ void adopt_geometry(const SnapshotFile& file, Options& options, bool on_gpu)
         const std::string name = s.take_text();
         was[name] = s.take<uint64_t>();
     }
-    // What no program can have is refused by compare_geometry().
+    // The file may be damaged: here values that no program can have are left out, not refused.
+    // compare_geometry() refuses them, with a text that names both numbers.
     const uint64_t inbox_slots = was["inbox_slots"];
     if (options.inbox_slots == 0 && std::has_single_bit(inbox_slots) && inbox_slots <= 1u << 16) {
         options.inbox_slots = static_cast<uint32_t>(inbox_slots);
@@ -178,7 +182,7 @@ void compare_geometry(const SnapshotFile& file, const AnyRuntime::Core& c)
     for (const Number& n : geometry_of(c)) {
         const std::string name = s.take_text();
         const auto was = s.take<uint64_t>();
-        if (name != n.name) {
+        if (name != n.name) { // the file is of a version with other options, not of another program
             s.refuse("names " + name + " where this version has " + n.name);
         }
         if (was != n.value) {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which bytes of a node's memory a snapshot has. Of a GPU's region of a GB most are slots that hold
+// nothing, so each region is saved in the pieces that are in use. All is read after the workers
+// have left: then the words that say what is in use stand still.
 #include "snapshot_memory.hpp"
 
 #include "sparse.hpp"

@@ -37,6 +37,8 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     on_gpu =
         options.device.kind == Device::Kind::gpu ||
         (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
+    // Before the nodes are made: what a snapshot's memory depends on is taken from the file where
+    // no option says otherwise.
     std::optional<SnapshotFile> saved;
     if (!options.restore.empty()) {
         saved.emplace(options.restore, SnapshotKind::program, layout_abi);
@@ -60,7 +62,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     types = first.types;
     stopped.assign(all_workers() * actors_per_worker, 0);
     if (saved) {
-        restore(*saved);
+        restore(*saved); // no worker runs yet, so the memory is the host's alone
     }
     launch();
     const Geometry& g = nodes[0].backend->geometry();
@@ -244,6 +246,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     const Geometry& g = node.backend->geometry();
     const uint32_t longest = message_slots(image.table);
     const uint32_t least = least_slots(image.table);
+    // A ring takes the program's longest message, whatever its option says: a message that fits
+    // into no ring could never be sent.
     Shared& shared = node.shared;
     shared.workers = workers;
     shared.node = number;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Refuses a graph that could stop for ever once it runs: a port without a writer or a reader, a
+// loop, a circuit with fewer quanta than its ports may hold. Afterwards nothing can overflow or
+// starve.
 #include "plan.hpp"
 
 namespace denizen::flow {
@@ -19,7 +22,7 @@ Engine::Plan::Plan(const std::deque<Circuit>& circuits,
     for (const auto& block : blocks) {
         refuse_unconnected(*block);
     }
-    refuse_loops(blocks);
+    refuse_loops(blocks); // before trace(), which would not end in a loop
     for (const Circuit& circuit : circuits) {
         trace(circuit);
         refuse_small(circuit);
@@ -55,6 +58,7 @@ void Engine::Plan::refuse_unconnected(const Block& block) const
         if (port->readers_.size() == 1) {
             continue;
         }
+        // A quantum has one owner. With several readers none of them may own, change or pass it on.
         for (const OutputPort::Reader& reader : port->readers_) {
             if (!reader.port->reads_only_) {
                 refuse(quoted(*reader.port) + " wants quanta of its own, but " + quoted(*port) +
@@ -96,6 +100,8 @@ void Engine::Plan::refuse_loops(const std::vector<std::unique_ptr<Block>>& block
     }
 }
 
+// Finds all ports that quanta of the circuit can come to. An input passes a quantum on by those
+// outputs of its block that are made from that input.
 void Engine::Plan::trace(const Circuit& circuit)
 {
     std::vector<const OutputPort*> open{circuit.source_};
@@ -120,6 +126,7 @@ void Engine::Plan::trace(const Circuit& circuit)
 
 void Engine::Plan::refuse_small(const Circuit& circuit) const
 {
+    // One quantum has to move. Beside it each port may keep all but one of those that it holds.
     uint32_t quanta = 1;
     std::string keepers;
     for (const Port* port : ports_.at(&circuit)) {

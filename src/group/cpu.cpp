@@ -59,7 +59,7 @@ public:
 
     void run(const Call& call, void*) override
     {
-        wait(nullptr); // what was called last stays as it was when the group failed
+        wait(nullptr); // first: an error's text names the last call, which must not change any more
         if (!perform_all(call)) wait(nullptr);
     }
 
@@ -77,6 +77,8 @@ public:
         }
     }
 
+    // In a thread, since every rank waits for every other: one thread may begin the checks of
+    // several ranks in turn.
     void begin_check() override
     {
         checker_.start(1, "checker", [this](uint32_t) {
@@ -133,6 +135,7 @@ public:
     }
     void posted(uint32_t number) override
     {
+        // The team has left before a call that was posted by now: nobody would take it.
         const Packet left = Direct::load(box_.left);
         if (left.sequence == 0 || static_cast<int32_t>(number - left.sequence) < 0) return;
         Direct::store(box_.left, Packet{});
@@ -187,6 +190,8 @@ private:
     {
         bool good = true;
         for (uint32_t i = 0; i < call.repeat; ++i) {
+            // One thread does the work of all channels, one after the other. Every rank takes them
+            // in the same order, so none waits for a channel that a peer has yet to come to.
             for (uint32_t c = 0; good && c < call.channels; ++c) {
                 Channel channel(ref, c);
                 good = perform(channel, call);
@@ -239,7 +244,7 @@ std::unique_ptr<Member> join_cpu(const std::string& path, Hello hello,
         close(mine);
         throw;
     }
-    close(mine);
+    close(mine); // peers.memory has a descriptor of this rank's memory, too
     std::vector<std::shared_ptr<Pages>> pages;
     try {
         for (const int fd : peers.memory) pages.push_back(std::make_shared<Pages>(hello.bytes, fd));
@@ -249,6 +254,7 @@ std::unique_ptr<Member> join_cpu(const std::string& path, Hello hello,
     }
     for (const int fd : peers.memory) close(fd);
     auto member = std::make_unique<CpuMember>(std::move(pages), hello.layout, hello.rank);
+    // Rank 0's table counts: ranks that chose by different tables would call different algorithms.
     const Hello& first = peers.hello[0];
     member->table.assign(first.table, first.table + first.choices);
     for (uint32_t r = 0; r < hello.layout.ranks; ++r) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// SHA-256 (FIPS 180-4) and HMAC (RFC 2104), for the token of ranks that meet over TCP. Written
+// here, since the core links no library of cryptography. The tests have vectors of both standards.
 #include "proof.hpp"
 
 #include <denizen/base/error.hpp>

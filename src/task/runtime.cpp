@@ -75,11 +75,13 @@ struct TaskRuntime::Core {
         shared.arena = arena->ref();
         Carver host;
         Carver device;
-        lay_out(host, device); // how much
+        // Twice: without memory it counts bytes, with memory it sets pointers. So the two cannot
+        // differ.
+        lay_out(host, device);
         const Regions regions = backend->allocate(host.used(), device.used());
         host.at(regions.host);
         device.at(regions.device);
-        lay_out(host, device); // where
+        lay_out(host, device);
         shared.breath.command = &shared.board->command;
         shared.breath.state = &shared.board->breath;
         fill_free(shared.free_kept, 0, kept_crates);
@@ -89,9 +91,9 @@ struct TaskRuntime::Core {
         ingress.board = shared.board;
         ingress.mask = options.ingress_slots - 1;
         backend->fill(shared.ingress, &ingress, sizeof ingress);
-        fill_free(shared.free_joins, 1, shared.joins);
+        fill_free(shared.free_joins, 1, shared.joins); // 0 is Counter{0}: none
         free_groups.reserve(max_groups);
-        for (uint32_t g = max_groups - 1; g > 0; --g) {
+        for (uint32_t g = max_groups - 1; g > 0; --g) { // 0 has the tasks outside groups
             free_groups.push_back(g);
         }
         for (uint32_t a = 0; a < shared.answers; ++a) {
@@ -136,13 +138,16 @@ struct TaskRuntime::Core {
         s.slot = image.table.slot;
         s.deque_mask = options.queue_slots - 1;
         s.port_mask = options.port_slots - 1;
-        // As many as there can be, so that shelves never overflow.
+        // As many crates as the arena can have blocks of their size, so that shelves never
+        // overflow.
         s.crates = kept_crates + static_cast<uint32_t>(options.arena_bytes / crate_bytes(s.slot));
-        // What workers keep comes on top, so that `counters` can be in use at once.
+        // Free joins that workers keep come on top, so that a program can use all of `counters` at
+        // once.
         s.join_cache = join_cache;
         s.joins = options.counters + 1 + s.workers * join_cache;
         s.answers = options.futures;
         s.host_timeout_ns = static_cast<uint64_t>(options.host_timeout.count()) * 1'000'000;
+        // CPU threads need no breath: the kernel of the operating system preempts them.
         if (on_gpu) set_breath(s.breath, options.breath);
         s.breath.workers = s.workers;
         s.breath.acked = device.take<uint32_t>(s.workers);
@@ -217,7 +222,9 @@ struct TaskRuntime::Core {
     // Tells the monitor about a group and waits until it has heard. With the lock.
     void order()
     {
-        const Interruptible never(nullptr); // the lock is held
+        // Ctrl-C waits: an order that was given up half way would leave the group's number in
+        // doubt.
+        const Interruptible never(nullptr);
         Control& c = *shared.control;
         const uint32_t number = ++orders;
         // Release: partner of the monitor's acquire.
