@@ -222,8 +222,7 @@ struct TaskRuntime::Core {
     // Tells the monitor about a group and waits until it has heard. With the lock.
     void order()
     {
-        // Ctrl-C waits: an order that was given up half way would leave the group's number in
-        // doubt.
+        // Ctrl-C waits: its check may call this runtime, whose lock is held (base/interrupt.hpp).
         const Interruptible never(nullptr);
         Control& c = *shared.control;
         const uint32_t number = ++orders;
