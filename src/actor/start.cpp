@@ -254,6 +254,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.near_mask = g.near_slots - 1;
     shared.local_mask = g.local_slots - 1;
     shared.box_bytes = static_cast<uint32_t>(g.box_bytes());
+    shared.near_bytes = static_cast<uint32_t>(g.near_bytes());
     shared.host_ring_mask = std::max(options.host_ring_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;

@@ -27,7 +27,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 12;
+inline constexpr uint32_t layout_abi = 13;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {
@@ -58,7 +58,8 @@ struct Places {
 struct Rings {
     uint32_t near_mask = 0;  // slots of a near ring - 1
     uint32_t local_mask = 0; // slots of a worker's ring to itself - 1
-    uint32_t box_bytes = 0;  // of a worker's NearBox with its slots
+    uint32_t box_bytes = 0;  // of a worker's NearBox with its slots,
+    uint32_t near_bytes = 0; // and from one near ring in it to the next
     uint32_t host_ring_mask = 0;
     uint32_t inbox_mask = 0;
     uint32_t urgent_mask = 0; // of the urgent host rings and the urgent inboxes

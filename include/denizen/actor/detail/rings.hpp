@@ -69,9 +69,10 @@ struct Gate {
 };
 
 // How a worker's near rings lie in its box: these words, then the slots of its ring to itself
-// (local_mask + 1), then those of the rings from near workers 0, 1, ... (near_mask + 1 each). The
-// box lies in the shared memory of the worker's SM, where near workers write too, and in
-// Shared::boxes while the program is off the GPU; on the CPU always there.
+// (local_mask + 1), then those of the rings from near workers 0, 1, ... (near_mask + 1 each, with a
+// gap behind them: see Geometry::gap). The box lies in the shared memory of the worker's SM, where
+// near workers write too, and in Shared::boxes while the program is off the GPU; on the CPU always
+// there.
 struct alignas(line) NearBox {
     uint32_t tail[max_near] = {};   // to near worker i: next ticket
     uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
