@@ -129,7 +129,7 @@ public:
                        });
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
         if (shared_->breath.ns != 0) {
-            breather_ = std::thread([this] { breathe(); });
+            breather_.start(1, "breather", [this](uint32_t) { breathe(); });
         }
     }
 
@@ -339,7 +339,7 @@ private:
 
     void stop_breather()
     {
-        if (breather_.joinable()) {
+        if (!breather_.empty()) {
             {
                 const std::lock_guard guard(thread_control_->mutex);
                 thread_control_->ending = true;
@@ -360,7 +360,7 @@ private:
     std::unique_ptr<Shared> shared_;
     std::unique_ptr<ThreadControl> thread_control_;
     Threads threads_;
-    std::thread breather_;
+    Threads breather_;
     uint32_t soon_ = 0; // the breather's
     std::mutex scan_mutex_;
     uint32_t scans_ = 0;

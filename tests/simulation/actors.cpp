@@ -100,14 +100,15 @@ struct Relay {
 using Post = Program<Actors<Relay>, Messages<Meet, Letter, Cargo, Audit, Account, Told>>;
 using Rt = Runtime<Post>;
 
-// The smallest rings that can carry a Cargo, and little memory.
-denizen::Options small(uint32_t nodes)
+// The smallest rings that can carry a Cargo, and little memory. What is drawn outlives a death: who
+// restores a snapshot needs the same geometry.
+denizen::Options small(uint32_t nodes, const uint32_t (&drawn)[8])
 {
     denizen::Options o;
     o.device = Device::cpu();
     o.nodes = nodes;
-    o.workers = 1 + draw(nodes == 1 ? 3 : 2);
-    o.host_ring_slots = o.inbox_slots = o.local_slots = o.near_slots = 8u << draw(2);
+    o.workers = 1 + drawn[0] % (nodes == 1 ? 3 : 2);
+    o.host_ring_slots = o.inbox_slots = o.local_slots = o.near_slots = 8u << drawn[1] % 2;
     o.urgent_slots = 2;
     o.egress_slots = 8;
     o.outbox_slots = 64;
@@ -116,15 +117,23 @@ denizen::Options small(uint32_t nodes)
     o.timer_slots = 8;
     o.subscriptions = 8;
     o.dead_letter_slots = 16;
-    o.asks = 1 + draw(3);
+    o.asks = 1 + drawn[2] % 3;
     o.max_actors = 16;
     o.state_bytes = 1 << 14;
-    o.cluster = 1u << draw(3);
+    o.cluster = 1u << drawn[3] % 3;
     o.buffers = 2;
-    if (const uint32_t breath = draw(4)) {
+    if (const uint32_t breath = drawn[4] % 4) {
         o.breath = std::chrono::microseconds(10 << (2 * breath));
     }
     return o;
+}
+
+denizen::Options small(uint32_t nodes)
+{
+    for (uint32_t& word : progress().drawn) {
+        word = draw(12);
+    }
+    return small(nodes, progress().drawn);
 }
 
 struct Sent {
@@ -153,9 +162,11 @@ public:
     }
 
     // From a host thread; each letter to one actor, on its way over `hops` more.
-    void post(uint32_t thread, uint32_t letters, Sent& sent)
+    void post(uint32_t thread, uint32_t letters, Sent& sent,
+              std::vector<uint32_t>* numbers = nullptr)
     {
-        std::vector<uint32_t> number(actors.size(), 0);
+        std::vector<uint32_t> first(actors.size(), 0);
+        std::vector<uint32_t>& number = numbers != nullptr ? *numbers : first;
         for (uint32_t i = 0; i < letters; ++i) {
             const uint32_t to = draw(static_cast<uint32_t>(actors.size()));
             const Letter m{most_actors + thread, number[to]++, thread * 100 + i, draw(4)};
@@ -230,6 +241,154 @@ void traffic(uint32_t nodes)
     });
 }
 
+// Actors that are paused, and the whole program, while messages are on their way to them.
+void pauses()
+{
+    checked([&] {
+        Run run(small(1));
+        Sent sent;
+        std::thread other([&] {
+            checked([&] {
+                for (uint32_t i = draw(5); i > 0; --i) {
+                    const Address a = run.actors[draw(static_cast<uint32_t>(run.actors.size()))];
+                    switch (draw(3)) {
+                    case 0:
+                        run.rt.pause(a, 10s);
+                        run.rt.resume(a, 10s);
+                        break;
+                    case 1:
+                        run.rt.pause(10s);
+                        run.rt.resume();
+                        break;
+                    default:
+                        require(run.rt.state(a, 10s) == Life::running, "an actor is not running");
+                    }
+                }
+            });
+        });
+        run.post(0, draw(8), sent);
+        other.join();
+        run.collect(sent.letters);
+        run.rt.drain(10s);
+        run.expect(sent);
+        run.rt.close();
+    });
+}
+
+// Actors that move to other workers and nodes while messages are on their way to them.
+void moves(uint32_t nodes)
+{
+    checked([&] {
+        denizen::Options o = small(nodes);
+        Run run(o);
+        Sent sent;
+        std::thread other([&] {
+            checked([&] {
+                for (uint32_t i = draw(4); i > 0; --i) {
+                    run.rt.migrate(run.actors[draw(static_cast<uint32_t>(run.actors.size()))],
+                                   draw(o.workers), draw(nodes), 10s);
+                }
+            });
+        });
+        run.post(0, draw(8), sent);
+        other.join();
+        run.collect(sent.letters);
+        run.rt.drain(10s);
+        run.expect(sent);
+        run.rt.close();
+    });
+}
+
+// ---- snapshots
+
+std::string snapshot() { return folder() + "/snapshot"; }
+
+denizen::Options saved_options()
+{
+    denizen::Options o = small(1, progress().drawn);
+    o.egress_slots = 64; // the host reads nothing meanwhile
+    return o;
+}
+
+// A snapshot is of the last save that was complete, or of the next.
+void restore()
+{
+    checked([&] {
+        const Progress& p = progress();
+        if (!std::filesystem::exists(snapshot())) {
+            require(p.saves == 0, "a snapshot is gone");
+            return;
+        }
+        denizen::Options o = saved_options();
+        o.restore = snapshot();
+        Rt rt(Device::cpu(), o);
+        rt.drain(10s);
+        Account sum{};
+        for (uint32_t a = 0; a < p.actors; ++a) {
+            const auto account = rt.ask<Account>(Address{p.actor[a]}, Audit{}, 10s);
+            sum.received += account.received;
+            sum.ended += account.ended;
+            sum.faults += account.faults;
+            sum.ids += account.ids;
+        }
+        require(sum.faults == 0, "a restored actor saw messages out of order or torn");
+        bool good = false;
+        for (uint32_t i = p.saves == 0 ? 0 : p.saves - 1; i <= p.saves; ++i) {
+            const Progress::Sum& s = p.sums[i];
+            good =
+                good || (sum.ended == s.letters && sum.received == s.received && sum.ids == s.ids);
+        }
+        require(good, "letters are missing from the snapshot, or twice in it");
+        require(rt.stats().errors == 0, "the restored runtime has an error");
+        rt.close();
+    });
+}
+
+void saves()
+{
+    checked([&] {
+        Progress& p = progress();
+        small(1); // draws
+        Run run(saved_options());
+        p.actors = 0;
+        p.saves = 0;
+        for (const Address a : run.actors) {
+            p.actor[p.actors++] = a.value;
+        }
+        Sent sent;
+        std::vector<uint32_t> number(run.actors.size(), 0);
+        for (uint32_t i = 1 + draw(2); i > 0; --i) {
+            run.post(0, draw(6), sent, &number);
+            p.sums[p.saves] = p.sums[p.saves + 1] = {sent.letters, sent.received, sent.ids};
+            run.rt.save(snapshot(), 10s);
+            ++p.saves;
+        }
+        run.collect(sent.letters);
+        run.rt.drain(10s);
+        run.expect(sent);
+        run.rt.close();
+    });
+    restore();
+}
+
+// Threads and memory that are refused: a named error, and the next try is as good as the first.
+void refused()
+{
+    for (uint32_t tries = 0; tries < 40; ++tries) {
+        try {
+            Run run(small(1));
+            Sent sent;
+            run.post(0, 2, sent);
+            run.collect(2);
+            run.expect(sent);
+            run.rt.close();
+            return;
+        } catch (const Error& e) {
+            require(e.code() == Errc::exhausted, e.what());
+        }
+    }
+}
+
 } // namespace
 
 std::vector<Scenario> actor_scenarios()
@@ -238,6 +397,12 @@ std::vector<Scenario> actor_scenarios()
     return {
         {"traffic", [] { traffic(1); }, all},
         {"nodes", [] { traffic(2); }, all},
+        {"pauses", pauses, all},
+        {"moves", [] { moves(1); }, all},
+        {"moves_of_nodes", [] { moves(2); }, all},
+        {"saves", saves, all},
+        {"killed", saves, {.dies = true}, restore},
+        {"refused", refused, {.threads = true, .memory = true}},
     };
 }
 

@@ -24,9 +24,8 @@ extern "C" char __executable_start;
 namespace simulation {
 namespace {
 
-// Between the processes of one command.
+// The jobs' count, in memory that all processes of one command share.
 struct Common {
-    Progress progress;
     uint64_t seeds;
     uint64_t accesses;
     uint64_t switches;
@@ -34,15 +33,25 @@ struct Common {
     uint64_t faults;
     uint64_t next; // the seed
     uint64_t failures;
-    // The last result.
-    bool failed;
-    bool died;
-    uint64_t hash;
-    uint64_t count; // of choices
-    char why[1024];
-    Choice choices[1 << 18];
 };
 Common* common = nullptr;
+
+// A job's, and its children's.
+struct Own {
+    Progress progress;
+    // The last outcome.
+    bool failed;
+    bool died;
+    uint64_t accesses;
+    uint64_t switches;
+    uint64_t stale;
+    uint64_t faults;
+    uint64_t hash;
+    char why[1024];
+    uint64_t count; // of choices
+    Choice choices[1 << 18];
+};
+Own* own = nullptr;
 
 template <class T>
 T* shared_memory()
@@ -80,22 +89,30 @@ void empty_folder()
 
 void put(const Outcome& o)
 {
-    common->failed = o.failed;
-    common->died = o.died;
-    common->hash = o.hash;
-    std::snprintf(common->why, sizeof common->why, "%s", o.why.c_str());
-    common->count = std::min<uint64_t>(o.choices.size(), std::size(common->choices));
-    std::copy_n(o.choices.data(), common->count, common->choices);
+    own->failed = o.failed;
+    own->died = o.died;
+    own->accesses = o.accesses;
+    own->switches = o.switches;
+    own->stale = o.stale;
+    own->faults = o.faults;
+    own->hash = o.hash;
+    std::snprintf(own->why, sizeof own->why, "%s", o.why.c_str());
+    own->count = std::min<uint64_t>(o.choices.size(), std::size(own->choices));
+    std::copy_n(o.choices.data(), own->count, own->choices);
 }
 
 Outcome get()
 {
     Outcome o;
-    o.failed = common->failed;
-    o.died = common->died;
-    o.hash = common->hash;
-    o.why = common->why;
-    o.choices.assign(common->choices, common->choices + common->count);
+    o.failed = own->failed;
+    o.died = own->died;
+    o.why = own->why;
+    o.accesses = own->accesses;
+    o.switches = own->switches;
+    o.stale = own->stale;
+    o.faults = own->faults;
+    o.hash = own->hash;
+    o.choices.assign(own->choices, own->choices + own->count);
     return o;
 }
 
@@ -248,8 +265,8 @@ void tell(const Scenario& s, uint64_t seed, const Outcome& found)
         char text[64];
         const uint32_t value = c.kind == Choice::next ? c.value - 1 : c.value;
         std::snprintf(text, sizeof text, did[c.kind], value);
-        std::printf("    thread %u at its access %u: %s, at %s\n", c.fiber, c.access, text,
-                    place_of(c.at).c_str());
+        std::printf("    thread %u at its access %u: %s%s%s\n", c.fiber, c.access, text,
+                    c.at == 0 ? "" : ", at ", c.at == 0 ? "" : place_of(c.at).c_str());
     }
 }
 
@@ -294,6 +311,7 @@ bool run_many(const Scenario& s, const Options& o)
         for (;;) { // ends with the seeds or the time
             const uint64_t seed = __atomic_fetch_add(&common->next, 1, __ATOMIC_RELAXED);
             if (seed >= end || (o.seconds > 0 && now_s() - begin > o.seconds)) {
+                std::filesystem::remove_all(folder());
                 _exit(0);
             }
             f->seed = seed;
@@ -313,6 +331,7 @@ bool run_many(const Scenario& s, const Options& o)
                 f->failed = true;
                 f->hash = out.hash;
                 std::snprintf(f->why, sizeof f->why, "%s", out.why.c_str());
+                std::filesystem::remove_all(folder());
                 _exit(1);
             }
         }
@@ -325,13 +344,12 @@ bool run_many(const Scenario& s, const Options& o)
         const pid_t pid = fork();
         if (pid == 0) {
             make_folder();
+            own = shared_memory<Own>();
             work(f);
         }
         jobs.push_back({pid, f});
     };
-    // What runs a death twice uses `common`'s result: one job.
-    const uint32_t n = s.after != nullptr ? 1 : o.jobs;
-    for (uint32_t j = 0; j < n; ++j) {
+    for (uint32_t j = 0; j < o.jobs; ++j) {
         start(shared_memory<Failure>());
     }
     while (!jobs.empty()) { // ends with the jobs
@@ -395,7 +413,7 @@ void plant_all(const char* list, Plant what)
 } // namespace
 
 const std::string& folder() { return folder_name(); }
-Progress& progress() { return common->progress; }
+Progress& progress() { return own->progress; }
 
 } // namespace simulation
 
@@ -405,6 +423,7 @@ int main(int argc, char** argv)
     simulation::Options o;
     o.jobs = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
     common = shared_memory<Common>();
+    own = shared_memory<Own>();
     for (int i = 1; i < argc; ++i) {
         const std::string a = argv[i];
         const auto value = [&] { return i + 1 < argc ? argv[++i] : ""; };

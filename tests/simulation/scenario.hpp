@@ -24,9 +24,15 @@ std::vector<Scenario> actor_scenarios();
 const std::string& folder();
 // Words that outlive a process that dies: what it had come to.
 struct Progress {
-    uint32_t saves_begun;
+    uint32_t drawn[8];
+    uint32_t actor[4];
+    uint32_t actors;
     uint32_t saves;
-    uint32_t letters[8];
+    struct Sum {
+        uint32_t letters;
+        uint32_t received;
+        uint32_t ids;
+    } sums[4]; // of all letters, when each save began
 };
 Progress& progress();
 

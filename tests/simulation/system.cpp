@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
 #include <ctime>
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -323,6 +324,41 @@ int sched_yield()
         yield(HERE);
     }
     return 0;
+}
+
+// ---- files: a process may die before or within each of these
+#define OR_DIE(call)                                                                               \
+    if (simulated()) {                                                                             \
+        const Inside inside;                                                                       \
+        access(HERE);                                                                              \
+        if (faults().dies && choose(Choice::death, 2, 16, HERE) != 0) {                            \
+            call;                                                                                  \
+            die();                                                                                 \
+        }                                                                                          \
+    }
+ssize_t write(int fd, const void* from, size_t bytes)
+{
+    static const auto put = real(&write, "write");
+    OR_DIE((void)!put(fd, from, bytes / 2))
+    return put(fd, from, bytes);
+}
+int fsync(int fd)
+{
+    static const auto sync = real(&fsync, "fsync");
+    OR_DIE(;)
+    return simulated() ? 0 : sync(fd); // the machine stays up
+}
+int rename(const char* from, const char* to)
+{
+    static const auto move = real(&rename, "rename");
+    OR_DIE(;)
+    return move(from, to);
+}
+int unlink(const char* name)
+{
+    static const auto remove = real(&unlink, "unlink");
+    OR_DIE(;)
+    return remove(name);
 }
 
 // ---- memory and the rest
