@@ -60,6 +60,9 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id,
         if (stopped()) {
             break;
         }
+        // It may pass the gate of a breath before it has told a mode of its own: then it is not
+        // off.
+        store<Scope::gpu>(&s.status[id].mode, static_cast<uint32_t>(Mode::starting));
     }
     thread_control.left.fetch_add(1, std::memory_order_release); // partner: join()
 }
