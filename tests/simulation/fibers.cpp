@@ -338,6 +338,8 @@ void stop_somebody()
 
 } // namespace
 
+bool calm() { return !running->plan.faults.stopped && !running->plan.faults.jumps; }
+
 const Faults& faults() { return running->plan.faults; }
 uint32_t stale_odds() { return running->stale; }
 void count_stale() { ++running->outcome.stale; }
@@ -370,6 +372,7 @@ void access(uintptr_t at)
     Run& r = *running;
     const uint64_t n = ++r.outcome.accesses;
     ++current->accesses;
+    current->at = at;
     now += access_ns;
     if (n > r.plan.most_accesses) {
         fail("it does not end: " + std::to_string(n) + " accesses");
@@ -566,6 +569,10 @@ void fail(const std::string& why)
     }
     running->outcome.failed = true;
     running->outcome.why = name_of(*current) + ": " + why;
+    for (const Fiber& f : fibers) {
+        const bool there = f.state == State::runs || f.state == State::blocked;
+        running->outcome.last.push_back(there ? f.at : 0);
+    }
     leave();
 }
 
@@ -594,7 +601,12 @@ Outcome run(const Plan& plan, void (*body)())
             std::stable_sort(list.begin(), list.end(),
                              [](const Choice& a, const Choice& b) { return a.access < b.access; });
         }
-    } else {
+    }
+    // Most seeds are without: drawn also for a replay, whose body may ask.
+    Random lottery{plan.seed ^ 0x5bd1e995u};
+    r.plan.faults.stopped = r.plan.faults.stopped && lottery.below(4) == 0;
+    r.plan.faults.jumps = r.plan.faults.jumps && lottery.below(4) == 0;
+    if (!r.replay) {
         static constexpr uint32_t odds[] = {2, 4, 16, 64, 256};
         static constexpr uint32_t stale[] = {0, 16, 4, 2};
         r.strategy = r.random.below(2) == 0 ? Strategy::random : Strategy::priorities;
@@ -602,15 +614,9 @@ Outcome run(const Plan& plan, void (*body)())
         r.stale = stale[r.random.below(4)];
         r.change_every = uint64_t{64} << (2 * r.random.below(5));
         r.next_change = r.random.below(static_cast<uint32_t>(r.change_every));
-        r.next_stop = r.random.below(20'000);
-        r.next_jump = r.random.below(20'000);
+        r.next_stop = r.random.below(8000);
+        r.next_jump = r.random.below(8000);
         r.next_death = r.random.below(60'000);
-        if (r.random.below(4) != 0) { // most seeds without
-            r.plan.faults.stopped = false;
-        }
-        if (r.random.below(4) != 0) {
-            r.plan.faults.jumps = false;
-        }
     }
     running = &r;
     if (locals == nullptr) {

@@ -38,6 +38,7 @@ struct Fiber {
     uint64_t deadline;      // of the wait, in ns; never
     uint64_t number;        // of all that were made
     uint64_t stopped_until; // the access
+    uintptr_t at;           // its last access
     uint32_t id;
     uint32_t accesses;
     uint32_t priority;

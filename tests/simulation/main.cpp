@@ -48,6 +48,7 @@ struct Own {
     uint64_t faults;
     uint64_t hash;
     char why[1024];
+    uintptr_t last[most_fibers];
     uint64_t count; // of choices
     Choice choices[1 << 18];
 };
@@ -99,6 +100,8 @@ void put(const Outcome& o)
     std::snprintf(own->why, sizeof own->why, "%s", o.why.c_str());
     own->count = std::min<uint64_t>(o.choices.size(), std::size(own->choices));
     std::copy_n(o.choices.data(), own->count, own->choices);
+    std::fill_n(own->last, most_fibers, 0);
+    std::copy(o.last.begin(), o.last.end(), own->last);
 }
 
 Outcome get()
@@ -113,6 +116,7 @@ Outcome get()
     o.faults = own->faults;
     o.hash = own->hash;
     o.choices.assign(own->choices, own->choices + own->count);
+    o.last.assign(own->last, own->last + most_fibers);
     return o;
 }
 
@@ -240,6 +244,11 @@ void tell(const Scenario& s, uint64_t seed, const Outcome& found)
                                                    : "DOES NOT FAIL");
     plan.choices = &again.choices;
     const Outcome listed = attempt(s, plan);
+    for (uint32_t f = 0; f < most_fibers; ++f) {
+        if (again.last[f] != 0) {
+            std::printf("  thread %u was at %s\n", f, place_of(again.last[f]).c_str());
+        }
+    }
     if (!listed.failed) {
         std::printf("  its %zu choices alone do not fail\n", again.choices.size());
         return;

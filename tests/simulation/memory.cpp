@@ -16,10 +16,13 @@
 #include <map>
 #include <new>
 
+extern "C" char __executable_start;
+
 namespace simulation {
 
 bool counting = false;
 bool planted = false;
+bool tracing = std::getenv("DENIZEN_SIMULATION_TRACE") != nullptr;
 
 namespace {
 
@@ -246,6 +249,13 @@ void store(uintptr_t at, uint32_t size, const Bytes& value, int order, const Clo
         carried.join(*before);
     }
     const uint32_t epoch = current->known.of[current->id];
+    if (tracing) {
+        std::fprintf(stderr, "%llu %u %zx %zx/%u %llx -> %llx\n",
+                     static_cast<unsigned long long>(now - 1'000'000'000), current->id,
+                     current->at - reinterpret_cast<uintptr_t>(&__executable_start), at, size,
+                     static_cast<unsigned long long>(read_memory(at, size).low),
+                     static_cast<unsigned long long>(value.low));
+    }
     write_memory(at, size, value);
     for (Word* other = b.words; other != nullptr; other = other->next) {
         if (other != &w && overlaps(*other, at, size)) {

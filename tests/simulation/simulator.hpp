@@ -33,6 +33,9 @@ inline void require(bool holds, const char* what)
 }
 // A number below `n`, drawn from the seed; shrinking tries 0.
 uint32_t draw(uint32_t n);
+// Whether no thread of this run is stopped and no clock jumps: what takes long then is a wake-up
+// lost.
+bool calm();
 // Ends the process as SIGKILL would: the body and its threads stop here; the run goes on with what
 // is then given to run(), with the virtual clock going on.
 [[noreturn]] void die();
@@ -63,7 +66,7 @@ struct Plan {
     uint64_t seed = 0;
     const std::vector<Choice>* choices = nullptr; // these alone, instead of the seed's
     Faults faults;
-    uint64_t most_accesses = 3'000'000;
+    uint64_t most_accesses = 600'000;
 };
 
 struct Outcome {
@@ -76,6 +79,7 @@ struct Outcome {
     uint64_t faults = 0;
     uint64_t hash = 0; // of all that was chosen and read
     std::vector<Choice> choices;
+    std::vector<uintptr_t> last; // failed: where each thread that has not ended was
 };
 
 // Runs `body` as thread 0. After a failure this process must not run another: threads and locks are
