@@ -22,11 +22,12 @@ MAX_SHORT_BYTES = 36  # of one that travels in one slot, as denizen::first_paylo
 PRIORITIES = ("data", "urgent")  # as denizen::Priority
 METADATA = "denizen_message"
 
-# The type of a field that refers to a buffer: u8 for NumPy, denizen::BufferRef for C++.
 BUFFER: np.dtype[np.uint64] = np.dtype(np.uint64, metadata={"denizen_buffer": True})
+"""The type of a field that refers to a buffer: ``u8`` for NumPy, ``denizen::BufferRef`` for C++."""
 
-# The type of a field that holds an actor's address: u4 for NumPy, denizen::Address for C++.
 ADDRESS: np.dtype[np.uint32] = np.dtype(np.uint32, metadata={"denizen_address": True})
+"""The type of a field that holds an actor's address: ``u4`` for NumPy, ``denizen::Address`` for
+C++."""
 
 _C_TYPES = {
     "u1": "uint8_t",
