@@ -40,8 +40,8 @@ FAILED_DEADLINE = 0xFFFFFFFF
 FAILED_INVARIANT = 0xFFFFFFFE
 FAILED_ABOVE = 0xFFFFFFFD
 
-# The host's address, as a watcher.
 HOST = 7 << 29
+"""The host's address: of who watches an actor, or sends to the host from a handler in Python."""
 
 NOWHERE = 6 << 29
 """No actor's address: what ``ctx.spawn`` gives where there is no place."""

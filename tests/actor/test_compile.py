@@ -291,6 +291,18 @@ def test_errors_of_nvrtc_show_the_users_line(empty_cache, nvrtc):
     assert list(empty_cache.iterdir()) == []
 
 
+def test_a_member_that_is_not_there_is_told_with_those_that_are(empty_cache, nvrtc):
+    text = WRONG.replace("Value{no_such_name}", "Value{1}").replace("Get&", "Value& m")
+    text = text.replace("ctx.reply", "n += m.sum; ctx.reply")
+    program = denizen.Program(text, actors=["Constant"], messages=[GET, VALUE], name="mine")
+    for compile_it in (program.compile_cpu, lambda: program.compile_gpu(90)):
+        with pytest.raises(denizen.CompileError) as caught:
+            compile_it()
+        line = str(caught.value).splitlines()[1]
+        assert line.startswith("mine:4: "), line
+        assert line.endswith("; Value has uint32_t n"), line
+
+
 def test_names_with_quotes_and_backslashes(empty_cache):
     program = denizen.Program(
         WRONG, actors=["Constant"], messages=[GET, VALUE], name='a "quoted" \\ name\nof two lines'

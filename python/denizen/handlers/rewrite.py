@@ -23,11 +23,11 @@ from typing import Any, Literal, NoReturn, cast
 import numpy as np
 
 from denizen.actor import ActorType
-from denizen.errors import CompileError
+from denizen.errors import CompileError, MessageError
 from denizen.handlers import ops
 from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
 from denizen.handlers.generator import next_random
-from denizen.message import MessageType
+from denizen.message import MessageType, checked
 from denizen.task_type import TaskType
 
 _NEXT_RANDOM = cast(FunctionType, next_random)
@@ -677,6 +677,11 @@ class _Function:
                 )
             if not _is_scalar(made.dtype[name]):
                 self._wrong(value, f"field {name} of {made.name} is a record; assign it afterwards")
+            if (number := _number(value)) is not None:
+                try:
+                    checked(f"field {name} of {made.name}", made.dtype[name], number)
+                except MessageError as error:
+                    self._wrong(value, str(error))
         if isinstance(made, MessageType):
             self._out.makes[made.name] = made
             initial: Any = np.zeros((), made.dtype)
@@ -747,6 +752,16 @@ class _Function:
         if isinstance(words, str):
             self._wrong(e, f'the topic "{value}" {words}')
         return [ast.Constant(w) for w in words]
+
+
+def _number(e: ast.expr) -> int | float | None:
+    """The number that is written there."""
+    negative = isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub)
+    value = e.operand if isinstance(e, ast.UnaryOp) and negative else e
+    number = value.value if isinstance(value, ast.Constant) else None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    return -number if negative else number
 
 
 def _is_scalar(dtype: np.dtype[Any]) -> bool:
