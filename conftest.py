@@ -6,6 +6,7 @@ A shell has its background jobs ignore SIGINT, and what they start inherits that
 Where tests run so, no test of an interrupt could find one.
 """
 
+import contextlib
 import re
 import signal
 
@@ -26,6 +27,18 @@ def pytest_collection_modifyitems(items):
     if on_gpu and (problem := _gpu_problem()):
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason=problem))
+
+
+@pytest.fixture
+def unoptimised(monkeypatch):
+    """NVRTC optimises nothing, in a tenth of the time: where code for a GPU is made and not run."""
+    from denizen import CompileError, _core, program  # noqa: PLC0415
+
+    with contextlib.suppress(CompileError):  # there is none: what the test says to that
+        program._find_nvrtc()
+        if _core.nvrtc_version() >= 13000:  # an older one does not know the option
+            flags = (*program._GPU_FLAGS, "--Ofast-compile=max")
+            monkeypatch.setattr(program, "_GPU_FLAGS", flags)
 
 
 def _gpu_problem():

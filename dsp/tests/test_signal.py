@@ -306,6 +306,7 @@ def test_a_runtime_is_shared_and_ends_with_its_blocks():
     assert not list(_shared)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_the_chain_workers_compile_at_run_time():
     try:
         cubin = compile_gpu([], 90)

@@ -373,6 +373,7 @@ def test_the_message_type():
     assert "DENIZEN_BUFFERS" not in DONE.struct
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_it_compiles_for_a_gpu(nvrtc, empty_cache):
     assert program().compile_gpu(90).buffers == [[8], [], [0, 8, 16, 24], [0], [0], [], [0]]
 

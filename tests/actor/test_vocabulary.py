@@ -255,10 +255,12 @@ def test_every_word_gives_its_value(everything, where):
     assert wrong == []
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_every_word_compiles_for_a_gpu(everything, nvrtc):
     everything.compile_gpu(90)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_no_word_needs_an_include(nvrtc):
     without = program(EXPRESSIONS)
     without.compile_cpu()
@@ -273,6 +275,7 @@ def test_the_table_of_the_docs_is_what_is_tested():
     assert listed == set(CASES)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_tasks_have_the_same_words(nvrtc):
     text = """
 struct Work {
@@ -285,6 +288,7 @@ struct Work {
     work.compile_gpu(90)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_a_program_may_define_a_word_itself(nvrtc):
     source = """
 template <class T> T clamp(T v, T low, T high) { return v < low ? low : v > high ? high : v; }

@@ -183,6 +183,7 @@ def test_who_does_not_come():
         second.check()
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_the_kernels_compile_at_run_time():
     try:
         cubin = _kernels(2, 90)

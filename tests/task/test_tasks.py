@@ -247,6 +247,7 @@ def test_fields_that_differ_do_not_compile():
             tasks.Runtime(program, "cpu:1")
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_the_tasks_compile_for_a_gpu():
     try:
         cubin = cubin_of(PROGRAM.text(), "tasks", 90)

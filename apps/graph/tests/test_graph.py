@@ -186,6 +186,7 @@ def test_what_is_refused():
             bad()
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("architecture", [80, 90])
 def test_the_kernels_compile_at_run_time(architecture):
     try:

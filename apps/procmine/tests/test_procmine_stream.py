@@ -147,6 +147,7 @@ def test_what_is_refused():
             s.feed(one, one, np.zeros(2, np.int64))
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_the_actors_compile_for_a_gpu():
     try:
         image = stream.program(16).compile_gpu(90)

@@ -191,6 +191,7 @@ def test_what_is_refused():
         wave.Simulation((8, 8, 8), spacing=0.1, dt=0.1 / 343, device="cpu")
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("architecture", [90])
 def test_the_kernels_compile_at_run_time(architecture):
     from denizen.program import cubin_of  # noqa: PLC0415
