@@ -28,7 +28,7 @@ class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
                        bool whole_warp, uint32_t type = no_type, void* state = nullptr,
-                       bool calls = false, detail::Row* row = nullptr)
+                       bool calls = false, detail::RowRef row = {})
         : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
           calls_(calls), type_(type), state_(state), row_(row)
     {
@@ -144,8 +144,8 @@ public:
             P::keep_buffers(shared_, type, payload);
         }
         const Header h{to.value, self_, type, 0, length};
-        if (length <= first_payload && priority == Priority::data && row_ != nullptr &&
-            row_->next.take<first_payload>(shared_, h, payload)) {
+        if (length <= first_payload && priority == Priority::data && row_.row != nullptr &&
+            row_.row->next.take<first_payload>(shared_, h, payload)) {
             return true;
         }
         const bool sent =
@@ -442,12 +442,12 @@ private:
     template <class F>
     DENIZEN_HD auto elsewhere(const F& f)
     {
-        if (row_ == nullptr) {
+        if (row_.row == nullptr) {
             return f();
         }
-        const OnStack<detail::Row> away(*row_);
+        row_.away->put(*row_.row);
         const auto result = f();
-        away.restore(*row_);
+        row_.away->get(*row_.row);
         return result;
     }
 
@@ -462,8 +462,8 @@ private:
         }
         if constexpr (sizeof(M) <= first_payload) {
             const M copy = message; // one that lies in the state is not read byte by byte
-            if (priority == Priority::data && row_ != nullptr &&
-                row_->next.take<sizeof(M)>(shared_, h, &copy)) {
+            if (priority == Priority::data && row_.row != nullptr &&
+                row_.row->next.take<sizeof(M)>(shared_, h, &copy)) {
                 return true;
             }
             const Overflow policy = policy_of(to);
@@ -537,7 +537,7 @@ private:
     uint32_t failure_ = 0;
     uint32_t type_;
     void* state_;
-    detail::Row* row_;     // null: what it sends to its own worker goes by the ring
+    detail::RowRef row_;   // none: what it sends to its own worker goes by the ring
     bool touched_ = false; // this handler has had a buffer's memory
 };
 

@@ -137,7 +137,7 @@ DENIZEN_HD inline Marks marks(const Shared& s, uint32_t id, uint32_t lane)
 template <class P, bool calls = false>
 DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks& marks,
                                       const ActorEntry& entry, const Header& h, const void* payload,
-                                      bool whole, bool observed, Row* row = nullptr)
+                                      bool whole, bool observed, RowRef row = {})
 {
     Outcome out;
     const uint32_t local = Address{h.destination}.local();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <denizen/actor/detail/handover.hpp>
+#include <denizen/base/on_stack.hpp>
 
 namespace denizen::detail {
 
@@ -11,6 +12,12 @@ struct Row {
     Words now{};   // the message that is handled,
     ActorEntry of; // and its actor
     Handover next; // what it has sent to this worker, if that is handled next
+};
+
+// A worker's row, as the handlers' contexts know it, and its one place on the stack.
+struct RowRef {
+    Row* row = nullptr; // none: messages are handled one by one
+    OnStack<Row>* away = nullptr;
 };
 
 // What is left to do for a batch.

@@ -467,6 +467,7 @@ private:
     DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, detail::Turns& turns)
     {
         begin_turn();
+        OnStack<detail::Row> away;
         detail::Row row;
         row.now = batch.words;
         row.of = entry;
@@ -486,7 +487,7 @@ private:
                 turns.waits = P::can_fail && r > 0 &&
                               actors_[Address{row.now.word[0]}.local()].kind != row.of.kind;
                 if (!turns.waits) {
-                    out = run(batch, row, turns);
+                    out = run(batch, {&row, &away}, turns);
                 }
             }
             // An observed handler counts also if its time is 0.
@@ -494,21 +495,20 @@ private:
             if (lanes::ballot(rest || row.next.taken != 0 || turns.handed != 0) != 0) {
                 if (lanes::ballot(rest) != 0) {
                     if (rest) {
-                        const OnStack<detail::Row> away(row);
+                        const detail::Row& there = away.put(row);
                         const Header header = row.now.header(); // copies: what a call gets by
                         const detail::Outcome its = out;        // reference lies in local memory
-                        detail::conclude<typename P::Common>(s_, id_, away.value().of, header,
-                                                             away.value().now.word + 3, its,
-                                                             observer_.on());
-                        away.restore(row);
+                        detail::conclude<typename P::Common>(
+                            s_, id_, there.of, header, there.now.word + 3, its, observer_.on());
+                        away.get(row);
                     }
                     lanes::rejoin();
                 }
                 if constexpr (hands_over) {
                     if (row.next.taken != 0) {
-                        const OnStack<detail::Row> away(row);
-                        detail::write_late(s_, id_, row.next.end - 1, away.value().next.words);
-                        away.restore(row);
+                        const detail::Row& there = away.put(row);
+                        detail::write_late(s_, id_, row.next.end - 1, there.next.words);
+                        away.get(row);
                     }
                     lanes::rejoin();
                     const uint32_t sent = lanes::sum(turns.handed + row.next.taken);
@@ -530,12 +530,11 @@ private:
         }
         lanes::sync();
         if (P::can_fail && lanes::ballot(turns.waits) != 0) {
-            const OnStack<detail::Row> away(row);
+            const detail::Row& there = away.put(row);
             const Header header = row.now.header();
-            detail::set_aside<typename P::Common>(s_, id_, turns.waits, header,
-                                                  away.value().now.word + 3);
+            detail::set_aside<typename P::Common>(s_, id_, turns.waits, header, there.now.word + 3);
             lanes::rejoin();
-            away.restore(row);
+            away.get(row);
             if (turns.waits) { // what was set aside has references of its own
                 P::drop_buffers(s_, row.now.header().type, row.now.word + 3);
             }
@@ -548,8 +547,9 @@ private:
     // Runs the handler of one message and, one after the other, of those that are handed over.
     // The row's message becomes the last one, whose outcome is returned; the others came to a plain
     // end. Called by one lane, or by several where `left` is 0.
-    DENIZEN_HD detail::Outcome run(const Batch& batch, detail::Row& row, detail::Turns& turns)
+    DENIZEN_HD detail::Outcome run(const Batch& batch, detail::RowRef of, detail::Turns& turns)
     {
+        detail::Row& row = *of.row;
         if constexpr (hands_over) {
             if (turns.left > 1 && !observer_.on()) {
                 row.next.tail = near_.own_tail();
@@ -565,7 +565,7 @@ private:
             Words mine = row.now;
             stay_here(mine);
             const detail::Outcome out = detail::run_handler<P>(
-                s_, id_, marks_, row.of, mine.header(), mine.word + 3, false, observer_.on(), &row);
+                s_, id_, marks_, row.of, mine.header(), mine.word + 3, false, observer_.on(), of);
             if (!hands_over || row.next.taken == 0 || out.wrong != 0 ||
                 (P::has_warp_actors && P::grain(row.next.entry.type()) == Grain::warp) ||
                 !row.next.entry.running()) {
