@@ -29,12 +29,12 @@ public:
         for (uint32_t i = 0; i < count; ++i) {
             words_[i] = words[i];
         }
-        asm volatile("" ::"l"(words_) : "memory");
+        hide();
         return *reinterpret_cast<const T*>(words_);
     }
     __device__ void get(T& value) const
     {
-        asm volatile("" ::"l"(words_) : "memory");
+        hide();
         uint32_t words[count];
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < count; ++i) {
@@ -47,7 +47,10 @@ private:
     static_assert(sizeof(T) % 4 == 0);
     static constexpr uint32_t count = sizeof(T) / 4;
 
-    alignas(16) uint32_t words_[count]; // volatile: else it would be the value's one place
+    // Who knows what else reads and writes it: else it could become the value's one place.
+    __device__ void hide() const { asm volatile("" ::"l"(words_) : "memory"); }
+
+    alignas(16) uint32_t words_[count];
 #else
     DENIZEN_HD const T& put(const T& value) { return value; }
     DENIZEN_HD void get(T&) const {}
