@@ -27,6 +27,7 @@ from denizen.lab import (
     handlers,
     logs,
     searches,
+    starts,
 )
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
@@ -246,7 +247,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
-    "handlers": (handlers.measure,),
+    "handlers": (handlers.measure, starts.measure),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),
