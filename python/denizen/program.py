@@ -25,7 +25,7 @@ from denizen.actor import ActorType
 from denizen.apart import compile_apart
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
-from denizen.errors import ArgumentError, CompileError
+from denizen.errors import ArgumentError, CompileError, OnlyTheCall
 from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
 from denizen.life import DOWN
@@ -150,7 +150,8 @@ class Program:
         self.messages = {m.name: m for m in messages}
         self.flags = tuple(flags)
         if self.in_python:
-            self._add_what_handlers_name()
+            with OnlyTheCall():
+                self._add_what_handlers_name()
         names = [*self.actors, *(m.name for m in messages)]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
@@ -247,7 +248,8 @@ class Program:
         Raises CompileError with the compiler's messages.
         """
         if self.in_python:
-            return self._refer(self._with_handlers_cpu())
+            with OnlyTheCall():
+                return self._refer(self._with_handlers_cpu())
         library = library_of(self.text(), self.name, self.flags)
         return self._refer(_core.load_library(library, list(self.actors), list(self.messages)))
 
@@ -261,7 +263,8 @@ class Program:
         Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
         """
         if self.in_python:
-            cubin = self._with_handlers_gpu(architecture)
+            with OnlyTheCall():
+                cubin = self._with_handlers_gpu(architecture)
         else:
             cubin = cubin_of(self.text(), self.name, architecture, self.flags)
         return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
