@@ -28,7 +28,7 @@ from denizen.compilers import (
     key,
     refusal,
 )
-from denizen.errors import ArgumentError, CompileError
+from denizen.errors import ArgumentError, CompileError, OnlyTheCall
 from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
 from denizen.life import DOWN
@@ -86,7 +86,8 @@ class Program:
         self.messages = {m.name: m for m in messages}
         self.flags = tuple(flags)
         if self.in_python:
-            self._add_what_handlers_name()
+            with OnlyTheCall():
+                self._add_what_handlers_name()
         names = [*self.actors, *(m.name for m in messages)]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
@@ -182,7 +183,8 @@ class Program:
         Raises CompileError with the compiler's messages.
         """
         if self.in_python:
-            return self._refer(self._with_handlers_cpu())
+            with OnlyTheCall():
+                return self._refer(self._with_handlers_cpu())
         library = library_of(self.text(), self.name, self.flags, common=True)
         return self._refer(_core.load_library(library, list(self.actors), list(self.messages)))
 
@@ -196,7 +198,8 @@ class Program:
         Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
         """
         if self.in_python:
-            cubin = self._with_handlers_gpu(architecture)
+            with OnlyTheCall():
+                cubin = self._with_handlers_gpu(architecture)
         else:
             cubin = cubin_of(self.text(), self.name, architecture, self.flags, common=True)
         return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))

@@ -153,9 +153,9 @@ class Rewriter:
 
     def function(self, function: FunctionType, at: str) -> Rewritten:
         if function in self._under_way:
-            raise CompileError(
-                f"{at}: {function.__name__} calls itself; use a loop, or a message to self"
-            )
+            path, _, line = at.rpartition(":")
+            what = f"{function.__name__} calls itself; use a loop, or a message to self"
+            raise CompileError.at(path, int(line), what)
         if function not in self._done:
             self._under_way.append(function)
             try:
@@ -218,6 +218,7 @@ class _Function:
                 f"{function.__qualname__} is not to be found; write it to a file or a notebook's "
                 "cell"
             ) from None
+        self._margin = len(lines[0]) - len(lines[0].lstrip())
         module = ast.parse(textwrap.dedent("".join(lines)))
         ast.increment_lineno(module, first - 1)
         found = module.body[0]
@@ -268,12 +269,17 @@ class _Function:
     # ---- what is refused
 
     def _refuse(self, node: ast.AST, what: str) -> NoReturn:
-        line = getattr(node, "lineno", self._function.__code__.co_firstlineno)
-        raise CompileError(f"{self._path}:{line}: a handler cannot use {what}")
+        raise self._error(node, f"a handler cannot use {what}")
 
     def _wrong(self, node: ast.AST, what: str) -> NoReturn:
+        raise self._error(node, what)
+
+    def _error(self, node: ast.AST, what: str) -> CompileError:
         line = getattr(node, "lineno", self._function.__code__.co_firstlineno)
-        raise CompileError(f"{self._path}:{line}: {what}")
+        column = getattr(node, "col_offset", None)
+        return CompileError.at(
+            self._path, line, what, None if column is None else column + self._margin
+        )
 
     def _unknown(self, node: ast.AST) -> NoReturn:
         for kind, what in _REFUSED.items():
