@@ -24,7 +24,8 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-install test-headers test-code docs wheel test-wheel $(PARTS:%=test-%)
+    test-asan-all test-model test-install test-headers test-code docs wheel test-wheel prepare lint-format \
+    lint-python lint-layers lint-types $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -43,10 +44,10 @@ run: install
 	denizen run flights
 
 test:
-	@tools/run-parts system lint build test-cpp test-python test-device test-tsan test-asan test-model test-install
+	@tools/run-parts system prepare lint test-cpp test-python test-device test-tsan test-asan test-model test-install
 
 test-deep:
-	@tools/run-parts system-deep lint build test-cpp test-headers bench test-code test-python-all test-device \
+	@tools/run-parts system-deep prepare lint test-cpp test-headers bench test-code test-python-all test-device \
 	    test-tsan-all test-asan-all test-model test-install test-wheel
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
@@ -98,11 +99,17 @@ build: $(COMPILER)
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON
 	cmake --build $(BUILD) -- -k 0
 
+# The packages of the tests come while the compiler is at work.
+prepare:
+	@$(MAKE) --no-print-directory -j2 build $(VENV)/.dev
+
 bench: install
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DDENIZEN_BENCHMARKS=ON
 	cmake --build $(BUILD) -t denizen_benchmarks -- -k 0
 
-CTEST := ctest --output-on-failure --no-tests=error -j $(shell nproc)
+# One more at a time than there are cores: tests wait for a good part of their time.
+AT_A_TIME := $(shell expr $$(nproc) + 1)
+CTEST := ctest --output-on-failure --no-tests=error -j $(AT_A_TIME)
 test-cpp: build
 	$(CTEST) --test-dir $(BUILD)
 
@@ -114,7 +121,7 @@ $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 
 # Not those that need a browser; -all: these too.
 test-python test-python-all: install $(VENV)/.dev
-	python -m pytest -n $(shell nproc) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
+	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
 # its tests in test-cpp.)
@@ -173,11 +180,20 @@ test-wheel: wheel
 	tests/install/wheel.sh "$$(ls -t dist/*.whl | head -1)" $(PYTHON)
 
 lint: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -k -O -j $(shell nproc) lint-types lint-format lint-python lint-layers
+
+lint-types:
+	mypy
+
+lint-format:
 	clang-format --dry-run --Werror $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')
+
+lint-python:
 	ruff check .
 	ruff format --check .
+
+lint-layers:
 	tools/layers
-	mypy
 
 format: $(VENV)/.dev
 	clang-format -i $$(git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.cu')
@@ -188,11 +204,22 @@ format: $(VENV)/.dev
 gpu-install:
 	python3 -m pip install -q --no-index --no-deps --upgrade --target $(BUILD)/site $(WHEEL) .
 
-gpu-test: gpu-install
-	cmake --preset release -B $(BUILD) $(FLAGS)
-	cmake --build $(BUILD) -- -k 0
-	status=0; ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
-	PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider -m 'not deep' || status=1; exit $$status
+# The package and the programs are compiled by one ninja, with the same options: a second, or pip with
+# others, would begin when the first has its last file on one core, and compile the library again.
+# What runs on the CPU in both machines is left to make test: cpu1, worker_cpu3, peer_cpu2x1, ... of the
+# programs' places. Python tests without a GPU run beside, on all cores; where pytest-xdist is not
+# there, one at a time. Those on the GPU mostly wait for NVRTC: four at a time.
+GPU_FILTER := -*/cpu?:*/cpu?x?:*_cpu?:*_cpu?x?
+PYTEST := PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider
+gpu-test:
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DPython_EXECUTABLE="$$(command -v python3)"
+	cmake --build $(BUILD) -t denizen_wheel denizen_gpu_tests -- -k 0
+	@$(MAKE) --no-print-directory gpu-install
+	@status=0; some() { python3 -c 'import xdist' 2>/dev/null && echo -n $$1 --dist loadfile; }; \
+	$(PYTEST) $$(some $(shell nproc)) -m 'not deep and not gpu' >$(BUILD)/beside.log 2>&1 & beside=$$!; \
+	GTEST_FILTER='$(GPU_FILTER)' ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
+	$(PYTEST) $$(some 4) --durations=10 -m 'gpu and not deep' || status=1; \
+	wait $$beside || status=1; cat $(BUILD)/beside.log; exit $$status
 
 # Memory errors and uninitialised memory: the arena and resident programs, by tests of a second or less
 # without the tool. A resident flow under initcheck alone: memcheck was seen to call writes into buffers

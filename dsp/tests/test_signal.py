@@ -22,10 +22,8 @@ PLACES = {
 }
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=["cpu", "resident", pytest.param("auto", marks=pytest.mark.gpu)])
 def place(request):
-    if request.param == "auto" and denizen._core.gpu_count() == 0:
-        pytest.skip("no GPU: the resident blocks are those of the CPU")
     return PLACES[request.param]
 
 

@@ -3,14 +3,9 @@
 
 import pytest
 
-import denizen
-from denizen import _core
 from denizen.lab import bench
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 
 def test_every_part_is_measured_and_verified():

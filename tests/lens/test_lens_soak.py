@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-import denizen
-from denizen import _core
 from denizen.lens import launch, log
 
-pytestmark = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
+pytestmark = pytest.mark.gpu
 SECONDS = float(os.environ.get("DENIZEN_SOAK_SECONDS", "5"))
 
 

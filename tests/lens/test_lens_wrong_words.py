@@ -10,16 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import denizen
-from denizen import _core
 from denizen.lens import launch
 
 NOT_READY = 600  # CUDA_ERROR_NOT_READY: not at its end, and no error
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 
 def send(kind, folder):

@@ -13,10 +13,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # verify <folder> <model> <spin's options...>: leaves spin's verdict in <folder>/out. 2 GB, 3 million
-# steps deep.
+# steps deep. Most models end sooner than gcc: at -O2 it would take twice as long.
 verify() {
     (mkdir -p "$1" && cd "$1" && spin -a "${@:3}" "$models/$2.pml" >out 2>&1 &&
-        gcc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c >>out 2>&1 &&
+        gcc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c >>out 2>&1 &&
         timeout 480 ./pan -m3000000 >out 2>&1)
 }
 

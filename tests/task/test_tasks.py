@@ -12,8 +12,6 @@ import denizen
 from denizen import _core, tasks
 from denizen.program import cubin_of
 
-GPU = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
-
 SOURCE = """
 using denizen::task::Counter;
 using denizen::task::Promise;
@@ -93,7 +91,7 @@ def cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(params=["cpu:1", "cpu:3", pytest.param("gpu", marks=GPU)])
+@pytest.fixture(params=["cpu:1", "cpu:3", pytest.param("gpu", marks=pytest.mark.gpu)])
 def rt(request):
     with tasks.Runtime(PROGRAM, request.param) as runtime:
         yield runtime

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import denizen
-from denizen import _core, cli, graph
+from denizen import cli, graph
 from denizen.graph.search import _KERNELS
 from denizen.program import cubin_of
 
-GPU = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
-DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=GPU)]
+DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
 TRIANGLE = b"c a triangle with a tail, and one vertex alone\np tw 5 4\n1 2\n2 3\n3 1\n3 4\n"
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import denizen
-from denizen import _core, procmine
+from denizen import procmine
 from denizen.procmine import stream
 
-GPU = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
-DEVICES = ["cpu:1", "cpu:3", pytest.param("gpu", marks=GPU)]
+DEVICES = ["cpu:1", "cpu:3", pytest.param("gpu", marks=pytest.mark.gpu)]
 
 
 def reordered(log, bound, seed):

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import denizen
-from denizen import CompileError, _core, iq
+from denizen import CompileError, iq
 from denizen.program import cubin_of
 from denizen.radio import Receiver, mode_s, modulate
 
-GPU = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
-DEVICES = ["cpu:1", "cpu:3", pytest.param("gpu", marks=GPU)]
+DEVICES = ["cpu:1", "cpu:3", pytest.param("gpu", marks=pytest.mark.gpu)]
 DATA = Path(os.environ.get("DENIZEN_DATA", "nowhere"))
 
 

@@ -3,10 +3,7 @@
 
 import pytest
 
-import denizen
 from denizen import _core
-
-GPU = pytest.mark.skipif(_core.gpu_count() == 0, reason=denizen.gpu_problem() or "no GPU")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,8 +20,8 @@ TWO = pytest.mark.skipif(_core.gpu_count() < 2, reason="there are no two GPUs")
     params=[
         "cpu:2",
         "cpu:2x1",
-        pytest.param("gpu", marks=GPU),
-        pytest.param("gpu:0-1", marks=TWO),
+        pytest.param("gpu", marks=pytest.mark.gpu),
+        pytest.param("gpu:0-1", marks=[pytest.mark.gpu, TWO]),
     ]
 )
 def device(request):
