@@ -228,10 +228,21 @@ void checked(Body&& body)
     }
 }
 
+// A program that breathes hands over again and again, also while it has nothing to do.
+void expect_breaths(Rt& rt)
+{
+    const uint64_t before = rt.stats().incarnations;
+    for (uint32_t i = 0; i < 200 && rt.stats().incarnations == before; ++i) {
+        std::this_thread::sleep_for(100us);
+    }
+    require(rt.stats().incarnations > before, "the program does not breathe");
+}
+
 void traffic(uint32_t nodes)
 {
     checked([&] {
-        Run run(small(nodes));
+        const denizen::Options o = small(nodes);
+        Run run(o);
         Sent sent[most_hosts];
         std::thread other([&] { checked([&] { run.post(1, draw(8), sent[1]); }); });
         run.post(0, draw(8), sent[0]);
@@ -240,6 +251,27 @@ void traffic(uint32_t nodes)
         run.rt.drain(patience());
         run.expect({sent[0].letters + sent[1].letters, sent[0].received + sent[1].received,
                     sent[0].ids + sent[1].ids});
+        if (o.breath && calm() && draw(4) == 0) {
+            expect_breaths(run.rt);
+        }
+        run.rt.close();
+    });
+}
+
+// When drain() returns, nothing is on its way, and nothing will be.
+void drains()
+{
+    checked([&] {
+        denizen::Options o = small(1 + draw(2));
+        o.egress_slots = 64; // the host reads nothing meanwhile
+        Run run(o);
+        Sent sent;
+        std::vector<uint32_t> number(run.actors.size(), 0);
+        for (uint32_t i = 1 + draw(3); i > 0; --i) {
+            run.post(0, 1 + draw(4), sent, &number);
+            run.rt.drain(patience());
+            run.expect(sent);
+        }
         run.rt.close();
     });
 }
@@ -402,6 +434,7 @@ std::vector<Scenario> actor_scenarios()
     return {
         {"traffic", [] { traffic(1); }, all},
         {"nodes", [] { traffic(2); }, all},
+        {"drains", drains, all},
         {"pauses", pauses, all},
         {"moves", [] { moves(1); }, all},
         {"moves_of_nodes", [] { moves(2); }, all},

@@ -49,7 +49,7 @@ struct Run {
     Random random{0};
     Strategy strategy = Strategy::random;
     uint32_t switch_odds = 8;
-    uint32_t stale = 0; // one load in so many
+    uint32_t stale = 0; // percent of the loads that may
     uint64_t next_change = never;
     uint64_t change_every = 0;
     uint64_t next_stop = never;
@@ -341,18 +341,18 @@ void stop_somebody()
 bool calm() { return !running->plan.faults.stopped && !running->plan.faults.jumps; }
 
 const Faults& faults() { return running->plan.faults; }
-uint32_t stale_odds() { return running->stale; }
+uint32_t stale_percent() { return running->stale; }
 void count_stale() { ++running->outcome.stale; }
 void mix(uint64_t value)
 {
     running->outcome.hash = (running->outcome.hash ^ value) * 0x100000001b3u;
 }
 
-uint32_t choose(Choice::Kind kind, uint32_t n, uint32_t odds, uintptr_t at)
+uint32_t choose(Choice::Kind kind, uint32_t n, uint32_t percent, uintptr_t at)
 {
     Run& r = *running;
     uint32_t value = 0;
-    if (!r.replay && n > 1 && odds != 0 && r.random.below(odds) == 0) {
+    if (!r.replay && n > 1 && r.random.below(100) < percent) {
         value = 1 + r.random.below(n - 1);
     }
     value = decide(kind, value, at);
@@ -608,10 +608,10 @@ Outcome run(const Plan& plan, void (*body)())
     r.plan.faults.jumps = r.plan.faults.jumps && lottery.below(4) == 0;
     if (!r.replay) {
         static constexpr uint32_t odds[] = {2, 4, 16, 64, 256};
-        static constexpr uint32_t stale[] = {0, 16, 4, 2};
+        static constexpr uint32_t stale[] = {0, 6, 25, 50, 70};
         r.strategy = r.random.below(2) == 0 ? Strategy::random : Strategy::priorities;
         r.switch_odds = odds[r.random.below(5)];
-        r.stale = stale[r.random.below(4)];
+        r.stale = stale[r.random.below(5)];
         r.change_every = uint64_t{64} << (2 * r.random.below(5));
         r.next_change = r.random.below(static_cast<uint32_t>(r.change_every));
         r.next_stop = r.random.below(8000);

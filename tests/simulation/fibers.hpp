@@ -84,11 +84,11 @@ Fiber* begin(void* (*start)(void*), void* argument);
 [[noreturn]] void end(void* result);
 Fiber* fiber_of(uint64_t number);
 void free_fiber(Fiber& fiber);
-// A choice among 0 (the default) to n - 1, each other with a probability of 1 in `odds` together.
-uint32_t choose(Choice::Kind kind, uint32_t n, uint32_t odds, uintptr_t at);
+// A choice among 0 (the default) to n - 1: of `percent`, one of the others.
+uint32_t choose(Choice::Kind kind, uint32_t n, uint32_t percent, uintptr_t at);
 void mix(uint64_t value); // into the run's hash
 void count_stale();
-uint32_t stale_odds();
+uint32_t stale_percent();
 const Faults& faults();
 template <class Visit>
 void every_fiber(Visit&& visit)

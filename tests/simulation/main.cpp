@@ -142,6 +142,7 @@ bool apart(Work&& work)
 Outcome run_here(const Scenario& s, Plan plan)
 {
     plan.faults = s.faults;
+    plan.most_accesses = s.most_accesses;
     if (s.after == nullptr) {
         return run(plan, s.body);
     }

@@ -205,10 +205,10 @@ Bytes load(uintptr_t at, uint32_t size, int order, uintptr_t from)
     Bucket& b = bucket_of(at >> 4);
     Word& w = word_of(b, at, size);
     uint32_t number = w.stores - 1;
-    if (order != seq_cst && number > w.oldest && stale_odds() != 0 && alone(b)) {
+    if (order != seq_cst && number > w.oldest && stale_percent() != 0 && alone(b)) {
         if (const uint32_t least = floor_of(w); least < number) {
             if (const uint32_t age =
-                    choose(Choice::older, number - least + 1, stale_odds(), from)) {
+                    choose(Choice::older, number - least + 1, stale_percent(), from)) {
                 number -= age;
                 count_stale();
             }

@@ -15,6 +15,7 @@ struct Scenario {
     Faults faults;
     // If the process dies: what the next one does, with the files that are left.
     void (*after)() = nullptr;
+    uint64_t most_accesses = 400'000; // a run that takes more does not end
 };
 
 std::vector<Scenario> wire_scenarios();

@@ -72,7 +72,7 @@ int await(pthread_cond_t* c, pthread_mutex_t* m, uint64_t deadline, uintptr_t at
     const Inside inside;
     access(at);
     unlock(m);
-    const bool spurious = faults().spurious && choose(Choice::refused, 2, 64, at) != 0;
+    const bool spurious = faults().spurious && choose(Choice::refused, 2, 2, at) != 0;
     const bool woken = block(c, "a condition", spurious ? now : deadline, at);
     lock(m, at);
     return woken || spurious ? 0 : ETIMEDOUT;
@@ -103,7 +103,7 @@ long futex(uint32_t* word, int op, uint32_t value, const timespec* limit, uintpt
             errno = EAGAIN;
             return -1;
         }
-        const bool spurious = faults().spurious && choose(Choice::refused, 2, 64, at) != 0;
+        const bool spurious = faults().spurious && choose(Choice::refused, 2, 2, at) != 0;
         const uint64_t deadline = spurious ? now : limit != nullptr ? now + ns_of(*limit) : never;
         if (!block(word, "a futex", deadline, at) && !spurious) {
             errno = ETIMEDOUT;
@@ -135,7 +135,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
     }
     const Inside inside;
     access(HERE);
-    if (faults().threads && choose(Choice::refused, 2, 8, HERE) != 0) {
+    if (faults().threads && choose(Choice::refused, 2, 12, HERE) != 0) {
         return EAGAIN;
     }
     Fiber* f = begin(start, argument);
@@ -331,7 +331,7 @@ int sched_yield()
     if (simulated()) {                                                                             \
         const Inside inside;                                                                       \
         access(HERE);                                                                              \
-        if (faults().dies && choose(Choice::death, 2, 16, HERE) != 0) {                            \
+        if (faults().dies && choose(Choice::death, 2, 6, HERE) != 0) {                             \
             call;                                                                                  \
             die();                                                                                 \
         }                                                                                          \
@@ -368,7 +368,7 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offs
     if (simulated() && faults().memory) {
         const Inside inside;
         access(HERE);
-        if (choose(Choice::refused, 2, 8, HERE) != 0) {
+        if (choose(Choice::refused, 2, 12, HERE) != 0) {
             errno = ENOMEM;
             return MAP_FAILED;
         }

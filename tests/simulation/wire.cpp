@@ -97,13 +97,17 @@ void ring(uint32_t senders, uint32_t receivers)
 std::vector<Scenario> wire_scenarios()
 {
     const Faults waits{.spurious = true, .stopped = true, .jumps = false};
-    return {
+    std::vector<Scenario> all = {
         {"spsc", [] { ring<Spsc, false>(1, 1); }, waits},
         {"spsc_parks", [] { ring<Spsc, true>(1, 1); }, waits},
         {"mpsc", [] { ring<Mpsc, false>(3, 1); }, waits},
         {"mpsc_parks", [] { ring<Mpsc, true>(2, 1); }, waits},
         {"mpmc", [] { ring<Mpmc, false>(2, 2); }, waits},
     };
+    for (Scenario& s : all) {
+        s.most_accesses = 100'000;
+    }
+    return all;
 }
 
 } // namespace simulation
