@@ -42,6 +42,7 @@ from denizen import _core
 from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
+from denizen.cluster import Cluster
 from denizen.device import gpu_problem
 from denizen.errors import (
     ArgumentError,
@@ -53,6 +54,7 @@ from denizen.errors import (
     DeviceError,
     ExhaustedError,
     FailedError,
+    HostLostError,
     MessageError,
     MissingPackageError,
     NoActorError,
@@ -90,6 +92,7 @@ __all__ = [
     "ArgumentError",
     "Buffer",
     "ClosedError",
+    "Cluster",
     "CompileError",
     "DeadError",
     "DeadLetter",
@@ -99,6 +102,7 @@ __all__ = [
     "ExhaustedError",
     "FailedError",
     "FaultKind",
+    "HostLostError",
     "ListedActor",
     "MessageError",
     "MessageType",

@@ -241,7 +241,7 @@ public:
             if (local != detail::no_place) {
                 P::template begin<A>(detail::state_of_place(shared_, worker_, local), arguments...);
                 detail::open_place(shared_, worker_, local, type);
-                made = Address::actor(worker_, local, shared_.node);
+                made = told(Address::actor(worker_, local, shared_.node).value);
             }
         }
         if (whole_warp_) {
@@ -261,7 +261,7 @@ public:
         }
         P::begin(type, detail::state_of_place(shared_, worker_, local), state);
         detail::open_place(shared_, worker_, local, type);
-        return Address::actor(worker_, local, shared_.node);
+        return told(Address::actor(worker_, local, shared_.node).value);
     }
 
     // Says that this handler has failed. It runs on to its return; then the message is a dead
@@ -306,9 +306,9 @@ public:
     // What fail() was told, 0 if nothing. For the runtime.
     DENIZEN_HD uint32_t failure() const { return failure_; }
 
-    DENIZEN_HD Address self() const { return {self_}; }
+    DENIZEN_HD Address self() const { return told(self_); }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
-    DENIZEN_HD Address sender() const { return {sender_}; }
+    DENIZEN_HD Address sender() const { return told(sender_); }
     DENIZEN_HD uint32_t worker() const { return worker_; }
     DENIZEN_HD uint32_t node() const { return shared_.node; }
     DENIZEN_HD uint32_t workers() const { return shared_.workers; }
@@ -481,12 +481,19 @@ private:
     DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            send_system(shared_, worker_, op, actor, self_, {actor.local(), value, 0, 0});
+            const Address to = shared_.far.to_short(actor);
+            send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
         }
         sync();
     }
 
     DENIZEN_HD Overflow policy_of(Address to) const { return P::policy_of(shared_, to); }
+
+    // An address as handlers are told it: of a cluster the one that means the same on every host.
+    DENIZEN_HD Address told(uint32_t address) const
+    {
+        return {shared_.far.hosts == 0 ? address : detail::far_form(shared_.far, address)};
+    }
 
     const Shared& shared_;
     uint32_t worker_;
