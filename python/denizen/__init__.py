@@ -42,6 +42,7 @@ from denizen import _core
 from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
+from denizen.cluster import Cluster
 from denizen.compilers import get_include
 from denizen.device import gpu_problem
 from denizen.errors import (
@@ -54,6 +55,7 @@ from denizen.errors import (
     DeviceError,
     ExhaustedError,
     FailedError,
+    HostLostError,
     MessageError,
     MissingPackageError,
     NoActorError,
@@ -91,6 +93,7 @@ __all__ = [
     "ArgumentError",
     "Buffer",
     "ClosedError",
+    "Cluster",
     "CompileError",
     "DeadError",
     "DeadLetter",
@@ -100,6 +103,7 @@ __all__ = [
     "ExhaustedError",
     "FailedError",
     "FaultKind",
+    "HostLostError",
     "ListedActor",
     "MessageError",
     "MessageType",

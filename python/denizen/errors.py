@@ -37,6 +37,10 @@ class DeadlineError(DenizenError, TimeoutError):
     """The deadline has passed."""
 
 
+class HostLostError(DenizenError, ConnectionError):
+    """A host of the cluster is gone, or was silent for longer than the deadline."""
+
+
 class StuckError(DenizenError, TimeoutError):
     """A handler does not return; the message names its worker, actor, message and seconds."""
 
@@ -164,6 +168,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     15: FailedError,
     16: StaleBufferError,
     17: SnapshotError,
+    18: HostLostError,
 }
 
 

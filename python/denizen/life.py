@@ -94,7 +94,7 @@ class DeadLetter:
     """A message that no handler took, or whose handler failed."""
 
     reason: str
-    """"no actor", "stopped", "wrong type", "failed", "dropped" or "oversize"."""
+    """"no actor", "stopped", "wrong type", "failed", "dropped", "oversize" or "lost"."""
     code: int
     """Of the failure, if that is the reason."""
     sender: int

@@ -178,6 +178,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         prefer_l1: bool = False,
         restore: Path | None = None,
         trace: bool = False,
+        _place: tuple[int, int] | None = None,
         **sizes: int,
     ) -> None:
         program = _program_of(program)
@@ -199,6 +200,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             options["breath_us"] = breath
         options["mapped"] = int(mapped)
         options["prefer_l1"] = int(prefer_l1)
+        if _place is not None:  # a host's number in its cluster, and how many there are
+            if where.interpreted:
+                raise ArgumentError('device="python" is of no cluster; use device="cpu"')
+            options["host"], options["hosts"] = _place
         if restore is not None:
             options["restore"] = os.fspath(restore)
         gpu = where.on_gpu

@@ -252,7 +252,7 @@ public:
                 }
                 P::template begin<A>(detail::state_of_place(shared_, worker_, local), arguments...);
                 detail::open_place(shared_, worker_, local, type);
-                return Address::actor(worker_, local, shared_.node);
+                return told(Address::actor(worker_, local, shared_.node).value);
             });
         }
         if (whole_warp_) {
@@ -272,7 +272,7 @@ public:
         }
         P::begin(type, detail::state_of_place(shared_, worker_, local), state);
         detail::open_place(shared_, worker_, local, type);
-        return Address::actor(worker_, local, shared_.node);
+        return told(Address::actor(worker_, local, shared_.node).value);
     }
 
     // Says that this handler has failed. It runs on to its return; then the message is a dead
@@ -317,9 +317,9 @@ public:
     // What fail() was told, 0 if nothing. For the runtime.
     DENIZEN_HD uint32_t failure() const { return failure_; }
 
-    DENIZEN_HD Address self() const { return {self_}; }
+    DENIZEN_HD Address self() const { return told(self_); }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
-    DENIZEN_HD Address sender() const { return {sender_}; }
+    DENIZEN_HD Address sender() const { return told(sender_); }
     DENIZEN_HD uint32_t worker() const { return worker_; }
     DENIZEN_HD uint32_t node() const { return shared_.node; }
     DENIZEN_HD uint32_t workers() const { return shared_.workers; }
@@ -518,7 +518,8 @@ private:
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
             elsewhere([&] {
-                send_system(shared_, worker_, op, actor, self_, {actor.local(), value, 0, 0});
+                const Address to = shared_.far.to_short(actor);
+                send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
                 return true;
             });
         }
@@ -526,6 +527,12 @@ private:
     }
 
     DENIZEN_HD Overflow policy_of(Address to) const { return P::policy_of(shared_, to); }
+
+    // An address as handlers are told it: of a cluster the one that means the same on every host.
+    DENIZEN_HD Address told(uint32_t address) const
+    {
+        return {shared_.far.hosts == 0 ? address : detail::far_form(shared_.far, address)};
+    }
 
     const Shared& shared_;
     uint32_t worker_;

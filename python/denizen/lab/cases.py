@@ -19,6 +19,7 @@ from denizen.lab import (
     adsb,
     audit,
     beside,
+    cluster,
     doorbells,
     driver,
     engines,
@@ -244,6 +245,7 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "beside": (beside.loads, beside.frameworks, beside.kills),
     "audit": (audit.measure,),
+    "cluster": (cluster.measure,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),

@@ -493,6 +493,28 @@ _GOALS: tuple[_Goal, ...] = (
         "transactions", "resident in device memory, all rules", "resident in device memory", {},
         ">=", 2000, "M/s", _median,
     ),
+    *(
+        _Goal(
+            "cluster", f"{what}, one way between hosts, p50", "one way, actor to actor",
+            {"transport": transport, "links": links}, "<=", most, "us", _median, needs_gpu=False,
+        )
+        for what, transport, links, most in (
+            ("shared memory, spinning", "rings", "spinning", 1.5),
+            ("loopback TCP, spinning", "tcp", "spinning", 10),
+            ("loopback TCP, sleeping", "tcp", "sleeping", 60),
+        )
+    ),
+    *(
+        _Goal(
+            "cluster", f"64-byte slots between hosts, {what}", "64-byte slots, a pair of hosts",
+            {"transport": transport}, ">=", least, "M/s", _median, needs_gpu=False,
+        )
+        for what, transport, least in (("shared memory", "rings", 10), ("TCP", "tcp", 5))
+    ),
+    _Goal(
+        "cluster", "a killed host is known, most", "killed host is known", {}, "<=", 50, "ms",
+        _most, needs_gpu=False,
+    ),
 )  # fmt: skip
 
 

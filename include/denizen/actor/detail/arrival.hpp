@@ -121,6 +121,14 @@ __device__ inline Words words_of(const Arrival& a, uint32_t n)
 
 #endif
 
+// How many rings a worker reads besides the near ones. The last is, of a host of a cluster, the one
+// that its links to the others write: what comes there is let in also while messages are parked,
+// or two hosts whose rings to each other are full would wait for each other.
+DENIZEN_HD inline uint32_t sources_of(const Shared& s)
+{
+    return source_peer + s.nodes - 1 + (s.far.hosts != 0 ? 1 : 0);
+}
+
 // What a worker has taken from a ring, one message per lane.
 struct Batch {
     Words words;
@@ -135,7 +143,7 @@ class Sources {
 public:
     static constexpr uint32_t most = lanes::size == 1 ? 1 : 32; // messages taken at a time
 
-    DENIZEN_HD Sources(const Shared& s, uint32_t id) : count_(source_peer + s.nodes - 1)
+    DENIZEN_HD Sources(const Shared& s, uint32_t id) : count_(sources_of(s))
     {
         const uint64_t w = id;
         for (uint32_t g = first(); g < count_; g += step()) {
@@ -149,6 +157,9 @@ public:
                 set(r, s.host_rings, w, s.host_ring_mask, s.host_ring_credit + w * credit_stride);
             } else if (g == source_node) {
                 set(r, s.inboxes, w, s.inbox_mask, &s.inbox[w].credit);
+            } else if (g == source_peer + s.nodes - 1) {
+                const PeerLink& others = s.peer[s.node];
+                set(r, others.from, w, s.host_ring_mask, others.from_credits + w * credit_stride);
             } else {
                 const uint32_t k = g - source_peer;
                 const PeerLink& peer = s.peer[k < s.node ? k : k + 1];

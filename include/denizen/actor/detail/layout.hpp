@@ -7,6 +7,7 @@
 #pragma once
 
 #include <denizen/actor/detail/board.hpp>
+#include <denizen/actor/detail/far.hpp>
 #include <denizen/actor/detail/program_table.hpp>
 #include <denizen/actor/detail/rings.hpp>
 #include <denizen/actor/detail/system_op.hpp>
@@ -53,6 +54,7 @@ struct Places {
     uint32_t actors_per_worker = 0;
     uint32_t near = 1;   // workers per cluster: those of one share near rings; at most 32
     uint32_t per_sm = 1; // workers per SM
+    FarFormat far;       // the cluster's addresses, if it is of one
 };
 
 struct Rings {
@@ -77,7 +79,7 @@ struct Rings {
     Slot* urgent_inboxes = nullptr;              // [workers][urgent_mask + 1]
     Inbox* urgent_inbox = nullptr;               // [workers]
     unsigned char* boxes = nullptr;              // [workers][box_bytes]
-    PeerLink peer[max_nodes] = {};               // by node; our own is unused
+    PeerLink peer[max_nodes] = {};               // by node; our own: the other hosts'
     Parked* outboxes = nullptr;                  // [workers][outbox_capacity]
     Slot* egress = nullptr;                      // host memory
     const uint32_t* egress_credit = nullptr;

@@ -72,6 +72,9 @@ DENIZEN_HD inline Route near_route(const Shared& s, uint32_t id, cluster::Addres
 DENIZEN_HD inline Path path_to(const Shared& s, uint32_t id, Address to, Priority priority)
 {
     if (to.is_host()) {
+        if (to.is_far()) {
+            return {RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
+        }
         return {RingKind::egress, 0, Route::to_host};
     }
     const uint32_t w = to.worker();
@@ -91,7 +94,10 @@ DENIZEN_HD inline Path path_to(const Shared& s, uint32_t id, Address to, Priorit
 
 DENIZEN_HD inline bool exists(const Shared& s, Address to)
 {
-    return to.is_host() || (to.node() < s.nodes && to.worker() < s.workers);
+    if (to.is_host()) {
+        return !to.is_far() || s.far.host_of(to) < s.far.hosts;
+    }
+    return to.node() < s.nodes && to.worker() < s.workers;
 }
 
 // Whether a message there is sent, and no dead letter at once.
@@ -237,7 +243,7 @@ DENIZEN_COLD inline Overflow overflow_of(const Shared& s, Address to, Overflow p
     if (policy == Overflow::wait || policy == Overflow::fail) {
         return policy;
     }
-    if (to.local() >= s.actors_per_worker) {
+    if (to.is_host() || to.local() >= s.actors_per_worker) {
         return Overflow::wait; // there is none
     }
     const bool here = to.node() == s.node;
@@ -310,10 +316,15 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, const Outgoing& m, uint32_
 
 // Any message by any way; see post_bytes(). `payload`: as outgoing() takes it. A traced message
 // gets its stamp before it can be seen: whoever has received it draws greater ones.
-DENIZEN_COMMON_FUNCTION bool post_any(const Shared& s, uint32_t id, const Header& h,
+DENIZEN_COMMON_FUNCTION bool post_any(const Shared& s, uint32_t id, const Header& given,
                                       const void* payload, Priority priority, Overflow policy)
 {
-    const Address to{h.destination};
+    Header h = given;
+    const Address to = s.far.to_short({h.destination});
+    if (to.value != h.destination) { // the far address of an actor of this host
+        h.destination = to.value;
+        policy = Overflow::of_peer;
+    }
     if (!reachable(s, to)) {
         bury(s, id, Reason::no_actor, 0, h, payload);
         return true;
@@ -383,7 +394,7 @@ DENIZEN_COMMON_FUNCTION Posted post_by_all(const Shared& s, uint32_t id, const H
                                            const void* payload, Priority priority, Overflow policy)
 {
     const Address to{h.destination};
-    if (to.is_reply_cell() || !exists(s, to) || tracing(s, id)) {
+    if (to.is_reply_cell() || to.is_far() || !exists(s, to) || tracing(s, id)) {
         return Posted::not_at_all;
     }
     const Path path = path_to(s, id, to, priority);

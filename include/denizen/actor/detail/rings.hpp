@@ -92,7 +92,9 @@ struct alignas(line) NearBox {
     uint32_t idle = 0; // rounds without work, in a row, that the worker has seen
 };
 
-// Another node, as this one's workers reach it.
+// Another node, as this one's workers reach it. A node's own entry has the rings to the other hosts
+// of a cluster instead: [hosts] where it says [workers], in host memory but for their tails, and
+// nothing comes from them this way.
 struct PeerLink {
     Slot* inboxes = nullptr; // [workers][inbox_mask + 1] in the peer's memory; only we write there
     uint32_t* tails = nullptr;         // [workers], 64 bytes apart, in our memory
