@@ -17,14 +17,17 @@ EXTRAS := $(if $(wildcard /dev/nvidiactl),[handlers-gpu],[handlers])
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
     $(shell find apps cmake dsp include lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
-CORE := $(filter-out install model support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
+CORE := $(filter-out fuzz install model simulation support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 PARTS := $(filter-out device,$(CORE)) dsp $(patsubst apps/%/,%,$(wildcard apps/*/))
 # ThreadSanitizer needs a predictable address space.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
+# A Clang with libFuzzer: Debian's clang-16 and libclang-rt-16-dev, or another.
+CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-$v)) clang++)
+
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-install test-headers test-code docs wheel test-wheel prepare lint-format \
+    test-asan-all test-model test-simulation test-plants test-fuzz test-install test-headers test-code docs wheel test-wheel prepare lint-format \
     lint-python lint-layers lint-types $(PARTS:%=test-%)
 
 help:
@@ -48,7 +51,7 @@ test:
 
 test-deep:
 	@tools/run-parts system-deep prepare lint test-cpp test-headers bench test-code test-python-all test-device \
-	    test-tsan-all test-asan-all test-model test-install test-wheel
+	    test-tsan-all test-asan-all test-model test-simulation test-plants test-fuzz test-install test-wheel
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
 $(VENV)/.tools: pyproject.toml constraints.txt
@@ -142,6 +145,29 @@ test-tsan-all test-asan-all: test-%-all: $(VENV)/.tools
 
 test-model:
 	tests/model/check.sh
+
+# The whole runtime under a scheduler that chooses every interleaving (docs/testing.md). Some seconds of it
+# are in test-tsan. SEEDS=N: of each scenario; FROM=N: the first.
+SEEDS ?= 20000
+FROM ?= 1
+SIMULATE := build/tsan/tests/simulation/simulate
+$(SIMULATE): FORCE $(VENV)/.tools
+	cmake --preset tsan
+	cmake --build build/tsan -t simulate
+FORCE:
+test-simulation: $(SIMULATE)
+	$(SIMULATE) --seeds $(SEEDS) --from $(FROM)
+
+# Errors planted one at a time, and in how many seeds each is found. WRITE=docs/testing.md: the table there.
+test-plants: $(SIMULATE)
+	tests/simulation/plants $(SIMULATE) $(if $(WRITE),--write $(WRITE))
+
+# Every fuzzer for SECONDS.
+SECONDS ?= 60
+test-fuzz: install
+	cmake --preset fuzz -DCMAKE_CXX_COMPILER=$(CLANG)
+	cmake --build build/fuzz -t denizen_fuzz
+	tests/fuzz/run build/fuzz $(SECONDS)
 
 test-headers: $(VENV)/.cuda
 	cmake --preset device

@@ -4,7 +4,8 @@
     python handlers.py [device]
 
 Without a device: the first GPU, else CPU threads, for which Numba compiles the handlers
-(pip install 'denizen[handlers]'). `python` has the interpreter run them, for breakpoints and print.
+(pip install '.[handlers]' in a checkout). `python` has the interpreter run them, for breakpoints
+and print.
 """
 
 import sys

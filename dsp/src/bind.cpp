@@ -14,6 +14,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 
 namespace nb = nanobind;
@@ -42,6 +43,19 @@ void need_room(const Bytes& out, size_t bytes)
                                             " bytes; give one of " + std::to_string(bytes));
 }
 
+// Calls feed(at, count) for pieces of `n` samples in order, each milliseconds long, between which
+// the call can be interrupted: what has been fed by then stays fed.
+template <class Feed>
+void in_pieces(size_t n, size_t piece, Feed&& feed)
+{
+    for (size_t at = 0; at < n; at += piece) {
+        check_interrupt();
+        feed(at, std::min(piece, n - at));
+    }
+}
+
+constexpr size_t piece_samples = size_t{1} << 16;
+
 template <class Sample, class Tap>
 void fir(nb::module_& m, const char* name)
 {
@@ -60,7 +74,12 @@ void fir(nb::module_& m, const char* name)
             const size_t n = count<Sample>(from);
             need_room(to, filter.most(n) * sizeof(Sample));
             const Unlocked unlocked;
-            return filter.feed(values<const Sample>(from), n, values<Sample>(to));
+            size_t made = 0;
+            in_pieces(n, piece_samples, [&](size_t at, size_t some) {
+                made +=
+                    filter.feed(values<const Sample>(from) + at, some, values<Sample>(to) + made);
+            });
+            return made;
         });
 }
 
@@ -76,7 +95,9 @@ void agc(nb::module_& m, const char* name)
                  const Bytes to(out, true);
                  need_room(to, from.size());
                  const Unlocked unlocked;
-                 agc.feed(values<const Sample>(from), count<Sample>(from), values<Sample>(to));
+                 in_pieces(count<Sample>(from), piece_samples, [&](size_t at, size_t some) {
+                     agc.feed(values<const Sample>(from) + at, some, values<Sample>(to) + at);
+                 });
              })
         .def_prop_ro("gain", &Agc::gain);
 }
@@ -108,11 +129,13 @@ void signals(nb::module_& m)
             need_room(to, from.size());
             const size_t rows = count<Complex>(from) / fft.points();
             const Unlocked unlocked;
-            if (inverse) {
-                fft.inverse(values<const Complex>(from), values<Complex>(to), rows);
-            } else {
-                fft.forward(values<const Complex>(from), values<Complex>(to), rows);
-            }
+            const size_t points = fft.points();
+            const size_t piece = std::max<size_t>(piece_samples / points, 1);
+            in_pieces(rows, piece, [&](size_t row, size_t some) {
+                const Complex* const in_row = values<const Complex>(from) + row * points;
+                Complex* const out_row = values<Complex>(to) + row * points;
+                inverse ? fft.inverse(in_row, out_row, some) : fft.forward(in_row, out_row, some);
+            });
         });
     nb::class_<dsp::Channelizer>(m, "Channelizer")
         .def("__init__",
@@ -130,7 +153,12 @@ void signals(nb::module_& m)
             const size_t pitch = bank.outputs(n);
             need_room(to, pitch * bank.channels() * sizeof(Complex));
             const Unlocked unlocked;
-            return bank.feed(values<const Complex>(from), n, values<Complex>(to), pitch);
+            size_t made = 0;
+            in_pieces(n, piece_samples, [&](size_t at, size_t some) {
+                made += bank.feed(values<const Complex>(from) + at, some,
+                                  values<Complex>(to) + made, pitch);
+            });
+            return made;
         });
 
     m.def("dsp_low_pass", &dsp::low_pass);
@@ -166,7 +194,9 @@ void signals(nb::module_& m)
             const Bytes to(out, true);
             need_room(to, from.size() / 2);
             const Unlocked unlocked;
-            demodulator.feed(values<const Complex>(from), count<Complex>(from), values<float>(to));
+            in_pieces(count<Complex>(from), piece_samples, [&](size_t at, size_t some) {
+                demodulator.feed(values<const Complex>(from) + at, some, values<float>(to) + at);
+            });
         });
 
     m.attr("radio_audio_rate") = radio::audio_rate;
@@ -179,7 +209,9 @@ void signals(nb::module_& m)
                  std::vector<float> audio;
                  {
                      const Unlocked unlocked;
-                     receiver.feed(values<const Complex>(bytes), count<Complex>(bytes), audio);
+                     in_pieces(count<Complex>(bytes), piece_samples, [&](size_t at, size_t some) {
+                         receiver.feed(values<const Complex>(bytes) + at, some, audio);
+                     });
                  }
                  return give(std::move(audio));
              })

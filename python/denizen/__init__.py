@@ -42,6 +42,8 @@ from denizen import _core
 from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
+from denizen.cluster import Cluster
+from denizen.compilers import get_include
 from denizen.device import gpu_problem
 from denizen.errors import (
     ArgumentError,
@@ -53,6 +55,7 @@ from denizen.errors import (
     DeviceError,
     ExhaustedError,
     FailedError,
+    HostLostError,
     MessageError,
     MissingPackageError,
     NoActorError,
@@ -66,7 +69,7 @@ from denizen.errors import (
 from denizen.fields import record
 from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
-from denizen.program import Program, get_include
+from denizen.program import Program
 from denizen.runtime import ListedActor, Received, Runtime
 
 _core._error = from_code
@@ -90,6 +93,7 @@ __all__ = [
     "ArgumentError",
     "Buffer",
     "ClosedError",
+    "Cluster",
     "CompileError",
     "DeadError",
     "DeadLetter",
@@ -99,6 +103,7 @@ __all__ = [
     "ExhaustedError",
     "FailedError",
     "FaultKind",
+    "HostLostError",
     "ListedActor",
     "MessageError",
     "MessageType",

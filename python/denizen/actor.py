@@ -67,7 +67,7 @@ class ActorType:
         for name, value in vars(cls).items():
             if name in hints:
                 try:
-                    initial[name] = _default(f"{self.name}.{name}", self.dtype[name], value)
+                    initial[name] = checked(f"{self.name}.{name}", self.dtype[name], value)
                 except ValueError as error:
                     raise ArgumentError(f"{self.name}.{name} = {value!r}: {error}") from error
             elif isinstance(value, FunctionType):
@@ -131,10 +131,6 @@ class ActorType:
         rows = [("state", fields_of(self.dtype))]
         rows += [(f.__name__, f"takes {message}") for message, f in self.handlers.items()]
         return html_table(f"actor {self.name}, {self.dtype.itemsize} bytes", rows)
-
-
-def _default(what: str, dtype: np.dtype[Any], value: Any) -> Any:
-    return value if dtype.base.names else checked(what, dtype, value)
 
 
 def actor(cls: type) -> ActorType:

@@ -24,6 +24,7 @@ from denizen.apps.procmine import options as procmine
 from denizen.apps.transactions import options as transactions
 from denizen.apps.wave import options as wave
 from denizen.arguments import Parser, add_device
+from denizen.cluster import options as cluster
 from denizen.errors import DataError, parsing
 from denizen.graph import options as graph
 from denizen.group import options as group
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     apps = run.add_subparsers(dest="app", required=True, metavar="APP")
     for app in (flights, adsb, fm, procmine, transactions, graph, wave):
         app.add(apps)
-    for command in (tour, check, lab, top, group, ab):
+    for command in (tour, check, lab, top, group, cluster, ab):
         command.add(commands)
     # Its words are read by lens.run().
     commands.add_parser("lens", help="what a program makes the CUDA driver submit")

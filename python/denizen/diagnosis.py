@@ -12,6 +12,12 @@ from dataclasses import dataclass
 
 _GCC = re.compile(r"(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<what>.*)")
 _NVRTC = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error: (?P<what>.*)")
+_NO_MEMBER = (
+    re.compile(
+        r"""['\u2018"](?:const )?(?:struct |class )?(?P<type>\w+)['\u2019"] has no member """
+    ),
+    re.compile(r"""no member named '\w+' in '(?:const )?(?P<type>\w+)'"""),
+)
 _MOST = 8  # mistakes shown before the compiler's own words
 
 
@@ -41,7 +47,7 @@ def explain(log: str, text: str, name: str) -> str:
     parts = []
     for mistake in list(mistakes)[:_MOST]:
         place = f"{shown}:{mistake.line}" if mistake.line > 0 else shown
-        part = f"{place}: {mistake.what}"
+        part = f"{place}: {mistake.what}{_members(mistake.what, text)}"
         if 0 < mistake.line <= len(source):
             line = source[mistake.line - 1].replace("\t", " ")
             indent = len(line) - len(line.lstrip())
@@ -50,6 +56,23 @@ def explain(log: str, text: str, name: str) -> str:
                 part += f"\n    {' ' * (mistake.column - indent)}^"
         parts.append(part)
     return "\n".join(parts)
+
+
+def _members(what: str, text: str) -> str:
+    """If a struct has no such member: which it has, as far as one reads them line by line."""
+    for pattern in _NO_MEMBER:
+        if (found := pattern.search(what)) is None:
+            continue
+        struct = re.search(
+            rf"^struct {found['type']} {{\n(.*?)^}};", text, re.MULTILINE | re.DOTALL
+        )
+        members = re.findall(
+            r"^    ([\w:]+) (\w+)([][\d]*);", struct[1] if struct else "", re.MULTILINE
+        )
+        if members:
+            known = ", ".join(f"{kind} {name}{shape}" for kind, name, shape in members)
+            return f"; {found['type']} has {known}"
+    return ""
 
 
 def _mistakes(lines: list[str], name: str, source: list[str]) -> list[_Mistake]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,10 @@ class DeadlineError(DenizenError, TimeoutError):
     """The deadline has passed."""
 
 
+class HostLostError(DenizenError, ConnectionError):
+    """A host of the cluster is gone, or was silent for longer than the deadline."""
+
+
 class StuckError(DenizenError, TimeoutError):
     """A handler does not return; the message names its worker, actor, message and seconds."""
 
@@ -62,6 +67,33 @@ class StaleBufferError(DenizenError, BufferError):
 
 class CompileError(DenizenError):
     """Program text that does not compile; the message shows the compiler's, with your lines."""
+
+    @classmethod
+    def at(cls, path: str, line: int, what: str, column: int | None = None) -> CompileError:
+        """With the line as it stands in the file, and a caret below it.
+
+        Args:
+            column: from 0; None: no caret.
+        """
+        text = linecache.getline(path, line).rstrip().replace("\t", " ")
+        shown = text.lstrip()
+        told = f"{path}:{line}: {what}"
+        if shown:
+            told += f"\n    {shown}"
+            if column is not None and column >= len(text) - len(shown):
+                told += f"\n    {' ' * (column - len(text) + len(shown))}^"
+        return cls(told)
+
+
+class OnlyTheCall:
+    """A context: a CompileError that leaves it shows the call, not how the compiler came there."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, CompileError):
+            error.__traceback__ = None
 
 
 class MissingPackageError(DenizenError, ImportError):
@@ -136,6 +168,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     15: FailedError,
     16: StaleBufferError,
     17: SnapshotError,
+    18: HostLostError,
 }
 
 

@@ -40,8 +40,8 @@ FAILED_DEADLINE = 0xFFFFFFFF
 FAILED_INVARIANT = 0xFFFFFFFE
 FAILED_ABOVE = 0xFFFFFFFD
 
-# The host's address, as a watcher.
 HOST = 7 << 29
+"""The host's address: of who watches an actor, or sends to the host from a handler in Python."""
 
 NOWHERE = 6 << 29
 """No actor's address: what ``ctx.spawn`` gives where there is no place."""
@@ -94,7 +94,7 @@ class DeadLetter:
     """A message that no handler took, or whose handler failed."""
 
     reason: str
-    """"no actor", "stopped", "wrong type", "failed", "dropped" or "oversize"."""
+    """"no actor", "stopped", "wrong type", "failed", "dropped", "oversize" or "lost"."""
     code: int
     """Of the failure, if that is the reason."""
     sender: int

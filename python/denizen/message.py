@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import keyword
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +22,12 @@ MAX_SHORT_BYTES = 36  # of one that travels in one slot, as denizen::first_paylo
 PRIORITIES = ("data", "urgent")  # as denizen::Priority
 METADATA = "denizen_message"
 
-# The type of a field that refers to a buffer: u8 for NumPy, denizen::BufferRef for C++.
 BUFFER: np.dtype[np.uint64] = np.dtype(np.uint64, metadata={"denizen_buffer": True})
+"""The type of a field that refers to a buffer: ``u8`` for NumPy, ``denizen::BufferRef`` for C++."""
 
-# The type of a field that holds an actor's address: u4 for NumPy, denizen::Address for C++.
 ADDRESS: np.dtype[np.uint32] = np.dtype(np.uint32, metadata={"denizen_address": True})
+"""The type of a field that holds an actor's address: ``u4`` for NumPy, ``denizen::Address`` for
+C++."""
 
 _C_TYPES = {
     "u1": "uint8_t",
@@ -45,6 +47,9 @@ _C_TYPES = {
 _LIMITS = {
     np.dtype(code).num: (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bBhHiIlLqQ"
 }
+
+_DOUBLE = np.dtype(np.float64).num
+_MOST_FLOAT = float.fromhex("0x1.ffffffp127")  # rounds to an infinity, as all above
 
 # Keywords of C++20 that are not Python's too.
 _C_KEYWORDS = frozenset(
@@ -109,32 +114,95 @@ def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
 def checked(what: str, dtype: np.dtype[Any], value: Any) -> Any:
     """A value for a field, or MessageError if the field would hold another one.
 
+    A number that is given for an array fills it.
+
     Args:
         what: the field's name and its message's.
         dtype: of the field.
     """
-    base = dtype.base
+    base, shape = dtype.base, dtype.shape
+    if base.names is not None:
+        return _checked_records(what, base, shape, value)
     limits = _LIMITS.get(base.num)
     if limits is not None and type(value) is int:
         least, most = limits
         if not least <= value <= most:
             raise MessageError(f"{what} is {base.str[1:]}: {least} to {most}, not {value}")
         return value
-    if base.kind == "f" and type(value) is float:
+    if type(value) is float and (
+        base.num == _DOUBLE or (base.kind == "f" and not _MOST_FLOAT <= abs(value) < math.inf)
+    ):
         return value
     try:
         given = np.asarray(value)
     except (TypeError, ValueError):  # lists of several lengths
         given = np.asarray(None)
-    if given.dtype.kind not in ("biu" if base.kind == "b" else "biuf"):
+    if given.dtype.kind == "O" and base.kind == "f":  # whole numbers of more than 64 bits
+        given = _as_floats(given)
+    if given.dtype.kind not in "biuf":
         raise MessageError(f"{what} is {base.str[1:]}; {value!r} is none")
+    if given.shape not in ((), shape):
+        wanted = f"an array of shape {shape}" if shape else "one number"
+        raise MessageError(
+            f"{what} is {base.str[1:]}: {wanted}, not an array of shape {given.shape}"
+        )
     if limits is not None and given.size > 0:
         least, most = limits
         if given.dtype.kind == "f" and not np.array_equal(np.trunc(given), given):
             raise MessageError(f"{what} is {base.str[1:]}: a whole number, not {value!r}")
         if given.min() < least or given.max() > most:
             raise MessageError(f"{what} is {base.str[1:]}: {least} to {most}, not {value!r}")
+    if base.kind == "b" and not np.isin(given, (0, 1)).all():
+        raise MessageError(f"{what} is {base.str[1:]}: True or False, not {value!r}")
+    if base.kind == "f":
+        with np.errstate(over="ignore"):
+            lost = np.isinf(given.astype(base)) & ~np.isinf(given)
+        if lost.any():
+            most_float = float(np.finfo(base).max)
+            raise MessageError(
+                f"{what} is {base.str[1:]}: up to {most_float:.6g}, or an infinity, not {value!r}"
+            )
     return value
+
+
+def _as_floats(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    try:
+        return given.astype(np.longdouble)
+    except (TypeError, ValueError, OverflowError):
+        return given
+
+
+def _checked_records(
+    what: str, base: np.dtype[Any], shape: tuple[int, ...], value: Any
+) -> np.ndarray[Any, Any]:
+    """Records for a field that holds them: tuples, or records whose fields have the same names."""
+    whole: np.ndarray[Any, Any] = np.zeros(shape, base)
+    if isinstance(value, np.void | np.ndarray) and value.dtype == base and value.shape == shape:
+        whole[()] = value
+        return whole
+    if shape:
+        if not isinstance(value, list | tuple | np.ndarray) or len(value) != shape[0]:
+            raise MessageError(f"{what} is an array of {shape[0]} records ({fields_of(base)})")
+        for i, one in enumerate(value):
+            whole[i] = _checked_records(_part(what, f"[{i}]"), base, shape[1:], one)
+        return whole
+    names = base.names or ()
+    parts: Any = value
+    if isinstance(value, np.void | np.ndarray) and not value.shape and value.dtype.names == names:
+        parts = tuple(value[name] for name in names)
+    if not isinstance(parts, tuple | list) or len(parts) != len(names):
+        raise MessageError(
+            f"{what} is a record of {fields_of(base)}; give a tuple of {len(names)}, not {value!r}"
+        )
+    for name, part in zip(names, parts, strict=True):
+        whole[name] = checked(_part(what, f".{name}"), base[name], part)
+    return whole
+
+
+def _part(what: str, part: str) -> str:
+    """What a part of a field is called: "field at.x of Move"."""
+    field, of, whose = what.partition(" of ")
+    return f"{field}{part}{of}{whose}"
 
 
 def check_name(kind: str, name: object) -> None:
@@ -205,16 +273,7 @@ class MessageType:
                 has = ", ".join(self.dtype.names or ()) or "none"
                 raise MessageError(f'message {self.name} has no field "{name}"; it has {has}')
             given = _refs(value) if name in self._buffers else value
-            field = self.dtype[name]
-            try:
-                whole = field.base.names is not None  # a record, which NumPy checks
-                message[name] = (
-                    given if whole else checked(f"field {name} of {self.name}", field, given)
-                )
-            except ValueError as error:
-                if isinstance(error, MessageError):
-                    raise
-                raise MessageError(f"field {name} of {self.name}: {error}") from error
+            message[name] = checked(f"field {name} of {self.name}", self.dtype[name], given)
         record: np.void = message[()]
         return record
 

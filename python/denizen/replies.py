@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from denizen import _core, threads
-from denizen.errors import ClosedError
+from denizen.errors import ClosedError, DenizenError
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,7 +69,10 @@ class AsyncReplies:
                     entry = self._open.pop(ticket, None)
                     if entry is None:
                         continue
-                    reply = self._core.ask_end(ticket)
+                    try:
+                        reply: Reply | Exception = self._core.ask_end(ticket)
+                    except DenizenError as error:  # another host's, which cannot answer
+                        reply = error
                 _tell(*entry, reply)
 
 

@@ -178,6 +178,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         prefer_l1: bool = False,
         restore: Path | None = None,
         trace: bool = False,
+        _place: tuple[int, int] | None = None,
         **sizes: int,
     ) -> None:
         program = _program_of(program)
@@ -199,6 +200,10 @@ class Runtime(Lives, Topics, Snapshots, Traces):
             options["breath_us"] = breath
         options["mapped"] = int(mapped)
         options["prefer_l1"] = int(prefer_l1)
+        if _place is not None:  # a host's number in its cluster, and how many there are
+            if where.interpreted:
+                raise ArgumentError('device="python" is of no cluster; use device="cpu"')
+            options["host"], options["hosts"] = _place
         if restore is not None:
             options["restore"] = os.fspath(restore)
         gpu = where.on_gpu
@@ -303,7 +308,7 @@ class Runtime(Lives, Topics, Snapshots, Traces):
         Returns their addresses: uint32, shape (count,).
         """
         if not isinstance(count, int | np.integer) or not 0 <= count < 2**32:
-            raise ArgumentError(f"count = {count!r}; use a whole number from 0")
+            raise ArgumentError(f"count = {count!r}; use a whole number from 0 to {2**32 - 1}")
         if near is not None and node is not None:
             raise ArgumentError(f"near = {near} and node = {node}; give one of the two")
         if how not in _core.near:
@@ -749,6 +754,12 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 f"{name} is no message of this program; it has {', '.join(self._ids)}"
             )
         same = [m.name for m in self._types if m.dtype == dtype]
+        alike = [m for m in self._types if m.dtype.names == dtype.names]
+        if not same and len(alike) == 1 and dtype.names:
+            raise MessageError(
+                f"the array has {fields_of(dtype)}, and {alike[0].name} has "
+                f"{fields_of(alike[0].dtype)}: make it with {alike[0].name}.zeros() or its dtype"
+            )
         if len(same) != 1:
             which = "the same for " + ", ".join(same) if same else "no message"
             raise MessageError(

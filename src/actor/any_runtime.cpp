@@ -42,7 +42,7 @@ void AnyRuntime::send_many(const Address* to, bool to_one, uint32_t type, const 
     c.check_message(type, length);
     c.check_alive();
     const auto* bytes = static_cast<const unsigned char*>(payloads);
-    if (c.host_trace.on()) { // one at a time, each with its stamp
+    if (c.host_trace.on() || c.options.hosts != 0) { // one at a time: its stamp, or its host
         for (size_t i = 0; i < count; ++i) {
             try {
                 c.send_checked(to_one ? *to : to[i], type, host.value, bytes + i * stride, length,
@@ -379,6 +379,11 @@ Stats AnyRuntime::stats()
                 }
             }
         }
+    }
+    const std::lock_guard far_guard(c.far.letters_lock);
+    for (uint32_t r = 0; r < reasons; ++r) {
+        s.dead_letters += c.far.buried[r];
+        s.dead_letters_by_reason[r] += c.far.buried[r];
     }
     return s;
 }

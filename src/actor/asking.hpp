@@ -73,10 +73,27 @@ struct Asking : Sending {
         }
         cells.finish(ticket, h, reply, room);
         h = without_stamp(h);
+        if ((h.flags & flag_system) != 0 && h.type == far_refusal) {
+            refused_far(h, what());
+        }
         if ((h.flags & flag_system) == 0 && h.length <= room) {
             arrived(h.type, reply);
         }
         return h;
+    }
+
+    // The answer of another host that cannot answer.
+    [[noreturn]] void refused_far(const Header& h, const std::string& what)
+    {
+        const uint32_t who = h.sender >> 8;
+        const auto code = static_cast<Errc>(h.sender & 0xff);
+        if (code == Errc::host_lost) {
+            const std::lock_guard guard(far.lane[who]->lock);
+            throw Error(code, what + " was not answered: " + far.lane[who]->why);
+        }
+        throw Error(code, what + ": host " + std::to_string(who) +
+                              " has no such actor, or it has no handler for it; see that host's "
+                              "dead letters");
     }
 
     Cells cells;

@@ -50,6 +50,15 @@ public:
         return true;
     }
 
+    // The address of the ask that has this cell, if the low bits of its lap are these (of `laps`, a
+    // power of two); 0 if it has another.
+    Address taken(uint32_t cell, uint32_t lap, uint32_t laps)
+    {
+        const std::lock_guard guard(lock_);
+        const bool same = ((laps_[cell] ^ lap) & (laps - 1)) == 0 && laps_[cell] != 0;
+        return {same ? Address::reply_cell(cell, laps_[cell]).value : 0};
+    }
+
     // True once the whole reply has arrived; then `h` is its header.
     bool arrived(Address ticket, Header& h) const
     {

@@ -15,6 +15,7 @@
 #include <denizen/base/process.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -93,6 +94,8 @@ struct AnyRuntime::Core : Asking {
     void make_arenas();
     void wire_peers();
     void make_buffers();
+    FarFormat far_format() const; // far.cpp, as the next
+    void open_far();
     void launch();
 
     // ---- snapshots (snapshot.cpp)
@@ -132,6 +135,11 @@ struct AnyRuntime::Core : Asking {
     void wait_for_observers();
     bool compare_clocks(const Node& node, uint64_t& shift) const;
     void set_clocks();
+
+    // ---- other hosts (far.cpp)
+
+    // A dead letter of the host's side.
+    void bury(Reason reason, const Header& h, const void* payload, std::string text);
 
     // ---- all nodes together (nodes.cpp)
 
@@ -203,6 +211,8 @@ struct AnyRuntime::Core : Asking {
     Names names;
     Moving moving;
     Observing observing;
+    Bell* far_bells = nullptr; // [hosts]
+    FarDoor door{*this};
 };
 
 inline AnyRuntime::Core& AnyRuntime::core() const

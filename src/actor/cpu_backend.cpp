@@ -60,6 +60,9 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id,
         if (stopped()) {
             break;
         }
+        // It may pass the gate of a breath before it has told a mode of its own: then it is not
+        // off.
+        store<Scope::gpu>(&s.status[id].mode, static_cast<uint32_t>(Mode::starting));
     }
     thread_control.left.fetch_add(1, std::memory_order_release); // partner: join()
 }
@@ -129,7 +132,7 @@ public:
                        });
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::running));
         if (shared_->breath.ns != 0) {
-            breather_ = std::thread([this] { breathe(); });
+            breather_.start(1, "breather", [this](uint32_t) { breathe(); });
         }
     }
 
@@ -339,7 +342,7 @@ private:
 
     void stop_breather()
     {
-        if (breather_.joinable()) {
+        if (!breather_.empty()) {
             {
                 const std::lock_guard guard(thread_control_->mutex);
                 thread_control_->ending = true;
@@ -360,7 +363,7 @@ private:
     std::unique_ptr<Shared> shared_;
     std::unique_ptr<ThreadControl> thread_control_;
     Threads threads_;
-    std::thread breather_;
+    Threads breather_;
     uint32_t soon_ = 0; // the breather's
     std::mutex scan_mutex_;
     uint32_t scans_ = 0;

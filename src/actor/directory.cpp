@@ -15,6 +15,9 @@ std::string Directory::worker_name(Address a) const
 
 std::string Directory::describe(Address a) const
 {
+    if (a.is_far()) {
+        return describe_far(a);
+    }
     if (a.is_host()) {
         return "the host";
     }

@@ -30,6 +30,8 @@ struct Directory {
     std::string worker_name(Address a) const;
     // `actor Counter #17 of worker 3`
     std::string describe(Address a) const;
+    // `address 0xe8000011 of host 1`
+    std::string describe_far(Address a) const;
 
     // Whether an actor could have this address.
     bool inside(Address a) const

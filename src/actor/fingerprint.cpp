@@ -168,11 +168,16 @@ void adopt_geometry(const SnapshotFile& file, Options& options, bool on_gpu)
         return;
     }
     options.workers = static_cast<uint32_t>(workers);
-    if (on_gpu && options.sms == 0) {
-        options.sms = static_cast<uint32_t>((workers + per_sm - 1) / per_sm);
+    if (!on_gpu) {
+        return;
     }
-    if (on_gpu && options.cluster == 0) {
-        options.cluster = static_cast<uint32_t>(std::bit_ceil((near + per_sm - 1) / per_sm));
+    const auto cluster = static_cast<uint32_t>(std::bit_ceil((near + per_sm - 1) / per_sm));
+    if (options.cluster == 0) {
+        options.cluster = cluster;
+    }
+    if (options.sms == 0) { // of whole clusters: the last one's may have no worker
+        const auto with_workers = static_cast<uint32_t>((workers + per_sm - 1) / per_sm);
+        options.sms = (with_workers + cluster - 1) / cluster * cluster;
     }
 }
 

@@ -92,6 +92,7 @@ std::string why(Reason reason)
     case Reason::wrong_type: return "it has no handler for it";
     case Reason::dropped: return "dropped for want of room";
     case Reason::oversize: return "longer than any message of the program";
+    case Reason::lost: return "its host was lost";
     case Reason::failed: break;
     }
     return "it failed";
@@ -331,6 +332,10 @@ DeadLetters AnyRuntime::dead_letters()
         }
         out.lost += node.dead_lost;
     }
+    const std::lock_guard far_guard(c.far.letters_lock);
+    out.letters.insert(out.letters.end(), c.far.letters.begin(), c.far.letters.end());
+    c.far.letters.clear();
+    out.lost += c.far.letters_lost;
     return out;
 }
 

@@ -7,6 +7,18 @@ namespace denizen {
 
 bool AnyRuntime::Core::pending()
 {
+    if (options.hosts != 0) {
+        const std::lock_guard guard(far.port.lock);
+        for (uint32_t n = 0; n < nodes.size(); ++n) {
+            uint32_t sent = 0;
+            for (uint32_t w = 0; w < workers; ++w) {
+                sent += far.port.rings.tail(worker_index(Address::actor(w, 0, n)));
+            }
+            if (load<Scope::system>(&nodes[n].control->peer_done[n]) != sent) {
+                return true;
+            }
+        }
+    }
     for (Port& port : ports) {
         const bool data = &port == &ports[0];
         const std::lock_guard guard(port.lock);
@@ -205,9 +217,9 @@ void AnyRuntime::Core::close(uint64_t timeout_ns)
     if (nodes[0].backend->commanded() == Command::pause) {
         command(Command::run);
     }
-    bool quiet = false;
+    bool quiet = options.hosts != 0; // the links to the other hosts are closed: the cluster drains
     try {
-        quiet = drained(timeout_ns);
+        quiet = quiet || drained(timeout_ns);
     } catch (const Error&) { // a dead program is quiet; whoever waits on it has been told
     }
     closed = true;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "egress.hpp"
+#include "far_lanes.hpp"
 
 #include <denizen/base/interrupt.hpp>
 
@@ -118,6 +119,11 @@ struct Sending : Receiving {
                       uint32_t length, uint64_t deadline_ns)
     {
         check_message(type, length);
+        to = far.format.to_short(to);
+        if (to.is_far()) {
+            send_far(to, type, sender, payload, length, deadline_ns);
+            return;
+        }
         const uint8_t actor = inside(to) ? type_at(index(to)) : uint8_t{0};
         if (actor == 0 || !image.table.can_handle(actor - 1u, type)) {
             refuse(to, type);
@@ -189,11 +195,16 @@ struct Sending : Receiving {
                                 " messages were accepted before it)";
     }
 
+    // To another host of the cluster (far.cpp): Errc::host_lost, Errc::full.
+    void send_far(Address to, uint32_t type, uint32_t sender, const void* payload, uint32_t length,
+                  uint64_t deadline_ns);
+
     // As send_header(), with a stamp (tracing.cpp).
     void send_traced(Port& port, Header h, const void* payload, uint64_t deadline_ns);
 
     Port ports[2];               // by Priority
     bool write_combined = false; // some node's rings: stores must be flushed
+    FarLanes far;                // the other hosts, if the program is of a cluster
 };
 
 } // namespace denizen

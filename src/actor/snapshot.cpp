@@ -85,6 +85,10 @@ void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
     const std::scoped_lock guards(save_mutex, names.mutex, placing.mutex, moving.mutex);
     check_alive();
+    if (options.hosts != 0) {
+        throw Error(Errc::bad_argument, path + ": a snapshot is of one host; what is on its way "
+                                               "between the hosts of a cluster would not be in it");
+    }
     const uint64_t begin = now_ns();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};
     {

@@ -399,11 +399,11 @@ void SnapshotCheck::check_messages()
                     r.tail = boxes[sender].tail[own];
                     r.credit = boxes[sender].credit[own];
                 }
-                const size_t at =
-                    from == own ? 0 : s.local_mask + 1 + from * (s.near_mask + size_t{1});
-                r.memory =
-                    reinterpret_cast<Slot*>(s.boxes + w * size_t{s.box_bytes} + sizeof(NearBox)) +
-                    at;
+                const size_t at = from == own ? 0
+                                              : (s.local_mask + size_t{1}) * sizeof(Slot) +
+                                                    from * size_t{s.near_bytes};
+                r.memory = reinterpret_cast<Slot*>(s.boxes + w * size_t{s.box_bytes} +
+                                                   sizeof(NearBox) + at);
                 r.slots.resize(r.mask + size_t{1});
                 read_memory(node, r.slots.data(), r.memory, sizeof(Slot) * r.slots.size());
                 check_ring(r, flight);

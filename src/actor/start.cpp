@@ -52,6 +52,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     make_arenas();
     wire_peers();
     make_buffers();
+    open_far();
     const Shared& first = nodes[0].shared;
     cells.open(first.cells, first.cell_slots, options.asks);
     host_trace.open(all_workers() * options.trace_slots);
@@ -137,6 +138,22 @@ void AnyRuntime::Core::check_options() const
     if (options.nodes < 1 || options.nodes > max_nodes) {
         throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) + "; use 1 to " +
                                             std::to_string(max_nodes));
+    }
+    if (options.hosts > max_hosts || (options.hosts != 0 && options.host >= options.hosts)) {
+        throw Error(Errc::bad_argument, "host " + std::to_string(options.host) + " of " +
+                                            std::to_string(options.hosts) + "; use at most " +
+                                            std::to_string(max_hosts) +
+                                            ", and a host's number counted from 0");
+    }
+    if (options.hosts != 0 && !options.restore.empty()) {
+        throw Error(Errc::bad_argument, options.restore +
+                                            ": a snapshot is of one host; a host of a "
+                                            "cluster cannot go on from it");
+    }
+    if (options.hosts != 0 && options.nodes == max_nodes) {
+        throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) +
+                                            " of a host of a cluster; use at most " +
+                                            std::to_string(max_nodes - 1));
     }
     if (options.nodes > 1 && options.idle.count() != 0) {
         throw Error(Errc::bad_argument, "idle = " + std::to_string(options.idle.count()) +
@@ -255,9 +272,11 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.actors_per_worker = actors_per_worker;
     shared.near = g.near;
     shared.per_sm = g.per_sm;
+    shared.far = far_format();
     shared.near_mask = g.near_slots - 1;
     shared.local_mask = g.local_slots - 1;
     shared.box_bytes = static_cast<uint32_t>(g.box_bytes());
+    shared.near_bytes = static_cast<uint32_t>(g.near_bytes());
     shared.host_ring_mask = std::max(options.host_ring_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
@@ -315,6 +334,16 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_host(egress_words, 1);
         in_host(shared.egress, shared.egress_mask + 1u);
         in_host(shared.dead, shared.dead_mask + 1u);
+        if (options.hosts != 0) {
+            PeerLink& others = shared.peer[number];
+            in_host(others.inboxes, size_t{options.hosts} * (shared.inbox_mask + 1));
+            in_host(others.credits, size_t{options.hosts} * credit_stride);
+            in_device("tails to other hosts", others.tails, size_t{options.hosts} * credit_stride);
+            in_host(others.from_credits, of_workers * credit_stride);
+            if (number == 0) {
+                in_host(far_bells, options.hosts);
+            }
+        }
         if (number == 0) { // one pool for all nodes
             in_host(shared.cells, static_cast<size_t>(options.asks) * shared.cell_slots);
             in_host(shared.types, all_workers() * actors_per_worker);
@@ -363,8 +392,9 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     plan();
     const size_t host_ring_slots = static_cast<size_t>(workers) * (shared.host_ring_mask + 1);
     const size_t urgent_slots = static_cast<size_t>(workers) * (shared.urgent_mask + 1);
+    const size_t far_slots = options.hosts != 0 ? host_ring_slots : 0;
     base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
-                                  (host_ring_slots + urgent_slots) * sizeof(Slot));
+                                  (host_ring_slots + urgent_slots + far_slots) * sizeof(Slot));
     plan();
     shared.breath.command = &shared.board->command;
     shared.breath.state = &shared.board->breath;
@@ -380,6 +410,12 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     ports[0].add(workers, shared.host_ring_mask, rings, shared.host_ring_credit);
     ports[urgent].add(workers, shared.urgent_mask, rings + host_ring_slots,
                       shared.urgent_host_ring_credit);
+    if (options.hosts != 0) {
+        PeerLink& others = shared.peer[number];
+        others.from = shared.urgent_host_rings + urgent_slots;
+        far.port.add(workers, shared.host_ring_mask, rings + host_ring_slots + urgent_slots,
+                     others.from_credits);
+    }
 }
 
 void AnyRuntime::Core::make_arenas()
@@ -399,6 +435,10 @@ void AnyRuntime::Core::make_arenas()
 void AnyRuntime::Core::wire_peers()
 {
     for (Node& node : nodes) {
+        PeerLink& others = node.shared.peer[node.shared.node]; // see rings.hpp
+        others.bells = on_gpu ? nullptr : far_bells;
+        others.actor_records = node.shared.actor_records;
+        others.actors = node.shared.actors;
         node.shared.cells = nodes[0].shared.cells;
         node.shared.types = nodes[0].shared.types;
         for (const Node& other : nodes) {

@@ -29,6 +29,7 @@ NB_MODULE(_core, m)
     bind::buffers(m);
     bind::arenas(m);
     bind::runtimes(m);
+    bind::clusters(m);
     bind::tasks(m);
     bind::flows(m);
     bind::groups(m);

@@ -36,6 +36,8 @@ const std::map<std::string_view, uint32_t Options::*> counts{
     {"asks", &Options::asks},
     {"max_actors", &Options::max_actors},
     {"buffers", &Options::buffers},
+    {"hosts", &Options::hosts},
+    {"host", &Options::host},
 };
 
 const std::map<std::string_view, uint64_t Options::*> sizes{

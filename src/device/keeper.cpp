@@ -39,7 +39,7 @@ void Keeper::start(Kept kept)
 {
     kept_ = std::move(kept);
     residents().add(this);
-    resident_ = true;
+    resident_.store(true, std::memory_order_release); // partner: resident()
     try {
         thread_.start(1, "keeper", [this](uint32_t) { keep(); });
     } catch (...) {
@@ -85,6 +85,9 @@ Errc Keeper::failure(std::string& text) const
 
 void Keeper::wake()
 {
+    if (!resident()) {
+        return;
+    }
     light_fence(); // the message before the look; partner: the heavy fence in sleep_on_bell()
     if (mode() == Mode::left || load<Scope::system>(&sleeping_) != 0) {
         ring();

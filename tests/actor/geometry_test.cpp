@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 namespace denizen {
 namespace {
 
@@ -47,6 +50,23 @@ TEST(geometry, rings_are_as_wanted_where_they_fit)
     EXPECT_EQ(alone.near_slots, 1u) << "there is no ring to another";
     EXPECT_EQ(alone.local_slots, 64u);
     EXPECT_EQ(alone.box_bytes() % alignof(NearBox), 0u) << "boxes lie side by side";
+}
+
+TEST(geometry, a_look_at_all_near_rings_meets_all_banks)
+{
+    for (const uint32_t per_sm : {1u, 4u, 8u, 16u, 31u}) {
+        for (uint32_t cluster = 1; cluster * per_sm <= max_near; cluster *= 2) {
+            Geometry wanted = of(per_sm, cluster);
+            wanted.gap = sizeof(Packet); // as on a GPU
+            const Geometry g = with_boxes(wanted, short_messages, h100);
+            std::array<uint32_t, 32> looks{}; // at each bank of four bytes
+            for (uint32_t ring = 0; ring < g.near; ++ring) {
+                ++looks[ring * g.near_bytes() / 4 % looks.size()];
+            }
+            EXPECT_LE(*std::max_element(looks.begin(), looks.end()), (g.near + 7) / 8)
+                << per_sm << " on an SM, clusters of " << cluster;
+        }
+    }
 }
 
 TEST(geometry, rings_shrink_before_they_go)

@@ -4,6 +4,8 @@
 import importlib.util
 import itertools
 import textwrap
+import traceback
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +114,9 @@ REFUSED = [
     ("ctx.send(m)", 0, "ctx.send takes an address and a message"),
     ("ctx.send_after(5, Tock())", 0, "ctx.send_after takes ns, an address and a message"),
     ("ctx.reply(Tick(1, 2, 3, 4))", 0, "has 3 fields, not 4"),
+    ("ctx.reply(Tick(n=1.7))", 0, "field n of Tick is u4: a whole number, not 1.7"),
+    ("ctx.reply(Tick(-1))", 0, "field n of Tick is u4: 0 to 4294967295, not -1"),
+    ("ctx.reply(Tick(4294967296))", 0, "field n of Tick is u4: 0 to 4294967295, not 4294967296"),
     ("ctx.reply(Tick(k=1))", 0, "Tick has no field k; it is <message Tick: n u4"),
     ("ctx.reply(Tick(1, n=1))", 0, "field n of Tick is given twice"),
     ("ctx.reply(Tick(words=1))", 0, "field words of Tick is an array; make the message first"),
@@ -134,14 +139,24 @@ REFUSED = [
 ]
 
 
+def shows(error, body, line):
+    """The user's line: its number, its text, below it at most a caret; none of denizen's frames."""
+    place, shown, *below = str(error).split("\n")
+    if line is not None:
+        assert f".py:{LINE + line}: " in place
+        assert shown == "    " + body.split("\n")[line].strip()
+    if below:
+        (caret,) = below
+        assert caret.strip() == "^" and len(caret) <= len(shown)
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    assert not [name for name in frames if "handlers" in Path(name).parent.parts], frames
+
+
 @pytest.mark.parametrize(("body", "line", "text"), REFUSED, ids=[b[:24] for b, _, _ in REFUSED])
 def test_refused_before_it_is_compiled(load, body, line, text):
     with pytest.raises(denizen.CompileError, match=text) as caught:
         handler(load, body)
-    message = str(caught.value)
-    assert "\n" not in message
-    if line is not None:
-        assert f".py:{LINE + line}: " in message
+    shows(caught.value, body, line)
 
 
 COMPILED = [
@@ -174,10 +189,7 @@ def test_refused_by_numba(load, nvrtc, body, line, text, device):  # noqa: PLR09
     program = handler(load, body)
     with pytest.raises(denizen.CompileError, match=text) as caught:
         program.compile_cpu() if device == "cpu" else program.compile_gpu(90)
-    message = str(caught.value)
-    assert "\n" not in message
-    if line is not None:
-        assert f".py:{LINE + line}: " in message
+    shows(caught.value, body, line)
 
 
 def test_print_is_for_the_interpreter(load):

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C ends every wait of the package with KeyboardInterrupt, and the runtime can be used on."""
+"""Ctrl-C ends every wait of the package with KeyboardInterrupt, and the runtime can be used on.
+
+As a script it prints how long each took, interrupted at several times: `python test_interrupt.py
+[NAME...]`. The promise is 0.2 s on a machine that has nothing else to do.
+"""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 
@@ -12,7 +18,7 @@ import pytest
 import sample
 
 WAIT = 60.0  # of each call
-PATIENCE = 10.0  # for its end; the promise is 0.2 s
+PATIENCE = 1.5  # for its end, on a machine with other work; the promise is 0.2 s
 
 RUNTIME = """
 import sample
@@ -181,6 +187,87 @@ else:
         "while True: s.bfs(0, 'narrow')",
         "",
     ),
+    "bfs tasks": (
+        "from denizen import graph\ng = graph.chain(5_000_000)\ns = graph.Search(g, 'cpu:2')\n",
+        "while True: s.bfs(0, 'tasks')",
+        "",
+    ),
+    **{
+        f"shortest paths {method}": (
+            "from denizen import graph\n"
+            "g = graph.with_weights(graph.kronecker(18, 16), 1000)\n"
+            "s = graph.Search(g, 'cpu:2')\n",
+            f"while True: s.shortest_paths(0, '{method}')",
+            "assert s.shortest_paths(0, 'serial').reached > 0",
+        )
+        for method in ("serial", "narrow", "wide")
+    },
+    "a made graph": (
+        "from denizen import graph\n",
+        "graph.kronecker(24, 16)",
+        "assert graph.chain(5).vertices == 5",
+    ),
+    "a graph that is read": (
+        "from denizen import graph\n"
+        "n = 3_000_000\n"
+        "with open('chain.txt', 'w') as file:\n"
+        "    file.writelines(f'{i} {i + 1}\\n' for i in range(n))\n",
+        "while True: graph.read('chain.txt')",
+        "",
+    ),
+    "a search of a hub": (
+        "from denizen import graph\n"
+        "star = np.zeros(20_000_001, np.uint32)\n"
+        "leaves = np.arange(1, len(star), dtype=np.uint32)\n"
+        "offsets = np.concatenate([[0], np.arange(len(leaves), 2 * len(leaves) + 1)])\n"
+        "g = graph.Graph(offsets, np.concatenate([leaves, star[1:]]), undirected=True)\n"
+        "s = graph.Search(g, 'cpu:2')\n",
+        "while True: s.bfs(0, 'wide')",
+        "",
+    ),
+    "validation": (
+        "from denizen import graph\ng = graph.chain(20_000_000)\np = graph.bfs(g, 0)\n",
+        "while True: graph.validate(g, p)",
+        "assert graph.validate(g, p) == ''",
+    ),
+    "a made log": (
+        "from denizen import procmine\n",
+        "procmine.generate(200_000_000)",
+        "assert len(procmine.generate(1000)) >= 1000",
+    ),
+    "mining one long case": (
+        "from denizen import procmine\n"
+        "n = 20_000_000\n"
+        "times = np.random.default_rng(1).integers(0, 1 << 40, n)\n"
+        "log = procmine.Log('made', ['all'], list('abcdefg'), np.zeros(n, np.uint32),\n"
+        "    np.arange(n, dtype=np.uint32) % 7, times)\n",
+        "while True: procmine.mine(log, device='cpu:2')",
+        "",
+    ),
+    "a filter": (
+        "from denizen import dsp\n"
+        "fir = dsp.Fir(dsp.low_pass(0.1, 0.001, 60))\n"
+        "signal = np.zeros(20_000_000, np.complex64)\n",
+        "while True: fir(signal)",
+        "assert len(fir(signal[:10_000])) > 0",
+    ),
+    "a receiver": (
+        "from denizen import radio\n"
+        "receiver = radio.Receiver()\n"
+        "iq = np.random.default_rng(1).integers(0, 255, 200_000_000, np.uint8)\n",
+        "while True: receiver.feed(iq)",
+        "receiver.feed(iq[:1_000_000])",
+    ),
+    "a wave's medium": (
+        "from denizen import wave\n",
+        "while True: wave.Simulation((400, 400, 400), device='cpu:2')",
+        "",
+    ),
+    "a large wave": (
+        "from denizen import wave\nroom = wave.Simulation((200, 200, 200), device='cpu:2')\n",
+        "room.run(1 << 30)",
+        "n = room.steps; room.run(1); assert room.steps == n + 1",
+    ),
     "mine": (
         "from denizen import procmine\nlog = procmine.generate(30_000_000)\n",
         "while True: procmine.mine(log, device='cpu:2')",
@@ -312,3 +399,18 @@ def test_ctrl_c_ends_a_command(words, tmp_path):
     finally:
         process.kill()
         process.communicate()
+
+
+def figures(names):
+    for name in names or WAITS:
+        ready, call, after = WAITS[name]
+        text = SCRIPT.format(wait=WAIT, ready=ready, call=call, after=textwrap.dedent(after))
+        took = []
+        for settle in (0.3, 0.7, 1.1, 1.6, 2.3):
+            with tempfile.TemporaryDirectory() as folder:
+                took.append(interrupted(text, pathlib.Path(folder), settle=settle))
+        print(f"{name:30} {' '.join(f'{t:5.2f}' for t in took)} s", flush=True)
+
+
+if __name__ == "__main__":
+    figures(sys.argv[1:])

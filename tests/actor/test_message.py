@@ -163,13 +163,18 @@ def test_what_a_field_would_not_hold_is_refused_by_name():
         ({"n": np.int64(2**32)}, r"field n of Tick is u4: 0 to 4294967295, not"),
         ({"n": float("nan")}, r"field n of Tick is u4: a whole number, not nan"),
         ({"n": float("inf")}, r"field n of Tick is u4: 0 to 4294967295, not inf"),
-        ({"n": [1, 2]}, r"field n of Tick: "),
+        ({"n": [1, 2]}, r"field n of Tick is u4: one number, not an array of shape \(2,\)"),
+        ({"n": 2**70}, r"field n of Tick is u4: 0 to 4294967295, not 1180591620717411303424"),
+        ({"x": 1e300}, r"field x of Tick is f4: up to 3.40282e\+38, or an infinity, not 1e\+300"),
+        ({"x": 2**200}, r"field x of Tick is f4: up to 3.40282e\+38"),
         ({"x": "1.5"}, r"field x of Tick is f4; '1.5' is none"),
         ({"x": 1j}, r"field x of Tick is f4; 1j is none"),
         ({"many": [1, 2.5]}, r"field many of Tick is i2: a whole number, not \[1, 2.5\]"),
         ({"many": [1, 70_000]}, r"field many of Tick is i2: -32768 to 32767, not"),
-        ({"many": [1, 2, 3]}, r"field many of Tick: "),
-        ({"on": 0.5}, r"field on of Tick is b1; 0.5 is none"),
+        ({"many": [1, 2, 3]}, r"field many of Tick is i2: an array of shape \(2,\), not .*\(3,\)"),
+        ({"many": [1]}, r"field many of Tick is i2: an array of shape \(2,\), not .*\(1,\)"),
+        ({"on": 0.5}, r"field on of Tick is b1: True or False, not 0.5"),
+        ({"on": 2}, r"field on of Tick is b1: True or False, not 2"),
     ]
     for fields, text in refused:
         with pytest.raises(denizen.MessageError, match=text):
@@ -177,6 +182,28 @@ def test_what_a_field_would_not_hold_is_refused_by_name():
     held = tick(n=2.0, x=np.float64(0.5), many=np.array([1, -2]), on=1)
     assert (held["n"], held["x"], held["many"].tolist(), held["on"]) == (2, 0.5, [1, -2], True)
     assert tick(n=np.uint32(7), x=3, many=4)["many"].tolist() == [4, 4]
+
+
+def test_the_fields_of_a_record_are_checked_as_those_of_its_message():
+    point = np.dtype([("x", "f8"), ("steps", "i4")])
+    move = denizen.message("Move", [("at", point), ("past", point, (2,))])
+    refused = [
+        ({"at": (0, 1.5)}, r"field at.steps of Move is i4: a whole number, not 1.5"),
+        ({"at": (0, 2**40)}, r"field at.steps of Move is i4: -2147483648 to 2147483647, not 1099"),
+        ({"at": ("a", 0)}, r"field at.x of Move is f8; 'a' is none"),
+        ({"at": (1, 2, 3)}, r"field at of Move is a record of x f8, steps i4; give a tuple of 2, "),
+        ({"at": 5}, r"field at of Move is a record of x f8, steps i4; give a tuple of 2, not 5"),
+        ({"at": {"x": 1}}, r"field at of Move is a record of"),
+        ({"past": [(0, 0), (0, 0.5)]}, r"field past\[1\].steps of Move is i4: a whole number"),
+        ({"past": [(0, 0)]}, r"field past of Move is an array of 2 records \(x f8, steps i4\)"),
+    ]
+    for fields, text in refused:
+        with pytest.raises(denizen.MessageError, match=text):
+            move(**fields)
+    wide = np.array((2.5, 7), [("x", "f4"), ("steps", "i8")])
+    held = move(at=wide, past=[(0, 1), np.array((0, 2), point)])
+    assert held["at"].tolist() == (2.5, 7)
+    assert held["past"]["steps"].tolist() == [1, 2]
 
 
 def test_messages_start_at_zero_and_know_their_fields():

@@ -322,6 +322,16 @@ def test_a_message_that_is_not_the_programs_is_refused_by_name(rt):
         for call in calls:
             with refuses(MessageError, text):
                 call()
+    for dtype, said in (
+        ([("n", "i8")], "n i8"),
+        ([("n", "f4")], "n f4"),
+        ([("n", "u4", 2)], "n u4"),
+    ):
+        with refuses(MessageError, f"the array has {said}.*, and Add has n u4: make it with Add.z"):
+            rt.send_many(counter, np.zeros(2, dtype))
+    for dtype in (np.int64, [("m", "u4")]):
+        with refuses(MessageError, "is no message of this program; make the array with the mess"):
+            rt.send_many(counter, np.zeros(2, dtype))
     for nothing in (5, None, ADD()):
         with refuses(MessageError, "is no message type"):
             rt.receive_many(nothing, 1)

@@ -52,13 +52,52 @@ def test_a_page_has_the_style_and_stands_by_itself(pages, name):
     assert not re.search(r"(?<![\w.])@[a-z]+@", text)  # every part has been filled in
 
 
+def browsed(page, width):
+    """The document after its scripts, in a window of that width, of 500 pixels at least."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+    if browser is None:
+        pytest.skip("no chromium: make system-deep installs it")
+    return subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu",
+         f"--user-data-dir={page.parent}/user", f"--window-size={width},800",
+         "--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom", f"file://{page}"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+
+
+def test_calls_that_nobody_counted_have_no_columns(pages):
+    """They were two columns of dashes, which on a phone hid the rest."""
+    text = pages["capture"].read_text("utf-8")
+    head = re.findall("<th>([^<]*)</th>", text)
+    assert head[:4] == ["API", "doorbells", "entries", "bytes"]
+    for row in re.findall("<tr><td>cu.*?</tr>", text):
+        assert row.count("<td") == len(head[: head.index("engines") + 1]), row
+
+
+@pytest.mark.deep
+def test_names_of_aircraft_are_on_the_screen_and_apart(pages):
+    document = browsed(pages["aircraft"], 500).stdout
+    names = [
+        (dict(re.findall(r'([\w-]+)="([^"]*)"', attributes)), name)
+        for attributes, name in re.findall(r'<text class="name"([^>]*)>([^<]+)<', document)
+    ]
+    boxes = []
+    for of, name in names:
+        width = 7 * len(name)
+        left = float(of["x"]) - (width if of["text-anchor"] == "end" else 0)
+        assert left >= 0 and left + width <= 500, name
+        boxes.append((left, left + width, float(of["y"])))
+    assert len(boxes) >= 8
+    for i, (left, right, y) in enumerate(boxes):
+        for other_left, other_right, other_y in boxes[:i]:
+            apart = left >= other_right or right <= other_left or abs(y - other_y) > 10
+            assert apart, (left, right, y)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_in_a_browser(pages, name, width, tmp_path):
-    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
-    if browser is None:
-        pytest.skip("no chromium: make system-deep installs it")
     text = pages[name].read_text("utf-8")
     # In a frame: a headless window is never as narrow as a phone.
     (tmp_path / "page.html").write_text(
@@ -73,12 +112,7 @@ def test_a_page_in_a_browser(pages, name, width, tmp_path):
         "addEventListener('message', e => { document.body.dataset.over = e.data; });"
         "</script></body>"
     )
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/user",
-         "--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom",
-         f"file://{tmp_path}/frame.html"],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    done = browsed(tmp_path / "frame.html", 1200)
     assert "CONSOLE" not in done.stderr, done.stderr
     over = re.search(r'data-over="(-?\d+)"', done.stdout)
     assert over is not None

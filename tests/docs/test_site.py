@@ -166,3 +166,11 @@ def test_dead_links_and_wrong_numbers_are_errors(copy, tmp_path):
     assert '10.7 is quoted for "launch + sync"' in done.stderr
     assert "lost.md" in done.stderr
     assert done.stderr.count("WARNING") == 4, done.stderr
+
+
+def test_no_page_installs_by_a_name_that_no_index_has():
+    """The project is on no package index: its extras are those of a checkout, '.[handlers]'."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    for page in [*pages, *ROOT.glob("examples/*"), *ROOT.glob("python/**/*.py")]:
+        found = re.search(r"pip install ['\"]?denizen\b.*", page.read_text("utf-8"))
+        assert found is None, f"{page}: {found[0]}"

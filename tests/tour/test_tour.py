@@ -20,7 +20,7 @@ from denizen.apps.flights import load, reference
 from denizen.apps.transactions import Reference
 from denizen.group import Group
 from denizen.lens import summary
-from denizen.tour import command
+from denizen.tour import command, draw
 from denizen.tour.step import Found, Step
 from denizen.tour.steps import STEPS, aircraft, log, roads, sound
 
@@ -231,11 +231,11 @@ def test_what_takes_a_compiler_long_is_compiled_from_the_beginning(monkeypatch):
 
 
 def test_without_a_compiler_the_stop_is_missing(tmp_path, capsys, monkeypatch):
-    from denizen import program  # noqa: PLC0415
+    from denizen import compilers  # noqa: PLC0415
 
     monkeypatch.setenv("CXX", "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    program._find_compiler.cache_clear()
+    compilers.find_compiler.cache_clear()
     try:
         assert tour(tmp_path, "payments", "log") == 0
         told = capsys.readouterr().out
@@ -246,7 +246,24 @@ def test_without_a_compiler_the_stop_is_missing(tmp_path, capsys, monkeypatch):
         assert tour(tmp_path, "payments") == 1
         assert "nothing was checked" in capsys.readouterr().err
     finally:
-        program._find_compiler.cache_clear()
+        compilers.find_compiler.cache_clear()
+
+
+def test_names_on_the_map_are_within_it_and_apart():
+    """Of points in a crowd, and at the edges."""
+    labels = draw.Labels(300)
+    points = [(150, 60), (158, 62), (150, 90), (3, 60), (297, 60), (297, 75)]
+    boxes = []
+    for x, y in points:
+        found = re.fullmatch(
+            r'x="([-\d.]+)" y="([-\d.]+)" text-anchor="(start|end)"', labels.place(x, y, "TST001")
+        )
+        left = float(found[1]) - (45 if found[3] == "end" else 0)
+        boxes.append((left, left + 45, float(found[2])))
+        assert left >= 0 and left + 45 <= 300
+    for i, (left, right, y) in enumerate(boxes):
+        for other in boxes[:i]:
+            assert right <= other[0] or left >= other[1] or abs(y - other[2]) >= 12
 
 
 def test_wrong_words(tmp_path, capsys):

@@ -33,12 +33,12 @@ public:
         Paths paths = empty();
         const Found found{paths.distances.data(), paths.parents.data()};
         seen_.assign(words_, 0);
-        steps_.resize(journal_places(graph_));
-        start_.resize(size_t{graph_.vertices()} + 2);
+        resize_interruptibly(steps_, journal_places(graph_));
+        resize_interruptibly(start_, size_t{graph_.vertices()} + 2);
         if (method == Method::narrow && records_.empty()) records_ = records_of(graph_);
         for (auto& front : front_) front.resize(words_);
         for (auto& pieces : pieces_) {
-            pieces.resize(most_pieces(graph_.vertices(), graph_.arcs()));
+            resize_interruptibly(pieces, most_pieces(graph_.vertices(), graph_.arcs()));
         }
         visited_.resize(words_);
         const Journal journal{steps_.data(), start_.data()};
@@ -67,8 +67,8 @@ public:
         Paths paths = empty();
         if (weighted_.empty()) weighted_ = weighted_records_of(graph_);
         const size_t room = size_t{graph_.vertices()} + graph_.arcs();
-        best_.resize(graph_.vertices());
-        for (auto& entries : entries_) entries.resize(room);
+        assign_interruptibly(best_, graph_.vertices(), ~0ull);
+        for (auto& entries : entries_) resize_interruptibly(entries, room);
         std::vector<Entry> queue(size_t{2} * near_slots);
         uint32_t counters[6];
         const NearFarMemory memory{best_.data(),
@@ -80,7 +80,6 @@ public:
                                    has_zero_weights(graph_),
                                    counters};
         Progress progress{0, 0, 0, 0, 0, 0, now_ns(), 0};
-        std::fill(best_.begin(), best_.end(), ~0ull);
         const uint64_t deadline = progress.began + limit_ns;
         // One thread has no use for many at a time: it expands less twice.
         const uint32_t few = together ? 16 * threads_ : 1;
@@ -122,11 +121,11 @@ private:
     {
         if (!visitors_) {
             visitors_ = std::make_unique<Visitors>(graph_, Device::cpu(), threads_, nullptr);
-            for (auto& pile : piles_) pile.resize(size_t{2} * graph_.vertices());
+            for (auto& pile : piles_) resize_interruptibly(pile, size_t{2} * graph_.vertices());
         }
         Paths paths = empty();
         Progress progress{0, 0, 1, 0, 0, 0, now_ns(), 0};
-        best_.assign(graph_.vertices(), ~0ull);
+        assign_interruptibly(best_, graph_.vertices(), ~0ull);
         best_[source] = source;
         seen_.assign(words_, 0);
         seen_[source / 32] = 1u << source % 32;
@@ -163,8 +162,8 @@ private:
     Paths empty() const
     {
         Paths paths;
-        paths.distances.resize(graph_.vertices());
-        paths.parents.resize(graph_.vertices());
+        resize_interruptibly(paths.distances, graph_.vertices());
+        resize_interruptibly(paths.parents, graph_.vertices());
         return paths;
     }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <denizen/base/interrupt.hpp>
+
 #include <denizen/graph/generate.hpp>
 
 #include <algorithm>
@@ -33,13 +35,14 @@ Csr kronecker(uint32_t scale, uint32_t edge_factor, uint64_t seed)
     std::vector<uint32_t> name(edges.vertices); // a random permutation
     std::iota(name.begin(), name.end(), 0u);
     for (uint64_t i = edges.vertices; i > 1; --i) {
+        if (i % items_per_check == 0) check_interrupt();
         std::swap(name[i - 1], name[mix(stream + i) % i]);
     }
     // Of 2^16 equal parts: A, then B, then C, the rest D.
     constexpr uint32_t a = 37356, b = 12452, c = 12452;
     edges.from.reserve(count);
     edges.to.reserve(count);
-    for (uint64_t e = 0; e < count; ++e) {
+    interruptibly(uint64_t{0}, count, [&](uint64_t e) {
         uint32_t from = 0, to = 0;
         uint64_t bits = 0;
         for (uint32_t level = 0; level < scale; ++level) {
@@ -51,7 +54,7 @@ Csr kronecker(uint32_t scale, uint32_t edge_factor, uint64_t seed)
         }
         edges.from.push_back(name[from]);
         edges.to.push_back(name[to]);
-    }
+    });
     return csr_of(edges, true);
 }
 
@@ -64,7 +67,7 @@ Csr grid(uint32_t rows, uint32_t columns)
                                         " vertices: at most 2^31 - 1 fit");
     }
     for (uint32_t r = 0; r < rows; ++r) {
-        for (uint32_t c = 0; c < columns; ++c) {
+        interruptibly(0u, columns, [&](uint32_t c) {
             const uint32_t v = r * columns + c;
             if (c + 1 < columns) {
                 edges.from.push_back(v);
@@ -74,7 +77,7 @@ Csr grid(uint32_t rows, uint32_t columns)
                 edges.from.push_back(v);
                 edges.to.push_back(v + columns);
             }
-        }
+        });
     }
     return csr_of(edges, true);
 }
@@ -84,10 +87,11 @@ Csr chain(uint32_t vertices) { return grid(1, vertices); }
 void give_weights(Csr& graph, uint32_t most, uint64_t seed)
 {
     if (most == 0) throw Error(Errc::bad_argument, "weights of 1 to 0; the most must be 1 or more");
-    graph.weights.resize(graph.neighbours.size());
+    resize_interruptibly(graph.weights, graph.neighbours.size());
     const uint64_t stream = mix(seed);
     for (uint32_t v = 0; v < graph.vertices(); ++v) {
         for (uint32_t i = graph.offsets[v]; i < graph.offsets[v + 1]; ++i) {
+            if (i % items_per_check == 0) check_interrupt();
             const uint64_t w = graph.neighbours[i];
             const uint64_t edge = std::min<uint64_t>(v, w) << 32 | std::max<uint64_t>(v, w);
             graph.weights[i] = static_cast<uint32_t>(mix(stream ^ mix(edge)) % most) + 1;

@@ -4,6 +4,7 @@
 // is resident: all of it happens while the resident programs of this process are off the GPU.
 #include "engine.hpp"
 
+#include <denizen/base/interrupt.hpp>
 #include <denizen/device/chip.hpp>
 
 #include <denizen/graph/detail/near_far.hpp>
@@ -253,6 +254,7 @@ private:
         uint32_t size = 1;
         launched_levels_ = 0;
         for (; size != 0; ++launched_levels_) { // ends: every vertex is found once
+            check_interrupt();
             chip_->set(count_, 0, sizeof(uint32_t));
             const uint32_t turn = launched_levels_ % 2;
             launch("level", (size + level_block - 1) / level_block, level_block, 0, false, view_,

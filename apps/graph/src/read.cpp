@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <denizen/base/interrupt.hpp>
+
 #include <denizen/graph/read.hpp>
 
 #include <algorithm>
@@ -18,7 +20,7 @@ public:
     bool next()
     {
         while (!rest_.empty()) {
-            ++number_;
+            if (++number_ % lines_per_check == 0) check_interrupt();
             const size_t end = std::min(rest_.find('\n'), rest_.size());
             line_ = rest_.substr(0, end);
             rest_.remove_prefix(std::min(end + 1, rest_.size()));
@@ -101,6 +103,8 @@ public:
     }
 
 private:
+    static constexpr uint64_t lines_per_check = 1024;
+
     void skip_blanks()
     {
         line_.remove_prefix(std::min(line_.find_first_not_of(" \t\r"), line_.size()));
@@ -250,6 +254,7 @@ bool has_twins(const Csr& graph)
 {
     for (uint32_t v = 0; v < graph.vertices(); ++v) {
         for (uint32_t i = graph.offsets[v]; i < graph.offsets[v + 1]; ++i) {
+            if (i % items_per_check == 0) check_interrupt();
             const uint32_t w = graph.neighbours[i];
             const auto begin = graph.neighbours.begin() + graph.offsets[w];
             const auto end = graph.neighbours.begin() + graph.offsets[w + 1];

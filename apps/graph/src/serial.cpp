@@ -75,10 +75,9 @@ uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_
     const uint32_t* const offsets = graph.offsets.data();
     const uint32_t* const neighbours = graph.neighbours.data();
     const uint32_t n = graph.vertices();
-    queue.resize(n);
+    resize_interruptibly(queue, n);
     seen.assign((size_t{n} + 63) / 64, 0);
-    std::fill_n(distance, n, -1);
-    std::fill_n(parent, n, -1);
+    interruptibly(0u, n, [&](uint32_t v) { distance[v] = parent[v] = -1; });
     seen[source / 64] |= uint64_t{1} << source % 64;
     distance[source] = 0;
     parent[source] = static_cast<int32_t>(source);
@@ -87,7 +86,7 @@ uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_
     size_t level_end = 1;
     uint32_t level = 0;
     for (size_t head = 0; head < tail; ++head) {
-        if (head % 65536 == 0) check_interrupt();
+        if (head % items_per_check == 0) check_interrupt();
         if (head == level_end) {
             level_end = tail;
             ++level;
@@ -115,8 +114,7 @@ bool serial_shortest_paths(const Csr& graph, uint32_t source, int32_t* distance,
 {
     constexpr uint32_t most = ~0u >> 1;
     const uint32_t n = graph.vertices();
-    std::fill_n(distance, n, -1);
-    std::fill_n(parent, n, -1);
+    interruptibly(0u, n, [&](uint32_t v) { distance[v] = parent[v] = -1; });
     // While it runs a distance is that of the best path so far; -1 as a uint32_t is farthest.
     auto* const best = reinterpret_cast<uint32_t*>(distance);
     best[source] = 0;
@@ -125,10 +123,12 @@ bool serial_shortest_paths(const Csr& graph, uint32_t source, int32_t* distance,
     RadixHeap heap;
     heap.push({0, source});
     for (uint32_t turns = 1;; ++turns) { // ends: every arc is looked at once
-        if (turns % 4096 == 0) check_interrupt();
+        if (turns % 256 == 0) check_interrupt();
         const auto& items = heap.pop();
         if (items.empty()) break;
+        size_t done = 0;
         for (const auto [far, v] : items) {
+            if (++done % items_per_check == 0) check_interrupt();
             if (best[v] != far) continue; // a shorter path has been found since
             for (uint32_t c = graph.offsets[v]; c < graph.offsets[v + 1]; ++c) {
                 const uint32_t w = graph.neighbours[c];
@@ -145,6 +145,7 @@ bool serial_shortest_paths(const Csr& graph, uint32_t source, int32_t* distance,
         }
     }
     for (uint32_t u = 0; !fits && u < n; ++u) {
+        if (u % items_per_check == 0) check_interrupt();
         for (uint32_t c = graph.offsets[u]; distance[u] >= 0 && c < graph.offsets[u + 1]; ++c) {
             if (distance[graph.neighbours[c]] < 0) return false; // only a path too long comes there
         }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <denizen/base/interrupt.hpp>
+
 #include <denizen/graph/validate.hpp>
 
 #include <algorithm>
@@ -22,6 +24,7 @@ std::string broken_rule(const Csr& graph, uint32_t source, const Paths& paths, b
     }
     uint32_t flat = 0; // vertices no farther than their parents, by arcs of weight 0
     for (uint32_t v = 0; v < n; ++v) {
+        if (v % items_per_check == 0) check_interrupt();
         const bool reached = distance[v] >= 0;
         if (!reached) {
             if (distance[v] != -1 || parent[v] != -1) {
@@ -49,11 +52,13 @@ std::string broken_rule(const Csr& graph, uint32_t source, const Paths& paths, b
         flat += length == 0 ? 1 : 0;
     }
     // Arcs of weight 0 alone can close a circle. Each walk ends after `flat` steps or shows one.
+    uint64_t walked = 0;
     for (uint32_t v = 0; v < n && flat != 0; ++v) {
         uint32_t at = v;
         uint32_t steps = 0;
         while (distance[at] >= 0 && at != source &&
                distance[static_cast<uint32_t>(parent[at])] == distance[at]) {
+            if (++walked % items_per_check == 0) check_interrupt();
             at = static_cast<uint32_t>(parent[at]);
             if (++steps > flat) return "rule 1: the parents of " + of(v) + " go round in a circle";
         }
@@ -61,6 +66,7 @@ std::string broken_rule(const Csr& graph, uint32_t source, const Paths& paths, b
     for (uint32_t v = 0; v < n; ++v) {
         if (distance[v] < 0) continue;
         for (uint32_t i = graph.offsets[v]; i < graph.offsets[v + 1]; ++i) {
+            if (i % items_per_check == 0) check_interrupt();
             const uint32_t w = graph.neighbours[i];
             if (distance[w] < 0) {
                 return "rule 4: " + of(v) + " is reached and its neighbour " + std::to_string(w) +

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <denizen/base/interrupt.hpp>
+
 #include <denizen/procmine/generate.hpp>
 
 #include <algorithm>
@@ -81,6 +83,7 @@ Columns generate(uint64_t events, uint32_t activities, uint64_t seed)
         begin_case(static_cast<int64_t>(i * (600 * second) + random.below(1000) * 1000));
     }
     while (out.cases.size() < events) { // ends: every turn adds an event
+        if (out.cases.size() % items_per_check == 0) check_interrupt();
         const Pending now = under_way.top();
         under_way.pop();
         out.cases.push_back(now.of_case);

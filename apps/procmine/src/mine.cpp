@@ -41,7 +41,12 @@ void put_in_order_of_time(Step* begin, Step* end)
 {
     const auto earlier = [](const Step& a, const Step& b) { return a.time < b.time; };
     if (end - begin > 64) {
-        if (!std::is_sorted(begin, end, earlier)) std::stable_sort(begin, end, earlier);
+        if (std::is_sorted(begin, end, earlier)) return;
+        size_t compared = 0; // one case may be the whole log
+        std::stable_sort(begin, end, [&](const Step& a, const Step& b) {
+            if (++compared % items_per_check == 0) check_interrupt();
+            return earlier(a, b);
+        });
         return;
     }
     for (Step* at = begin + 1; at < end; ++at) {
@@ -68,16 +73,18 @@ public:
         const uint64_t begin = all.begins[p];
         const uint64_t end = all.begins[p + 1];
         places_.assign(size_t{cases} + 1, 0);
-        for (uint64_t i = begin; i < end; ++i) ++places_[all.stamp(i).of_case - first_case + 1];
+        interruptibly(begin, end,
+                      [&](uint64_t i) { ++places_[all.stamp(i).of_case - first_case + 1]; });
         std::partial_sum(places_.begin(), places_.end(), places_.begin());
-        if (steps_.size() < end - begin) steps_.resize(end - begin);
-        for (uint64_t i = begin; i < end; ++i) {
+        if (steps_.size() < end - begin) resize_interruptibly(steps_, end - begin);
+        interruptibly(begin, end, [&](uint64_t i) {
             const Stamp stamp = all.stamp(i);
             steps_[places_[stamp.of_case - first_case]++] = {stamp.time, stamp.activity};
-        }
+        });
         blocks_.give(all.memory(p)); // the durations go where the stamps were, which is at hand
         uint32_t from = 0;           // places_[c] is now where case c ends
         for (uint32_t c = 0; c < cases; ++c) {
+            if (c % 256 == 0) check_interrupt();
             const uint32_t to = places_[c];
             if (from != to) walk_case(first_case + c, steps_.data() + from, steps_.data() + to);
             from = to;
@@ -100,6 +107,7 @@ private:
         out_.case_begins[number] = begin->time;
         out_.case_ends[number] = end[-1].time;
         for (const Step* s = begin + 1; s != end; ++s) {
+            if ((s - begin) % items_per_check == 0) check_interrupt(); // of one long case
             const uint32_t edge = numbers_(s[-1].activity, s->activity);
             if (edge == edges_.size()) edges_.emplace_back();
             Seen& seen = edges_[edge];
@@ -166,6 +174,7 @@ void finish_edges(const std::vector<Walker>& walkers, const Events& events, bool
         while (true) { // ends: each turn takes an edge
             const uint32_t i = next.fetch_add(1, std::memory_order_relaxed);
             if (i >= parts.size()) return;
+            check_interrupt();
             out.edges[i] = finished(numbers.from(i), numbers.to(i), parts[i], quantiles);
         }
     });
@@ -185,6 +194,7 @@ void finish_variants(std::vector<Walker>& walkers, const Partitions& all,
     for (size_t w = 1; w < walkers.size(); ++w) {
         const VariantTable& other = walkers[w].variants_;
         for (const Variant& v : other.variants) {
+            if (place[w].size() % items_per_check == 0) check_interrupt();
             const uint32_t* path = other.paths.data() + v.offset;
             const uint32_t number =
                 table.number(v.hash, v.length, [path](uint32_t i) { return path[i]; }, v.example);
@@ -200,6 +210,7 @@ void finish_variants(std::vector<Walker>& walkers, const Partitions& all,
         while (true) { // ends: each turn takes a partition
             const uint32_t p = next.fetch_add(1, std::memory_order_relaxed);
             if (p >= all.count()) return;
+            check_interrupt();
             const std::vector<uint32_t>& numbers = place[walked_by[p]];
             const uint64_t begin = uint64_t{p} << all.shift;
             const uint64_t end =
@@ -218,7 +229,9 @@ std::vector<uint32_t> put_in_order(std::vector<Variant>& variants, std::vector<u
 {
     std::vector<uint32_t> order(variants.size());
     std::iota(order.begin(), order.end(), 0u);
+    size_t compared = 0;
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        if (++compared % items_per_check == 0) check_interrupt();
         const Variant& x = variants[a];
         const Variant& y = variants[b];
         if (x.count != y.count) return x.count > y.count;
@@ -232,6 +245,7 @@ std::vector<uint32_t> put_in_order(std::vector<Variant>& variants, std::vector<u
     steps.reserve(paths.size());
     std::vector<uint32_t> new_place(variants.size());
     for (const uint32_t old : order) {
+        if (sorted.size() % items_per_check == 0) check_interrupt();
         new_place[old] = static_cast<uint32_t>(sorted.size());
         Variant variant = variants[old];
         const auto begin = paths.begin() + static_cast<std::ptrdiff_t>(variant.offset);
@@ -270,14 +284,6 @@ Mined mine(const Events& events, const MineOptions& options)
         while (true) { // ends: each turn takes a partition
             const uint32_t p = next.fetch_add(1, std::memory_order_relaxed);
             if (p >= all.count()) return;
-            if (t == 0) {
-                try {
-                    check_interrupt();
-                } catch (...) {
-                    next.store(all.count(), std::memory_order_relaxed); // the others end, too
-                    throw;
-                }
-            }
             walked_by[p] = t;
             walkers[t].walk(all, p);
         }

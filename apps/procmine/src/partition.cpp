@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "partition.hpp"
+#include <denizen/base/interrupt.hpp>
 
 #include <algorithm>
 #include <string>
@@ -65,14 +66,14 @@ Partitions partition(const Events& events, uint32_t threads)
     const auto piece = [&](uint32_t thread) { return n * thread / threads; };
     on_threads(threads, [&](uint32_t t) {
         std::vector<uint64_t>& counts = places[t];
-        for (size_t i = piece(t); i < piece(t + 1); ++i) {
+        interruptibly(piece(t), piece(t + 1), [&](size_t i) {
             const uint32_t one = events.cases[i];
             if (one >= events.case_count) refuse(i, "case", one, events.case_count);
             if (events.activities[i] >= events.activity_count) {
                 refuse(i, "activity", events.activities[i], events.activity_count);
             }
             ++counts[one >> all.shift];
-        }
+        });
     });
     uint64_t sum = 0;
     for (uint32_t p = 0; p < parts; ++p) {
@@ -86,12 +87,12 @@ Partitions partition(const Events& events, uint32_t threads)
     all.begins[parts] = sum;
     on_threads(threads, [&](uint32_t t) {
         std::vector<uint64_t>& place = places[t];
-        for (size_t i = piece(t); i < piece(t + 1); ++i) {
+        interruptibly(piece(t), piece(t + 1), [&](size_t i) {
             const uint32_t one = events.cases[i];
             uint64_t* to = all.words.get() + 2 * place[one >> all.shift]++;
             to[0] = static_cast<uint64_t>(events.times[i]);
             to[1] = uint64_t{one} << 32 | events.activities[i];
-        }
+        });
     });
     return all;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "durations.hpp"
+#include <denizen/base/interrupt.hpp>
 
 #include <denizen/procmine/detail/text.hpp>
 
@@ -49,6 +50,7 @@ private:
 
     void look(std::span<const uint64_t> piece)
     {
+        check_interrupt();
         count += piece.size();
         Sum of_piece;
         uint64_t low = least;
@@ -82,6 +84,7 @@ private:
 
     static void pick(std::span<const uint64_t> piece, std::array<Place, 2>& places)
     {
+        check_interrupt();
         // Without a branch that is hard to foresee: a value is always written, and kept if it fits.
         for (Place& place : places) {
             const size_t had = place.picked.size();

@@ -2,6 +2,7 @@
 #include <denizen/radio/receiver.hpp>
 
 #include "scan.hpp"
+#include <denizen/base/interrupt.hpp>
 
 #include <algorithm>
 
@@ -18,6 +19,7 @@ template <class Part>
 void Receiver::take(const Part* from, size_t samples, const Sink& sink)
 {
     while (samples > 0) {
+        check_interrupt();
         const size_t n = std::min(samples, m_.size() - filled_);
         scan::magnitudes(from, m_.data() + filled_, n);
         filled_ += n;

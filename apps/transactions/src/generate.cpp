@@ -52,7 +52,9 @@ public:
 
     Made run()
     {
-        for (uint32_t c = 1; c <= customers_; ++c) made_.profiles.push_back(profile(c));
+        interruptibly(uint64_t{1}, uint64_t{customers_} + 1, [&](uint64_t c) {
+            made_.profiles.push_back(profile(static_cast<uint32_t>(c)));
+        });
         const auto wanted = static_cast<uint64_t>(share_ * static_cast<double>(count_));
         // One of each, then by weight; a case adds at most 40 records.
         for (uint32_t k = 0; k < 10; ++k) add_case(static_cast<Case>(k + 1));
@@ -61,10 +63,11 @@ public:
             Case::round_trip, Case::exposed, Case::large,        Case::late,    Case::sleeping,
             Case::duplicate,  Case::exposed, Case::out_of_order, Case::blocked, Case::round_trip};
         while (made_.records.size() + 40 < wanted) { // ends: each adds at least one
+            check_interrupt();
             add_case(weighted[random_.below(std::size(weighted))]);
         }
         while (made_.records.size() < count_) {
-            if (made_.records.size() % 4096 == 0) check_interrupt();
+            if (made_.records.size() % items_per_check == 0) check_interrupt();
             const uint64_t when = random_.below(span_);
             const uint64_t who = awake(when);
             add(Case::ordinary, who, anybody(who), everyday(), when);
@@ -223,18 +226,19 @@ private:
 
     Made sorted()
     {
-        std::vector<uint32_t> order(made_.records.size());
-        for (uint32_t k = 0; k < order.size(); ++k) order[k] = k;
+        std::vector<uint32_t> order;
+        order.reserve(made_.records.size());
+        interruptibly(size_t{0}, made_.records.size(),
+                      [&](size_t k) { order.push_back(static_cast<uint32_t>(k)); });
         uint32_t looks = 0;
         std::sort(order.begin(), order.end(), [this, &looks](uint32_t a, uint32_t b) {
-            if (++looks % 65536 == 0) check_interrupt();
+            if (++looks % items_per_check == 0) check_interrupt();
             return arrivals_[a] != arrivals_[b] ? arrivals_[a] < arrivals_[b] : a < b;
         });
-        std::vector<Transaction> records(order.size());
-        for (size_t k = 0; k < order.size(); ++k) {
-            if (k % 65536 == 0) check_interrupt();
-            records[k] = made_.records[order[k]];
-        }
+        std::vector<Transaction> records;
+        records.reserve(order.size());
+        interruptibly(size_t{0}, order.size(),
+                      [&](size_t k) { records.push_back(made_.records[order[k]]); });
         made_.records = std::move(records);
         return std::move(made_);
     }

@@ -41,13 +41,15 @@ Kinds kinds_of(const State& state)
 {
     const auto& n = state.geometry.n;
     Kinds kinds;
-    kinds.cells.resize(state.geometry.cells());
-    kinds.segments.resize(uint64_t{n[1]} * n[2] * segments_in(n[0]));
+    resize_interruptibly(kinds.cells, state.geometry.cells());
+    resize_interruptibly(kinds.segments, uint64_t{n[1]} * n[2] * segments_in(n[0]));
+    const auto columns = static_cast<int32_t>(n[0]);
+    const auto rows = static_cast<int32_t>(n[1]);
     by_planes(n[2], uint64_t{n[0]} * n[1], [&](uint32_t first, uint32_t end) {
-        classify(
-            kinds, state,
-            {{0, 0, static_cast<int32_t>(first)},
-             {static_cast<int32_t>(n[0]), static_cast<int32_t>(n[1]), static_cast<int32_t>(end)}});
+        for (auto z = static_cast<int32_t>(first); z < static_cast<int32_t>(end); ++z) {
+            check_interrupt();
+            classify(kinds, state, {{0, 0, z}, {columns, rows, z + 1}});
+        }
     });
     return kinds;
 }

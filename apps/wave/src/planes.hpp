@@ -2,6 +2,7 @@
 // What the host does to every cell of a grid between runs, by as many threads as that is worth.
 #pragma once
 
+#include <denizen/base/interrupt.hpp>
 #include <denizen/base/on_threads.hpp>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ void by_rows(const uint32_t (&n)[3], const Use& use)
     const uint64_t plane = uint64_t{n[0]} * n[1];
     by_planes(n[2], plane, [&](uint32_t first, uint32_t end) {
         for (uint32_t z = first; z < end; ++z) {
+            check_interrupt();
             for (uint32_t y = 0; y < n[1]; ++y) use(y, z, z * plane + uint64_t{y} * n[0]);
         }
     });

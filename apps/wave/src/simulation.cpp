@@ -69,18 +69,18 @@ std::unique_ptr<State> state_of(const Settings& settings, bool on_gpu)
     state->breath_ns = on_gpu || settings.breath ? breath_ns_of(settings.breath) : 0;
     state->kinds = settings.kinds;
     const uint64_t cells = state->geometry.cells();
-    if (state->kinds.empty()) state->kinds.assign(cells, 0);
+    if (state->kinds.empty()) assign_interruptibly(state->kinds, cells, uint8_t{0});
     if (state->kinds.size() != cells) {
         refuse("kinds of " + std::to_string(state->kinds.size()) + " cells for a grid of " +
                std::to_string(cells));
     }
-    for (uint64_t i = 0; i < cells; ++i) {
+    interruptibly(uint64_t{0}, cells, [&](uint64_t i) {
         if (state->kinds[i] > static_cast<uint8_t>(Cell::obstacle)) {
             refuse("the kind of cell " + std::to_string(i) + " is " +
                    std::to_string(state->kinds[i]) +
                    "; there are 0 normal, 1 absorber, 2 reflector, 3 obstacle");
         }
-    }
+    });
     return state;
 }
 

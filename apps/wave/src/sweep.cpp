@@ -5,6 +5,7 @@
 #include <denizen/base/levels.hpp>
 
 #include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -160,7 +161,11 @@ std::shared_ptr<void> on_huge_pages(size_t bytes)
                     "no " + std::to_string(bytes >> 20) + " MiB left for a field of cells");
     }
     if (unit == page) madvise(memory.get(), whole, MADV_HUGEPAGE); // a wish
-    std::memset(memory.get(), 0, whole);
+    constexpr size_t piece = size_t{16} << 20;
+    for (size_t at = 0; at < whole; at += piece) {
+        check_interrupt();
+        std::memset(static_cast<char*>(memory.get()) + at, 0, std::min(piece, whole - at));
+    }
     return memory;
 }
 

@@ -3,6 +3,7 @@
 //   node:3 | worker:11 | local:18    an actor: its index on its worker
 //   7:3    | 0:29                    the host: the egress ring
 //   7:3    | 1:1 | lap:12 | cell:16  the host: the reply cell of one `ask`
+//   7:3    | 0:1 | host, place       on a host of a cluster: see detail/far.hpp
 #pragma once
 
 #include <denizen/base/target.hpp>
@@ -22,6 +23,11 @@ struct Address {
     DENIZEN_HD constexpr uint32_t local() const { return value & (max_actors_per_worker - 1); }
     DENIZEN_HD constexpr bool is_host() const { return node() == host_node; }
     DENIZEN_HD constexpr bool is_reply_cell() const { return is_host() && (value >> 28 & 1) != 0; }
+    // On a host of a cluster, maybe this one.
+    DENIZEN_HD constexpr bool is_far() const
+    {
+        return (value >> 28) == 2 * host_node && (value << 4) != 0;
+    }
     DENIZEN_HD constexpr uint32_t cell() const { return value & (max_cells - 1); }
     DENIZEN_HD constexpr bool operator==(Address o) const { return value == o.value; }
 

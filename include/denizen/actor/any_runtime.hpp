@@ -29,6 +29,9 @@ namespace denizen {
 using std::chrono::nanoseconds;
 
 struct HandlerTable; // src/actor/handlers.hpp
+class FarDoor;       // far.hpp
+
+inline constexpr uint32_t max_hosts = 1023; // of a cluster
 
 // A compiled program.
 struct Image {
@@ -98,6 +101,8 @@ struct Options {
     std::chrono::milliseconds host_timeout{1000}; // GPU: leave when the host was silent for so long
     uint32_t buffers = 1024;                      // at a time, at most 16,777,216
     uint64_t pool_bytes = 64u << 20; // GPU: of the pool for buffers, taken when the first is made
+    uint32_t hosts = 0;  // of the cluster that the program is of, at most max_hosts; 0: of none
+    uint32_t host = 0;   // which of them this one is
     std::string restore; // a snapshot of the same program and geometry to start from; empty: none
     bool mapped = true;  // GPU: CPU-mapped device memory for the host's messages, if it can be had
     // GPU: what the program does not need of an SM's shared memory is L1, and not for kernels
@@ -382,6 +387,10 @@ public:
     // actor of the same type. Errc::bad_snapshot: of another type, or altered.
     void save_actor(Address actor, const std::string& path, nanoseconds deadline);
     void load_actor(Address actor, const std::string& path, nanoseconds deadline);
+
+    // The door to the other hosts of the program's cluster: see far.hpp. Errc::bad_argument if it
+    // is of none.
+    FarDoor& far();
 
     // Drains, stops and frees. If a handler does not return in time: Errc::stuck with its worker,
     // actor, message and seconds; a GPU program's context is then torn down (with it every other

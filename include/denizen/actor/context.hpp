@@ -4,7 +4,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
-#include <denizen/actor/detail/handover.hpp>
+#include <denizen/actor/detail/row.hpp>
 #include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/timers.hpp>
@@ -12,6 +12,7 @@
 #include <denizen/actor/program.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
+#include <denizen/base/on_stack.hpp>
 #include <denizen/memory/arena/ref.hpp>
 
 namespace denizen {
@@ -27,9 +28,9 @@ class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
                        bool whole_warp, uint32_t type = no_type, void* state = nullptr,
-                       bool calls = false, detail::Handover* next = nullptr)
+                       bool calls = false, detail::RowRef row = {})
         : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
-          calls_(calls), type_(type), state_(state), next_(next)
+          calls_(calls), type_(type), state_(state), row_(row)
     {
     }
 
@@ -118,9 +119,15 @@ public:
             uint32_t words[first_payload / 4] = {};
             const M copy = whole_warp_ ? of_first_lane(message) : message;
             copy_bytes(words, &copy, sizeof(M));
-            return detail::publish<P>(shared_, worker_, key, h, words, priority, whole_warp_);
+            return elsewhere([&] {
+                return detail::publish<typename P::Common>(shared_, worker_, key, h, words,
+                                                           priority, whole_warp_);
+            });
         } else {
-            return detail::publish<P>(shared_, worker_, key, h, &message, priority, whole_warp_);
+            return elsewhere([&] {
+                return detail::publish<typename P::Common>(shared_, worker_, key, h, &message,
+                                                           priority, whole_warp_);
+            });
         }
     }
 
@@ -137,8 +144,8 @@ public:
             P::keep_buffers(shared_, type, payload);
         }
         const Header h{to.value, self_, type, 0, length};
-        if (length <= first_payload && priority == Priority::data && next_ != nullptr &&
-            next_->take<first_payload>(shared_, h, payload)) {
+        if (length <= first_payload && priority == Priority::data && row_.row != nullptr &&
+            row_.row->next.take<first_payload>(shared_, h, payload)) {
             return true;
         }
         const bool sent =
@@ -161,7 +168,8 @@ public:
             }
         }
         const Header h{0, self_, type, 0, length};
-        return detail::publish<P>(shared_, worker_, key, h, payload, priority, false);
+        return detail::publish<typename P::Common>(shared_, worker_, key, h, payload, priority,
+                                                   false);
     }
 
     // From soon on this actor gets what is published to the topic, or to all that begin so: once
@@ -206,14 +214,14 @@ public:
         entry.length = static_cast<uint16_t>(length);
         entry.priority = static_cast<uint16_t>(priority);
         copy_bytes(entry.word, payload, length);
-        return {detail::arm(shared_, worker_, ns, entry)};
+        return {elsewhere([&] { return detail::arm(shared_, worker_, ns, entry); })};
     }
     // True: it will not be sent (again). False: it has been, or was none of this actor's.
     DENIZEN_HD bool cancel(Timer timer)
     {
         bool done = false;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            done = detail::disarm(shared_, worker_, self_, timer.value);
+            done = elsewhere([&] { return detail::disarm(shared_, worker_, self_, timer.value); });
         }
         if (whole_warp_) {
             denizen::lanes::rejoin();
@@ -237,12 +245,15 @@ public:
                                                "`static constexpr bool spawned = true`");
         Address made = nowhere;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            const uint32_t local = detail::take_place(shared_, worker_);
-            if (local != detail::no_place) {
+            made = elsewhere([&] {
+                const uint32_t local = detail::take_place(shared_, worker_);
+                if (local == detail::no_place) {
+                    return nowhere;
+                }
                 P::template begin<A>(detail::state_of_place(shared_, worker_, local), arguments...);
                 detail::open_place(shared_, worker_, local, type);
-                made = Address::actor(worker_, local, shared_.node);
-            }
+                return told(Address::actor(worker_, local, shared_.node).value);
+            });
         }
         if (whole_warp_) {
             denizen::lanes::rejoin();
@@ -261,7 +272,7 @@ public:
         }
         P::begin(type, detail::state_of_place(shared_, worker_, local), state);
         detail::open_place(shared_, worker_, local, type);
-        return Address::actor(worker_, local, shared_.node);
+        return told(Address::actor(worker_, local, shared_.node).value);
     }
 
     // Says that this handler has failed. It runs on to its return; then the message is a dead
@@ -289,7 +300,7 @@ public:
     // stopped already.
     DENIZEN_HD void watch(Address watched)
     {
-        static_assert(P::template message_id<Down> != no_type,
+        static_assert(P::down() != no_type,
                       "a program that watches lists denizen::Down among its Messages");
         order(SystemOp::watch, watched, self_);
     }
@@ -306,9 +317,9 @@ public:
     // What fail() was told, 0 if nothing. For the runtime.
     DENIZEN_HD uint32_t failure() const { return failure_; }
 
-    DENIZEN_HD Address self() const { return {self_}; }
+    DENIZEN_HD Address self() const { return told(self_); }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
-    DENIZEN_HD Address sender() const { return {sender_}; }
+    DENIZEN_HD Address sender() const { return told(sender_); }
     DENIZEN_HD uint32_t worker() const { return worker_; }
     DENIZEN_HD uint32_t node() const { return shared_.node; }
     DENIZEN_HD uint32_t workers() const { return shared_.workers; }
@@ -426,6 +437,20 @@ private:
         return timer;
     }
 
+    // Calls what may be compiled elsewhere. What the worker needs when the handler has ended is on
+    // the stack meanwhile.
+    template <class F>
+    DENIZEN_HD auto elsewhere(const F& f)
+    {
+        if (row_.row == nullptr) {
+            return f();
+        }
+        row_.away->put(*row_.row);
+        const auto result = f();
+        row_.away->get(*row_.row);
+        return result;
+    }
+
     // By the lane that makes the call.
     template <class M>
     DENIZEN_HD bool post(Address to, const M& message)
@@ -437,13 +462,21 @@ private:
         }
         if constexpr (sizeof(M) <= first_payload) {
             const M copy = message; // one that lies in the state is not read byte by byte
-            if (priority == Priority::data && next_ != nullptr &&
-                next_->take<sizeof(M)>(shared_, h, &copy)) {
+            if (priority == Priority::data && row_.row != nullptr &&
+                row_.row->next.take<sizeof(M)>(shared_, h, &copy)) {
                 return true;
             }
-            return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to));
+            const Overflow policy = policy_of(to);
+            const detail::Unsent unsent =
+                detail::post_short<sizeof(M)>(shared_, worker_, h, &copy, priority, policy);
+            return unsent.kind == detail::Unsent::nothing || elsewhere([&] {
+                       return detail::post_rest<sizeof(M)>(shared_, worker_, h, &copy, priority,
+                                                           policy, unsent);
+                   });
         } else {
-            return post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
+            return elsewhere([&] {
+                return detail::post_any(shared_, worker_, h, &message, priority, policy_of(to));
+            });
         }
     }
 
@@ -472,8 +505,11 @@ private:
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
             // Here already: this worker may see the actor stop before the request is at its end.
-            detail::mark_subscriber(shared_, self_);
-            detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
+            elsewhere([&] {
+                detail::mark_subscriber(shared_, self_);
+                detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
+                return true;
+            });
         }
         sync();
     }
@@ -481,12 +517,22 @@ private:
     DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            send_system(shared_, worker_, op, actor, self_, {actor.local(), value, 0, 0});
+            elsewhere([&] {
+                const Address to = shared_.far.to_short(actor);
+                send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
+                return true;
+            });
         }
         sync();
     }
 
     DENIZEN_HD Overflow policy_of(Address to) const { return P::policy_of(shared_, to); }
+
+    // An address as handlers are told it: of a cluster the one that means the same on every host.
+    DENIZEN_HD Address told(uint32_t address) const
+    {
+        return {shared_.far.hosts == 0 ? address : detail::far_form(shared_.far, address)};
+    }
 
     const Shared& shared_;
     uint32_t worker_;
@@ -498,8 +544,8 @@ private:
     uint32_t failure_ = 0;
     uint32_t type_;
     void* state_;
-    detail::Handover* next_; // null: what it sends to its own worker goes by the ring
-    bool touched_ = false;   // this handler has had a buffer's memory
+    detail::RowRef row_;   // none: what it sends to its own worker goes by the ring
+    bool touched_ = false; // this handler has had a buffer's memory
 };
 
 } // namespace denizen

@@ -32,6 +32,7 @@ enum class Errc : uint32_t {
     failed,       // a handler has failed
     stale,        // the buffer was freed, or never existed
     bad_snapshot, // the file is truncated, altered, or of another program
+    host_lost,    // a host of the cluster is gone, or was silent for too long
 };
 
 DENIZEN_HD inline const char* to_string(Errc code)
@@ -55,6 +56,7 @@ DENIZEN_HD inline const char* to_string(Errc code)
     case Errc::failed: return "failed";
     case Errc::stale: return "stale buffer";
     case Errc::bad_snapshot: return "bad snapshot";
+    case Errc::host_lost: return "host lost";
     }
     return "unknown";
 }

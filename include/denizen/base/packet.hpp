@@ -15,6 +15,12 @@
 #if DENIZEN_HOSTED
 #if defined(__SSE2__)
 #include <emmintrin.h>
+// GCC's %v, which other compilers do not know.
+#if defined(__AVX__)
+#define DENIZEN_MOVDQA "vmovdqa"
+#else
+#define DENIZEN_MOVDQA "movdqa"
+#endif
 #endif
 #if defined(__SANITIZE_THREAD__)
 // The sanitizer's own 16-byte atomics: it would take the instructions below for plain accesses.
@@ -67,7 +73,7 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
     // Aligned 16-byte accesses are atomic on every CPU with AVX (Intel SDM vol. 3, 9.1.1; AMD APM
     // vol. 2, 7.3.2). The clobber keeps the compiler from moving later reads in front of it.
     __m128i raw;
-    asm volatile("%vmovdqa %1, %0" : "=x"(raw) : "m"(*p) : "memory");
+    asm volatile(DENIZEN_MOVDQA " %1, %0" : "=x"(raw) : "m"(*p) : "memory");
     Packet value;
     copy_bytes(&value, &raw, sizeof value);
     return value;
@@ -112,7 +118,7 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
 #elif defined(__SSE2__)
     __m128i raw;
     copy_bytes(&raw, &value, sizeof raw);
-    asm volatile("%vmovdqa %1, %0" : "=m"(*p) : "x"(raw) : "memory");
+    asm volatile(DENIZEN_MOVDQA " %1, %0" : "=m"(*p) : "x"(raw) : "memory");
 #elif defined(__aarch64__)
     uint64_t low = 0;
     uint64_t high = 0;

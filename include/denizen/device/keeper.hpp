@@ -56,7 +56,7 @@ public:
     // synchronous the call lasts as long as the program stays. Throws.
     void start(Kept kept);
     // Whether it was started, and neither joined nor abandoned.
-    bool resident() const { return resident_; }
+    bool resident() const { return resident_.load(std::memory_order_acquire); }
 
     // What the program is to do. `leave` is for now; what was wanted before holds when it is back.
     void command(Command c);
@@ -70,7 +70,8 @@ public:
     // With a breath: incarnations that have begun or are queued; else as launches().
     uint64_t incarnations() const { return queued_.load(std::memory_order_relaxed); }
 
-    // There may be a reason to go back: after a message has been published.
+    // There may be a reason to go back: after a message has been published. By any thread, also
+    // before start(): another node's may be on the GPU already.
     void wake();
     // The program stays off, whatever is commanded meanwhile. held(): it is off.
     void hold();
@@ -128,7 +129,7 @@ private:
     uint32_t ended_ = 0;       // ResidentWords::ended, as last seen,
     uint64_t moved_ns_ = 0;    // and since when
     std::string failure_;
-    bool resident_ = false;
+    std::atomic<bool> resident_{false}; // release in start(): kept_ is there
 };
 
 } // namespace denizen::gpu

@@ -122,13 +122,13 @@ inline __m128i pack_register(const unsigned char* payload, uint32_t sequence)
 
 inline void store_register(Packet* p, __m128i value)
 {
-    asm volatile("%vmovdqa %1, %0" : "=m"(*p) : "x"(value) : "memory"); // as store_packet
+    asm volatile(DENIZEN_MOVDQA " %1, %0" : "=m"(*p) : "x"(value) : "memory"); // as store_packet
 }
 
 inline __m128i load_register(const Packet* p)
 {
     __m128i value;
-    asm volatile("%vmovdqa %1, %0" : "=x"(value) : "m"(*p) : "memory"); // as load_packet
+    asm volatile(DENIZEN_MOVDQA " %1, %0" : "=x"(value) : "m"(*p) : "memory"); // as load_packet
     return value;
 }
 

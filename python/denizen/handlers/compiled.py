@@ -316,7 +316,7 @@ def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:
             raise
         said = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         path, line = _place(error, said) or (rewritten.path, rewritten.line)
-        raise CompileError(f"{path}:{line}: {explain(said)}") from None
+        raise CompileError.at(path, line, explain(said)) from None
 
 
 def _place(error: BaseException, said: str) -> tuple[str, int] | None:

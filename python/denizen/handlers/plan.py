@@ -101,17 +101,15 @@ def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
             new = rewriter.handler(function, actor.constants)
             out.handlers[actor.name, name] = new
             if "checkpoint" in new.calls and actor.restart_from != "snapshot":
-                raise CompileError(
-                    f"{new.path}:{new.line}: {actor.name} calls ctx.checkpoint(); it declares "
-                    'restart_from = "snapshot"'
-                )
+                what = f'{actor.name} calls ctx.checkpoint(); it declares restart_from = "snapshot"'
+                raise CompileError.at(new.path, new.line, what)
             for message in new.makes.values():
                 _add(out, message, f"{actor.name} makes")
             for child in new.spawns.values():
                 assert isinstance(child, ActorType)  # a handler makes no tasks
                 _add_actor(out, child, f"{new.path}:{new.line}: {actor.name}")
             if "random" in new.calls:
-                _check_random(actor, f"{new.path}:{new.line}")
+                _check_random(actor, new)
         if actor.invariant is not None:
             out.invariants[actor.name] = rewriter.invariant(actor.invariant, actor.constants)
     return out
@@ -125,13 +123,11 @@ def _add_actor(out: Plan, child: ActorType, who: str) -> None:
         raise CompileError(f"{who} spawns another actor {child.name} than the program has")
 
 
-def _check_random(actor: ActorType, where: str) -> None:
+def _check_random(actor: ActorType, new: Rewritten) -> None:
     fields: Any = actor.dtype.fields or {}
     if "random" not in fields or fields["random"][0] != np.dtype(np.uint64):
-        raise CompileError(
-            f"{where}: ctx.random() keeps its state in a field of {actor.name}: "
-            "random: np.uint64 = 1"
-        )
+        what = f"ctx.random() keeps its state in a field of {actor.name}: random: np.uint64 = 1"
+        raise CompileError.at(new.path, new.line, what)
 
 
 def _add(out: Plan, message: MessageType, who: str) -> None:

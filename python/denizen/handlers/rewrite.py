@@ -23,11 +23,11 @@ from typing import Any, Literal, NoReturn, cast
 import numpy as np
 
 from denizen.actor import ActorType
-from denizen.errors import CompileError
+from denizen.errors import CompileError, MessageError
 from denizen.handlers import ops
 from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
 from denizen.handlers.generator import next_random
-from denizen.message import MessageType
+from denizen.message import MessageType, checked
 from denizen.task_type import TaskType
 
 _NEXT_RANDOM = cast(FunctionType, next_random)
@@ -153,9 +153,9 @@ class Rewriter:
 
     def function(self, function: FunctionType, at: str) -> Rewritten:
         if function in self._under_way:
-            raise CompileError(
-                f"{at}: {function.__name__} calls itself; use a loop, or a message to self"
-            )
+            path, _, line = at.rpartition(":")
+            what = f"{function.__name__} calls itself; use a loop, or a message to self"
+            raise CompileError.at(path, int(line), what)
         if function not in self._done:
             self._under_way.append(function)
             try:
@@ -218,6 +218,7 @@ class _Function:
                 f"{function.__qualname__} is not to be found; write it to a file or a notebook's "
                 "cell"
             ) from None
+        self._margin = len(lines[0]) - len(lines[0].lstrip())
         module = ast.parse(textwrap.dedent("".join(lines)))
         ast.increment_lineno(module, first - 1)
         found = module.body[0]
@@ -268,12 +269,17 @@ class _Function:
     # ---- what is refused
 
     def _refuse(self, node: ast.AST, what: str) -> NoReturn:
-        line = getattr(node, "lineno", self._function.__code__.co_firstlineno)
-        raise CompileError(f"{self._path}:{line}: a handler cannot use {what}")
+        raise self._error(node, f"a handler cannot use {what}")
 
     def _wrong(self, node: ast.AST, what: str) -> NoReturn:
+        raise self._error(node, what)
+
+    def _error(self, node: ast.AST, what: str) -> CompileError:
         line = getattr(node, "lineno", self._function.__code__.co_firstlineno)
-        raise CompileError(f"{self._path}:{line}: {what}")
+        column = getattr(node, "col_offset", None)
+        return CompileError.at(
+            self._path, line, what, None if column is None else column + self._margin
+        )
 
     def _unknown(self, node: ast.AST) -> NoReturn:
         for kind, what in _REFUSED.items():
@@ -677,6 +683,11 @@ class _Function:
                 )
             if not _is_scalar(made.dtype[name]):
                 self._wrong(value, f"field {name} of {made.name} is a record; assign it afterwards")
+            if (number := _number(value)) is not None:
+                try:
+                    checked(f"field {name} of {made.name}", made.dtype[name], number)
+                except MessageError as error:
+                    self._wrong(value, str(error))
         if isinstance(made, MessageType):
             self._out.makes[made.name] = made
             initial: Any = np.zeros((), made.dtype)
@@ -747,6 +758,16 @@ class _Function:
         if isinstance(words, str):
             self._wrong(e, f'the topic "{value}" {words}')
         return [ast.Constant(w) for w in words]
+
+
+def _number(e: ast.expr) -> int | float | None:
+    """The number that is written there."""
+    negative = isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub)
+    value = e.operand if isinstance(e, ast.UnaryOp) and negative else e
+    number = value.value if isinstance(value, ast.Constant) else None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    return -number if negative else number
 
 
 def _is_scalar(dtype: np.dtype[Any]) -> bool:

@@ -19,6 +19,7 @@ from denizen.lab import (
     adsb,
     audit,
     beside,
+    cluster,
     doorbells,
     driver,
     engines,
@@ -27,6 +28,7 @@ from denizen.lab import (
     handlers,
     logs,
     searches,
+    starts,
 )
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
@@ -243,10 +245,11 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "beside": (beside.loads, beside.frameworks, beside.kills),
     "audit": (audit.measure,),
+    "cluster": (cluster.measure,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
-    "handlers": (handlers.measure,),
+    "handlers": (handlers.measure, starts.measure),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),

@@ -108,6 +108,18 @@ _GOALS: tuple[_Goal, ...] = (
         "handlers", "random targets: handlers in Python / C++ text", "random targets, Python", {},
         ">=", 0.97, "x", _ratio("random targets"), needs_gpu=False,
     ),
+    *(
+        _Goal(
+            "handlers", f"start of a {how} program, {way}, {on}", f"start, {how}",
+            {"handlers": way, "on": on}, "<=", seconds, "s", _median, needs_gpu=False,
+        )
+        for how, way, on, seconds in (
+            ("new", "Python", "GPU", 1.5), ("new", "Python", "CPU", 1.0),
+            ("new", "C++ text", "GPU", 2.0), ("new", "C++ text", "CPU", 2.0),
+            ("cached", "Python", "GPU", 0.2), ("cached", "Python", "CPU", 0.2),
+            ("cached", "C++ text", "GPU", 0.2), ("cached", "C++ text", "CPU", 0.2),
+        )
+    ),
     _Goal(
         "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
         {"breath_us": 2000}, "<=", 1.03, "x", _ratio("ask, one kernel for ever"),
@@ -480,6 +492,28 @@ _GOALS: tuple[_Goal, ...] = (
     _Goal(
         "transactions", "resident in device memory, all rules", "resident in device memory", {},
         ">=", 2000, "M/s", _median,
+    ),
+    *(
+        _Goal(
+            "cluster", f"{what}, one way between hosts, p50", "one way, actor to actor",
+            {"transport": transport, "links": links}, "<=", most, "us", _median, needs_gpu=False,
+        )
+        for what, transport, links, most in (
+            ("shared memory, spinning", "rings", "spinning", 1.5),
+            ("loopback TCP, spinning", "tcp", "spinning", 10),
+            ("loopback TCP, sleeping", "tcp", "sleeping", 60),
+        )
+    ),
+    *(
+        _Goal(
+            "cluster", f"64-byte slots between hosts, {what}", "64-byte slots, a pair of hosts",
+            {"transport": transport}, ">=", least, "M/s", _median, needs_gpu=False,
+        )
+        for what, transport, least in (("shared memory", "rings", 10), ("TCP", "tcp", 5))
+    ),
+    _Goal(
+        "cluster", "a killed host is known, most", "killed host is known", {}, "<=", 50, "ms",
+        _most, needs_gpu=False,
     ),
 )  # fmt: skip
 

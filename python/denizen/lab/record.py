@@ -52,8 +52,9 @@ EXPERIMENTS = {
     "driver": "Driver: what calls of the CUDA API cost and submit",
     "handlers": "Handlers: the same program in Python and as C++ text",
     "audit": "Audit: minutes of messages between random actors, each accounted for",
+    "cluster": "Cluster: messages between hosts on one machine, and the end of one",
 }
-IN_PYTHON = frozenset({"audit", "handlers"})
+IN_PYTHON = frozenset({"audit", "cluster", "handlers"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})

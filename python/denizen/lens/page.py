@@ -51,6 +51,7 @@ def render(capture: Capture) -> str:
         else "Calls are not numbered without CUPTI: means are over doorbells."
     )
     full = capture.header.mode == "full"
+    named = bool(capture.counts)
     parts = {
         "title": f"denizen lens: {escape(capture.header.process)}",
         "command": escape(" ".join(capture.arguments) or capture.header.process),
@@ -62,8 +63,8 @@ def render(capture: Capture) -> str:
         "totals": "".join(
             f"<div><b>{value:,}</b>{escape(name)}</div>" for name, value in totals.items()
         ),
-        "header": "".join(f"<th>{escape(name)}</th>" for name in summary.HEADER),
-        "rows": "\n".join(_row(cost, made.costs) for cost in made.costs),
+        "header": "".join(f"<th>{escape(name)}</th>" for name in _columns(summary.HEADER, named)),
+        "rows": "\n".join(_row(cost, made.costs, named) for cost in made.costs),
         "counted": counted,
         "graphs": _graphs(capture),
         "timeline": timeline,
@@ -74,12 +75,18 @@ def render(capture: Capture) -> str:
     return style.fill(template, parts | {"style": style.sheet()})
 
 
-def _row(cost: Cost, costs: Sequence[Cost]) -> str:
-    numbers = (
+def _columns(all_of: Sequence[str], named: bool) -> Sequence[str]:
+    """Without "called" and "rang" where nobody counted calls."""
+    return all_of if named else (*all_of[:1], *all_of[3:])
+
+
+def _row(cost: Cost, costs: Sequence[Cost], named: bool) -> str:
+    numbers: tuple[float, ...] = (
         cost.called or 0, cost.rang, cost.doorbells, cost.entries, cost.bytes, cost.bytes_per_call,
     )  # fmt: skip
     share = 100 * cost.bytes / max(1, *(other.bytes for other in costs))
-    texts = summary.cells(cost)
+    texts = _columns(summary.cells(cost), named)
+    numbers = numbers if named else numbers[2:]
     middle = "".join(
         f'<td data-n="{number}">{escape(text)}</td>'
         for number, text in zip(numbers, texts[1:-1], strict=True)

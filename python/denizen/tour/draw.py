@@ -42,6 +42,49 @@ def css(colour: ArrayLike) -> str:
     return f"#{r:02x}{g:02x}{b:02x}"
 
 
+class Labels:
+    """Where names of points on a map go: beside them, within its width, and over nothing else if
+    there is such a place.
+
+    Args:
+        width: of the map.
+        letter: the width of a letter.
+    """
+
+    _BESIDE = (
+        (8, 4, "start"), (-8, 4, "end"), (8, -8, "start"), (8, 16, "start"), (-8, -8, "end"),
+        (-8, 16, "end"),
+    )  # fmt: skip
+
+    def __init__(self, width: float, letter: float = 7.5) -> None:
+        self._width = width
+        self._letter = letter
+        self._taken: list[tuple[float, float, float]] = []  # left, right, base line
+
+    def take(self, left: float, right: float, y: float) -> None:
+        """What else there is, one line high."""
+        self._taken.append((left, right, y))
+
+    def place(self, x: float, y: float, text: str) -> str:
+        """The attributes of the name of the point at x, y."""
+        wide = self._letter * len(text)
+        places = []
+        for dx, dy, anchor in self._BESIDE:
+            left = x + dx - (wide if anchor == "end" else 0)
+            if left >= 0 and left + wide <= self._width:
+                places.append((left, left + wide, y + dy, x + dx, anchor))
+        free = [p for p in places if not any(self._meet(p[:3], other) for other in self._taken)]
+        left, right, base, at, anchor = (free or places or [(x, x + wide, y + 4, x + 8, "start")])[
+            0
+        ]
+        self.take(left, right, base)
+        return f'x="{at:.1f}" y="{base:.1f}" text-anchor="{anchor}"'
+
+    @staticmethod
+    def _meet(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+        return one[0] < other[1] and other[0] < one[1] and abs(one[2] - other[2]) < 12
+
+
 def png(image: Colours) -> bytes:
     """A PNG file of an image of shape (height, width, 3)."""
     height, width, _ = image.shape

@@ -34,6 +34,17 @@ struct Arrival {
     Packet packet[4];
 };
 
+// What is there will not be read again, also where nothing is written to it: up to here it needs no
+// registers.
+DENIZEN_HD inline void forget([[maybe_unused]] Arrival& a)
+{
+#if DENIZEN_ON_DEVICE
+    for (Packet& p : a.packet) {
+        asm volatile("" : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.sequence));
+    }
+#endif
+}
+
 // A slot's payload words, sequences left out: three of the header, nine of the message.
 struct Words {
     uint32_t word[12];
@@ -110,6 +121,14 @@ __device__ inline Words words_of(const Arrival& a, uint32_t n)
 
 #endif
 
+// How many rings a worker reads besides the near ones. The last is, of a host of a cluster, the one
+// that its links to the others write: what comes there is let in also while messages are parked,
+// or two hosts whose rings to each other are full would wait for each other.
+DENIZEN_HD inline uint32_t sources_of(const Shared& s)
+{
+    return source_peer + s.nodes - 1 + (s.far.hosts != 0 ? 1 : 0);
+}
+
 // What a worker has taken from a ring, one message per lane.
 struct Batch {
     Words words;
@@ -124,7 +143,7 @@ class Sources {
 public:
     static constexpr uint32_t most = lanes::size == 1 ? 1 : 32; // messages taken at a time
 
-    DENIZEN_HD Sources(const Shared& s, uint32_t id) : count_(source_peer + s.nodes - 1)
+    DENIZEN_HD Sources(const Shared& s, uint32_t id) : count_(sources_of(s))
     {
         const uint64_t w = id;
         for (uint32_t g = first(); g < count_; g += step()) {
@@ -138,6 +157,9 @@ public:
                 set(r, s.host_rings, w, s.host_ring_mask, s.host_ring_credit + w * credit_stride);
             } else if (g == source_node) {
                 set(r, s.inboxes, w, s.inbox_mask, &s.inbox[w].credit);
+            } else if (g == source_peer + s.nodes - 1) {
+                const PeerLink& others = s.peer[s.node];
+                set(r, others.from, w, s.host_ring_mask, others.from_credits + w * credit_stride);
             } else {
                 const uint32_t k = g - source_peer;
                 const PeerLink& peer = s.peer[k < s.node ? k : k + 1];
@@ -151,6 +173,7 @@ public:
     DENIZEN_HD void probe()
     {
 #if DENIZEN_ON_DEVICE
+        forget(head_);
         head_.packet[3].sequence = ring_.head; // never the sequence expected
         if (lanes::id() < count_) {
             const Slot& slot = ring_.slots[ring_.head & ring_.mask];

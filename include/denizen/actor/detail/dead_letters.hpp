@@ -17,9 +17,10 @@ enum class Reason : uint32_t {
     wrong_type,   // the actor has no handler for the message
     failed,       // its handler failed (the effects may be partial), or the actor had failed before
     dropped,      // the oldest of a full mailbox, by the actor's overflow policy
-    oversize      // longer than any message of the program
+    oversize,     // longer than any message of the program
+    lost          // bound for a host of the cluster that was lost: it may have been handled there
 };
-inline constexpr uint32_t reasons = 6;
+inline constexpr uint32_t reasons = 7;
 inline constexpr uint32_t dead_payload = 24; // bytes of the message that are kept
 
 DENIZEN_HD inline const char* to_string(Reason reason)
@@ -31,6 +32,7 @@ DENIZEN_HD inline const char* to_string(Reason reason)
     case Reason::failed: return "failed";
     case Reason::dropped: return "dropped";
     case Reason::oversize: return "oversize";
+    case Reason::lost: return "lost";
     }
     return "unknown";
 }

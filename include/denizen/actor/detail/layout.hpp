@@ -7,6 +7,7 @@
 #pragma once
 
 #include <denizen/actor/detail/board.hpp>
+#include <denizen/actor/detail/far.hpp>
 #include <denizen/actor/detail/program_table.hpp>
 #include <denizen/actor/detail/rings.hpp>
 #include <denizen/actor/detail/system_op.hpp>
@@ -27,7 +28,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 12;
+inline constexpr uint32_t layout_abi = 13;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {
@@ -53,12 +54,14 @@ struct Places {
     uint32_t actors_per_worker = 0;
     uint32_t near = 1;   // workers per cluster: those of one share near rings; at most 32
     uint32_t per_sm = 1; // workers per SM
+    FarFormat far;       // the cluster's addresses, if it is of one
 };
 
 struct Rings {
     uint32_t near_mask = 0;  // slots of a near ring - 1
     uint32_t local_mask = 0; // slots of a worker's ring to itself - 1
-    uint32_t box_bytes = 0;  // of a worker's NearBox with its slots
+    uint32_t box_bytes = 0;  // of a worker's NearBox with its slots,
+    uint32_t near_bytes = 0; // and from one near ring in it to the next
     uint32_t host_ring_mask = 0;
     uint32_t inbox_mask = 0;
     uint32_t urgent_mask = 0; // of the urgent host rings and the urgent inboxes
@@ -76,7 +79,7 @@ struct Rings {
     Slot* urgent_inboxes = nullptr;              // [workers][urgent_mask + 1]
     Inbox* urgent_inbox = nullptr;               // [workers]
     unsigned char* boxes = nullptr;              // [workers][box_bytes]
-    PeerLink peer[max_nodes] = {};               // by node; our own is unused
+    PeerLink peer[max_nodes] = {};               // by node; our own: the other hosts'
     Parked* outboxes = nullptr;                  // [workers][outbox_capacity]
     Slot* egress = nullptr;                      // host memory
     const uint32_t* egress_credit = nullptr;

@@ -5,6 +5,7 @@
 // program is idle, when the host says so, or when the host has died.
 #pragma once
 
+#include <denizen/actor/detail/arrival.hpp>
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
@@ -81,18 +82,21 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     told = now;
 }
 
-// What this node's workers have sent to each other node, and handled of what came from it.
+// What this node's workers have sent to each other node, and handled of what came from it; in its
+// own place, of what came from other hosts of a cluster.
 DENIZEN_HD inline void tell_peers(const Shared& s)
 {
     for (uint32_t n = lanes::id(); n < s.nodes; n += lanes::size) {
-        if (n == s.node) {
+        const bool own = n == s.node;
+        if (own && s.far.hosts == 0) {
             continue;
         }
+        const uint32_t source = source_peer + (own ? s.nodes - 1 : n < s.node ? n : n - 1);
         uint32_t sent = 0;
         uint32_t done = 0;
         for (uint32_t w = 0; w < s.workers; ++w) {
-            done += s.watch[w].done[source_peer + (n < s.node ? n : n - 1)];
-            sent += load<Scope::gpu>(&s.peer[n].tails[w * credit_stride]);
+            done += s.watch[w].done[source];
+            sent += own ? 0 : load<Scope::gpu>(&s.peer[n].tails[w * credit_stride]);
         }
         store<Scope::system>(&s.control->peer_sent[n], sent);
         store<Scope::system>(&s.control->peer_done[n], done);
@@ -110,7 +114,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
         Watch& watch = s.watch[w];
         // Acquire, by the fence below: partners of the releases in Worker::tell(); the positions
         // come before the tails.
-        for (uint32_t g = 0; g < source_peer + s.nodes - 1; ++g) {
+        for (uint32_t g = 0; g < sources_of(s); ++g) {
             watch.done[g] = load<Scope::gpu, detail::host_acquire>(&status.done[g]);
         }
         for (uint32_t i = 0; i < s.near; ++i) {
@@ -213,7 +217,8 @@ __device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observ
 
 // Runs on its own warp until the program leaves the GPU or its breath ends. Out of line: the
 // workers have the registers to themselves.
-__device__ __noinline__ inline void run_monitor(const Shared& s)
+template <class = void>
+__device__ __noinline__ void run_monitor(const Shared& s)
 {
     Control& c = *s.control;
     Board& board = *s.board;

@@ -139,8 +139,8 @@ DENIZEN_HD inline void open_short_ways(const Shared& s, cluster::Address b, bool
 DENIZEN_HD inline cluster::Address near_slots(const Shared& s, cluster::Address b, uint32_t to,
                                               uint32_t from)
 {
-    const uint32_t slot = to == from ? 0 : s.local_mask + 1 + from * (s.near_mask + 1);
-    return b + sizeof(NearBox) + slot * sizeof(Slot);
+    const cluster::Address slots = b + sizeof(NearBox);
+    return to == from ? slots : slots + (s.local_mask + 1) * sizeof(Slot) + from * s.near_bytes;
 }
 
 // Where the slots of worker `id`'s ring to near worker `to` are, for its sends.

@@ -69,9 +69,10 @@ struct Gate {
 };
 
 // How a worker's near rings lie in its box: these words, then the slots of its ring to itself
-// (local_mask + 1), then those of the rings from near workers 0, 1, ... (near_mask + 1 each). The
-// box lies in the shared memory of the worker's SM, where near workers write too, and in
-// Shared::boxes while the program is off the GPU; on the CPU always there.
+// (local_mask + 1), then those of the rings from near workers 0, 1, ... (near_mask + 1 each, with a
+// gap behind them: see Geometry::gap). The box lies in the shared memory of the worker's SM, where
+// near workers write too, and in Shared::boxes while the program is off the GPU; on the CPU always
+// there.
 struct alignas(line) NearBox {
     uint32_t tail[max_near] = {};   // to near worker i: next ticket
     uint32_t credit[max_near] = {}; // what near worker i has given back; it writes that here
@@ -91,7 +92,9 @@ struct alignas(line) NearBox {
     uint32_t idle = 0; // rounds without work, in a row, that the worker has seen
 };
 
-// Another node, as this one's workers reach it.
+// Another node, as this one's workers reach it. A node's own entry has the rings to the other hosts
+// of a cluster instead: [hosts] where it says [workers], in host memory but for their tails, and
+// nothing comes from them this way.
 struct PeerLink {
     Slot* inboxes = nullptr; // [workers][inbox_mask + 1] in the peer's memory; only we write there
     uint32_t* tails = nullptr;         // [workers], 64 bytes apart, in our memory

@@ -117,9 +117,14 @@ def _map(tracks: dict[str, list[tuple[float, float]]], known: dict[str, dict[str
             if any(inside(x, y) for x, y in points):
                 lines.append("M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in points))
         body.append(f'<path class="{kind}" d="{"".join(lines)}"/>')
+    labels = draw.Labels(_WIDTH)
+    for track in tracks.values():
+        x, y = at(*track[-1])
+        labels.take(x - 6, x + 6, y + 4)
     for name, longitude, latitude in coast.cities():
         x, y = at(latitude, longitude)
         if inside(x, y):
+            labels.take(x - 2, x + 6 + 7 * len(name), y + 4)
             body.append(
                 f'<rect class="city" x="{x - 2:.0f}" y="{y - 2:.0f}" width="4" height="4"/>'
                 f'<text x="{x + 6:.0f}" y="{y + 4:.0f}">{escape(name)}</text>'
@@ -135,6 +140,6 @@ def _map(tracks: dict[str, list[tuple[float, float]]], known: dict[str, dict[str
         body.append(
             f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x:.1f}" y2="{y:.1f}" stroke="{colour}" '
             f'stroke-width="3"/><circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>'
-            f'<text class="name" x="{x + 8:.1f}" y="{y + 4:.1f}">{told}</text>'
+            f'<text class="name" {labels.place(x, y, told)}>{told}</text>'
         )
     return draw.svg(_WIDTH, height, "".join(body), "map of aircraft")

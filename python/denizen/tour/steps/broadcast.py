@@ -116,21 +116,21 @@ def _curves(spectra: list[Curve]) -> str:
     for mark in range(0, 101, 20):
         y = 10 + (height - 30) * mark / 100
         body.append(
-            f'<line class="grid" x1="50" x2="{width}" y1="{y:.0f}" y2="{y:.0f}"/>'
-            f'<text x="44" y="{y + 4:.0f}" text-anchor="end">{-mark} dB</text>'
+            f'<line class="grid" x1="60" x2="{width}" y1="{y:.0f}" y2="{y:.0f}"/>'
+            f'<text x="54" y="{y + 4:.0f}" text-anchor="end">{-mark} dB</text>'
         )
     for side, (frequencies, level) in enumerate(spectra):
         inside = frequencies <= most
         count = int(inside.sum())
         bins = np.array_split(level[inside], min(count, 400))
         points = " ".join(
-            f"{50 + (width - 50) * i / len(bins):.1f},"
+            f"{60 + (width - 60) * i / len(bins):.1f},"
             f"{10 + (height - 30) * (top - max(floor, float(part.max()))) / (top - floor):.1f}"
             for i, part in enumerate(bins)
         )
         body.append(f'<polyline class="curve{side}" points="{points}"/>')
     for hertz in range(0, 6001, 2000):
-        x = 50 + (width - 50) * hertz / most
+        x = 60 + (width - 60) * hertz / most
         anchor = "end" if hertz == 6000 else "middle"
         body.append(f'<text x="{x:.0f}" y="{height - 2}" text-anchor="{anchor}">{hertz} Hz</text>')
     return draw.svg(width, height, "".join(body), "spectrum of the audio")

@@ -214,6 +214,7 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
         while (count != 0) {
             constexpr uint32_t group = NearFar<Counters>::group;
             for (uint32_t i = team.rank(); i - lanes::id() < count * group; i += team.size()) {
+                if (leaves(team, i)) break;
                 search.expand(i / group < count ? search.near(i / group) : Entry{no_vertex, 0});
             }
             // Was read by the last a barrier ago.
@@ -249,6 +250,7 @@ DENIZEN_HD void near_far(Team& team, const View& g, const WeightedRecord* record
         search.side ^= 1;
         if (was_lost) far = g.vertices;
         for (uint32_t i = team.rank(); i - lanes::id() < far; i += team.size()) {
+            if (leaves(team, i)) break;
             Entry entry{0, 0};
             bool wanted = i < far;
             if (wanted && was_lost) { // whatever is not near is far
@@ -282,7 +284,7 @@ template <class Team>
 DENIZEN_HD void unpack(const Team& team, const unsigned long long* best, const Found& found,
                        uint32_t vertices, Progress* progress)
 {
-    for (uint32_t v = team.rank(); v < vertices; v += team.size()) {
+    for (uint32_t v = team.rank(); v < vertices && !leaves(team, v); v += team.size()) {
         const auto distance = static_cast<uint32_t>(best[v] >> 32);
         const bool reached = distance != unreached;
         if (reached && distance >> 31 != 0) store<Scope::gpu>(&progress->overflow, 1u);

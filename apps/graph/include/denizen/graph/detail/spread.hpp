@@ -19,7 +19,7 @@ template <class Team>
 DENIZEN_HD void clear(const Team& team, const Found& found, uint32_t* seen, uint32_t vertices,
                       uint32_t source)
 {
-    for (uint32_t v = team.rank(); v < vertices; v += team.size()) {
+    for (uint32_t v = team.rank(); v < vertices && !leaves(team, v); v += team.size()) {
         found.distance[v] = v == source ? 0 : -1;
         found.parent[v] = v == source ? static_cast<int32_t>(v) : -1;
         if (v % 32 == 0) seen[v / 32] = source / 32 == v / 32 ? 1u << source % 32 : 0;
@@ -45,7 +45,7 @@ DENIZEN_HD void spread(const Team& team, const Journal& journal, const Progress&
 {
     uint32_t level = 0;
     uint32_t end = 0; // of that level; one thread alone looks for it once a level
-    for (uint32_t i = team.rank(); i < progress.reached; i += team.size()) {
+    for (uint32_t i = team.rank(); i < progress.reached && !leaves(team, i); i += team.size()) {
         if (i >= end) {
             level = level_of(journal, progress.levels, i);
             end = journal.start[level + 1];

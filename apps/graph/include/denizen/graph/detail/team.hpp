@@ -24,6 +24,9 @@ DENIZEN_HD inline bool past(uint64_t deadline)
     return now_ns() > deadline;
 }
 
+// Items between two looks at whether a loop is to be left (leaves()).
+inline constexpr uint32_t items_per_look = 4096;
+
 // The word all members of a team meet at. Zero at the start.
 struct alignas(line) Meeting {
     uint32_t arrived;
@@ -43,7 +46,19 @@ struct Block {
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD void sync() {}
 #endif
-    DENIZEN_HD static bool late() { return false; }
+    // CPU: whether the search was interrupted.
+    DENIZEN_HD static bool late()
+    {
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+        return denizen::detail::interrupt_pending();
+#else
+        return false;
+#endif
+    }
+
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+    static bool interrupted() { return denizen::detail::interrupted(); }
+#endif
 };
 
 // All threads of a kernel whose blocks all run at the same time, or `members` threads of the host.
@@ -74,6 +89,15 @@ struct Grid {
 
     DENIZEN_HD bool late() const { return load<Scope::gpu>(&meeting->late) != 0; }
 
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+    // Whether any member was; the others are told.
+    bool interrupted() const
+    {
+        if (denizen::detail::interrupted()) store<Scope::gpu>(&meeting->late, 1u);
+        return late();
+    }
+#endif
+
     // What any thread wrote before is seen by every thread after.
     DENIZEN_HD void sync()
     {
@@ -83,7 +107,7 @@ struct Grid {
             // Release: partner of the acquire below, in every other member.
             const uint32_t before = fetch_add<Scope::gpu, Order::acq_rel>(&meeting->arrived, 1u);
 #if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
-            if (denizen::detail::interrupted()) store<Scope::gpu>(&meeting->late, 1u);
+            (void)interrupted();
             if (before + 1 == round * members && members > 1) {
                 ring_bell(&meeting->bell, &meeting->sleeping);
             }
@@ -110,5 +134,19 @@ struct Grid {
         sync_member();
     }
 };
+
+// For a loop of item `i`, whose step is the size of the team. On the host it is left when the
+// search is interrupted, which is looked at every so many items; on a GPU none takes that long.
+template <class Team>
+DENIZEN_HD bool leaves(const Team& team, uint32_t i)
+{
+#if DENIZEN_HOSTED && !DENIZEN_ON_DEVICE
+    return i % items_per_look < team.size() && team.interrupted();
+#else
+    (void)team;
+    (void)i;
+    return false;
+#endif
+}
 
 } // namespace denizen::graph

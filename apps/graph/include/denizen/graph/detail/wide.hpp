@@ -105,6 +105,7 @@ struct Wide {
         const uint32_t warp = team.rank() / lanes::size;
         const uint32_t warps = team.size() / lanes::size;
         for (uint32_t base = warp * per_warp; base < pieces; base += warps * per_warp) {
+            if (leaves(team, base)) break;
             const uint32_t i = base + lanes::id() / group;
             const Piece piece = i < pieces ? queue[i] : Piece{0, 0};
             const uint32_t row_end = i < pieces ? g.offsets[piece.vertex + 1] : 0;
@@ -141,6 +142,7 @@ struct Wide {
         const uint32_t warps = team.size() / lanes::size;
         constexpr uint32_t alone = 32; // arcs that a lane looks through by itself
         for (uint32_t word = warp; word < words; word += warps) {
+            if (leaves(team, word)) break;
             const uint32_t seen = memory.seen[word];
             uint32_t hits = 0;
             for (uint32_t b = lanes::id(); seen != ~0u && b - lanes::id() < 32; b += lanes::size) {
@@ -190,6 +192,7 @@ struct Wide {
         const uint32_t warp = team.rank() / lanes::size;
         const uint32_t warps = team.size() / lanes::size;
         for (uint32_t word = warp; word < words; word += warps) {
+            if (leaves(team, word)) break;
             const uint32_t bits = front[word];
             for (uint32_t b = lanes::id(); bits != 0 && b - lanes::id() < 32; b += lanes::size) {
                 push((bits >> b & 1) != 0, word * 32 + b);
@@ -279,7 +282,8 @@ DENIZEN_HD void wide(Team& team, const View& g, const Journal& journal, const Fo
             }
             team.sync();
             const Piece* queue = memory.queue[turn % 2];
-            for (uint32_t i = team.rank(); i < frontier.pieces; i += team.size()) {
+            for (uint32_t i = team.rank(); i < frontier.pieces && !leaves(team, i);
+                 i += team.size()) {
                 const uint32_t v = queue[i].vertex;
                 fetch_or<Scope::gpu>(&front[v / 32], 1u << v % 32);
             }

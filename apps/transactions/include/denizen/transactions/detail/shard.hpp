@@ -270,7 +270,18 @@ private:
     DENIZEN_ONCE void go_on(Book& book, Due due, uint32_t part, auto& ctx)
     {
         while (due.now && !book.has_done(due.pass, due.batch, part)) { // ends: or told again
-            send_steps(book, due, tree_fan_out * (part + 1), ctx);
+            const bool splits = due.pass == Pass::split;
+            if (!splits || put_off_ != due.batch + 1) {
+                send_steps(book, due, tree_fan_out * (part + 1), ctx);
+            }
+            if (splits && splits_late(book, due.batch, part) &&
+                !book.has_done(Pass::judge, due.batch - 1, part)) {
+                if (ctx.lane() == 0) {
+                    put_off_ = due.batch + 1;
+                }
+                ctx.sync();
+                return; // finish() comes back to it
+            }
             // As they are before it looks for room.
             const uint32_t regions = load<Scope::gpu>(&book.regions.count);
             const End end = run(book, due.pass, due.batch, part, fails_after(due.pass), ctx);
@@ -280,6 +291,17 @@ private:
             }
             due = end == End::done ? finish(book, due, part, ctx) : Due{};
         }
+    }
+
+    // Records that come across the bus are waited for, while judges wait for memory. Were all parts
+    // to do the same at the same time, which they come to after a common rest, the one would be
+    // idle while the other is busy. So every second slice of a fed batch is cut only when its part
+    // has judged the batch before.
+    DENIZEN_HD static bool splits_late(Book& book, uint32_t batch, uint32_t part)
+    {
+        const uint32_t slices = book.slices(book.flight(batch).count);
+        return book.geometry.staged != 0 && batch != 0 &&
+               Book::first_of(slices, part, book.geometry.shards) % 2 != 0;
     }
 
     // This part of a pass is done. Whoever is the last at a gate starts what is behind it.
@@ -292,7 +314,11 @@ private:
             book.done(done.pass, batch, part) = batch + 1;
         }
         if (done.pass == Pass::judge) {
-            return pass_on(book, flight.to_search, 1, {Pass::search, batch}, true, ctx);
+            const Due split{Pass::split, batch + 1, true};
+            const bool next = is_open(book, split) && splits_late(book, batch + 1, part) &&
+                              !book.has_done(Pass::split, batch + 1, part);
+            const Due due = pass_on(book, flight.to_search, 1, {Pass::search, batch}, !next, ctx);
+            return next ? split : due;
         }
         // Nobody waits to judge who has to do before what the others wait for.
         if (done.pass == Pass::split) {
@@ -406,6 +432,7 @@ private:
         ctx.send(host, finished);
     }
 
+    uint32_t put_off_ = 0; // 1 + batch that is to be split late, of which those behind know
     uint32_t fail_in_ = 0; // 1 + pass
     uint32_t fail_after_ = 0;
 };

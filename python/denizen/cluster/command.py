@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``denizen cluster up``: hosts on this machine whose actors keep sending to each other.
+
+Each host has a Player for each other one, and each pair of Players keeps some balls going. Kill a
+host, or stop it, from another terminal, and see what the others say.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from denizen.cluster.cluster import Cluster
+from denizen.errors import ArgumentError, DenizenError
+from denizen.message import ADDRESS, message
+from denizen.program import Program
+
+_TEXT = """
+struct Player {
+    uint64_t hits = 0;
+    void on(const Ball& m, auto& ctx) {
+        ++hits;
+        ctx.send(m.other, Ball{ctx.self()});
+    }
+    void on(const Score&, auto& ctx) { ctx.reply(Hits{hits}); }
+};
+"""
+
+_BALLS = 64  # of each pair
+_ASKS = 50
+
+
+def program() -> Program:
+    """Players."""
+    return Program(
+        _TEXT,
+        actors=["Player"],
+        messages=[
+            message("Ball", [("other", ADDRESS)]),
+            message("Score"),
+            message("Hits", [("hits", np.uint64)]),
+        ],
+        name="players",
+    )
+
+
+def up(
+    hosts: int, device: str, transport: str, deadline: float, *, seconds: float | None = None
+) -> int:
+    """Starts them and prints a table every second, until Ctrl-C or for so many seconds."""
+    if hosts < 2:
+        raise ArgumentError(f"--hosts {hosts}; use 2 or more")
+    with Cluster(program(), hosts, device=device, transport=transport, deadline=deadline) as made:
+        players = {
+            (a, b): int(made.spawn("Player", host=a)[0])
+            for a in range(hosts)
+            for b in range(hosts)
+            if a != b
+        }
+        for (a, b), player in players.items():
+            if a < b:
+                for _ in range(_BALLS):
+                    made.send(player, "Ball", other=players[b, a])
+        print(
+            f"{hosts} hosts over {transport}, {_BALLS} balls between each two. Try, from another "
+            f"terminal: kill -9 PID, or kill -STOP PID. Ctrl-C ends it."
+        )
+        ends = None if seconds is None else time.monotonic() + seconds
+        before = _handled(made)
+        at = time.monotonic()
+        while ends is None or time.monotonic() < ends:  # ends by Ctrl-C or the time
+            time.sleep(1.0 if ends is None else max(0.0, min(1.0, ends - time.monotonic())))
+            now, handled = time.monotonic(), _handled(made)
+            _show(made, players, handled, before, now - at)
+            before, at = handled, now
+    return 0
+
+
+def _handled(cluster: Cluster) -> dict[int, int]:
+    try:
+        return {host: int(stats["handled"]) for host, stats in cluster.stats().items()}
+    except DenizenError:  # one was lost just now
+        return {}
+
+
+def _show(
+    cluster: Cluster,
+    players: dict[tuple[int, int], int],
+    handled: dict[int, int],
+    before: dict[int, int],
+    took: float,
+) -> None:
+    print(f"\n{'host':>4}  {'pid':>8}  {'device':<24} {'messages/s':>12} {'ask, p50':>10}  state")
+    for host in cluster.hosts:
+        n = host.number
+        rate = ask = "-"
+        if n in handled and n in before:
+            rate = f"{(handled[n] - before[n]) / took:,.0f}"
+        if not host.lost:
+            ask = _ask(cluster, next(a for (of, _), a in players.items() if of == n))
+        state = host.lost or "up"
+        print(f"{n:>4}  {host.pid:>8}  {host.device[:24]:<24} {rate:>12} {ask:>10}  {state}")
+
+
+def _ask(cluster: Cluster, player: int) -> str:
+    times = []
+    try:
+        for _ in range(_ASKS):
+            begin = time.perf_counter()
+            cluster.ask(player, "Score", timeout=5.0)
+            times.append(time.perf_counter() - begin)
+    except DenizenError:
+        return "-"
+    return f"{1e6 * float(np.median(times)):,.1f} us"

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to a host as a whole: spawn, stop, stats, drain.
+
+One after the other, as JSON over a Unix socket between the cluster's process and the host that it
+has started. No message of an actor goes this way.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from denizen import errors
+from denizen.errors import DeadlineError, DenizenError, HostLostError
+
+MOST = 64 << 20  # bytes of a request or an answer
+
+_LENGTH = struct.Struct("<I")
+
+
+def put(sock: socket.socket, what: Mapping[str, Any]) -> None:
+    data = json.dumps(what).encode()
+    sock.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def get(sock: socket.socket) -> dict[str, Any] | None:
+    """The next, or None at the end."""
+    head = _exactly(sock, _LENGTH.size)
+    if head is None:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    if length > MOST:
+        raise DenizenError(f"a request of {length:,} bytes; the most is {MOST:,}")
+    data = _exactly(sock, length)
+    return None if data is None else json.loads(data)
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:  # ends: by its bytes, or its end
+        part = sock.recv(min(count - len(data), 1 << 20))
+        if not part:
+            return None
+        data += part
+    return bytes(data)
+
+
+class Caller:
+    """Asks one host. An error there is raised here, as the same class."""
+
+    def __init__(self, sock: socket.socket, host: int) -> None:
+        self._sock, self._host = sock, host
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def call(self, method: str, patience: float, /, **given: Any) -> Any:
+        with self._lock:
+            self._number += 1
+            number = self._number
+            # The host keeps the deadline; this one is for a host that does not.
+            self._sock.settimeout(patience + 5.0)
+            try:
+                put(self._sock, {"n": number, "do": method, "given": given})
+                while True:  # ends: by the answer; what answers an earlier request is passed over
+                    answer = get(self._sock)
+                    if answer is None:
+                        raise HostLostError(f"host {self._host} was lost: its process has ended")
+                    if answer.get("n") == number:
+                        break
+            except TimeoutError:
+                raise DeadlineError(
+                    f"host {self._host} has not answered {method} within {patience + 5.0:.3g} s"
+                ) from None
+            except OSError as error:
+                raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
+        if "error" in answer:
+            kind = getattr(errors, str(answer["error"]), DenizenError)
+            raise kind(f"host {self._host}: {answer['text']}")
+        return answer["result"]
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def serve(sock: socket.socket, answer: Callable[[str, Mapping[str, Any]], Any]) -> None:
+    """Answers until the other side is gone."""
+    while (request := get(sock)) is not None:  # ends: with the cluster's process, or by its close()
+        try:
+            reply = {"n": request["n"], "result": answer(request["do"], request["given"])}
+        except DenizenError as error:
+            reply = {"n": request["n"], "error": type(error).__name__, "text": str(error)}
+        except Exception as error:  # ours: who asks is told
+            text = f"{type(error).__name__}: {error}"
+            reply = {"n": request["n"], "error": "DenizenError", "text": text}
+        put(sock, reply)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One host: its runtime, its links, and what it does when it is asked.
+
+``main`` is a host in a process of its own, which the cluster has started. It lasts as long as that
+one's end of the socket.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denizen import _core
+from denizen.cluster import control
+from denizen.cluster.links import Links
+from denizen.errors import ArgumentError
+from denizen.program import Program
+from denizen.runtime import Runtime
+
+
+class Local:
+    """A runtime that is a host of a cluster, and what others may ask of it."""
+
+    def __init__(self, program: Program, given: Mapping[str, Any], token: bytes) -> None:
+        self.number, self.hosts = given["number"], given["hosts"]
+        self.runtime = Runtime(
+            program, given["device"], _place=(self.number, self.hosts), **given["options"]
+        )
+        self.core: _core.Runtime = self.runtime._native("cluster")
+        try:
+            self.links = Links(
+                self.core,
+                self.number,
+                self.hosts,
+                token,
+                transport=given["transport"],
+                folder=Path(given["folder"]),
+                address=given["address"],
+                deadline=given["deadline"],
+                spin=given["spin"],
+            )
+        except BaseException:
+            self.runtime.close()
+            raise
+
+    def far(self, addresses: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The form that means the same on every host."""
+        out = np.array(addresses, np.uint32, ndmin=1)
+        _core.to_far(self.core, out)
+        return out
+
+    def short(self, address: int) -> int:
+        return _core.to_short(self.core, address)
+
+    def close(self, timeout: float) -> None:
+        self.links.close()
+        self.runtime.close(timeout=timeout)
+
+    # ---- what others ask; all of it crosses as JSON
+
+    def answer(self, method: str, given: Mapping[str, Any]) -> Any:
+        if method not in _METHODS:
+            raise ArgumentError(f'no host does "{method}"')
+        return getattr(self, method)(**given)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "device": self.runtime.description["device"],
+            "workers": self.runtime.description["workers"],
+            "pid": os.getpid(),
+            "place": self.links.place,
+        }
+
+    def connect(self, places: Mapping[str, str], timeout: float) -> None:
+        self.links.connect({int(h): place for h, place in places.items()}, timeout)
+
+    def spawn(
+        self, actor: str, count: int, name: str | None, near: int | None, timeout: float
+    ) -> list[int]:
+        near = None if near is None else self.short(near)
+        found = self.runtime.spawn(actor, count, name=name, near=near, timeout=timeout)
+        return [int(a) for a in self.far(found)]
+
+    def find(self, name: str, timeout: float) -> int:
+        return int(self.far(np.array([self.runtime.find(name, timeout=timeout)], np.uint32))[0])
+
+    def life(self, verb: str, address: int, timeout: float) -> None:
+        if verb not in ("stop", "pause", "resume", "restart", "drain"):
+            raise ArgumentError(f'no actor can be told to "{verb}"')
+        if verb == "drain":
+            self.runtime.stop(self.short(address), drain=True, timeout=timeout)
+        else:
+            getattr(self.runtime, verb)(self.short(address), timeout=timeout)
+
+    def quiet(self, timeout: float) -> list[list[int]]:
+        """Waits until nothing is under way here; then what has gone to each host and come from it.
+
+        By host: taken, delivered and refused, and whether nothing is on its way.
+        """
+        self.runtime.drain(timeout=timeout)
+        rows = [[0, 0, 1] for _ in range(self.hosts)]
+        for host, c in self.links.counts().items():
+            rows[host] = [c["taken"], c["delivered"] + c["refused"], int(c["idle"])]
+            if c["state"] == "lost":
+                rows[host] = [-1, -1, int(c["idle"])]  # all is buried
+        return rows
+
+    def stats(self) -> dict[str, Any]:
+        stats = self.runtime.stats()
+        links = {str(h): c for h, c in self.links.counts().items() if h != self.number}
+        return {**_plain(stats), "links": links, "refused_connections": self.links.refused}
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "reason": d.reason,
+                "type": d.type,
+                "sender": d.sender,
+                "destination": d.destination,
+                "text": d.text,
+            }
+            for d in self.runtime.dead_letters()
+        ]
+
+    def lost(self) -> dict[str, str]:
+        return {str(h): why for h, why in self.links.lost().items()}
+
+    def lose(self, host: int, why: str) -> None:
+        self.links.lose(host, why)
+
+    def partition(self, others: list[int]) -> None:
+        self.links.partition(set(others))
+
+
+_METHODS = frozenset(
+    {
+        "describe",
+        "connect",
+        "spawn",
+        "find",
+        "life",
+        "quiet",
+        "stats",
+        "dead_letters",
+        "lost",
+        "lose",
+        "partition",
+    }
+)
+
+
+def _plain(what: Any) -> Any:
+    """As JSON knows it."""
+    if isinstance(what, Mapping):
+        return {str(k): _plain(v) for k, v in what.items()}
+    if isinstance(what, list | tuple | np.ndarray):
+        return [_plain(v) for v in what]
+    if isinstance(what, np.generic):
+        return what.item()
+    return what
+
+
+def main(fd: int) -> int:
+    """A host, until the cluster's process closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the cluster's
+    with socket.socket(fileno=fd) as sock:
+        given = control.get(sock)
+        if given is None:
+            return 1
+        sys.path[:] = given["path"]
+        # From the process that has started this one, over its own socket.
+        program = pickle.loads(base64.b64decode(given["program"]))
+        failed = None
+        try:
+            local = Local(program, given, bytes.fromhex(given["token"]))
+        except Exception as error:
+            failed = {"n": 0, "error": type(error).__name__, "text": str(error)}
+        if failed is not None:
+            with suppress(OSError):
+                control.put(sock, failed)
+            return 1
+        try:
+            control.put(sock, {"n": 0, "result": local.describe()})
+            control.serve(sock, local.answer)
+        except OSError:
+            pass  # the cluster's process is gone
+        finally:
+            local.close(2.0)
+    return 0

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host's links to the others: it listens, dials those with lower numbers, and looks after them.
+
+On one machine a link is rings in memory that both processes map ("rings"); the Unix socket over
+which that memory was handed stays open for its end. Otherwise it is a TCP connection ("tcp"), on
+loopback unless told otherwise; one that breaks is dialled again, and goes on where it broke, until
+the deadline.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from denizen import _core, threads
+from denizen.cluster import handshake
+from denizen.cluster.handshake import Met, RefusedError
+from denizen.errors import ArgumentError, DeadlineError, DenizenError
+
+log = logging.getLogger(__name__)
+
+TRANSPORTS = ("rings", "tcp")
+
+_PAUSE = 0.02  # seconds between two looks at the links
+_AGAIN = 0.05  # and between two attempts at one that has broken
+
+
+class Links:
+    """``core``: the runtime's. ``number``: which host this is. ``folder``: for Unix sockets."""
+
+    def __init__(
+        self,
+        core: _core.Runtime,
+        number: int,
+        hosts: int,
+        token: bytes,
+        *,
+        transport: str,
+        folder: Path,
+        address: str = "127.0.0.1",
+        deadline: float = 2.0,
+        spin: float = 20e-6,
+    ) -> None:
+        if transport not in TRANSPORTS:
+            raise ArgumentError(f'transport = "{transport}"; use {" or ".join(TRANSPORTS)}')
+        self._core, self._number, self._hosts, self._token = core, number, hosts, token
+        self._transport, self._deadline, self._spin = transport, deadline, spin
+        self._epoch = secrets.randbits(64)
+        self._lock = threading.Condition()
+        self._links: dict[int, _core.Link] = {number: _core.Link.loop(core)}
+        self._epochs: dict[int, int] = {}
+        self._places: dict[int, str] = {}
+        self._tried: dict[int, float] = {}
+        self._closed = False
+        self.refused = 0  # connections that were none of ours
+        self.partitioned: set[int] = set()  # hosts that this one may not reach: for tests
+        if transport == "rings":
+            self.place = str(folder / f"host-{number}")
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(self.place)
+            self._listener.listen(hosts)
+        else:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            self._listener = socket.create_server((address, 0), family=family, backlog=hosts)
+            self.place = f"{address}|{self._listener.getsockname()[1]}"
+        self._accepting = threads.start(self._accept, "denizen accept")
+        self._watching: threading.Thread | None = None
+
+    def connect(self, places: Mapping[int, str], timeout: float) -> None:
+        """Links to all others, whose places these are. DeadlineError if one does not come."""
+        self._places = dict(places)
+        end = time.monotonic() + timeout
+        for host in range(self._number):
+            self._dial(host, max(end - time.monotonic(), 0.1))
+        with self._lock:
+            if not self._lock.wait_for(
+                lambda: len(self._links) == self._hosts, max(end - time.monotonic(), 0)
+            ):
+                missing = sorted(set(range(self._hosts)) - set(self._links))
+                raise DeadlineError(
+                    f"host {self._number} has no link to host {', '.join(map(str, missing))} after "
+                    f"{timeout:.3g} s"
+                )
+        self._watching = threads.start(self._watch, "denizen links")
+
+    def counts(self) -> dict[int, dict[str, Any]]:
+        """By host: the link's counts, its state, and why it is lost."""
+        with self._lock:
+            links = dict(self._links)
+        return {
+            host: {**link.counts(), "state": link.state, "why": link.why, "idle": link.idle()}
+            for host, link in sorted(links.items())
+        }
+
+    def lost(self) -> dict[int, str]:
+        """The hosts that are lost, and why."""
+        with self._lock:
+            links = dict(self._links)
+        return {h: link.why for h, link in links.items() if link.state == "lost"}
+
+    def lose(self, host: int, why: str) -> None:
+        """Somebody knows that the host is gone."""
+        with self._lock:
+            link = self._links.get(host)
+        if link is not None:
+            link.lose(why)
+
+    def partition(self, hosts: set[int]) -> None:
+        """From now on these are out of reach, as if a cable had been cut. Streams only."""
+        self.partitioned = hosts
+        with self._lock:
+            links = [self._links[h] for h in hosts if h in self._links]
+        for link in links:
+            link.halt()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            links = list(self._links.values())
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+        if self._watching is not None:
+            self._watching.join()
+        for link in links:
+            link.close()
+        with self._lock:
+            self._links.clear()
+        if self._transport == "rings":
+            with suppress(OSError):
+                os.unlink(self.place)
+
+    # ---- both sides
+
+    def _open(self, place: str, timeout: float) -> socket.socket:
+        if self._transport == "rings":
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(timeout)
+            try:
+                sock.connect(place)
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+        address, port = place.rsplit("|", 1)
+        sock = socket.create_connection((address, int(port)), timeout)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def _dial(self, host: int, timeout: float) -> None:
+        link = self._links.get(host)
+        arrived = link.halt() if link is not None else 0
+        sock = self._open(self._places[host], timeout)
+        try:
+            met = handshake.dial(sock, self._token, self._number, host, self._epoch, arrived)
+            self._join(sock, met, first=False)
+        finally:
+            sock.close()
+
+    def _join(self, sock: socket.socket, met: Met, *, first: bool) -> None:
+        """A link over this socket, or the one that there is goes on over it."""
+        sock.settimeout(None)
+        with self._lock:
+            if self._closed:
+                return
+            link = self._links.get(met.host)
+            if link is not None:
+                if self._epochs[met.host] != met.epoch:
+                    raise RefusedError(f"host {met.host} is another process than before")
+                link.resume(os.dup(sock.fileno()), met.nonce, met.arrived)
+                log.info("host %d: the link to host %d goes on", self._number, met.host)
+                return
+            if self._transport == "tcp":
+                link = _core.Link.stream(
+                    self._core,
+                    met.host,
+                    os.dup(sock.fileno()),
+                    met.nonce,
+                    self._deadline,
+                    self._spin,
+                )
+            else:
+                memory = _make_memory(sock) if first else _take_memory(sock)
+                link = _core.Link.rings(
+                    self._core,
+                    met.host,
+                    memory,
+                    os.dup(sock.fileno()),
+                    first,
+                    self._deadline,
+                    self._spin,
+                )
+            self._links[met.host] = link
+            self._epochs[met.host] = met.epoch
+            self._lock.notify_all()
+
+    # ---- who is called
+
+    def _accept(self) -> None:
+        while not self._closed:  # ends by close()
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            threads.start(self._meet, "denizen meets", (sock,))
+
+    def _meet(self, sock: socket.socket) -> None:
+        try:
+            if self._transport == "tcp":
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            met = handshake.accept(sock, self._token, self._number, self._epoch, self._arrived)
+            if met is not None:
+                self._join(sock, met, first=True)
+        except (OSError, DenizenError) as error:
+            self.refused += 1
+            log.warning("host %d refused a connection: %s", self._number, error)
+        finally:
+            sock.close()
+
+    def _arrived(self, host: int, epoch: int) -> int:
+        if not 0 <= host < self._hosts or host in self.partitioned:
+            raise RefusedError(f"there is no host {host} for this one")
+        with self._lock:
+            link = self._links.get(host)
+        if link is None:
+            return 0
+        if link.state == "lost":
+            raise RefusedError(f"host {host} was given up: {link.why}")
+        if self._transport != "tcp" or self._epochs[host] != epoch:
+            raise RefusedError(f"host {host} is linked already")
+        return link.halt()
+
+    # ---- looking after them
+
+    def _watch(self) -> None:
+        while not self._closed:  # ends by close()
+            with self._lock:
+                broken = [h for h, link in self._links.items() if link.state == "broken"]
+            for host in broken:
+                now = time.monotonic()
+                if host in self.partitioned or now - self._tried.get(host, 0) < _AGAIN:
+                    continue
+                self._tried[host] = now
+                self._mend(host)
+            time.sleep(_PAUSE)
+
+    def _mend(self, host: int) -> None:
+        try:
+            if host < self._number:
+                self._dial(host, 0.5)
+            else:  # it dials; if nobody listens there any more, it is gone
+                self._open(self._places[host], 0.5).close()
+        except ConnectionRefusedError:
+            self.lose(host, "its process has ended: nobody listens where it did")
+        except (OSError, DenizenError) as error:
+            log.info("host %d: no link to host %d yet: %s", self._number, host, error)
+
+
+def _make_memory(sock: socket.socket) -> int:
+    """Memory that nobody can make smaller; the other side gets it too."""
+    memory = os.memfd_create("denizen rings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, _core.link_memory)
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+    socket.send_fds(sock, [b"m"], [memory])
+    return memory
+
+
+def _take_memory(sock: socket.socket) -> int:
+    sock.settimeout(handshake.PATIENCE)
+    said, found, _, _ = socket.recv_fds(sock, 1, 1)
+    sock.settimeout(None)
+    if said != b"m" or len(found) != 1:
+        for fd in array.array("i", found):
+            os.close(fd)
+        raise RefusedError("the other side has sent no memory")
+    return found[0]

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of ``denizen cluster``."""
+
+from __future__ import annotations
+
+import argparse
+
+from denizen.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    cluster = commands.add_parser("cluster", help="several hosts on this machine")
+    verbs = cluster.add_subparsers(dest="verb", required=True, metavar="VERB")
+    up = verbs.add_parser(
+        "up", help="start hosts whose actors send each other messages, and watch them"
+    )
+    up.add_argument("--hosts", type=int, default=3, metavar="N", help="2 or more; 3 if not given")
+    up.add_argument(
+        "--device", default="cpu:1", metavar="DEVICE", help="of each host: cpu:THREADS, gpu:N"
+    )
+    up.add_argument(
+        "--transport", default="rings", choices=("rings", "tcp"), help="rings if not given"
+    )
+    up.add_argument(
+        "--deadline", type=float, default=2.0, metavar="S", help="silence after which one is lost"
+    )
+    up.add_argument("--seconds", type=float, metavar="S", help="end by itself; else by Ctrl-C")
+    up.set_defaults(run=_up)
+
+
+def _up(given: argparse.Namespace) -> int:
+    from denizen.cluster import command  # noqa: PLC0415
+
+    return command.up(
+        given.hosts, given.device, given.transport, given.deadline, seconds=given.seconds
+    )

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// denizen._core.Link: what carries the messages between two hosts of a cluster, and the addresses
+// that mean the same on both. Who may connect is python/denizen/cluster's business.
+#include "bind.hpp"
+
+#include <denizen/cluster/link.hpp>
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <cmath>
+
+namespace nb = nanobind;
+
+namespace denizen::bind {
+namespace {
+
+using Words = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+LinkOptions options_of(double deadline, double spin)
+{
+    LinkOptions o;
+    o.deadline = std::chrono::milliseconds(std::llround(deadline * 1e3));
+    o.spin = std::chrono::microseconds(std::llround(spin * 1e6));
+    return o;
+}
+
+nb::dict counts(const Link& link)
+{
+    const LinkCounts c = link.counts();
+    nb::dict out;
+    out["taken"] = c.taken;
+    out["acknowledged"] = c.acknowledged;
+    out["delivered"] = c.delivered;
+    out["refused"] = c.refused;
+    out["lost"] = c.lost;
+    out["resumed"] = c.resumed;
+    return out;
+}
+
+} // namespace
+
+void clusters(nb::module_& m)
+{
+    m.attr("link_memory") = Link::memory_bytes;
+    // In place: the form of an address that means the same on every host, or the one by which this
+    // host's calls know its actors.
+    m.def("to_far", [](AnyRuntime& rt, const Words& addresses) {
+        const FarFormat f = rt.far().format();
+        for (size_t i = 0; i < addresses.size(); ++i) {
+            addresses.data()[i] = f.to_far({addresses.data()[i]}).value;
+        }
+    });
+    m.def("to_short", [](AnyRuntime& rt, uint32_t address) {
+        return rt.far().format().to_short({address}).value;
+    });
+    // -1: it is no address of a cluster's.
+    m.def("host_of", [](AnyRuntime& rt, uint32_t address) {
+        const FarFormat f = rt.far().format();
+        const Address a{address};
+        return a.is_far() && f.host_of(a) < f.hosts ? static_cast<int64_t>(f.host_of(a)) : -1;
+    });
+
+    nb::class_<Link>(m, "Link")
+        .def_static(
+            "rings",
+            [](AnyRuntime& rt, uint32_t host, int memory, int socket, bool first, double deadline,
+               double spin) {
+                return Link::rings(rt, host, memory, socket, first, options_of(deadline, spin));
+            },
+            nb::keep_alive<0, 1>())
+        .def_static(
+            "stream",
+            [](AnyRuntime& rt, uint32_t host, int socket, uint64_t nonce, double deadline,
+               double spin) {
+                return Link::stream(rt, host, socket, nonce, options_of(deadline, spin));
+            },
+            nb::keep_alive<0, 1>())
+        .def_static(
+            "loop", [](AnyRuntime& rt) { return Link::loop(rt); }, nb::keep_alive<0, 1>())
+        .def_prop_ro("state",
+                     [](const Link& link) {
+                         switch (link.state()) {
+                         case Link::State::up: return "up";
+                         case Link::State::broken: return "broken";
+                         default: return "lost";
+                         }
+                     })
+        .def_prop_ro("why", &Link::why)
+        .def("counts", &counts)
+        .def("idle", &Link::idle)
+        .def("lose",
+             [](Link& link, const std::string& why) {
+                 const Unlocked unlocked;
+                 link.lose(why);
+             })
+        .def("halt",
+             [](Link& link) {
+                 const Unlocked unlocked;
+                 return link.halt();
+             })
+        .def("resume",
+             [](Link& link, int socket, uint64_t nonce, uint64_t arrived) {
+                 const Unlocked unlocked;
+                 link.resume(socket, nonce, arrived);
+             })
+        .def("close", [](Link& link) {
+            const Unlocked unlocked;
+            link.close();
+        });
+}
+
+} // namespace denizen::bind

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// A link's two threads over a wire.
+#include <denizen/cluster/link.hpp>
+
+#include "wire.hpp"
+
+#include <denizen/base/interrupt.hpp>
+#include <denizen/wire/wait.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <pthread.h>
+#include <thread>
+#include <vector>
+
+namespace denizen {
+
+void Link::resume(int socket, uint64_t, uint64_t)
+{
+    const cluster::Descriptor closes(socket);
+    throw Error(Errc::bad_argument, "only a stream is taken up again");
+}
+
+namespace {
+
+using cluster::End;
+using cluster::Wire;
+
+constexpr uint32_t batch = 256; // messages between two flushes
+
+uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }
+
+// A thread that signals never interrupt: they are the program's.
+template <class Run>
+std::thread quiet_thread(const char* name, Run&& run)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread thread(std::forward<Run>(run));
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_setname_np(thread.native_handle(), name);
+    return thread;
+}
+
+class Pair : public Link {
+public:
+    Pair(AnyRuntime& runtime, uint32_t peer, std::unique_ptr<Wire> wire, const LinkOptions& options)
+        : door_(runtime.far()), host_(peer), wire_(std::move(wire)),
+          deadline_(ns_of(options.deadline)), spin_(ns_of(options.spin))
+    {
+        if (peer >= door_.hosts() || peer == door_.own()) {
+            throw Error(Errc::bad_argument, "a link of host " + std::to_string(door_.own()) +
+                                                " to host " + std::to_string(peer) + " of " +
+                                                std::to_string(door_.hosts()));
+        }
+        if (deadline_ == 0) {
+            throw Error(Errc::bad_argument, "a link's deadline is 0 ms; use 1 or more");
+        }
+        in_ = quiet_thread("denizen in", [this] { receive(); });
+        out_ = quiet_thread("denizen out", [this] { send(); });
+    }
+    ~Pair() override { Pair::close(); }
+    Pair(const Pair&) = delete;
+    Pair& operator=(const Pair&) = delete;
+
+    State state() const override { return state_.load(std::memory_order_acquire); }
+    std::string why() const override
+    {
+        const std::lock_guard guard(lock_);
+        return why_;
+    }
+    LinkCounts counts() const override
+    {
+        const FarCounts c = door_.counts(host_);
+        // Of a lost host's: all but what is buried. The sender says when it has seen to that.
+        const uint64_t acknowledged =
+            settled_.load(std::memory_order_acquire) ? c.taken - c.lost : wire_->acknowledged();
+        return {c.taken, acknowledged, c.delivered, c.refused, c.lost, resumed_};
+    }
+    bool idle() override
+    {
+        if (!door_.empty(host_) || holds_.load(std::memory_order_acquire)) {
+            return false;
+        }
+        return state() == State::lost
+                   ? settled_.load(std::memory_order_acquire)
+                   : wire_->all_acknowledged() && !undelivered_.load(std::memory_order_acquire);
+    }
+    void lose(const std::string& why) override
+    {
+        const std::lock_guard guard(lock_);
+        if (told_.empty()) {
+            told_ = why; // the receiver ends it: what it has taken by then is acknowledged
+            told_now_.store(true, std::memory_order_release);
+        }
+    }
+    uint64_t halt() override { return wire_->halt(); }
+    void resume(int socket, uint64_t nonce, uint64_t arrived) override
+    {
+        cluster::Descriptor closes(socket);
+        const std::lock_guard guard(lock_);
+        if (state_ == State::lost) {
+            throw Error(Errc::host_lost, why_);
+        }
+        wire_->resume(closes.release(), nonce, arrived);
+        state_.store(State::up, std::memory_order_release);
+        ++resumed_;
+        door_.wake(host_);
+    }
+    void close() override
+    {
+        stop_.store(true, std::memory_order_release);
+        door_.wake(host_);
+        for (std::thread* t : {&in_, &out_}) {
+            if (t->joinable()) {
+                t->join();
+            }
+        }
+    }
+
+private:
+    // By the receiver.
+    void end(const std::string& why)
+    {
+        wire_->give_up();
+        std::string text = "host " + std::to_string(host_) + " was lost: " + why;
+        {
+            const std::lock_guard guard(lock_);
+            why_ = text;
+        }
+        door_.lose(host_, text);
+        // Release: partner of the acquires of state().
+        state_.store(State::lost, std::memory_order_release);
+        door_.wake(host_);
+    }
+
+    void send()
+    {
+        std::vector<unsigned char> payload(door_.room());
+        Header h;
+        bool holds = false; // a message that had no room
+        const uint64_t beat_every = std::min<uint64_t>(deadline_ / 16, 100'000'000);
+        uint64_t beaten = 0;
+        uint64_t worked = now_ns();
+        Backoff wait;
+        while (!stop_.load(std::memory_order_acquire)) { // ends by close()
+            if (state() == State::lost) {
+                bury(h, payload.data(), holds);
+                holds = false;
+                door_.sleep(host_, 100'000'000);
+                continue;
+            }
+            uint32_t n = 0;
+            bool full = false;
+            while (n < batch && !full) {
+                if (!holds) {
+                    holds_.store(true, std::memory_order_release); // before the lane is empty
+                    holds = door_.take(host_, h, payload.data());
+                }
+                if (!holds) {
+                    break;
+                }
+                full = !wire_->send(h, payload.data());
+                holds = full;
+                n += full ? 0 : 1;
+            }
+            const bool waits = !wire_->flush();
+            holds_.store(holds, std::memory_order_release);
+            const uint64_t now = now_ns();
+            if (now - beaten > beat_every) {
+                wire_->beat();
+                beaten = now;
+            }
+            if (n != 0) {
+                worked = now;
+                wait.reset();
+            } else if (full || waits) {
+                wait.pause();
+            } else if (now - worked < spin_) {
+                relax();
+            } else {
+                door_.sleep(host_, std::min(beat_every, wire_->longest_sleep()));
+            }
+        }
+    }
+
+    // What was sent and not acknowledged, what waits, and what will come.
+    void bury(const Header& held, const void* bytes, bool holds)
+    {
+        if (!buried_) {
+            buried_ = true;
+            wire_->unacknowledged(
+                [this](const Header& h, const void* p) { door_.bury_lost(host_, h, p); });
+        }
+        if (holds) {
+            door_.bury_lost(host_, held, bytes);
+        }
+        std::vector<unsigned char> payload(door_.room());
+        Header h;
+        while (!stop_.load(std::memory_order_acquire) && door_.take(host_, h, payload.data())) {
+            door_.bury_lost(host_, h, payload.data());
+        }
+        holds_.store(false, std::memory_order_release);
+        settled_.store(true, std::memory_order_release);
+    }
+
+    void receive()
+    {
+        std::vector<unsigned char> payload(door_.room());
+        Header h;
+        bool have = false;
+        bool again = false;
+        uint64_t signs = wire_->signs();
+        uint64_t heard = now_ns();
+        uint64_t worked = heard;
+        uint64_t looked = heard;
+        bool finishes = false; // it is lost, and what had come by then is still delivered
+        Backoff wait;
+        while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
+            const bool lost = state() == State::lost;
+            uint32_t n = 0;
+            for (; n < batch; ++n) {
+                if (!have && (!lost || finishes)) {
+                    have = wire_->receive(h, payload.data(), door_.room());
+                    again = false;
+                }
+                if (!have) {
+                    break;
+                }
+                undelivered_.store(true, std::memory_order_release);
+                if (door_.deliver(host_, h, payload.data(), again) == Delivered::no_room) {
+                    again = true;
+                    break;
+                }
+                have = false;
+                wire_->done();
+            }
+            undelivered_.store(have, std::memory_order_release);
+            if (lost) {
+                if (n == 0 && !have) {
+                    break;
+                }
+                wait.pause();
+                continue;
+            }
+            if (n != 0 && wire_->should_tell()) {
+                door_.wake(host_);
+            }
+            const uint64_t now = now_ns();
+            if (n != 0) {
+                worked = now;
+                wait.reset();
+                if (now - looked < 1'000'000) {
+                    continue;
+                }
+            }
+            looked = now;
+            if (told_now_.load(std::memory_order_acquire)) {
+                std::string why;
+                {
+                    const std::lock_guard guard(lock_);
+                    why = told_;
+                }
+                finishes = true;
+                end(why);
+                continue;
+            }
+            if (const uint64_t s = wire_->signs(); s != signs) {
+                signs = s;
+                heard = now;
+            }
+            switch (wire_->end()) {
+            case End::open: break;
+            case End::broken: {
+                const std::lock_guard guard(lock_); // resume() may have been faster
+                if (state() == State::up && wire_->end() == End::broken) {
+                    state_.store(State::broken, std::memory_order_release);
+                }
+                break;
+            }
+            case End::gone:
+                finishes = true;
+                end("its process has ended");
+                continue;
+            case End::left: end("it has given this host up"); continue;
+            case End::garbage: end("it has sent what is no message"); continue;
+            }
+            if (now - heard > deadline_) {
+                end(std::string(state() == State::broken ? "its connection broke and was not "
+                                                           "restored in "
+                                                         : "it has been silent for ") +
+                    detail::seconds(now - heard) + " (deadline " + detail::seconds(deadline_) +
+                    ")");
+                continue;
+            }
+            if (n != 0) {
+                continue;
+            }
+            if (have) {
+                wire_->pump();
+                wait.pause();
+            } else if (now - worked < spin_) {
+                relax();
+            } else {
+                wire_->rest();
+            }
+        }
+    }
+
+    FarDoor& door_;
+    uint32_t host_;
+    std::unique_ptr<Wire> wire_;
+    uint64_t deadline_;
+    uint64_t spin_;
+    std::atomic<State> state_{State::up};
+    std::atomic<bool> stop_{false};
+    std::atomic<bool> holds_{false};       // the sender may have a message in its hands
+    std::atomic<bool> undelivered_{false}; // and the receiver
+    std::atomic<uint64_t> resumed_{0};
+    bool buried_ = false;
+    std::atomic<bool> settled_{false};
+    mutable std::mutex lock_;
+    std::string why_;
+    std::string told_; // by lose()
+    std::atomic<bool> told_now_{false};
+    std::thread in_;
+    std::thread out_;
+};
+
+class Loop : public Link {
+public:
+    explicit Loop(AnyRuntime& runtime) : door_(runtime.far())
+    {
+        thread_ = quiet_thread("denizen loop", [this] { run(); });
+    }
+    ~Loop() override { Loop::close(); }
+    Loop(const Loop&) = delete;
+    Loop& operator=(const Loop&) = delete;
+
+    State state() const override { return State::up; }
+    std::string why() const override { return {}; }
+    LinkCounts counts() const override
+    {
+        const FarCounts c = door_.counts(door_.own());
+        return {c.taken, c.taken, c.delivered, c.refused, 0, 0};
+    }
+    bool idle() override { return door_.empty(door_.own()) && !holds_; }
+    void lose(const std::string&) override {}
+    void close() override
+    {
+        stop_ = true;
+        door_.wake(door_.own());
+        if (thread_.joinable()) {
+            thread_.join();
+        }
+    }
+
+private:
+    void run()
+    {
+        const uint32_t own = door_.own();
+        std::vector<unsigned char> payload(door_.room());
+        Header h;
+        while (!stop_) { // ends by close()
+            holds_ = true;
+            const bool taken = door_.take(own, h, payload.data());
+            for (bool again = false; taken && !stop_; again = true) { // ends by room
+                if (door_.deliver(own, h, payload.data(), again) != Delivered::no_room) {
+                    break;
+                }
+                relax();
+            }
+            holds_ = false;
+            if (!taken) {
+                door_.sleep(own, 100'000'000);
+            }
+        }
+    }
+
+    FarDoor& door_;
+    std::atomic<bool> stop_{false};
+    std::atomic<bool> holds_{false};
+    std::thread thread_;
+};
+
+} // namespace
+
+std::unique_ptr<Link> Link::rings(AnyRuntime& runtime, uint32_t peer, int memory, int socket,
+                                  bool first, const LinkOptions& options)
+{
+    return std::make_unique<Pair>(runtime, peer, cluster::make_rings(memory, socket, first),
+                                  options);
+}
+
+std::unique_ptr<Link> Link::stream(AnyRuntime& runtime, uint32_t peer, int socket, uint64_t nonce,
+                                   const LinkOptions& options)
+{
+    return std::make_unique<Pair>(runtime, peer, cluster::make_stream(socket, nonce), options);
+}
+
+std::unique_ptr<Link> Link::loop(AnyRuntime& runtime) { return std::make_unique<Loop>(runtime); }
+
+} // namespace denizen

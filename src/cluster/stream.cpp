@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire over a stream socket. What one side sends is one long row of messages, and a position is
+// a byte of it: the sequence number of a message is where it begins. Frames cut the row, each with
+// whole messages:
+//   magic | count | nonce | position of its first byte | how far the sender has come in the other
+//   row (all before that is acknowledged), and how many messages that is | how far the other may
+//   send | bytes | 0
+// A message keeps its place in `kept` until it is acknowledged. If the stream breaks and is taken
+// up again, it goes on from where the other side says that it is: nothing is lost, nothing comes
+// twice. A receiver lets the other side send a window ahead of what it has delivered, and keeps
+// that much.
+#include "wire.hpp"
+
+#include <denizen/base/clock.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <vector>
+
+namespace denizen::cluster {
+namespace {
+
+constexpr uint32_t magic = 0x315a4e44; // "DNZ1"
+constexpr uint64_t window = 4u << 20;  // bytes that are kept, on either side
+constexpr uint32_t most = 64u << 10;   // of a frame's messages, unless it is one longer message
+constexpr uint32_t longest = 16 + max_length;
+constexpr uint64_t tell_ns = 10'000'000; // how late an acknowledgement may be
+constexpr int nap_ms = 5;
+
+struct Frame {
+    uint32_t magic = 0;
+    uint32_t count = 0;
+    uint64_t nonce = 0;
+    uint64_t position = 0;
+    uint64_t arrived = 0;
+    uint64_t messages = 0;
+    uint64_t limit = 0;
+    uint32_t bytes = 0;
+    uint32_t zero = 0;
+};
+static_assert(sizeof(Frame) == 56);
+
+struct Head { // of a message; its payload follows, up to a multiple of 4
+    uint32_t destination;
+    uint32_t sender;
+    uint32_t kind; // type:10 flags:5 length:17
+    uint32_t zero;
+};
+
+uint32_t size_of(uint32_t length) { return 16 + ((length + 3) & ~3u); }
+
+// Bytes by position, of which the last `window` are there.
+class Row {
+public:
+    Row() : bytes_(window) {}
+
+    void write(uint64_t at, const void* from, size_t n)
+    {
+        each(at, n,
+             [&, p = static_cast<const unsigned char*>(from)](unsigned char* to,
+                                                              size_t part) mutable {
+                 std::memcpy(to, p, part);
+                 p += part;
+             });
+    }
+    void read(uint64_t at, void* to, size_t n)
+    {
+        each(at, n,
+             [p = static_cast<unsigned char*>(to)](unsigned char* from, size_t part) mutable {
+                 std::memcpy(p, from, part);
+                 p += part;
+             });
+    }
+    template <class Use>
+    void each(uint64_t at, size_t n, Use&& use)
+    {
+        while (n != 0) { // ends: n shrinks
+            const size_t place = at % window;
+            const size_t part = std::min<size_t>(n, window - place);
+            use(bytes_.data() + place, part);
+            at += part;
+            n -= part;
+        }
+    }
+
+private:
+    std::vector<unsigned char> bytes_;
+};
+
+class Stream : public Wire {
+public:
+    Stream(int socket, uint64_t nonce) : socket_(socket), nonce_(nonce), in_(most + 2 * longest) {}
+
+    // ---- out
+
+    bool send(const Header& h, const void* payload) override
+    {
+        const uint32_t size = size_of(h.length);
+        // Acquire: partners of the releases in take_frame(): what was acknowledged may be
+        // overwritten.
+        const uint64_t until = std::min(limit_.load(std::memory_order_acquire),
+                                        acknowledged_.load(std::memory_order_acquire) + window);
+        if (written_ + size > until) {
+            return false;
+        }
+        const Head head{h.destination, h.sender, h.type | h.flags << 10 | h.length << 15, 0};
+        const uint32_t pad = 0;
+        kept_.write(written_, &head, sizeof head);
+        kept_.write(written_ + sizeof head, payload, h.length);
+        kept_.write(written_ + sizeof head + h.length, &pad, size - sizeof head - h.length);
+        written_ += size;
+        written_told_.store(written_, std::memory_order_relaxed);
+        unflushed_ += size;
+        if (unflushed_ >= most) {
+            flush();
+        }
+        return true;
+    }
+    bool flush() override
+    {
+        unflushed_ = 0;
+        const std::lock_guard guard(out_lock_);
+        return write_out(false);
+    }
+    void beat() override
+    {
+        const std::lock_guard guard(out_lock_);
+        write_out(true);
+    }
+    uint64_t longest_sleep() const override { return tell_ns; }
+    bool all_acknowledged() const override
+    {
+        return acknowledged_.load(std::memory_order_acquire) ==
+               written_told_.load(std::memory_order_relaxed);
+    }
+    uint64_t acknowledged() const override { return acknowledged_messages_; }
+    void unacknowledged(const Use& use) override
+    {
+        std::vector<unsigned char> payload(max_length);
+        for (uint64_t at = acknowledged_; at != written_;) { // ends: at grows by whole messages
+            Head head{};
+            kept_.read(at, &head, sizeof head);
+            const Header h{head.destination, head.sender, head.kind & 0x3ff, head.kind >> 10 & 0x1f,
+                           head.kind >> 15};
+            kept_.read(at + sizeof head, payload.data(), h.length);
+            use(h, payload.data());
+            at += size_of(h.length);
+        }
+    }
+
+    // ---- in
+
+    bool receive(Header& h, void* payload, uint32_t room) override
+    {
+        if (next_ == arrived_) {
+            pump();
+            if (next_ == arrived_) {
+                return false;
+            }
+        }
+        Head head{};
+        row_.read(next_, &head, sizeof head);
+        h = {head.destination, head.sender, head.kind & 0x3ff, head.kind >> 10 & 0x1f,
+             head.kind >> 15};
+        if (h.length > room) {
+            garbage_ = true;
+            return false;
+        }
+        row_.read(next_ + sizeof head, payload, h.length);
+        next_ += size_of(h.length);
+        return true;
+    }
+    void done() override
+    {
+        messages_.fetch_add(1, std::memory_order_relaxed);
+        delivered_.store(next_, std::memory_order_relaxed);
+    }
+    bool should_tell() override
+    {
+        return delivered_.load(std::memory_order_relaxed) - told_.load(std::memory_order_relaxed) >
+               window / 8;
+    }
+    void pump() override
+    {
+        const std::lock_guard guard(in_lock_);
+        if (broken_ || garbage_) {
+            return;
+        }
+        const ssize_t n =
+            recv(socket_.get(), in_.data() + filled_, in_.size() - filled_, MSG_DONTWAIT);
+        if (n > 0) {
+            filled_ += static_cast<size_t>(n);
+            take_frames();
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            broken_ = true;
+        }
+    }
+    void rest() override
+    {
+        const std::lock_guard guard(in_lock_);
+        if (broken_) {
+            poll(nullptr, 0, 1);
+            return;
+        }
+        pollfd one{socket_.get(), POLLIN, 0};
+        poll(&one, 1, nap_ms);
+    }
+    uint64_t signs() const override { return signs_.load(std::memory_order_relaxed); }
+    End end() override { return garbage_ ? End::garbage : broken_ ? End::broken : End::open; }
+
+    // ---- either
+
+    void give_up() override
+    {
+        const std::scoped_lock guard(out_lock_, in_lock_);
+        shutdown(socket_.get(), SHUT_RDWR);
+        broken_ = true;
+    }
+    uint64_t halt() override
+    {
+        give_up();
+        return arrived_.load(std::memory_order_acquire);
+    }
+    void resume(int socket, uint64_t nonce, uint64_t arrived) override
+    {
+        Descriptor fresh(socket);
+        const std::scoped_lock guard(out_lock_, in_lock_);
+        if (arrived < acknowledged_ || arrived > written_told_) {
+            throw Error(Errc::bad_argument,
+                        "the other side says that " + std::to_string(arrived) +
+                            " bytes have arrived; " + std::to_string(acknowledged_) +
+                            " were acknowledged and " + std::to_string(written_told_) + " written");
+        }
+        socket_.reset(fresh.release());
+        nonce_ = nonce;
+        framed_ = arrived;
+        frame_left_ = 0;
+        filled_ = 0;
+        told_ = 0;
+        signs_.fetch_add(1, std::memory_order_relaxed);
+        broken_ = false;
+    }
+
+private:
+    // With out_lock_: writes what the socket takes. True: nothing is left.
+    bool write_out(bool sign)
+    {
+        for (;;) { // ends: when all is written, or the socket takes no more
+            if (broken_) {
+                return true; // what is kept waits for resume()
+            }
+            if (frame_left_ == 0 && !cut_frame(sign)) {
+                return true;
+            }
+            sign = false;
+            iovec parts[3];
+            int count = 0;
+            const size_t whole = sizeof(Frame) + frame_.bytes;
+            size_t from = whole - frame_left_;
+            if (from < sizeof(Frame)) {
+                parts[count++] = {reinterpret_cast<unsigned char*>(&frame_) + from,
+                                  sizeof(Frame) - from};
+                from = sizeof(Frame);
+            }
+            kept_.each(frame_.position + (from - sizeof(Frame)), whole - from,
+                       [&](unsigned char* p, size_t n) { parts[count++] = {p, n}; });
+            msghdr message{};
+            message.msg_iov = parts;
+            message.msg_iovlen = static_cast<size_t>(count);
+            const ssize_t n = sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (n < 0) {
+                if (errno == EAGAIN || errno == EINTR) {
+                    return false;
+                }
+                broken_ = true;
+                return true;
+            }
+            frame_left_ -= static_cast<size_t>(n);
+        }
+    }
+
+    // The next frame, if there is something to say.
+    bool cut_frame(bool sign)
+    {
+        const uint64_t delivered = delivered_.load(std::memory_order_relaxed);
+        const uint64_t now = now_ns();
+        const uint64_t told = told_.load(std::memory_order_relaxed);
+        const bool late =
+            delivered != told && (now - told_at_ >= tell_ns || delivered - told > window / 8);
+        if (framed_ == written_ && !sign && !late) {
+            return false;
+        }
+        uint32_t count = 0;
+        uint64_t end = framed_;
+        while (end != written_) { // ends: end grows by whole messages
+            Head head{};
+            kept_.read(end, &head, sizeof head);
+            const uint32_t size = size_of(head.kind >> 15);
+            if (count != 0 && end + size - framed_ > most) {
+                break;
+            }
+            end += size;
+            ++count;
+        }
+        frame_ = {magic,
+                  count,
+                  nonce_,
+                  framed_,
+                  delivered,
+                  messages_.load(std::memory_order_relaxed),
+                  delivered + window,
+                  static_cast<uint32_t>(end - framed_),
+                  0};
+        framed_ = end;
+        frame_left_ = sizeof(Frame) + frame_.bytes;
+        told_.store(delivered, std::memory_order_relaxed);
+        told_at_ = now;
+        return true;
+    }
+
+    // With in_lock_: all whole frames that have come.
+    void take_frames()
+    {
+        size_t at = 0;
+        while (filled_ - at >= sizeof(Frame)) { // ends: each frame has a head
+            Frame f;
+            std::memcpy(&f, in_.data() + at, sizeof f);
+            if (f.magic != magic || f.nonce != nonce_ || f.zero != 0 || f.bytes > most + longest ||
+                f.position != arrived_ || f.arrived < acknowledged_ || f.arrived > written_told_ ||
+                f.limit < f.arrived || f.limit > f.arrived + window ||
+                f.position + f.bytes > delivered_ + window) {
+                garbage_ = true;
+                return;
+            }
+            if (filled_ - at < sizeof f + f.bytes) {
+                break;
+            }
+            if (!whole_messages(in_.data() + at + sizeof f, f)) {
+                garbage_ = true;
+                return;
+            }
+            row_.write(arrived_, in_.data() + at + sizeof f, f.bytes);
+            // Release: partner of position().
+            arrived_.store(arrived_ + f.bytes, std::memory_order_release);
+            // Releases: partners of the acquires in send().
+            acknowledged_.store(f.arrived, std::memory_order_release);
+            limit_.store(f.limit, std::memory_order_release);
+            acknowledged_messages_.store(f.messages, std::memory_order_relaxed);
+            signs_.fetch_add(1, std::memory_order_relaxed);
+            at += sizeof f + f.bytes;
+        }
+        std::memmove(in_.data(), in_.data() + at, filled_ - at);
+        filled_ -= at;
+    }
+
+    static bool whole_messages(const unsigned char* bytes, const Frame& f)
+    {
+        uint32_t at = 0;
+        for (uint32_t i = 0; i < f.count; ++i) {
+            Head head{};
+            if (f.bytes - at < sizeof head) {
+                return false;
+            }
+            std::memcpy(&head, bytes + at, sizeof head);
+            const uint32_t length = head.kind >> 15;
+            if (length > max_length || f.bytes - at < size_of(length)) {
+                return false;
+            }
+            at += size_of(length);
+        }
+        return at == f.bytes;
+    }
+
+    Descriptor socket_;
+    uint64_t nonce_;
+    std::atomic<bool> broken_{false};
+    std::atomic<bool> garbage_{false};
+
+    // The sender's: what it has put into the row, and how much of that is in frames.
+    std::mutex out_lock_; // of the socket's sending side
+    Row kept_;
+    uint64_t written_ = 0;
+    uint64_t framed_ = 0;
+    uint32_t unflushed_ = 0; // bytes since the last flush()
+    Frame frame_;
+    size_t frame_left_ = 0;
+    uint64_t told_at_ = 0;
+    std::atomic<uint64_t> written_told_{0};
+    std::atomic<uint64_t> told_{0}; // of what was delivered
+
+    // The receiver's.
+    std::mutex in_lock_; // of the socket's receiving side
+    std::vector<unsigned char> in_;
+    size_t filled_ = 0;
+    Row row_;
+    uint64_t next_ = 0;
+    std::atomic<uint64_t> arrived_{0};
+    std::atomic<uint64_t> delivered_{0};
+    std::atomic<uint64_t> messages_{0}; // that is
+    std::atomic<uint64_t> signs_{0};
+
+    // What the receiver has been told of our row.
+    std::atomic<uint64_t> acknowledged_{0};
+    std::atomic<uint64_t> limit_{window};
+    std::atomic<uint64_t> acknowledged_messages_{0};
+};
+
+} // namespace
+
+std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce)
+{
+    return std::make_unique<Stream>(socket, nonce);
+}
+
+} // namespace denizen::cluster

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several hosts on one machine: what is promised of messages between them."""
+
+import numpy as np
+import pytest
+import sample
+
+import denizen
+from denizen import ArgumentError, Cluster, DeadlineError, NoActorError
+
+
+@pytest.fixture(params=["rings", "tcp"], scope="module")
+def cluster(request):
+    with Cluster(sample.PROGRAM, hosts=3, transport=request.param, max_actors=4096) as made:
+        yield made
+
+
+def told(cluster, address):
+    return cluster.ask(address, "Ask", timeout=10.0)
+
+
+def test_actors_are_spawned_on_the_host_that_is_named_or_spread_over_all(cluster):
+    there = cluster.spawn("Sink", 5, host=1)
+    assert {cluster.host_of(a) for a in there} == {1}
+    spread = cluster.spawn("Sink", 6)
+    assert sorted(cluster.host_of(a) for a in spread) == [0, 0, 1, 1, 2, 2]
+    assert cluster.host_of(cluster.spawn("Sink", near=int(there[0]))[0]) == 1
+
+
+def test_a_thread_sends_to_and_asks_actors_of_every_host(cluster):
+    for address in cluster.spawn("Sink", 3):
+        for value in range(20):
+            cluster.send(address, "Number", source=3, value=value)
+        answer = told(cluster, address)
+        assert (answer["count"], answer["sum"], answer["wrong"]) == (20, 190, 0)
+        assert answer["self"] == address
+
+
+def test_handlers_send_to_all_hosts_in_order_and_exactly_once(cluster):
+    count = 20_000
+    sinks = cluster.spawn("Sink", 3)
+    sources = cluster.spawn("Source", 3)
+    for _ in range(10):
+        for number, source in enumerate(sources):
+            to = sinks[(number + 1) % 3]
+            cluster.send(source, "Go", to=to, count=count // 10, source=number)
+    cluster.drain(timeout=60)
+    for sink in sinks:
+        answer = told(cluster, sink)
+        assert (answer["count"], answer["wrong"]) == (count, 0)
+        assert answer["sum"] == count * (count - 1) // 2
+    assert [int(told(cluster, s)["wrong"]) for s in sources] == [0, 0, 0]
+
+
+def test_messages_of_several_slots_arrive_whole_and_come_back(cluster):
+    (here,) = cluster.spawn("Long", host=0)
+    (there,) = cluster.spawn("Long", host=2)
+    for first in range(200):
+        word = np.arange(first, first + 250, dtype=np.uint32)
+        cluster.send(there, "Block", back=here, word=word)
+    cluster.drain()
+    for address in (here, there):
+        answer = told(cluster, address)
+        assert (answer["count"], answer["wrong"]) == (200, 0)
+
+
+def test_two_actors_pass_a_ball_by_the_addresses_they_tell_each_other(cluster):
+    (one,) = cluster.spawn("Ping", host=1)
+    (other,) = cluster.spawn("Ping", host=2)
+    cluster.send(one, "Ball", other=other, left=1001)
+    cluster.drain()
+    assert told(cluster, one)["count"] + told(cluster, other)["count"] == 1002
+
+
+def test_a_sender_is_the_same_on_every_host_and_may_be_answered_from_a_third(cluster):
+    (source,) = cluster.spawn("Source", host=1)
+    (second,) = cluster.spawn("Source", host=2)
+    (third,) = cluster.spawn("Source", host=0)
+    for other in (second, third):
+        answer = cluster.ask(source, "Pass", to=other, timeout=10.0)
+        assert (answer["sum"], answer["count"], answer["self"]) == (7, 8, other)
+    seen = cluster.ask(third, "Pass", to=source, timeout=10.0)
+    assert seen["self"] == source
+
+
+def test_a_reply_to_a_thread_that_did_not_ask_comes_to_its_process(cluster):
+    (sink,) = cluster.spawn("Sink", host=2)
+    cluster.send(sink, "Ask")
+    got = cluster.receive(timeout=10.0)
+    assert (got.type, got.sender, got.message["self"]) == ("Told", sink, sink)
+
+
+def test_an_actor_is_found_by_its_name_on_whichever_host(cluster):
+    (made,) = cluster.spawn("Sink", host=1, name="books")
+    assert cluster.find("books") == made
+    with pytest.raises(NoActorError, match="no host has an actor that is called"):
+        cluster.find("papers")
+    cluster.stop(made)
+
+
+def test_what_is_sent_to_an_actor_that_has_stopped_is_a_dead_letter_there(cluster):
+    (made,) = cluster.spawn("Sink", host=1)
+    cluster.stop(made)
+    cluster.dead_letters()
+    cluster.send(made, "Number", value=1)
+    with pytest.raises(NoActorError, match="host 1 has no such actor"):
+        cluster.ask(made, "Ask", timeout=10.0)
+    cluster.drain()
+    texts = [d["text"] for d in cluster.dead_letters()[1]]
+    assert len(texts) == 2
+    assert "from host 0 to" in texts[0]
+    assert "no such actor" in texts[0]
+
+
+def test_an_ask_of_another_host_has_a_deadline(cluster):
+    (made,) = cluster.spawn("Sink", host=1)
+    cluster.pause(made)
+    with pytest.raises(DeadlineError, match="not answered within"):
+        cluster.ask(made, "Ask", timeout=0.2)
+    cluster.resume(made)
+    assert told(cluster, made)["count"] == 0
+
+
+def test_a_receiver_that_does_not_keep_up_holds_its_senders_back(cluster):
+    """The rings between them are bounded: most of what is sent has to wait at its sender."""
+    (sink,) = cluster.spawn("Sink", host=1)
+    (source,) = cluster.spawn("Source", host=2)
+    cluster.pause(sink)
+    cluster.send(source, "Go", to=sink, count=6000, source=0)
+    assert told(cluster, source)["count"] == 6000
+    with pytest.raises(DeadlineError):
+        cluster.drain(timeout=0.5)
+    cluster.resume(sink)
+    cluster.drain()
+    answer = told(cluster, sink)
+    assert (answer["count"], answer["wrong"]) == (6000, 0)
+
+
+def test_links_tell_what_went_over_them(cluster):
+    cluster.drain()
+    stats = cluster.stats()
+    for host, of_host in stats.items():
+        for other, link in of_host["links"].items():
+            assert link["state"] == "up"
+            assert link["taken"] == link["acknowledged"] or link["taken"] > 0
+            back = stats[other]["links"][host]
+            assert link["taken"] == back["delivered"] + back["refused"]
+
+
+def test_addresses_of_elsewhere_and_wrong_arguments_are_refused(cluster):
+    with pytest.raises(ArgumentError, match="no address of this cluster"):
+        cluster.host_of(5)
+    with pytest.raises(ArgumentError, match="host = 3; there are 3"):
+        cluster.spawn("Sink", host=3)
+    with pytest.raises(ArgumentError, match="use rings or tcp"):
+        Cluster(sample.PROGRAM, transport="pigeons")
+    with pytest.raises(ArgumentError, match="hosts = 0"):
+        Cluster(sample.PROGRAM, hosts=0)
+    with (
+        pytest.raises(ArgumentError, match="of no cluster"),
+        denizen.Runtime(sample.PROGRAM, "cpu:1") as rt,
+    ):
+        denizen._core.to_short(rt._core, 5)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``denizen cluster up``."""
+
+import re
+
+import pytest
+
+from denizen import cli
+
+
+@pytest.mark.parametrize("transport", ["rings", "tcp"])
+def test_hosts_come_up_and_their_actors_play(transport, capsys):
+    words = ["--hosts", "2", "--transport", transport, "--seconds", "0.5"]
+    assert cli.main(["cluster", "up", *words]) == 0
+    out = capsys.readouterr().out
+    rows = re.findall(r"^ +(\d) +\d+  CPU +([\d,]+) +[\d,.]+ us  up$", out, re.MULTILINE)
+    assert [host for host, _ in rows] == ["0", "1"]
+    assert all(int(rate.replace(",", "")) > 100 for _, rate in rows)
+
+
+def test_one_host_is_refused(capsys):
+    assert cli.main(["cluster", "up", "--hosts", "1"]) == 2
+    assert "--hosts 1; use 2 or more" in capsys.readouterr().err

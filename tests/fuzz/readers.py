@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that others wrote, changed at random, against the readers in Python.
+
+What they cannot read they refuse by a named error, in bounded time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from denizen import iq
+from denizen.errors import DataError, DenizenError
+from denizen.lens import log as lens_log
+from denizen.procmine import read as read_log
+
+SLOW = 5.0  # seconds that none of these small files may take
+CAPTURES = Path(__file__).resolve().parents[1] / "lens" / "captures"
+XES = b"""<?xml version="1.0" encoding="UTF-8"?>
+<log xes.version="1.0"><trace><string key="concept:name" value="case 1"/>
+<event><string key="concept:name" value="a"/>
+<date key="time:timestamp" value="2024-01-02T03:04:05.678+01:00"/>
+<int key="cost" value="3"/></event><event><string key="concept:name" value="b &amp; c"/>
+<date key="time:timestamp" value="2024-01-02T03:05:05Z"/></event></trace></log>
+"""
+CSV = b'''case,activity,timestamp,cost
+1,a,2024-01-02T03:04:05,3
+1,"b, ""c""",2024-01-02 03:05:05+02:00,
+2,a,1704164705,4
+'''
+
+
+def samples(name: str, **options: object) -> bytes:
+    """A file as the package itself writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        sink = iq.create(str(path), **options)
+        sink.write((np.arange(200) % 7 / 7 * (1 + 0.5j)).astype(np.complex64))
+        sink.close()
+        return path.read_bytes()
+
+
+def read_samples(path: Path) -> None:
+    source = iq.open(str(path))
+    try:
+        for _ in source.blocks():
+            pass
+    finally:
+        source.close()
+
+
+def read_described(path: Path) -> None:
+    path.with_suffix(".sigmf-data").write_bytes(bytes(400))
+    read_samples(path)
+
+
+def read_capture(path: Path) -> None:
+    capture = lens_log.read(path)
+    for submission in capture.submissions:
+        _ = submission.segments
+
+
+Reader = tuple[str, list[bytes], Callable[[Path], object]]
+
+
+def readers() -> list[Reader]:
+    described = (
+        b'{"global": {"core:datatype": "ci16_le", "core:sample_rate": 2000000, '
+        b'"core:version": "1.0.0", "core:num_channels": 1}, "captures": [{"core:sample_start": 0}],'
+        b' "annotations": []}'
+    )
+    # The beginnings of real ones: what is cut off within a record is read as far as it goes.
+    captures = [
+        gzip.decompress(p.read_bytes())[:20_000] for p in sorted(CAPTURES.glob("*.lens.gz"))
+    ]
+    return [
+        (
+            "x.wav",
+            [samples("x.wav", form=form, rate=48_000) for form in ("u8", "i16", "f32")],
+            read_samples,
+        ),
+        ("x.sigmf-meta", [described], read_described),
+        ("x.xes", [XES], read_log),
+        ("x.csv", [CSV], read_log),
+        ("x.lens", captures, read_capture),
+    ]
+
+
+def change(data: bytes, other: bytes, random_: random.Random) -> bytes:
+    """One to four changes: of bits, words, numbers in text, or whole pieces."""
+    out = bytearray(data)
+    for _ in range(random_.choice((1, 1, 2, 4))):
+        if not out:
+            break
+        at = random_.randrange(len(out))
+        length = min(len(out) - at, 1 << random_.randrange(8))
+        match random_.randrange(9):
+            case 0:
+                out[at] ^= 1 << random_.randrange(8)
+            case 1:
+                out[at : at + 4] = struct.pack(
+                    "<I", random_.choice((0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 1 << random_.randrange(32)))
+                )
+            case 2:
+                out[at : at + 8] = struct.pack("<Q", random_.getrandbits(64))
+            case 3:
+                del out[at : at + length]
+            case 4:
+                out[at:at] = out[at : at + length] * random_.choice((1, 1, 50))
+            case 5:
+                begin = random_.randrange(len(other) or 1)
+                out[at:at] = other[begin : begin + length]
+            case 6:
+                del out[at:]
+            case 7:
+                out[at : at + 1] = random_.choice(
+                    (b"\0", b"\xff", b"\n", b'"', b"<", b"&", b"{", b"\xef\xbb\xbf")
+                )
+            case _:  # a number in text
+                digits = [i for i, c in enumerate(out) if 48 <= c < 58]
+                if digits:
+                    i = random_.choice(digits)
+                    out[i : i + 1] = random_.choice(
+                        (b"-1", b"1e999", b"99999999999999999999", b"nan", b"0x1")
+                    )
+    return bytes(out)
+
+
+def fuzz(reader: Reader, seconds: float, seed: int) -> bool:
+    """Whether every file was read or refused by name."""
+    name, corpus, read = reader
+    random_ = random.Random(seed)
+    count = refused = 0
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        while time.monotonic() - begin < seconds:
+            data = change(random_.choice(corpus), random_.choice(corpus), random_)
+            path.write_bytes(data)
+            count += 1
+            started = time.monotonic()
+            try:
+                read(path)
+            except (DenizenError, DataError):
+                refused += 1
+            except BaseException:
+                kept = Path.cwd() / f"crash-{name}"
+                kept.write_bytes(data)
+                traceback.print_exc()
+                print(f"{name:14} FAILED at input {count}; it is kept in {kept}")
+                return False
+            if time.monotonic() - started > SLOW:
+                Path(f"slow-{name}").write_bytes(data)
+                print(
+                    f"{name:14} FAILED: input {count} took over {SLOW} s; it is kept in slow-{name}"
+                )
+                return False
+    print(f"{name:14} {count:9,} inputs, {refused:,} refused by name", flush=True)
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seconds", type=float, help="for each reader")
+    parser.add_argument("reader", nargs="*", help="such as x.wav; all if none")
+    parser.add_argument("--seed", type=int, default=None, help="else another one each time")
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else time.time_ns() % (1 << 32)
+    print(f"seed {seed}")
+    chosen = [r for r in readers() if not given.reader or r[0] in given.reader]
+    return 0 if all([fuzz(r, given.seconds, seed) for r in chosen]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

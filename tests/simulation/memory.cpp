@@ -1,0 +1,665 @@
+// SPDX-License-Identifier: Apache-2.0
+// What atomic accesses read and write: the calls that -fsanitize=thread puts there.
+//
+// Memory holds the newest value of everything. Beside it stand the last few stores to each word,
+// with what was known to who made them; a load may read any of these that is not older than what
+// its thread knows of. A word is kept by address and size; where sizes are mixed only the newest is
+// read. A value that memory holds and no store here has made was written by an ordinary access: all
+// know of it.
+#include "fibers.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <malloc.h>
+#include <map>
+#include <new>
+
+extern "C" char __executable_start;
+
+namespace simulation {
+
+bool counting = false;
+bool planted = false;
+bool tracing = std::getenv("DENIZEN_SIMULATION_TRACE") != nullptr;
+
+namespace {
+
+constexpr uint32_t kept = 6;          // stores to a word
+constexpr uint32_t buckets = 1 << 16; // of 16-byte pieces of memory
+
+struct Bytes {
+    uint64_t low = 0;
+    uint64_t high = 0;
+    bool operator==(const Bytes&) const = default;
+};
+
+struct Store {
+    Bytes value;
+    Clock carried; // what who acquires it then knows
+    uint32_t epoch = 0;
+    uint32_t by = 0;
+};
+
+struct Word {
+    uintptr_t at;
+    uint32_t size;
+    Word* next;                       // of the same 16 bytes
+    uint32_t stores;                  // all there were
+    uint32_t oldest;                  // the number of the first that is kept
+    Store last[kept];                 // number i is in place i % kept
+    uint32_t read[most_fibers];       // the newest that each has read or written,
+    uint32_t read_epoch[most_fibers]; // and when
+};
+
+struct Bucket {
+    uintptr_t piece;
+    uint32_t run;
+    Word* words;
+};
+
+Bucket table[buckets];
+uint32_t run_number = 0;
+uint32_t used = 0;
+char* arena = nullptr;
+size_t arena_at = 0;
+constexpr size_t arena_bytes = size_t{256} << 20;
+uint64_t filter[1024]; // which pieces may be in the table
+Clock total;           // of fences that are sequentially consistent
+
+uint32_t hash_of(uintptr_t piece)
+{
+    return static_cast<uint32_t>((piece * 0x9e3779b97f4a7c15u) >> 48);
+}
+
+bool maybe(uintptr_t piece)
+{
+    const uint32_t h = hash_of(piece);
+    return (filter[h >> 6] >> (h & 63) & 1) != 0;
+}
+
+Bucket& bucket_of(uintptr_t piece)
+{
+    uint32_t h = hash_of(piece);
+    for (;;) { // ends: the table is never full
+        Bucket& b = table[h];
+        if (b.run != run_number) {
+            if (++used > buckets / 4 * 3) {
+                fail("the simulator has no room for so many atomic words");
+            }
+            b = {piece, run_number, nullptr};
+            filter[hash_of(piece) >> 6] |= uint64_t{1} << (hash_of(piece) & 63);
+            return b;
+        }
+        if (b.piece == piece) {
+            return b;
+        }
+        h = (h + 1) % buckets;
+    }
+}
+
+Bytes read_memory(uintptr_t at, uint32_t size)
+{
+    Bytes b;
+    std::memcpy(static_cast<void*>(&b), reinterpret_cast<const void*>(at), size);
+    return b;
+}
+
+void write_memory(uintptr_t at, uint32_t size, const Bytes& b)
+{
+    std::memcpy(reinterpret_cast<void*>(at), &b, size);
+}
+
+// As it is in memory now, and known to all.
+void begin_word(Word& w)
+{
+    w.stores = 1;
+    w.oldest = 0;
+    w.last[0].value = read_memory(w.at, w.size);
+    w.last[0].carried = Clock{};
+    w.last[0].epoch = 0;
+    w.last[0].by = 0;
+    std::memset(w.read, 0, sizeof w.read);
+    std::memset(w.read_epoch, 0, sizeof w.read_epoch);
+}
+
+Word& word_of(Bucket& b, uintptr_t at, uint32_t size)
+{
+    for (Word* w = b.words; w != nullptr; w = w->next) {
+        if (w->at == at && w->size == size) {
+            if (!(w->last[(w->stores - 1) % kept].value == read_memory(at, size))) {
+                begin_word(*w);
+            }
+            return *w;
+        }
+    }
+    if (arena == nullptr) {
+        arena = static_cast<char*>(std::malloc(arena_bytes)); // pages come as they are used
+    }
+    if (arena_at + sizeof(Word) > arena_bytes) {
+        fail("the simulator has no memory for so many atomic words");
+    }
+    auto* w = reinterpret_cast<Word*>(arena + arena_at);
+    arena_at += (sizeof(Word) + 15) / 16 * 16;
+    w->at = at;
+    w->size = size;
+    begin_word(*w);
+    w->next = b.words;
+    b.words = w;
+    return *w;
+}
+
+bool overlaps(const Word& w, uintptr_t at, uint32_t size)
+{
+    return w.at < at + size && at < w.at + w.size;
+}
+
+// Another size was used there: who loads may not read what was before.
+bool alone(const Bucket& b)
+{
+    return b.words->next == nullptr || [&] {
+        for (const Word* x = b.words; x != nullptr; x = x->next) {
+            for (const Word* y = x->next; y != nullptr; y = y->next) {
+                if (overlaps(*x, y->at, y->size)) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }();
+}
+
+enum Order : int { relaxed, consume, acquire, release, acq_rel, seq_cst };
+bool acquires(int o) { return o == acquire || o == acq_rel || o == seq_cst || o == consume; }
+bool releases(int o) { return o == release || o == acq_rel || o == seq_cst; }
+
+void saw(Word& w, uint32_t number)
+{
+    w.read[current->id] = number;
+    w.read_epoch[current->id] = current->known.of[current->id];
+}
+
+// The oldest store that the current thread may still read.
+uint32_t floor_of(const Word& w)
+{
+    const Clock& known = current->known;
+    uint32_t least = w.oldest;
+    for (uint32_t i = w.stores - 1; i > least; --i) {
+        const Store& s = w.last[i % kept];
+        if (s.epoch <= known.of[s.by]) {
+            least = i;
+            break;
+        }
+    }
+    for (uint32_t f = 0; f < most_fibers; ++f) {
+        if (w.read[f] > least && w.read_epoch[f] <= known.of[f]) {
+            least = w.read[f];
+        }
+    }
+    return least;
+}
+
+Bytes load(uintptr_t at, uint32_t size, int order, uintptr_t from)
+{
+    Bucket& b = bucket_of(at >> 4);
+    Word& w = word_of(b, at, size);
+    uint32_t number = w.stores - 1;
+    if (order != seq_cst && number > w.oldest && stale_percent() != 0 && alone(b)) {
+        if (const uint32_t least = floor_of(w); least < number) {
+            if (const uint32_t age =
+                    choose(Choice::older, number - least + 1, stale_percent(), from)) {
+                number -= age;
+                count_stale();
+            }
+        }
+    }
+    const Store& s = w.last[number % kept];
+    if (acquires(order)) {
+        current->known.join(s.carried);
+    } else {
+        current->pending.join(s.carried);
+    }
+    saw(w, number);
+    mix(number << 8 | size); // not the value: some count over all runs
+    return s.value;
+}
+
+void push(Word& w, const Bytes& value, const Clock& carried, uint32_t epoch, uint32_t by)
+{
+    Store& s = w.last[w.stores % kept];
+    s.value = value;
+    s.carried = carried;
+    s.epoch = epoch;
+    s.by = by;
+    ++w.stores;
+    w.oldest = w.stores > kept ? std::max(w.oldest, w.stores - kept) : w.oldest;
+}
+
+// `before`: what the store it follows in a release sequence carried.
+void store(uintptr_t at, uint32_t size, const Bytes& value, int order, const Clock* before)
+{
+    Bucket& b = bucket_of(at >> 4);
+    Word& w = word_of(b, at, size);
+    if (!(read_memory(at, size) == value)) {
+        ++changes;
+    }
+    Clock carried = releases(order) ? current->known : current->released;
+    if (before != nullptr) {
+        carried.join(*before);
+    }
+    const uint32_t epoch = current->known.of[current->id];
+    if (tracing) {
+        std::fprintf(stderr, "%llu %u %zx %zx/%u %llx -> %llx\n",
+                     static_cast<unsigned long long>(now - 1'000'000'000), current->id,
+                     current->at - reinterpret_cast<uintptr_t>(&__executable_start), at, size,
+                     static_cast<unsigned long long>(read_memory(at, size).low),
+                     static_cast<unsigned long long>(value.low));
+    }
+    write_memory(at, size, value);
+    for (Word* other = b.words; other != nullptr; other = other->next) {
+        if (other != &w && overlaps(*other, at, size)) {
+            push(*other, read_memory(other->at, other->size), carried, epoch, current->id);
+        }
+    }
+    push(w, value, carried, epoch, current->id);
+    saw(w, w.stores - 1);
+    ++current->known.of[current->id];
+}
+
+template <class T>
+Bytes bytes_of(T value)
+{
+    Bytes b;
+    std::memcpy(static_cast<void*>(&b), &value, sizeof value);
+    return b;
+}
+
+template <class T>
+T value_of(const Bytes& b)
+{
+    T value;
+    std::memcpy(&value, &b, sizeof value);
+    return value;
+}
+
+std::map<uintptr_t, Plant>& plants()
+{
+    static auto& all = *new std::map<uintptr_t, Plant>;
+    return all;
+}
+
+struct Count {
+    const char* what;
+    uint64_t count;
+};
+std::map<uintptr_t, Count>& counts()
+{
+    static auto& all = *new std::map<uintptr_t, Count>;
+    return all;
+}
+
+// Object to clock: locks, and threads that have ended.
+struct Held {
+    const void* object;
+    uint32_t run;
+    Clock clock;
+};
+constexpr uint32_t most_held = 1 << 12;
+Held held[most_held];
+
+Clock& clock_of(const void* object)
+{
+    uint32_t h = hash_of(reinterpret_cast<uintptr_t>(object) >> 3) % most_held;
+    for (uint32_t i = 0; i < most_held; ++i) {
+        Held& x = held[(h + i) % most_held];
+        if (x.run != run_number) {
+            x.object = object;
+            x.run = run_number;
+            x.clock = Clock{};
+        }
+        if (x.object == object) {
+            return x.clock;
+        }
+    }
+    fail("the simulator has no room for so many locks");
+}
+
+template <class T, class Change>
+T change(T* p, int order, uintptr_t from, const char* what, Change&& by)
+{
+    if (!simulated()) {
+        T before = *p;
+        *p = by(before);
+        return before;
+    }
+    const Inside inside;
+    access(from);
+    note_site(from, what);
+    if (planted) {
+        const Plant plant = planted_at(from);
+        if (plant == Plant::dropped) {
+            return *p;
+        }
+        order = plant == Plant::relaxed ? relaxed : order;
+    }
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    Word& w = word_of(bucket_of(at >> 4), at, sizeof(T));
+    const Store& last = w.last[(w.stores - 1) % kept];
+    const Clock before = last.carried;
+    if (acquires(order)) {
+        current->known.join(before);
+    } else {
+        current->pending.join(before);
+    }
+    const T value = value_of<T>(last.value);
+    store(at, sizeof(T), bytes_of<T>(by(value)), order, &before);
+    mix(w.stores);
+    return value;
+}
+
+template <class T>
+T load_at(const volatile T* p, int order, uintptr_t from)
+{
+    T* const at = const_cast<T*>(p);
+    if (!simulated()) {
+        return *at;
+    }
+    const Inside inside;
+    access(from);
+    note_site(from, acquires(order) ? "load acquire" : "load");
+    if (planted && planted_at(from) == Plant::relaxed) {
+        order = relaxed;
+    }
+    return value_of<T>(load(reinterpret_cast<uintptr_t>(at), sizeof(T), order, from));
+}
+
+template <class T>
+void store_at(volatile T* p, T value, int order, uintptr_t from)
+{
+    T* const at = const_cast<T*>(p);
+    if (!simulated()) {
+        *at = value;
+        return;
+    }
+    const Inside inside;
+    access(from);
+    note_site(from, releases(order) ? "store release" : "store");
+    if (planted) {
+        const Plant plant = planted_at(from);
+        if (plant == Plant::dropped) {
+            return;
+        }
+        order = plant == Plant::relaxed ? relaxed : order;
+    }
+    store(reinterpret_cast<uintptr_t>(at), sizeof(T), bytes_of<T>(value), order, nullptr);
+}
+
+template <class T>
+bool exchange_if(T* p, T* expected, T desired, int order, int on_failure, uintptr_t from)
+{
+    if (!simulated()) {
+        if (*p == *expected) {
+            *p = desired;
+            return true;
+        }
+        *expected = *p;
+        return false;
+    }
+    const Inside inside;
+    access(from);
+    note_site(from, releases(order) ? "exchange release" : "exchange");
+    if (planted) {
+        const Plant plant = planted_at(from);
+        if (plant == Plant::dropped) {
+            return true;
+        }
+        if (plant == Plant::relaxed) {
+            order = on_failure = relaxed;
+        }
+    }
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    Word& w = word_of(bucket_of(at >> 4), at, sizeof(T));
+    const Store& last = w.last[(w.stores - 1) % kept];
+    const Clock before = last.carried;
+    const T value = value_of<T>(last.value);
+    const bool equal = value == *expected;
+    if (acquires(equal ? order : on_failure)) {
+        current->known.join(before);
+    } else {
+        current->pending.join(before);
+    }
+    if (equal) {
+        store(at, sizeof(T), bytes_of<T>(desired), order, &before);
+    } else {
+        saw(w, w.stores - 1);
+        *expected = value;
+    }
+    mix(w.stores);
+    return equal;
+}
+
+void forget_piece(Bucket& b, uintptr_t from, uintptr_t to)
+{
+    for (Word* w = b.words; w != nullptr; w = w->next) {
+        if (w->at < to && from < w->at + w->size) {
+            begin_word(*w);
+        }
+    }
+}
+
+} // namespace
+
+void begin_memory()
+{
+    ++run_number;
+    used = 0;
+    arena_at = 0;
+    total = Clock{};
+    std::memset(filter, 0, sizeof filter);
+}
+
+// What lies there next is new to all. Its value may be what it was: then the stores before are
+// still known as such, and are made to be forgotten here.
+void forget(const void* memory, size_t bytes)
+{
+    const auto from = reinterpret_cast<uintptr_t>(memory);
+    const uintptr_t to = from + bytes;
+    if (bytes > 64 * 1024) {
+        for (Bucket& b : table) {
+            if (b.run == run_number) {
+                b.words = b.piece >= from >> 4 && b.piece < (to + 15) >> 4 ? nullptr : b.words;
+            }
+        }
+        return;
+    }
+    for (uintptr_t piece = from >> 4; piece <= (to - 1) >> 4; ++piece) {
+        if (maybe(piece)) {
+            forget_piece(bucket_of(piece), from, to);
+        }
+    }
+}
+
+void acquire_from(const void* object) { current->known.join(clock_of(object)); }
+
+void release_to(const void* object)
+{
+    clock_of(object).join(current->known);
+    ++current->known.of[current->id];
+}
+
+void fence_all()
+{
+    Clock all;
+    for (const Fiber& f : fibers) { // also of those that have ended
+        all.join(f.known);
+    }
+    every_fiber([&](Fiber& f) {
+        f.known.join(all);
+        ++f.known.of[f.id];
+    });
+}
+
+Plant planted_at(uintptr_t at)
+{
+    const auto found = plants().find(at);
+    return found == plants().end() ? Plant::none : found->second;
+}
+
+void plant(uintptr_t at, Plant what)
+{
+    plants()[at] = what;
+    planted = true;
+}
+
+void note_site(uintptr_t at, const char* what)
+{
+    if (counting) {
+        Count& c = counts()[at];
+        c.what = what;
+        ++c.count;
+    }
+}
+
+void count_sites(bool on) { counting = on; }
+
+std::vector<Site> sites()
+{
+    std::vector<Site> all;
+    for (const auto& [at, c] : counts()) {
+        all.push_back({at, c.what, c.count});
+    }
+    return all;
+}
+
+} // namespace simulation
+
+using namespace simulation;
+
+#define HERE reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+
+// ---- atomic accesses
+#define ATOMICS(bits, T)                                                                           \
+    extern "C" T __tsan_atomic##bits##_load(const volatile T* p, int o)                            \
+    {                                                                                              \
+        return load_at(p, o, HERE);                                                                \
+    }                                                                                              \
+    extern "C" void __tsan_atomic##bits##_store(volatile T* p, T v, int o)                         \
+    {                                                                                              \
+        store_at(p, v, o, HERE);                                                                   \
+    }                                                                                              \
+    CHANGES(bits, T, exchange, "exchange", v)                                                      \
+    CHANGES(bits, T, fetch_add, "add", static_cast<T>(b + v))                                      \
+    CHANGES(bits, T, fetch_sub, "subtract", static_cast<T>(b - v))                                 \
+    CHANGES(bits, T, fetch_and, "and", static_cast<T>(b & v))                                      \
+    CHANGES(bits, T, fetch_or, "or", static_cast<T>(b | v))                                        \
+    CHANGES(bits, T, fetch_xor, "xor", static_cast<T>(b ^ v))                                      \
+    CHANGES(bits, T, fetch_nand, "nand", static_cast<T>(~(b & v)))                                 \
+    extern "C" int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* e, T v, int o,  \
+                                                                 int f)                            \
+    {                                                                                              \
+        return exchange_if(const_cast<T*>(p), e, v, o, f, HERE);                                   \
+    }                                                                                              \
+    extern "C" int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* e, T v, int o,    \
+                                                               int f)                              \
+    {                                                                                              \
+        return exchange_if(const_cast<T*>(p), e, v, o, f, HERE);                                   \
+    }                                                                                              \
+    extern "C" T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T e, T v, int o, int f) \
+    {                                                                                              \
+        exchange_if(const_cast<T*>(p), &e, v, o, f, HERE);                                         \
+        return e;                                                                                  \
+    }
+#define CHANGES(bits, T, name, what, after)                                                        \
+    extern "C" T __tsan_atomic##bits##_##name(volatile T* p, T v, int o)                           \
+    {                                                                                              \
+        return change(const_cast<T*>(p), o, HERE, releases(o) ? what " release" : what,            \
+                      [&]([[maybe_unused]] T b) { return after; });                                \
+    }
+
+__extension__ typedef unsigned __int128 Wide;
+ATOMICS(8, uint8_t)
+ATOMICS(16, uint16_t)
+ATOMICS(32, uint32_t)
+ATOMICS(64, uint64_t)
+ATOMICS(128, Wide)
+
+extern "C" void __tsan_atomic_thread_fence(int order)
+{
+    if (!simulated()) {
+        return;
+    }
+    const Inside inside;
+    access(HERE);
+    note_site(HERE, "fence");
+    if (planted && planted_at(HERE) != Plant::none) {
+        return;
+    }
+    if (acquires(order)) {
+        current->known.join(current->pending);
+    }
+    if (order == seq_cst) {
+        current->known.join(total);
+    }
+    if (releases(order)) {
+        current->released = current->known;
+        ++current->known.of[current->id];
+    }
+    if (order == seq_cst) {
+        total.join(current->released);
+    }
+}
+extern "C" void __tsan_atomic_signal_fence(int) {}
+
+// ---- ordinary accesses: a word that one of them writes begins anew
+namespace {
+void wrote(const void* p, size_t n)
+{
+    if (!simulated()) {
+        return;
+    }
+    const auto from = reinterpret_cast<uintptr_t>(p);
+    for (uintptr_t piece = from >> 4; piece <= (from + n - 1) >> 4; ++piece) {
+        if (maybe(piece)) {
+            const Inside inside;
+            forget_piece(bucket_of(piece), from, from + n);
+        }
+    }
+}
+} // namespace
+#define ORDINARY(n)                                                                                \
+    extern "C" void __tsan_read##n(void*) {}                                                       \
+    extern "C" void __tsan_unaligned_read##n(void*) {}                                             \
+    extern "C" void __tsan_volatile_read##n(void*) {}                                              \
+    extern "C" void __tsan_unaligned_volatile_read##n(void*) {}                                    \
+    extern "C" void __tsan_volatile_write##n(void*) {}                                             \
+    extern "C" void __tsan_unaligned_volatile_write##n(void*) {}                                   \
+    extern "C" void __tsan_write##n(void* p) { wrote(p, n); }                                      \
+    extern "C" void __tsan_unaligned_write##n(void* p) { wrote(p, n); }
+ORDINARY(1)
+ORDINARY(2)
+ORDINARY(4)
+ORDINARY(8)
+ORDINARY(16)
+extern "C" void __tsan_read_range(void*, size_t) {}
+extern "C" void __tsan_write_range(void* p, size_t n) { wrote(p, n); }
+extern "C" void __tsan_vptr_update(void**, void*) {}
+extern "C" void __tsan_vptr_read(void**) {}
+extern "C" void __tsan_func_entry(void*) {}
+extern "C" void __tsan_func_exit() {}
+extern "C" void __tsan_init() {}
+
+// ---- memory that is given back
+void operator delete(void* p) noexcept
+{
+    if (p != nullptr && simulated()) {
+        const Inside inside;
+        forget(p, malloc_usable_size(p));
+    }
+    std::free(p);
+}
+void operator delete(void* p, size_t) noexcept { operator delete(p); }
+void operator delete[](void* p) noexcept { operator delete(p); }
+void operator delete[](void* p, size_t) noexcept { operator delete(p); }
+void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { operator delete(p); }
