@@ -9,9 +9,10 @@
 namespace denizen {
 namespace {
 
-// A worker's thread runs one program: this is how its handlers are found. Every message asks for
-// it, so it is among what the loader has set aside for each thread, and not asked for by a call.
-[[gnu::tls_model("initial-exec")]] thread_local const HandlerTable* table = nullptr;
+// A worker's thread runs one program: this is how its handlers are found. Not of the model
+// initial-exec, which spares a call for each message: with it the whole module must find room in
+// what the loader has set aside for static TLS, and `import denizen` failed where it was used up.
+thread_local const HandlerTable* table = nullptr;
 
 // What Program<Actors<...>, Messages<...>> is to programs that are compiled.
 template <bool Full>
