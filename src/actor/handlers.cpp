@@ -17,8 +17,8 @@ thread_local const HandlerTable* table = nullptr;
 // What Program<Actors<...>, Messages<...>> is to programs that are compiled.
 template <bool Full>
 struct TableProgram {
-    using Common = TableProgram;
-    static constexpr uint32_t down() { return Full ? 0 : no_type; }
+    template <class T>
+    static constexpr uint32_t message_id = Full && detail::same<T, Down> ? 0 : no_type;
     static constexpr bool has_buffers = Full;
     static constexpr bool has_long_messages = true;
     static constexpr bool has_urgent = Full;
