@@ -43,7 +43,6 @@ from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
 from denizen.cluster import Cluster
-from denizen.compilers import get_include
 from denizen.device import gpu_problem
 from denizen.errors import (
     ArgumentError,
@@ -69,7 +68,7 @@ from denizen.errors import (
 from denizen.fields import record
 from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
-from denizen.program import Program
+from denizen.program import Program, get_include
 from denizen.runtime import ListedActor, Received, Runtime
 
 _core._error = from_code

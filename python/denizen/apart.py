@@ -18,7 +18,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
@@ -29,75 +28,43 @@ if TYPE_CHECKING:
 _CALLS = ("compile_cubin", "compile_ltoir", "link_cubin")
 
 
-class Work:
-    """What _core's function ``call`` makes of what is given, by a process that ends with the block.
+def compile_apart(call: str, *given: object, folders: Sequence[str]) -> bytes:
+    """What _core's function ``call`` makes of what is given.
 
     Args:
         call: one of compile_cubin, compile_ltoir, link_cubin.
         folders: where PyPI's wheels of NVRTC and nvJitLink lie.
+
+    Raises CompileError as that function does, and if the process dies of it.
     """
+    from denizen import _core  # noqa: PLC0415  (the process that works has no package)
+    from denizen.errors import CompileError, from_code  # noqa: PLC0415
 
-    def __init__(self, call: str, *given: object, folders: Sequence[str]) -> None:
-        from denizen import _core  # noqa: PLC0415  (the process that works has no package)
-
-        self._child: subprocess.Popen[bytes] | None = None
-        if not sys.executable or getattr(sys, "frozen", False):
-            self._here = partial(_made, _core, call, given, folders)
-            return
-        work = memoryview(pickle.dumps((sys.path, _core.__file__, call, given, list(folders))))
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert child.stdin is not None
-        self._child = child
+    if not sys.executable or getattr(sys, "frozen", False):
+        return _made(_core, call, given, folders)
+    work = memoryview(pickle.dumps((sys.path, _core.__file__, call, given, list(folders))))
+    command = [sys.executable, "-I", "-S", __file__]
+    with subprocess.Popen(
+        command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
         try:
             with suppress(BrokenPipeError):  # it is dead already; then there is no answer either
                 while work:
                     work = work[child.stdin.write(work) or 0 :]
-        except BaseException:
-            self._end()
-            raise
-
-    def __enter__(self) -> Work:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self._child is not None:
-            with self._child as child:
-                child.kill()  # it may have ended by itself
-
-    def result(self) -> bytes:
-        """Raises CompileError as that function does, and if the process dies of it."""
-        from denizen.errors import CompileError, from_code  # noqa: PLC0415  (likewise)
-
-        if self._child is None:
-            return self._here()
-        stdout = self._child.stdout
-        assert stdout is not None
-        answer = b"".join(iter(lambda: stdout.read(1 << 20), b""))
-        if not answer:
-            self._end()
-            raise CompileError(
-                f"the process that compiles for the GPU died ({_end_of(self._child.returncode)}); "
-                "is there enough memory?"
-            )
-        code, what = pickle.loads(answer)
-        if code is not None:
-            raise from_code(code, what)
-        assert isinstance(what, bytes)
-        return what
-
-
-def compile_apart(call: str, *given: object, folders: Sequence[str]) -> bytes:
-    """The result of such work, waited for."""
-    with Work(call, *given, folders=folders) as work:
-        return work.result()
+            answer = b"".join(iter(lambda: child.stdout.read(1 << 20), b""))  # type: ignore[union-attr]
+        finally:
+            child.kill()  # it may have ended by itself
+    if not answer:
+        raise CompileError(
+            f"the process that compiles for the GPU died ({_end_of(child.returncode)}); "
+            "is there enough memory?"
+        )
+    code, what = pickle.loads(answer)
+    if code is not None:
+        raise from_code(code, what)
+    assert isinstance(what, bytes)
+    return what
 
 
 def _end_of(status: int) -> str:

@@ -3,31 +3,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
 from denizen.actor import ActorType
-from denizen.apart import Work, compile_apart
+from denizen.apart import compile_apart
 from denizen.cache import open_cache
-from denizen.common import LINKED, RELOCATABLE, START, can_link, common_cubin, common_object
-from denizen.compilers import (
-    CPU_FLAGS,
-    Running,
-    find_nvrtc,
-    get_include,
-    gpu_options,
-    host_compiler,
-    include_paths,
-    key,
-    refusal,
-)
+from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError, OnlyTheCall
 from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
@@ -35,6 +32,73 @@ from denizen.life import DOWN
 from denizen.message import MessageType, check_name, fields_of, html_table
 
 log = logging.getLogger(__name__)
+
+_CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_GPU_FLAGS = (
+    "--std=c++20",
+    "--device-as-default-execution-space",
+    "--device-int128",
+    # Not --ptxas-options=--Ofast-compile=min, which would take a third of the time: what ptxas 13.0
+    # made so of a program with failing actors died of a misaligned address on an H100.
+)
+
+
+def get_include() -> Path:
+    """The folder of denizen's C++ headers, for `-I`."""
+    here = Path(__file__).resolve()
+    installed = here.parent / "include"
+    return installed if installed.is_dir() else here.parents[2] / "include"
+
+
+@cache
+def _headers_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(p for p in get_include().rglob("*") if p.is_file()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _host_compiler() -> tuple[tuple[str, ...], str]:
+    """The command of the host compiler, and its version."""
+    return _find_compiler(os.environ.get("CXX", "").strip())
+
+
+@cache
+def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
+    wanted = [explicit] if explicit else ["g++", "clang++", "c++"]
+    for name in wanted:
+        command = shlex.split(name)
+        path = shutil.which(command[0])
+        if path:
+            command[0] = path
+            answer = subprocess.run(
+                [*command, "--version"], capture_output=True, text=True, check=False
+            )
+            if answer.returncode != 0 or not answer.stdout:
+                raise CompileError(
+                    f"{name} --version fails ({answer.stderr.strip() or answer.returncode}); "
+                    "set CXX to a C++20 compiler"
+                )
+            return tuple(command), answer.stdout.splitlines()[0]
+    raise CompileError(
+        f"no C++ compiler found (looked for {', '.join(wanted)}); install g++ 11 or newer, "
+        "set CXX, or use a GPU"
+    )
+
+
+@cache
+def _find_nvrtc() -> Sequence[str]:
+    """Tells the core where PyPI's wheels of NVRTC and nvJitLink lie: in these folders."""
+    roots = dict.fromkeys([*sys.path, *(sysconfig.get_path(k) for k in ("purelib", "platlib"))])
+    folders = [
+        str(folder)
+        for root in roots
+        for pattern in ("nvidia/cu1*/lib", "nvidia/cuda_nvrtc/lib", "nvidia/nvjitlink/lib")
+        if root
+        for folder in sorted(Path(root).glob(pattern))
+    ]
+    _core.set_cuda_folders(folders)
+    return folders
 
 
 class Program:
@@ -164,7 +228,8 @@ class Program:
             behind = handler_text.ending(handlers, messages, "denizen_program")
         name = re.sub(r"\s", " ", self.name).replace("\\", "\\\\").replace('"', '\\"')
         return (
-            f"{START}"
+            "#include <denizen/base/vocabulary.hpp>\n"
+            "#include <denizen/actor/kernel.hpp>\n"
             '#line 1 "messages"\n'
             f"{structs}"
             f'#line 1 "{name}"\n'
@@ -185,7 +250,7 @@ class Program:
         if self.in_python:
             with OnlyTheCall():
                 return self._refer(self._with_handlers_cpu())
-        library = library_of(self.text(), self.name, self.flags, common=True)
+        library = library_of(self.text(), self.name, self.flags)
         return self._refer(_core.load_library(library, list(self.actors), list(self.messages)))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
@@ -201,7 +266,7 @@ class Program:
             with OnlyTheCall():
                 cubin = self._with_handlers_gpu(architecture)
         else:
-            cubin = cubin_of(self.text(), self.name, architecture, self.flags, common=True)
+            cubin = cubin_of(self.text(), self.name, architecture, self.flags)
         return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
 
     def _with_handlers_cpu(self) -> _core.Image:
@@ -210,7 +275,7 @@ class Program:
         messages = list(self.messages.values())
         if not self.source:
             return compiled.cpu_image(self.plan(), messages)
-        library = library_of(self.text(), self.name, self.flags, common=True)
+        library = library_of(self.text(), self.name, self.flags)
         image = _core.load_library(library, list(self.actors), list(self.messages))
         compiled.link_library(self.plan(), messages, library)
         return image
@@ -220,106 +285,11 @@ class Program:
 
         plan, messages = self.plan(), list(self.messages.values())
         parts = partial(gpu_parts, plan, messages, architecture)
-        return link(self.text(), self.name, architecture, self.flags, plan.text, parts, common=True)
+        return link(self.text(), self.name, architecture, self.flags, plan.text, parts)
 
     def _refer(self, image: _core.Image) -> _core.Image:
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
         return image
-
-
-def library_of(text: str, name: str, flags: Sequence[str] = (), *, common: bool = False) -> bytes:
-    """A translation unit compiled by the host compiler (CXX, g++, clang++) into a shared library.
-
-    Args:
-        text: C++20 that may include denizen's headers.
-        name: stands for the text in messages.
-        flags: further options.
-        common: whether it is a program of actors, to be linked with the code that all have in
-            common.
-
-    Returns the library, from the cache if it was compiled before. Raises CompileError with the
-    compiler's messages.
-    """
-    compiler, version = host_compiler()
-    all_flags = (*CPU_FLAGS, *flags)
-    place = key(text, flags, ".so", (*compiler, version, *all_flags))
-    with open_cache() as kept:
-        library = kept.code(place)
-        if library is None:
-            log.info("compiling %s for the CPU (%s)", name, compiler[0])
-            began = time.perf_counter()
-            with tempfile.TemporaryDirectory() as path, ExitStack() as stack:
-                folder = Path(path)
-                source, built = folder / "program.cpp", folder / "program.so"
-                source.write_text(text, encoding="utf-8")
-                command = [*compiler, *all_flags, f"-I{get_include()}"]
-                if common:
-                    rest = stack.enter_context(common_object(flags, folder))
-                    program = folder / "program.o"
-                    _run([*command, LINKED, "-c", str(source), "-o", str(program)], text, name)
-                    command, inputs = [*compiler, *all_flags], [str(program), str(rest())]
-                else:
-                    inputs = [str(source)]
-                _run([*command, "-shared", *inputs, "-o", str(built)], text, name)
-                library = built.read_bytes()
-            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
-            kept.keep_code(place, library)
-    return library
-
-
-def _run(command: Sequence[str], text: str, name: str) -> None:
-    with Running(command) as compiler:
-        status, said = compiler.end()
-    if status != 0:
-        raise refusal(said, text, name)
-
-
-def by_all_cores() -> tuple[str, ...]:
-    """The option that has NVRTC compile with all cores, for text that takes long. None before
-    version 13, which may not know it."""
-    find_nvrtc()
-    return ("--split-compile=0",) if _core.nvrtc_version() >= 13000 else ()
-
-
-def cubin_of(
-    text: str, name: str, architecture: int, flags: Sequence[str] = (), *, common: bool = False
-) -> bytes:
-    """A translation unit compiled by NVRTC, from the cache if it was before.
-
-    Args:
-        text: CUDA C++ that may include denizen's headers.
-        name: stands for the text in messages.
-        architecture: ten times the compute capability: 80, 90.
-        flags: further options.
-        common: whether it is a program of actors. With an nvJitLink as new as NVRTC it is linked
-            with the code that all have in common, else compiled whole, which takes five times as
-            long.
-
-    Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
-    """
-    folders = find_nvrtc()
-    all_flags = gpu_options(architecture, flags)
-    place = key(text, flags, ".cubin", (str(_core.nvrtc_version()), *all_flags))
-    with open_cache() as kept:
-        cubin = kept.code(place)
-        if cubin is None:
-            log.info("compiling %s for sm_%d", name, architecture)
-            began = time.perf_counter()
-            options = [*all_flags, *include_paths()]
-            with ExitStack() as stack:
-                linked = common and can_link()
-                if linked:
-                    rest = stack.enter_context(common_cubin(architecture, flags))
-                    options += [LINKED, RELOCATABLE]
-                try:
-                    cubin = compile_apart("compile_cubin", text, name, options, folders=folders)
-                except CompileError as error:
-                    raise refusal(str(error), text, name) from None
-                if linked:  # in no time, so that it need not be interrupted
-                    cubin = _core.link_cubin([(name, cubin), rest()], [f"-arch=sm_{architecture}"])
-            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
-            kept.keep_code(place, cubin)
-    return cubin
 
 
 def link(  # noqa: PLR0917
@@ -329,40 +299,155 @@ def link(  # noqa: PLR0917
     flags: Sequence[str],
     code: str,
     parts: Callable[[], list[tuple[str, bytes]]],
-    *,
-    common: bool = False,
 ) -> bytes:
     """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR.
 
     Args:
         code: what the handlers do; equal ones are the same code.
         parts: makes their LTO-IR, by its symbols.
-        common: whether it is a program of actors, to be linked with the code that all have in
-            common.
     """
-    all_flags = gpu_options(architecture, flags)
+    all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
     # Without the compilers' versions: what has been linked runs where none is installed.
-    place = key(text, flags, ".cubin", ("-fma=0", code, *all_flags))
+    key = _key(text, flags, ".cubin", ("-fma=0", code, *all_flags))
     with open_cache() as kept:
-        cubin = kept.code(place)
+        cubin = kept.code(key)
         if cubin is None:
-            folders = find_nvrtc()
-            options = [*all_flags, "-dlto", RELOCATABLE, *include_paths()]
-            with ExitStack() as stack:  # the compilers work side by side
-                if common:
-                    rest = stack.enter_context(common_cubin(architecture, flags))
-                    options.append(LINKED)
-                given = (text, name, options)
-                whole = stack.enter_context(Work("compile_ltoir", *given, folders=folders))
-                made = parts()
-                try:
-                    made.append((name, whole.result()))
-                except CompileError as error:
-                    raise refusal(str(error), text, name) from None
-                if common:
-                    made.append(rest())
+            folders = _find_nvrtc()
+            made = parts()
+            options = [*all_flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
+            try:
+                whole = compile_apart("compile_ltoir", text, name, options, folders=folders)
+            except CompileError as error:
+                raise _refusal(str(error), text, name) from None
             # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
             how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
-            cubin = compile_apart("link_cubin", made, how, folders=folders)
-            kept.keep_code(place, cubin)
+            cubin = compile_apart("link_cubin", [(name, whole), *made], how, folders=folders)
+            kept.keep_code(key, cubin)
     return cubin
+
+
+def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
+    """A translation unit compiled by the host compiler (CXX, g++, clang++) into a shared library.
+
+    Args:
+        text: C++20 that may include denizen's headers.
+        name: stands for the text in messages.
+        flags: further options.
+
+    Returns the library, from the cache if it was compiled before. Raises CompileError with the
+    compiler's messages.
+    """
+    compiler, version = _host_compiler()
+    all_flags = (*_CPU_FLAGS, *flags)
+    key = _key(text, flags, ".so", (*compiler, version, *all_flags))
+    with open_cache() as kept:
+        library = kept.code(key)
+        if library is None:
+            log.info("compiling %s for the CPU (%s)", name, compiler[0])
+            began = time.perf_counter()
+            with tempfile.TemporaryDirectory() as folder:
+                source = Path(folder) / "program.cpp"
+                source.write_text(text, encoding="utf-8")
+                built = Path(folder) / "program.so"
+                status, said = _finished(
+                    [*compiler, *all_flags, f"-I{get_include()}", str(source), "-o", str(built)]
+                )
+                if status != 0:
+                    raise _refusal(said, text, name)
+                library = built.read_bytes()
+            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
+            kept.keep_code(key, library)
+    return library
+
+
+def _finished(command: Sequence[str]) -> tuple[int, str]:
+    """A compiler's exit status, and what it said. Ctrl-C ends it at once, and what it started."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+    ) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.read()  # ends: with the compiler
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said.decode("utf-8", "replace").strip()
+
+
+def _refusal(said: str, text: str, name: str) -> CompileError:
+    """With the user's lines first, where the compiler names any."""
+    mistakes = explain(said, text, name)
+    return CompileError(
+        f"{name} does not compile:\n" + (f"{mistakes}\n\nIn full:\n" if mistakes else "") + said
+    )
+
+
+def by_all_cores() -> tuple[str, ...]:
+    """The option that has NVRTC compile with all cores, for text that takes long. None before
+    version 13, which may not know it."""
+    _find_nvrtc()
+    return ("--split-compile=0",) if _core.nvrtc_version() >= 13000 else ()
+
+
+def _include_paths() -> list[str]:
+    """For NVRTC. The second has the standard headers that it lacks; behind the user's own."""
+    return [f"--include-path={p}" for p in (get_include(), get_include() / "denizen" / "rtc")]
+
+
+def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ()) -> bytes:
+    """A translation unit compiled by NVRTC, from the cache if it was before.
+
+    Args:
+        text: CUDA C++ that may include denizen's headers.
+        name: stands for the text in messages.
+        architecture: ten times the compute capability: 80, 90.
+        flags: further options.
+
+    Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
+    """
+    folders = _find_nvrtc()
+    all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
+    key = _key(text, flags, ".cubin", (str(_core.nvrtc_version()), *all_flags))
+    with open_cache() as kept:
+        cubin = kept.code(key)
+        if cubin is None:
+            log.info("compiling %s for sm_%d", name, architecture)
+            began = time.perf_counter()
+            options = [*all_flags, *_include_paths()]
+            try:
+                cubin = compile_apart("compile_cubin", text, name, options, folders=folders)
+            except CompileError as error:
+                raise _refusal(str(error), text, name) from None
+            log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
+            kept.keep_code(key, cubin)
+    return cubin
+
+
+def _key(text: str, flags: Sequence[str], suffix: str, key: Iterable[str]) -> str:
+    """The name under which what is compiled from ``text`` is kept."""
+    digest = hashlib.sha256()
+    for part in (text, _headers_digest(), str(_core.layout_abi), *key):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    for header in _own_headers(text, flags):
+        digest.update(header.read_bytes())
+        digest.update(b"\0")
+    return digest.hexdigest()[:32] + suffix
+
+
+def _own_headers(text: str, flags: Sequence[str]) -> list[Path]:
+    """The files that `text` includes, and those they include, in the folders of `-I` flags."""
+    folders = [
+        Path(m[1]) for m in (re.fullmatch(r"(?:-I|--include-path=)(.+)", f) for f in flags) if m
+    ]
+    folders += [Path(f) for before, f in pairwise(flags) if before == "-I"]
+    found: dict[Path, None] = {}
+    texts = [(text, folders)]
+    while texts and folders:  # ends: each file is read once
+        here, where = texts.pop()
+        for name in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', here, re.MULTILINE):
+            path = next((f / name for f in where if (f / name).is_file()), None)
+            if path is not None and path not in found:
+                found[path] = None
+                texts.append((path.read_text("utf-8", "replace"), [path.parent, *folders]))
+    return list(found)

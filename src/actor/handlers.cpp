@@ -9,15 +9,16 @@
 namespace denizen {
 namespace {
 
-// A worker's thread runs one program: this is how its handlers are found. Every message asks for
-// it, so it is among what the loader has set aside for each thread, and not asked for by a call.
-[[gnu::tls_model("initial-exec")]] thread_local const HandlerTable* table = nullptr;
+// A worker's thread runs one program: this is how its handlers are found. Not of the model
+// initial-exec, which spares a call for each message: with it the whole module must find room in
+// what the loader has set aside for static TLS, and `import denizen` failed where it was used up.
+thread_local const HandlerTable* table = nullptr;
 
 // What Program<Actors<...>, Messages<...>> is to programs that are compiled.
 template <bool Full>
 struct TableProgram {
-    using Common = TableProgram;
-    static constexpr uint32_t down() { return Full ? 0 : no_type; }
+    template <class T>
+    static constexpr uint32_t message_id = Full && detail::same<T, Down> ? 0 : no_type;
     static constexpr bool has_buffers = Full;
     static constexpr bool has_long_messages = true;
     static constexpr bool has_urgent = Full;

@@ -11,14 +11,8 @@ namespace denizen::gpu {
 namespace {
 
 using Handle = void*;
-using Status = int;            // nvJitLinkResult, 0 is success
-constexpr int cubin_input = 1; // NVJITLINK_INPUT_CUBIN
-constexpr int lto_ir = 3;      // NVJITLINK_INPUT_LTOIR
-
-int input_type(std::string_view code)
-{
-    return code.substr(0, 4) == "\177ELF" ? cubin_input : lto_ir;
-}
+using Status = int;       // nvJitLinkResult, 0 is success
+constexpr int lto_ir = 3; // NVJITLINK_INPUT_LTOIR
 
 struct Table {
     Status (*version)(unsigned* major, unsigned* minor);
@@ -139,8 +133,8 @@ std::vector<char> link_cubin(const std::vector<LinkInput>& parts,
         table.create(&link.handle, static_cast<uint32_t>(arguments.size()), arguments.data()),
         "begin with these options");
     for (const LinkInput& part : parts) {
-        link.check(table.add_data(link.handle, input_type(part.code), part.code.data(),
-                                  part.code.size(), part.name.c_str()),
+        link.check(table.add_data(link.handle, lto_ir, part.code.data(), part.code.size(),
+                                  part.name.c_str()),
                    "take " + part.name);
     }
     link.check(table.complete(link.handle), "link the program");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvJitLink, the linker of device code as a library, loaded at run time. Makes one cubin of what
-// NVRTC and Numba have compiled apart, to LTO-IR or to relocatable cubins; needs neither a GPU nor
-// a driver. Found as cuda_library.hpp says, with DENIZEN_NVJITLINK. It must be of NVRTC's major
-// version, and not older.
+// nvJitLink, the linker of LTO-IR as a library, loaded at run time. Makes one cubin of what NVRTC
+// and Numba have compiled apart; needs neither a GPU nor a driver. Found as cuda_library.hpp says,
+// with DENIZEN_NVJITLINK. It must be of NVRTC's major version, and not older.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ import sample
 
 import denizen
 from denizen import _core
-from denizen.compilers import find_nvrtc
+from denizen.program import _find_nvrtc
 
 DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
@@ -50,7 +50,7 @@ def rt(device):
 
 @pytest.fixture
 def nvrtc():
-    find_nvrtc()
+    _find_nvrtc()
     try:
         return _core.nvrtc_version()
     except denizen.CompileError as error:

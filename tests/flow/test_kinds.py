@@ -8,8 +8,8 @@ import pytest
 
 import denizen
 from denizen import _core, flow
-from denizen.compilers import find_nvrtc
 from denizen.flow.resident import compile_gpu
+from denizen.program import _find_nvrtc
 
 EVERYWHERE = ["python", "cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
@@ -190,7 +190,7 @@ def test_what_make_raises_reaches_who_waits():
 
 def test_a_cubin_of_it_is_made_without_a_gpu():
     pytest.importorskip("numba.cuda")
-    find_nvrtc()
+    _find_nvrtc()
     try:
         _core.nvrtc_version()
     except denizen.CompileError as error:

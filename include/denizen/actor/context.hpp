@@ -4,7 +4,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
-#include <denizen/actor/detail/row.hpp>
+#include <denizen/actor/detail/handover.hpp>
 #include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/timers.hpp>
@@ -12,7 +12,6 @@
 #include <denizen/actor/program.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
-#include <denizen/base/on_stack.hpp>
 #include <denizen/memory/arena/ref.hpp>
 
 namespace denizen {
@@ -28,9 +27,9 @@ class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
                        bool whole_warp, uint32_t type = no_type, void* state = nullptr,
-                       bool calls = false, detail::RowRef row = {})
+                       bool calls = false, detail::Handover* next = nullptr)
         : shared_(shared), worker_(worker), self_(self), sender_(sender), whole_warp_(whole_warp),
-          calls_(calls), type_(type), state_(state), row_(row)
+          calls_(calls), type_(type), state_(state), next_(next)
     {
     }
 
@@ -119,15 +118,9 @@ public:
             uint32_t words[first_payload / 4] = {};
             const M copy = whole_warp_ ? of_first_lane(message) : message;
             copy_bytes(words, &copy, sizeof(M));
-            return elsewhere([&] {
-                return detail::publish<typename P::Common>(shared_, worker_, key, h, words,
-                                                           priority, whole_warp_);
-            });
+            return detail::publish<P>(shared_, worker_, key, h, words, priority, whole_warp_);
         } else {
-            return elsewhere([&] {
-                return detail::publish<typename P::Common>(shared_, worker_, key, h, &message,
-                                                           priority, whole_warp_);
-            });
+            return detail::publish<P>(shared_, worker_, key, h, &message, priority, whole_warp_);
         }
     }
 
@@ -144,8 +137,8 @@ public:
             P::keep_buffers(shared_, type, payload);
         }
         const Header h{to.value, self_, type, 0, length};
-        if (length <= first_payload && priority == Priority::data && row_.row != nullptr &&
-            row_.row->next.take<first_payload>(shared_, h, payload)) {
+        if (length <= first_payload && priority == Priority::data && next_ != nullptr &&
+            next_->take<first_payload>(shared_, h, payload)) {
             return true;
         }
         const bool sent =
@@ -168,8 +161,7 @@ public:
             }
         }
         const Header h{0, self_, type, 0, length};
-        return detail::publish<typename P::Common>(shared_, worker_, key, h, payload, priority,
-                                                   false);
+        return detail::publish<P>(shared_, worker_, key, h, payload, priority, false);
     }
 
     // From soon on this actor gets what is published to the topic, or to all that begin so: once
@@ -214,14 +206,14 @@ public:
         entry.length = static_cast<uint16_t>(length);
         entry.priority = static_cast<uint16_t>(priority);
         copy_bytes(entry.word, payload, length);
-        return {elsewhere([&] { return detail::arm(shared_, worker_, ns, entry); })};
+        return {detail::arm(shared_, worker_, ns, entry)};
     }
     // True: it will not be sent (again). False: it has been, or was none of this actor's.
     DENIZEN_HD bool cancel(Timer timer)
     {
         bool done = false;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            done = elsewhere([&] { return detail::disarm(shared_, worker_, self_, timer.value); });
+            done = detail::disarm(shared_, worker_, self_, timer.value);
         }
         if (whole_warp_) {
             denizen::lanes::rejoin();
@@ -245,15 +237,12 @@ public:
                                                "`static constexpr bool spawned = true`");
         Address made = nowhere;
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            made = elsewhere([&] {
-                const uint32_t local = detail::take_place(shared_, worker_);
-                if (local == detail::no_place) {
-                    return nowhere;
-                }
+            const uint32_t local = detail::take_place(shared_, worker_);
+            if (local != detail::no_place) {
                 P::template begin<A>(detail::state_of_place(shared_, worker_, local), arguments...);
                 detail::open_place(shared_, worker_, local, type);
-                return told(Address::actor(worker_, local, shared_.node).value);
-            });
+                made = told(Address::actor(worker_, local, shared_.node).value);
+            }
         }
         if (whole_warp_) {
             denizen::lanes::rejoin();
@@ -300,7 +289,7 @@ public:
     // stopped already.
     DENIZEN_HD void watch(Address watched)
     {
-        static_assert(P::down() != no_type,
+        static_assert(P::template message_id<Down> != no_type,
                       "a program that watches lists denizen::Down among its Messages");
         order(SystemOp::watch, watched, self_);
     }
@@ -437,20 +426,6 @@ private:
         return timer;
     }
 
-    // Calls what may be compiled elsewhere. What the worker needs when the handler has ended is on
-    // the stack meanwhile.
-    template <class F>
-    DENIZEN_HD auto elsewhere(const F& f)
-    {
-        if (row_.row == nullptr) {
-            return f();
-        }
-        row_.away->put(*row_.row);
-        const auto result = f();
-        row_.away->get(*row_.row);
-        return result;
-    }
-
     // By the lane that makes the call.
     template <class M>
     DENIZEN_HD bool post(Address to, const M& message)
@@ -462,21 +437,13 @@ private:
         }
         if constexpr (sizeof(M) <= first_payload) {
             const M copy = message; // one that lies in the state is not read byte by byte
-            if (priority == Priority::data && row_.row != nullptr &&
-                row_.row->next.take<sizeof(M)>(shared_, h, &copy)) {
+            if (priority == Priority::data && next_ != nullptr &&
+                next_->take<sizeof(M)>(shared_, h, &copy)) {
                 return true;
             }
-            const Overflow policy = policy_of(to);
-            const detail::Unsent unsent =
-                detail::post_short<sizeof(M)>(shared_, worker_, h, &copy, priority, policy);
-            return unsent.kind == detail::Unsent::nothing || elsewhere([&] {
-                       return detail::post_rest<sizeof(M)>(shared_, worker_, h, &copy, priority,
-                                                           policy, unsent);
-                   });
+            return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to));
         } else {
-            return elsewhere([&] {
-                return detail::post_any(shared_, worker_, h, &message, priority, policy_of(to));
-            });
+            return post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
         }
     }
 
@@ -505,11 +472,8 @@ private:
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
             // Here already: this worker may see the actor stop before the request is at its end.
-            elsewhere([&] {
-                detail::mark_subscriber(shared_, self_);
-                detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
-                return true;
-            });
+            detail::mark_subscriber(shared_, self_);
+            detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
         }
         sync();
     }
@@ -517,11 +481,8 @@ private:
     DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
     {
         if (!whole_warp_ || denizen::lanes::id() == 0) {
-            elsewhere([&] {
-                const Address to = shared_.far.to_short(actor);
-                send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
-                return true;
-            });
+            const Address to = shared_.far.to_short(actor);
+            send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
         }
         sync();
     }
@@ -544,8 +505,8 @@ private:
     uint32_t failure_ = 0;
     uint32_t type_;
     void* state_;
-    detail::RowRef row_;   // none: what it sends to its own worker goes by the ring
-    bool touched_ = false; // this handler has had a buffer's memory
+    detail::Handover* next_; // null: what it sends to its own worker goes by the ring
+    bool touched_ = false;   // this handler has had a buffer's memory
 };
 
 } // namespace denizen

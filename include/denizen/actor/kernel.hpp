@@ -3,7 +3,7 @@
 // the monitor, or as one function per CPU thread.
 #pragma once
 
-#include <denizen/actor/detail/common.hpp>
+#include <denizen/actor/detail/monitor.hpp>
 #include <denizen/actor/detail/worker.hpp>
 #include <denizen/device/detail/resident.hpp>
 
@@ -184,7 +184,6 @@ __device__ inline void run_resident(const Shared& s)
 // Ends program text that is compiled at run time: defines the symbols the runtime looks up.
 #if defined(__CUDACC_RTC__)
 #define DENIZEN_PROGRAM(P)                                                                         \
-    DENIZEN_FOR_COMMON(P)                                                                          \
     extern "C" __device__ const denizen::ProgramTable denizen_table = P::table();                  \
     extern "C" __global__ void denizen_resident(const __grid_constant__ denizen::Shared shared)    \
     {                                                                                              \
@@ -192,7 +191,6 @@ __device__ inline void run_resident(const Shared& s)
     }
 #else
 #define DENIZEN_PROGRAM(P)                                                                         \
-    DENIZEN_FOR_COMMON(P)                                                                          \
     extern "C" __attribute__((visibility("default"))) const denizen::ProgramTable denizen_table =  \
         P::table();                                                                                \
     extern "C" __attribute__((visibility("default"))) void denizen_run_worker(                     \

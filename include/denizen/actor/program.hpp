@@ -198,12 +198,6 @@ DENIZEN_HD constexpr Priority priority_of()
 
 } // namespace detail
 
-namespace detail {
-
-struct AnyProgram; // common.hpp
-
-} // namespace detail
-
 template <class ActorList, class MessageList>
 struct Program;
 
@@ -218,16 +212,6 @@ struct Program<Actors<A...>, Messages<M...>> {
     static constexpr uint32_t message_id = detail::index_of<T, M...>();
     template <class T>
     static constexpr uint32_t actor_id = detail::index_of<T, A...>();
-
-    // What the code that all programs have in common takes this one for.
-#if DENIZEN_COMMON
-    using Common = detail::AnyProgram;
-#else
-    using Common = Program;
-#endif
-
-    // no_type: it has no such message.
-    DENIZEN_HD static constexpr uint32_t down() { return message_id<Down>; }
 
     static constexpr uint32_t max_message()
     {

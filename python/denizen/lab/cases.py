@@ -28,7 +28,6 @@ from denizen.lab import (
     handlers,
     logs,
     searches,
-    starts,
 )
 from denizen.lab.record import Measured, Scalar
 from denizen.nvml import Nvml
@@ -249,7 +248,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
-    "handlers": (handlers.measure, starts.measure),
+    "handlers": (handlers.measure,),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),

@@ -108,18 +108,6 @@ _GOALS: tuple[_Goal, ...] = (
         "handlers", "random targets: handlers in Python / C++ text", "random targets, Python", {},
         ">=", 0.97, "x", _ratio("random targets"), needs_gpu=False,
     ),
-    *(
-        _Goal(
-            "handlers", f"start of a {how} program, {way}, {on}", f"start, {how}",
-            {"handlers": way, "on": on}, "<=", seconds, "s", _median, needs_gpu=False,
-        )
-        for how, way, on, seconds in (
-            ("new", "Python", "GPU", 1.5), ("new", "Python", "CPU", 1.0),
-            ("new", "C++ text", "GPU", 2.0), ("new", "C++ text", "CPU", 2.0),
-            ("cached", "Python", "GPU", 0.2), ("cached", "Python", "CPU", 0.2),
-            ("cached", "C++ text", "GPU", 0.2), ("cached", "C++ text", "CPU", 0.2),
-        )
-    ),
     _Goal(
         "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
         {"breath_us": 2000}, "<=", 1.03, "x", _ratio("ask, one kernel for ever"),

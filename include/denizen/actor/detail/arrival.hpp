@@ -34,17 +34,6 @@ struct Arrival {
     Packet packet[4];
 };
 
-// What is there will not be read again, also where nothing is written to it: up to here it needs no
-// registers.
-DENIZEN_HD inline void forget([[maybe_unused]] Arrival& a)
-{
-#if DENIZEN_ON_DEVICE
-    for (Packet& p : a.packet) {
-        asm volatile("" : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.sequence));
-    }
-#endif
-}
-
 // A slot's payload words, sequences left out: three of the header, nine of the message.
 struct Words {
     uint32_t word[12];
@@ -173,7 +162,6 @@ public:
     DENIZEN_HD void probe()
     {
 #if DENIZEN_ON_DEVICE
-        forget(head_);
         head_.packet[3].sequence = ring_.head; // never the sequence expected
         if (lanes::id() < count_) {
             const Slot& slot = ring_.slots[ring_.head & ring_.mask];

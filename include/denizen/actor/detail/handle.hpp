@@ -132,12 +132,12 @@ DENIZEN_HD inline Marks marks(const Shared& s, uint32_t id, uint32_t lane)
 // Runs the handler of one message; called by one lane, or by all for a whole-warp actor. The
 // message carries no stamp. Whatever is out of the ordinary is left to conclude(): a call in the
 // middle of divergent code costs a lone warp some 50 cycles a level even where it is not made.
-// `calls`: its sends are calls, see Context. `row`: the worker's, if it may leave there what it
-// sends to its own worker.
+// `calls`: its sends are calls, see Context. `next`: where it may leave what it sends to its own
+// worker.
 template <class P, bool calls = false>
 DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks& marks,
                                       const ActorEntry& entry, const Header& h, const void* payload,
-                                      bool whole, bool observed, RowRef row = {})
+                                      bool whole, bool observed, Handover* next = nullptr)
 {
     Outcome out;
     const uint32_t local = Address{h.destination}.local();
@@ -153,7 +153,7 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks&
     }
     // The monitor looks on, and names this handler if it never returns.
     store<Scope::gpu>(marks.running, entry.self | static_cast<uint64_t>(h.type + 1) << 32);
-    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls, row);
+    Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls, next);
     const uint64_t begin = observed ? ticks() : 0;
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
     out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
@@ -222,7 +222,7 @@ DENIZEN_COLD void handle_any(const Shared& s, uint32_t id, const ActorEntry& ent
     const Outcome out = run_handler<P, !P::has_warp_actors>(
         s, id, marks(s, id, whole ? 0 : lanes::id()), entry, plain, payload, whole, observed);
     if (speaks && (observed || out.wrong != 0)) {
-        conclude<typename P::Common>(s, id, entry, plain, payload, out, observed);
+        conclude<P>(s, id, entry, plain, payload, out, observed);
     }
     if (traced && out.ran) {
         trace_handled(s, id, entry, h, receipt);

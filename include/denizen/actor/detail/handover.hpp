@@ -12,7 +12,6 @@
 #include <denizen/actor/detail/arrival.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/outbox.hpp>
-#include <denizen/base/common_function.hpp>
 
 namespace denizen::detail {
 
@@ -56,8 +55,8 @@ struct Handover {
 };
 
 // Writes the slot of a message that was handed over and is not handled at once.
-DENIZEN_COMMON_FUNCTION void write_late(const Shared& s, uint32_t id, uint32_t ticket,
-                                        const Words& words)
+DENIZEN_COLD inline void write_late(const Shared& s, uint32_t id, uint32_t ticket,
+                                    const Words& words)
 {
     Slot slot;
     for (uint32_t k = 0; k < 4; ++k) {

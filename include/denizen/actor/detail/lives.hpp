@@ -129,13 +129,14 @@ template <class P>
 DENIZEN_COLD void send_down(const Shared& s, uint32_t id, uint32_t to, uint32_t self,
                             const Down& down)
 {
-    post_raw(s, id, {to, self, P::down(), 0, sizeof down}, &down, Priority::data);
+    post_raw(s, id, {to, self, P::template message_id<Down>, 0, sizeof down}, &down,
+             Priority::data);
 }
 
 template <class P>
 DENIZEN_COLD void tell_watchers(const Shared& s, uint32_t id, uint32_t local)
 {
-    if (P::down() != no_type) {
+    if constexpr (P::template message_id<Down> != no_type) {
         const ActorRecord& record = record_of(s, id, local);
         const uint32_t self = entry_of(s, id, local).self;
         const WatchEntry* table = s.watchers + static_cast<uint64_t>(id) * s.watch_slots;

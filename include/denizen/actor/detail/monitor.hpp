@@ -217,8 +217,7 @@ __device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observ
 
 // Runs on its own warp until the program leaves the GPU or its breath ends. Out of line: the
 // workers have the registers to themselves.
-template <class = void>
-__device__ __noinline__ void run_monitor(const Shared& s)
+__device__ __noinline__ inline void run_monitor(const Shared& s)
 {
     Control& c = *s.control;
     Board& board = *s.board;

@@ -72,7 +72,7 @@ DENIZEN_HD inline Errc watch_actor(const Shared& s, uint32_t id, const ActorEntr
                                    ActorRecord& record, uint32_t watcher)
 {
     if (life_of(record) == Life::stopped) {
-        if (P::down() != no_type) {
+        if constexpr (P::template message_id<Down> != no_type) {
             send_down<P>(s, id, watcher, entry.self,
                          {entry.self, record.life, record.failure, record.incarnation});
         }

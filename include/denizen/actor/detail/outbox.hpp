@@ -13,7 +13,6 @@
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/report.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/base/common_function.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -206,7 +205,7 @@ DENIZEN_COLD inline bool jams_itself(const Shared& s)
 // While messages are parked and the host has some: when this was looked at last, in 512 ns, and in
 // its last bit whether the host may send one in now. That is so once in about a millisecond, or
 // breath (0: not yet), if the jam is the program's own, which may not end before the host says so.
-DENIZEN_COMMON_FUNCTION uint32_t look_at_jam(const Shared& s, uint32_t before)
+DENIZEN_COLD inline uint32_t look_at_jam(const Shared& s, uint32_t before)
 {
     constexpr uint32_t every = 2000; // of 512 ns
     const auto now = lanes::shuffle(static_cast<uint32_t>(now_ns() >> 9) & ~1u, 0);

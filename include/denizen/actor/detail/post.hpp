@@ -20,7 +20,6 @@
 #include <denizen/actor/detail/outbox.hpp>
 #include <denizen/actor/detail/traced.hpp>
 #include <denizen/actor/life.hpp>
-#include <denizen/base/common_function.hpp>
 #include <denizen/base/lanes.hpp>
 
 namespace denizen {
@@ -316,8 +315,8 @@ DENIZEN_HD inline void reply_to_cell(const Shared& s, const Outgoing& m, uint32_
 
 // Any message by any way; see post_bytes(). `payload`: as outgoing() takes it. A traced message
 // gets its stamp before it can be seen: whoever has received it draws greater ones.
-DENIZEN_COMMON_FUNCTION bool post_any(const Shared& s, uint32_t id, const Header& given,
-                                      const void* payload, Priority priority, Overflow policy)
+DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& given,
+                                  const void* payload, Priority priority, Overflow policy)
 {
     Header h = given;
     const Address to = s.far.to_short({h.destination});
@@ -371,9 +370,9 @@ struct Unsent {
 };
 
 // `words`: nine.
-DENIZEN_COMMON_FUNCTION bool post_unsent(const Shared& s, uint32_t id, const Header& h,
-                                         const uint32_t* words, Priority priority, Overflow policy,
-                                         const Unsent& unsent)
+DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header& h,
+                                     const uint32_t* words, Priority priority, Overflow policy,
+                                     const Unsent& unsent)
 {
     if (unsent.kind == Unsent::all) {
         return post_any(s, id, h, words, priority, policy);
@@ -390,8 +389,8 @@ enum class Posted : uint32_t { not_at_all, yes, refused };
 
 // A message of several slots, written by all lanes of a warp; each makes the call. Not at all: it
 // has to go another way.
-DENIZEN_COMMON_FUNCTION Posted post_by_all(const Shared& s, uint32_t id, const Header& h,
-                                           const void* payload, Priority priority, Overflow policy)
+DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Header& h,
+                                       const void* payload, Priority priority, Overflow policy)
 {
     const Address to{h.destination};
     if (to.is_reply_cell() || to.is_far() || !exists(s, to) || tracing(s, id)) {
@@ -429,122 +428,109 @@ DENIZEN_COMMON_FUNCTION Posted post_by_all(const Shared& s, uint32_t id, const H
     return sent ? Posted::yes : Posted::refused;
 }
 
-// Sends a short message by one of the common ways, if it can; called by one lane. In as few
-// instructions as that needs: a lone warp runs as fast as its instructions are fetched. L: bytes of
-// its payload. What is returned is post_rest()'s.
-template <uint32_t L>
-DENIZEN_HD inline Unsent post_short(const Shared& s, uint32_t id, const Header& h,
-                                    const void* payload, Priority priority, Overflow policy)
-{
-    static_assert(L <= first_payload);
-    const auto* bytes = static_cast<const unsigned char*>(payload);
-    Unsent unsent;
-    if (priority == Priority::data && policy == Overflow::wait) {
-        const cluster::Address b = own_box(s, id);
-        const uint32_t there = h.destination >> 18; // node and worker
-        const box::Ways ways = box::ways(b);
-        const uint32_t near = there - ways.first;
-        const uint32_t w = there - s.node * max_workers;
-        const uint32_t workers = ways.workers;
-        if (near < ways.count) {
-            const bool self = near == ways.own;
-            const uint32_t mask = self ? s.local_mask : s.near_mask;
-            const uint32_t credit = cluster::load(box::credit(b, near));
-            const cluster::Address ring = ring_to(s, id, b, near);
-            const uint32_t ticket = cluster::add(box::tail(b, near), 1);
-            const cluster::Address slot = ring + (ticket & mask) * sizeof(Slot);
-            const Slot content = make_slot<L>(ticket + 1, h, bytes);
-            const bool room = ticket - credit <= mask;
-            unsent = {Unsent::park_near, near, ticket};
-            if (self) { // where the other's slots lie is found out anew by each store
-                if (room) {
-                    for (uint32_t k = 0; k < 4; ++k) {
-                        cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
-                    }
-                    unsent.kind = Unsent::nothing;
-                }
-                cluster::add(box::sent(b, Route::worker), 1);
-            } else {
-                if (room) {
-                    for (uint32_t k = 0; k < 4; ++k) {
-                        cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
-                    }
-                    unsent.kind = Unsent::nothing;
-                }
-                const bool same_sm = near - cluster::load(box::sm(b)) < s.per_sm;
-                cluster::add(box::sent(b, same_sm ? Route::sm : Route::cluster), 1);
-            }
-#if !DENIZEN_ON_DEVICE
-            wake(target(s, id, RingKind::near, near));
-#endif
-        } else if (w < workers) {
-            // Acquire on the host: partner of the owner's release in give_credit().
-            const uint32_t credit = load<Scope::system, host_acquire>(&s.inbox[w].credit);
-            const uint32_t ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, 1u);
-            if (ticket - credit <= s.inbox_mask) {
-                const Slot content = make_slot<L>(ticket + 1, h, bytes);
-                Slot* slot = s.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1) +
-                             (ticket & s.inbox_mask);
-                for (uint32_t k = 0; k < 4; ++k) {
-                    store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
-                }
-                unsent.kind = Unsent::nothing;
-            } else {
-                unsent = {Unsent::park_inbox, w, ticket};
-            }
-            cluster::add(box::sent(b, Route::gpu), 1);
-#if !DENIZEN_ON_DEVICE
-            wake(target(s, id, RingKind::inbox, w));
-#endif
-        } else if constexpr (L <= compact_payload) {
-            const Address to{h.destination};
-            if (workers != 0 && to.is_reply_cell() && to.cell() < s.cell_count) {
-                uint32_t words[2] = {0, 0};
-                copy_bytes(words, payload, L);
-                store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots, to, h.type,
-                              h.flags, words, L);
-                cluster::add(box::sent(b, Route::to_host), 1);
-                unsent.kind = Unsent::nothing;
-            }
-        }
-    }
-    return unsent;
-}
-
-// The rest of that, if there is any: one call, for all other ways.
-template <uint32_t L>
-DENIZEN_HD inline bool post_rest(const Shared& s, uint32_t id, const Header& h, const void* payload,
-                                 Priority priority, Overflow policy, const Unsent& unsent)
-{
-    uint32_t words[first_payload / 4] = {}; // copies: what a call gets by reference lies in local
-    copy_bytes(words, payload, L);          // memory
-    const Header header = h;
-    const Unsent what = unsent;
-    return post_unsent(s, id, header, words, priority, policy, what);
-}
-
 } // namespace detail
 
 // Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
 // compile time (and then h.length is L), else more than first_payload. `policy`: of the actor.
 // False if it was refused.
+//
+// The common ways of a short message are here, in as few instructions as they need: a lone warp
+// runs as fast as its instructions are fetched. All others are detail::post_unsent()'s, in one call
+// at the end.
 template <uint32_t L>
 DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                                   const void* payload, Priority priority, Overflow policy)
 {
     if constexpr (L <= first_payload) {
-        const detail::Unsent unsent = detail::post_short<L>(s, id, h, payload, priority, policy);
-        return unsent.kind == detail::Unsent::nothing ||
-               detail::post_rest<L>(s, id, h, payload, priority, policy, unsent);
+        const auto* bytes = static_cast<const unsigned char*>(payload);
+        detail::Unsent unsent;
+        if (priority == Priority::data && policy == Overflow::wait) {
+            const cluster::Address b = detail::own_box(s, id);
+            const uint32_t there = h.destination >> 18; // node and worker
+            const detail::box::Ways ways = detail::box::ways(b);
+            const uint32_t near = there - ways.first;
+            const uint32_t w = there - s.node * max_workers;
+            const uint32_t workers = ways.workers;
+            if (near < ways.count) {
+                const bool self = near == ways.own;
+                const uint32_t mask = self ? s.local_mask : s.near_mask;
+                const uint32_t credit = cluster::load(detail::box::credit(b, near));
+                const cluster::Address ring = detail::ring_to(s, id, b, near);
+                const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
+                const cluster::Address slot = ring + (ticket & mask) * sizeof(Slot);
+                const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
+                const bool room = ticket - credit <= mask;
+                unsent = {detail::Unsent::park_near, near, ticket};
+                if (self) { // where the other's slots lie is found out anew by each store
+                    if (room) {
+                        for (uint32_t k = 0; k < 4; ++k) {
+                            cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
+                        }
+                        unsent.kind = detail::Unsent::nothing;
+                    }
+                    cluster::add(detail::box::sent(b, Route::worker), 1);
+                } else {
+                    if (room) {
+                        for (uint32_t k = 0; k < 4; ++k) {
+                            cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
+                        }
+                        unsent.kind = detail::Unsent::nothing;
+                    }
+                    const bool same_sm = near - cluster::load(detail::box::sm(b)) < s.per_sm;
+                    cluster::add(detail::box::sent(b, same_sm ? Route::sm : Route::cluster), 1);
+                }
+#if !DENIZEN_ON_DEVICE
+                detail::wake(detail::target(s, id, RingKind::near, near));
+#endif
+            } else if (w < workers) {
+                // Acquire on the host: partner of the owner's release in give_credit().
+                const uint32_t credit =
+                    load<Scope::system, detail::host_acquire>(&s.inbox[w].credit);
+                const uint32_t ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, 1u);
+                if (ticket - credit <= s.inbox_mask) {
+                    const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
+                    Slot* slot = s.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1) +
+                                 (ticket & s.inbox_mask);
+                    for (uint32_t k = 0; k < 4; ++k) {
+                        store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
+                    }
+                    unsent.kind = detail::Unsent::nothing;
+                } else {
+                    unsent = {detail::Unsent::park_inbox, w, ticket};
+                }
+                cluster::add(detail::box::sent(b, Route::gpu), 1);
+#if !DENIZEN_ON_DEVICE
+                detail::wake(detail::target(s, id, RingKind::inbox, w));
+#endif
+            } else if constexpr (L <= compact_payload) {
+                const Address to{h.destination};
+                if (workers != 0 && to.is_reply_cell() && to.cell() < s.cell_count) {
+                    uint32_t words[2] = {0, 0};
+                    copy_bytes(words, payload, L);
+                    detail::store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots,
+                                          to, h.type, h.flags, words, L);
+                    cluster::add(detail::box::sent(b, Route::to_host), 1);
+                    unsent.kind = detail::Unsent::nothing;
+                }
+            }
+        }
+        if (unsent.kind != detail::Unsent::nothing) {
+            uint32_t words[first_payload / 4] = {}; // copies: what a call gets by reference lies in
+            copy_bytes(words, payload, L);          // local memory
+            const Header header = h;
+            const detail::Unsent what = unsent;
+            return detail::post_unsent(s, id, header, words, priority, policy, what);
+        }
+        return true;
     } else {
         return detail::post_any(s, id, h, payload, priority, policy);
     }
 }
 
 // The same for a message whose type is known at run time only, or where code is to be short.
-DENIZEN_COMMON_FUNCTION bool post_raw(const Shared& s, uint32_t id, const Header& h,
-                                      const void* payload, Priority priority,
-                                      Overflow policy = Overflow::wait)
+DENIZEN_COLD inline bool post_raw(const Shared& s, uint32_t id, const Header& h,
+                                  const void* payload, Priority priority,
+                                  Overflow policy = Overflow::wait)
 {
     if (h.length > first_payload) {
         return detail::post_any(s, id, h, payload, priority, policy);

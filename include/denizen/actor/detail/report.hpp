@@ -3,13 +3,12 @@
 #pragma once
 
 #include <denizen/actor/detail/layout.hpp>
-#include <denizen/base/common_function.hpp>
 #include <denizen/base/error.hpp>
 
 namespace denizen {
 
 // Keeps the first error of a kind, for the host.
-DENIZEN_COMMON_FUNCTION void keep_first(FirstError& first, const ErrorRecord& record)
+DENIZEN_COLD inline void keep_first(FirstError& first, const ErrorRecord& record)
 {
     uint32_t none = 0;
     if (compare_exchange<Scope::gpu>(&first.set, none, 1u)) {

@@ -11,7 +11,6 @@
 
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
-#include <denizen/base/common_function.hpp>
 
 namespace denizen::detail {
 
@@ -36,7 +35,7 @@ DENIZEN_HD inline void open_book(const Shared& s, uint32_t id, uint32_t local, u
 inline constexpr uint32_t no_place = ~0u;
 
 // A place's number, or no_place: all are taken.
-DENIZEN_COMMON_FUNCTION uint32_t take_place(const Shared& s, uint32_t id)
+DENIZEN_COLD inline uint32_t take_place(const Shared& s, uint32_t id)
 {
     WorkerState& worker_state = s.worker_states[id];
     uint32_t ticket = load<Scope::block>(&worker_state.spawned);
@@ -66,7 +65,7 @@ DENIZEN_HD inline uint8_t& type_of_place(const Shared& s, uint32_t id, uint32_t 
 
 // The actor at a place has its state: it lives. Whoever gets its address from a message that is
 // sent after this finds it, the host too.
-DENIZEN_COMMON_FUNCTION void open_place(const Shared& s, uint32_t id, uint32_t local, uint32_t type)
+DENIZEN_COLD inline void open_place(const Shared& s, uint32_t id, uint32_t local, uint32_t type)
 {
     open_book(s, id, local, type, state_of_place(s, id, local), Life::running);
     uint32_t* actors = &s.status[id].actors; // what is sent to all of a type looks at so many

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <denizen/actor/detail/post.hpp>
-#include <denizen/base/common_function.hpp>
 
 namespace denizen {
 
 // Tells the worker of `actor` to do something with it; called by one lane.
-DENIZEN_COMMON_FUNCTION void send_system(const Shared& s, uint32_t id, SystemOp op, Address actor,
-                                         uint32_t sender, const LifeRequest& request)
+DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, Address actor,
+                                     uint32_t sender, const LifeRequest& request)
 {
     if (actor.is_host() || !detail::exists(s, actor)) {
         report_error(

@@ -12,7 +12,6 @@
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/base/common_function.hpp>
 
 namespace denizen {
 
@@ -58,8 +57,8 @@ DENIZEN_HD inline uint64_t after(uint64_t now, uint64_t ns)
 
 // Keeps a message until it is due. Returns the timer's name, slot | number << 16, or 0: all slots
 // are taken.
-DENIZEN_COMMON_FUNCTION uint32_t arm(const Shared& s, uint32_t id, uint64_t in_ns,
-                                     const TimerEntry& wanted)
+DENIZEN_COLD inline uint32_t arm(const Shared& s, uint32_t id, uint64_t in_ns,
+                                 const TimerEntry& wanted)
 {
     WorkerState& worker_state = s.worker_states[id];
     uint64_t* dues = due_of(s, id);
@@ -95,7 +94,7 @@ DENIZEN_HD inline void free_timer(const Shared& s, uint32_t id, uint32_t slot)
 }
 
 // False if this actor has no such timer any more.
-DENIZEN_COMMON_FUNCTION bool disarm(const Shared& s, uint32_t id, uint32_t owner, uint32_t timer)
+DENIZEN_COLD inline bool disarm(const Shared& s, uint32_t id, uint32_t owner, uint32_t timer)
 {
     const uint32_t slot = timer & 0xffff;
     if (timer == 0 || slot >= s.timer_slots) {

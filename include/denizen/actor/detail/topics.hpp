@@ -22,7 +22,6 @@
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/program.hpp>
 #include <denizen/actor/topic.hpp>
-#include <denizen/base/common_function.hpp>
 #include <denizen/base/packet.hpp>
 
 namespace denizen {
@@ -202,7 +201,7 @@ DENIZEN_COLD inline void remove_subscriber(const Shared& s, uint32_t subscriber)
 // ---- requests
 
 // Any lane of any worker: remembers that this actor may have subscriptions, for its end.
-DENIZEN_COMMON_FUNCTION void mark_subscriber(const Shared& s, uint32_t subscriber)
+DENIZEN_COLD inline void mark_subscriber(const Shared& s, uint32_t subscriber)
 {
     const uint32_t h = mix(subscriber);
     uint32_t* word = &s.topics->subscribers[h / 32 % 64];
@@ -213,8 +212,8 @@ DENIZEN_COMMON_FUNCTION void mark_subscriber(const Shared& s, uint32_t subscribe
     }
 }
 
-DENIZEN_COMMON_FUNCTION void post_topic(const Shared& s, uint32_t id, uint32_t node, SystemOp op,
-                                        uint32_t sender, const TopicRequest& r)
+DENIZEN_COLD inline void post_topic(const Shared& s, uint32_t id, uint32_t node, SystemOp op,
+                                    uint32_t sender, const TopicRequest& r)
 {
     const Header h{Address::actor(0, 0, node).value, sender, static_cast<uint32_t>(op), flag_system,
                    sizeof r};

@@ -14,7 +14,6 @@
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/detail/trace.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/base/common_function.hpp>
 #include <denizen/base/hlc.hpp>
 
 namespace denizen::detail {
@@ -109,7 +108,7 @@ struct Receipt {
 };
 
 // Before a stamped message is handled.
-DENIZEN_COMMON_FUNCTION Receipt take_stamp(const Shared& s, const Header& h, const void* payload)
+DENIZEN_COLD inline Receipt take_stamp(const Shared& s, const Header& h, const void* payload)
 {
     Receipt r;
     copy_bytes(&r.stamp, static_cast<const unsigned char*>(payload) + payload_bytes(h),
@@ -123,8 +122,8 @@ DENIZEN_COMMON_FUNCTION Receipt take_stamp(const Shared& s, const Header& h, con
 }
 
 // After its handler has run. A snapshot's message may come to a program that has no trace.
-DENIZEN_COMMON_FUNCTION void trace_handled(const Shared& s, uint32_t id, const ActorEntry& entry,
-                                           const Header& h, const Receipt& receipt)
+DENIZEN_COLD inline void trace_handled(const Shared& s, uint32_t id, const ActorEntry& entry,
+                                       const Header& h, const Receipt& receipt)
 {
     if ((receipt.stamp & sample_bit) != 0) {
         count_sample(s, id, entry.type(), receipt.stamp, receipt.begin_ns);

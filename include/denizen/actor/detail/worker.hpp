@@ -11,9 +11,7 @@
 
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
-#include <denizen/actor/detail/row.hpp>
 #include <denizen/actor/detail/timers.hpp>
-#include <denizen/base/on_stack.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
@@ -22,14 +20,54 @@ namespace denizen {
 // or to leave the processor; or all of it to its successor, when nobody else looks any more.
 enum class Told : uint32_t { on_the_way, all, to_successor };
 
+namespace detail {
+
+DENIZEN_HD inline bool has_chores(const Shared& s, uint32_t id)
+{
+    return lanes::shuffle(load<Scope::block>(&s.worker_states[id].chores), 0) != 0;
+}
+
+// At the end of a round with chores or parked messages. `turn`: as told, and even. One call, with
+// what it needs in registers: nothing of the worker's lives across more than this.
+template <class P>
+DENIZEN_COLD uint32_t do_what_is_rare(const Shared& s, uint32_t id, uint32_t turn, bool worked,
+                                      uint32_t unflushed, bool observed)
+{
+    uint32_t done = 0;
+    bool chores = has_chores(s, id);
+    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
+    // else moves.
+    if (chores && !(worked && parked(s, id) > s.outbox_capacity / 2)) {
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&s.status[id].turn, turn + 1);
+        }
+        lanes::sync();
+        do_chores<P>(s, id, observed);
+        lanes::rejoin();
+        if (lanes::id() == 0) {
+            // Release on the host: partner of the acquire in Backend::read().
+            store<Scope::gpu, host_release>(&s.status[id].turn, turn + 2);
+        }
+        worked = true;
+        done = rare_turn;
+        chores = has_chores(s, id);
+    }
+    const uint32_t seen = see_to_outbox(s, id, worked, unflushed);
+    lanes::rejoin();
+    return done | (worked ? rare_worked : 0) | (chores ? rare_chores : 0) | seen;
+}
+
+} // namespace detail
+
 template <class P>
 class Worker {
 public:
     DENIZEN_HD Worker(const Shared& shared, uint32_t id)
         : s_(shared), id_(id), status_(shared.status[id]),
           actors_(shared.actors + static_cast<uint64_t>(id) * shared.actors_per_worker),
-          turn_(load<Scope::gpu>(&status_.turn)), sources_(shared, id),
-          near_((detail::await_box(), shared), id), marks_(detail::marks(shared, id, lanes::id()))
+          handled_(load<Scope::gpu>(&status_.handled)), turn_(load<Scope::gpu>(&status_.turn)),
+          sources_(shared, id), near_((detail::await_box(), shared), id),
+          marks_(detail::marks(shared, id, lanes::id()))
     {
         keep_in_register(actors_);
         keep_in_register(marks_.running);
@@ -48,44 +86,42 @@ public:
     {
         ++rounds_;
         blocked_ = row_ended_ = false;
-        handled_ = 0;
+        const uint64_t before = handled_;
         // What is urgent goes before what is near, and needs a look at it before every message.
         const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_ && !hurried_;
         uint32_t left = in_a_row ? max_row + 1 : 1;
         do { // ends: `left` counts down
-            detail::Turns turns;
-            turns.left = left - 1;
-            turns.from = nowhere;
+            --left;
             Batch batch;
             ActorEntry entry;
             const Sight sight = look_around();
-            if (turns.left == 0 || !take_one(sight, turns.from, batch, entry)) {
-                const uint32_t taken = in_a_row ? max_row - turns.left : 0;
+            uint32_t from = nowhere;
+            if (left == 0 || !take_one(sight, from, batch, entry)) {
+                const uint32_t taken = in_a_row ? max_row - left : 0;
                 row_ended_ = taken == max_row;
                 local_rounds_ += taken / (max_row / max_local_rounds);
                 far_waited_ += taken / (max_row / max_wait);
                 uint32_t ready = sight.near;
-                turns.from = pick(ready, sight);
-                if (turns.from == nowhere || !take(turns.from, ready, batch, entry)) {
-                    if (turns.from == nowhere && handled_ == 0 && !outbox_used_ && !chores_) {
+                from = pick(ready, sight);
+                if (from == nowhere || !take(from, ready, batch, entry)) {
+                    if (from == nowhere && handled_ == before && !outbox_used_ && !chores_) {
                         worked_ = false;
                         return false;
                     }
                     break;
                 }
-                turns.left = 0;
+                left = 0;
             }
-            side_by_side(batch, entry, turns);
-            handled_ += turns.n;
+            side_by_side(batch, entry, left);
+            handled_ += batch.n;
             worked_ = true;
-            advance(turns);
-            left = turns.left;
+            advance(from, batch);
         } while (left != 0);
-        bool worked = handled_ != 0;
+        bool worked = handled_ != before;
         end_turn();
         batches_ += worked ? 1 : 0;
         if (worked && lanes::id() == 0) {
-            detail::bump(&status_.handled, handled_);
+            store<Scope::gpu>(&status_.handled, handled_);
         }
         dirty_ = true;
         if (outbox_used_ || chores_ || near_.parked_something()) {
@@ -125,7 +161,7 @@ public:
         if (lanes::shuffle(due_now ? 1u : 0u, 0) != 0) {
             // Not in a pause, nor while a breath ends.
             const bool runs = told == static_cast<uint32_t>(Command::run);
-            detail::fire<typename P::Common>(s_, id_, runs, jammed_ != 0);
+            detail::fire<P>(s_, id_, runs, jammed_ != 0);
             lanes::rejoin();
             dirty_ = outbox_used_ = true; // the next round looks at what was parked
         }
@@ -420,15 +456,15 @@ private:
         return true;
     }
 
-    // What was taken has been handled.
-    DENIZEN_HD void advance(const detail::Turns& turns)
+    // What was taken there has been handled.
+    DENIZEN_HD void advance(uint32_t from, const Batch& batch)
     {
-        if (turns.from == near) {
-            near_.advance_near(turns.mine ? 1 : 0);
-        } else if (turns.from == local) {
-            near_.advance_local(turns.n);
+        if (from == near) {
+            near_.advance_near(batch.mine ? 1 : 0);
+        } else if (from == local) {
+            near_.advance_local(batch.n);
         } else {
-            sources_.advance(turns.from, turns.n);
+            sources_.advance(from, batch.n);
         }
     }
 
@@ -455,8 +491,7 @@ private:
             words.word[i] = lanes::shuffle(batch.words.word[i], leader);
         }
         const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
-        const uint32_t n =
-            detail::serve_alone<typename P::Common>(s_, id_, ring, words, observer_.on());
+        const uint32_t n = detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
         lanes::rejoin();
         return n;
     }
@@ -464,79 +499,80 @@ private:
     // Each lane that has a message handles it. A single one that is alone there (`left` is not 0)
     // may hand over what it sends to this worker: at most so many messages of the row, less one,
     // follow each other here, and `left` becomes what is left of it.
-    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, detail::Turns& turns)
+    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, uint32_t& left)
     {
         begin_turn();
-        OnStack<detail::Row> away;
-        detail::Row row;
-        row.now = batch.words;
-        row.of = entry;
-        turns.n = batch.n;
-        turns.mine = turns.turn = batch.mine;
+        Words words = batch.words; // of the message that is handled now, and its actor
+        ActorEntry of = entry;
+        bool turn = batch.mine;
+        bool todo = false;
+        uint32_t rank = 0;
         if (batch.n > 1) { // lanes whose messages go to the same actor take turns, in ring order
             const uint32_t same =
-                lanes::match(turns.turn ? Address{row.now.word[0]}.local() : ~lanes::id());
-            turns.rank = lanes::popcount(same & lanes::below());
-            turns.todo = turns.turn && turns.rank != 0;
-            turns.turn = turns.turn && turns.rank == 0;
+                lanes::match(turn ? Address{words.word[0]}.local() : ~lanes::id());
+            rank = lanes::popcount(same & lanes::below());
+            todo = turn && rank != 0;
+            turn = turn && rank == 0;
         }
-        for (uint32_t r = 0;;) { // ends: r reaches every rank
+        uint32_t r = 0;
+        bool waits = false;
+        detail::Handover next;
+        uint32_t handed = 0; // messages that were handed over, and handled
+        for (;;) {           // ends: r reaches every rank
             detail::Outcome out;
-            if (turns.turn) {
+            if (turn) {
                 // It may have failed since: then the message has to wait.
-                turns.waits = P::can_fail && r > 0 &&
-                              actors_[Address{row.now.word[0]}.local()].kind != row.of.kind;
-                if (!turns.waits) {
-                    out = run(batch, {&row, &away}, turns);
+                waits =
+                    P::can_fail && r > 0 && actors_[Address{words.word[0]}.local()].kind != of.kind;
+                if (!waits) {
+                    out = run(batch, words, of, next, left, handed);
                 }
             }
             // An observed handler counts also if its time is 0.
             const bool rest = out.wrong != 0 || (observer_.on() && out.ran);
-            if (lanes::ballot(rest || row.next.taken != 0 || turns.handed != 0) != 0) {
+            if (lanes::ballot(rest || next.taken != 0 || handed != 0) != 0) {
                 if (lanes::ballot(rest) != 0) {
+                    const Words its_words = words; // copies: what a call gets by reference lies in
+                    const Header header = words.header(); // local memory
+                    const ActorEntry its_entry = of;
+                    const detail::Outcome its = out;
                     if (rest) {
-                        const detail::Row& there = away.put(row);
-                        const Header header = row.now.header(); // copies: what a call gets by
-                        const detail::Outcome its = out;        // reference lies in local memory
-                        detail::conclude<typename P::Common>(
-                            s_, id_, there.of, header, there.now.word + 3, its, observer_.on());
-                        away.get(row);
+                        detail::conclude<P>(s_, id_, its_entry, header, its_words.word + 3, its,
+                                            observer_.on());
                     }
                     lanes::rejoin();
                 }
                 if constexpr (hands_over) {
-                    if (row.next.taken != 0) {
-                        const detail::Row& there = away.put(row);
-                        detail::write_late(s_, id_, row.next.end - 1, there.next.words);
-                        away.get(row);
+                    const Words late = next.words;
+                    if (next.taken != 0) {
+                        detail::write_late(s_, id_, next.end - 1, late);
                     }
                     lanes::rejoin();
-                    const uint32_t sent = lanes::sum(turns.handed + row.next.taken);
-                    turns.handed = lanes::sum(turns.handed);
-                    near_.advance_handed(sent, turns.handed);
-                    handled_ += turns.handed;
-                    turns.left -= turns.handed;
+                    const uint32_t sent = lanes::sum(handed + next.taken);
+                    handed = lanes::sum(handed);
+                    near_.advance_handed(sent, handed);
+                    handled_ += handed;
+                    left -= handed;
                 }
             }
-            if (P::has_buffers && turns.turn && !turns.waits) {
-                P::drop_buffers(s_, row.now.header().type, row.now.word + 3);
+            if (P::has_buffers && turn && !waits) {
+                P::drop_buffers(s_, words.header().type, words.word + 3);
             }
-            if (turns.n == 1 || lanes::ballot(turns.todo) == 0) {
+            if (batch.n == 1 || lanes::ballot(todo) == 0) {
                 break;
             }
             ++r;
-            turns.turn = turns.todo && turns.rank == r;
-            turns.todo = turns.todo && turns.rank != r;
+            turn = todo && rank == r;
+            todo = todo && rank != r;
         }
         lanes::sync();
-        if (P::can_fail && lanes::ballot(turns.waits) != 0) {
-            const detail::Row& there = away.put(row);
-            const Header header = row.now.header();
-            detail::set_aside<typename P::Common>(s_, id_, turns.waits, header, there.now.word + 3);
+        if (P::can_fail && lanes::ballot(waits) != 0) {
+            const Words its_words = words; // copies: what a call gets by reference lies in local
+            const Header header = words.header(); // memory
+            detail::set_aside<P>(s_, id_, waits, header, its_words.word + 3);
             lanes::rejoin();
-            away.get(row);
-            if (turns.waits) { // what was set aside has references of its own
-                P::drop_buffers(s_, row.now.header().type, row.now.word + 3);
+            if (waits) { // what was set aside has references of its own
+                P::drop_buffers(s_, header.type, its_words.word + 3);
             }
         }
     }
@@ -545,40 +581,40 @@ private:
     static constexpr bool hands_over = !P::has_urgent;
 
     // Runs the handler of one message and, one after the other, of those that are handed over.
-    // The row's message becomes the last one, whose outcome is returned; the others came to a plain
+    // `words` and `of` become the last one's, whose outcome is returned; the others came to a plain
     // end. Called by one lane, or by several where `left` is 0.
-    DENIZEN_HD detail::Outcome run(const Batch& batch, detail::RowRef of, detail::Turns& turns)
+    DENIZEN_HD detail::Outcome run(const Batch& batch, Words& words, ActorEntry& of,
+                                   detail::Handover& next, uint32_t left, uint32_t& handed)
     {
-        detail::Row& row = *of.row;
+        uint32_t here = detail::Handover::closed;
         if constexpr (hands_over) {
-            if (turns.left > 1 && !observer_.on()) {
-                row.next.tail = near_.own_tail();
-                row.next.end = cluster::load(row.next.tail);
-                row.next.actors = actors_;
-                if (near_.hands_over(batch, row.next.end)) {
-                    row.next.here = s_.node * max_workers + id_;
-                }
+            if (left > 1 && !observer_.on()) {
+                next.tail = near_.own_tail();
+                next.end = cluster::load(next.tail);
+                next.actors = actors_;
+                here = near_.hands_over(batch, next.end) ? s_.node * max_workers + id_ : here;
+                next.here = here;
             }
         }
-        const uint32_t here = row.next.here;
         for (;;) { // ends: `handed` reaches `left` - 1
-            Words mine = row.now;
+            Words mine = words;
             stay_here(mine);
-            const detail::Outcome out = detail::run_handler<P>(
-                s_, id_, marks_, row.of, mine.header(), mine.word + 3, false, observer_.on(), of);
-            if (!hands_over || row.next.taken == 0 || out.wrong != 0 ||
-                (P::has_warp_actors && P::grain(row.next.entry.type()) == Grain::warp) ||
-                !row.next.entry.running()) {
+            const detail::Outcome out =
+                detail::run_handler<P>(s_, id_, marks_, of, mine.header(), mine.word + 3, false,
+                                       observer_.on(), hands_over ? &next : nullptr);
+            if (!hands_over || next.taken == 0 || out.wrong != 0 ||
+                (P::has_warp_actors && P::grain(next.entry.type()) == Grain::warp) ||
+                !next.entry.running()) {
                 return out;
             }
             if constexpr (P::has_buffers) {
-                P::drop_buffers(s_, row.now.header().type, row.now.word + 3);
+                P::drop_buffers(s_, words.header().type, words.word + 3);
             }
-            row.now = row.next.words;
-            row.of = row.next.entry;
-            row.next.taken = 0;
-            ++turns.handed;
-            row.next.here = turns.handed + 1 < turns.left ? here : detail::Handover::closed;
+            words = next.words;
+            of = next.entry;
+            next.taken = 0;
+            ++handed;
+            next.here = handed + 1 < left ? here : detail::Handover::closed;
         }
     }
 
@@ -601,8 +637,8 @@ private:
     // that, or if something was done.
     DENIZEN_HD bool do_what_is_rare(bool worked)
     {
-        const uint32_t done = detail::do_what_is_rare<typename P::Common>(
-            s_, id_, turn_, worked, ++unflushed_, observer_.on());
+        const uint32_t done =
+            detail::do_what_is_rare<P>(s_, id_, turn_, worked, ++unflushed_, observer_.on());
         lanes::rejoin();
         turn_ += (done & detail::rare_turn) != 0 ? 2 : 0;
         chores_ = (done & detail::rare_chores) != 0;
@@ -632,6 +668,7 @@ private:
     Status& status_;
     ActorEntry* actors_;
     // In this order: what lies in global memory is on its way while the box is.
+    uint64_t handled_;
     uint32_t turn_;
     Sources sources_;
     NearRings near_;
@@ -644,20 +681,19 @@ private:
     uint32_t host_waited_ = max_wait;          // rounds in which other rings went first
     uint32_t last_inside_ = source_node;
     Observer observer_;
-    uint32_t handled_ = 0;        // in this round
-    uint32_t rounds_ = 0;         // since the last look
-    uint32_t batches_ = 0;        // of these, with a message handled
-    uint32_t jammed_ = 0;         // workers with parked messages, as last read
-    uint32_t looked_at_jam_ = 0;  // see look_at_jam()
-    bool worked_ : 1 = false;     // in the last round
-    bool dirty_ : 1 = true;       // something was done since the monitor was told
-    bool outbox_used_ : 1 = true; // at the end of the last round
-    bool blocked_ : 1 = false;    // see blocked()
-    bool row_ended_ : 1 = false;  // see row_ended()
-    bool chores_ : 1 = false;     // there is something to do besides messages
-    bool hurried_ : 1 = false;    // a breath ends
-    uint32_t unflushed_ = 0;      // rounds since the last flush()
-    uint32_t waiting_near_ = 0;   // near rings whose first message has to wait where it is
+    uint32_t rounds_ = 0;        // since the last look
+    uint32_t batches_ = 0;       // of these, with a message handled
+    uint32_t jammed_ = 0;        // workers with parked messages, as last read
+    uint32_t looked_at_jam_ = 0; // see look_at_jam()
+    bool worked_ = false;        // in the last round
+    bool dirty_ = true;          // something was done since the monitor was told
+    bool outbox_used_ = true;    // at the end of the last round
+    uint32_t unflushed_ = 0;     // rounds since the last flush()
+    bool blocked_ = false;       // see blocked()
+    bool row_ended_ = false;     // see row_ended()
+    bool chores_ = false;        // there is something to do besides messages
+    bool hurried_ = false;       // a breath ends
+    uint32_t waiting_near_ = 0;  // near rings whose first message has to wait where it is
 };
 
 } // namespace denizen

@@ -27,7 +27,6 @@
 
 #include <denizen/base/atomic.hpp>
 #include <denizen/base/clock.hpp>
-#include <denizen/base/common_function.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/wire/wait.hpp>
 
@@ -120,7 +119,7 @@ DENIZEN_HD inline void doze()
 // Step 2, all lanes: `told` is the command as the worker has seen it, with `soon`. Returns after
 // how many rounds the next look is due: until all have acknowledged there is nothing new to see,
 // and that takes about as long as the last time.
-DENIZEN_COMMON_FUNCTION uint32_t acknowledge(const BreathRef& b, uint32_t id, uint32_t told)
+DENIZEN_COLD inline uint32_t acknowledge(const BreathRef& b, uint32_t id, uint32_t told)
 {
     constexpr uint32_t most_rounds = 8;
     uint32_t rounds = 1;
@@ -153,7 +152,7 @@ DENIZEN_COMMON_FUNCTION uint32_t acknowledge(const BreathRef& b, uint32_t id, ui
 }
 
 // Step 4, all lanes: whether the worker is to leave. `told` has `go`.
-DENIZEN_COMMON_FUNCTION bool pass_gate(const BreathRef& b, uint32_t told)
+DENIZEN_COLD inline bool pass_gate(const BreathRef& b, uint32_t told)
 {
     uint32_t passed = 0;
     if (lanes::id() == 0) {
