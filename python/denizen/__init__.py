@@ -37,12 +37,12 @@ docs/tutorial.md goes on from here.
 from __future__ import annotations
 
 import logging as _logging
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from denizen import _core
 from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
-from denizen.cluster import Cluster
 from denizen.device import gpu_problem
 from denizen.errors import (
     ArgumentError,
@@ -70,6 +70,19 @@ from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import ListedActor, Received, Runtime
+
+if _TYPE_CHECKING:
+    from denizen.cluster import Cluster
+else:
+
+    def __getattr__(name: str) -> object:
+        """Cluster is imported when it is used: it brings sockets and JSON."""
+        if name == "Cluster":
+            from denizen.cluster import Cluster  # noqa: PLC0415
+
+            return Cluster
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _core._error = from_code
 # Silent until somebody sets a level and a handler (docs/observe.md).

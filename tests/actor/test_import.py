@@ -16,9 +16,9 @@ import denizen
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 APART = {
-    *("ab", "adsb", "apps", "check", "cli", "flow", "graph", "group", "handlers.compiled", "info"),
-    *("iq", "lab", "lens", "metrics", "procmine", "radio", "tasks", "terminal", "transactions"),
-    *("wave",),
+    *("ab", "adsb", "apps", "check", "cli", "cluster", "flow", "graph", "group", "info", "iq"),
+    *("handlers.compiled", "lab", "lens", "metrics", "procmine", "radio", "tasks", "terminal"),
+    *("transactions", "wave"),
 }
 SLOW = {"asyncio", "email", "http", "multiprocessing", "socket", "ssl", "urllib", "xml"}
 
