@@ -442,8 +442,8 @@ std::vector<Scenario> actor_scenarios()
         {"pauses", pauses, all},
         {"moves", [] { moves(1); }, all},
         {"moves_of_nodes", [] { moves(2); }, all},
-        {"saves", saves, all},
-        {"killed", saves, {.dies = true}, restore},
+        {"saves", saves, all, nullptr, 400'000, 2},
+        {"killed", saves, {.dies = true}, restore, 400'000, 10},
         {"refused", refused, {.threads = true, .memory = true}},
     };
 }

@@ -306,7 +306,7 @@ bool run_many(const Scenario& s, const Options& o)
     common->seeds = common->accesses = common->switches = common->stale = common->faults = 0;
     common->next = o.from;
     common->failures = 0;
-    const uint64_t end = o.from + o.seeds;
+    const uint64_t end = o.from + std::max<uint64_t>(1, o.seeds / (o.only.empty() ? s.cost : 1));
     struct Failure {
         uint64_t seed;
         bool failed;

@@ -16,6 +16,7 @@ struct Scenario {
     // If the process dies: what the next one does, with the files that are left.
     void (*after)() = nullptr;
     uint64_t most_accesses = 400'000; // a run that takes more does not end
+    uint32_t cost = 1;                // beside others: it gets as many seeds less
 };
 
 std::vector<Scenario> wire_scenarios();
