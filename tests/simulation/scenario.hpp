@@ -19,6 +19,15 @@ struct Scenario {
     uint32_t cost = 1;                // beside others: it gets as many seeds less
 };
 
+struct Litmus {
+    const char* name;
+    void (*body)();
+    uint32_t outcome;
+    bool allowed; // and then it must be seen
+};
+
+std::vector<Litmus> litmus_tests();
+void clear_litmus();
 std::vector<Scenario> wire_scenarios();
 std::vector<Scenario> actor_scenarios();
 
@@ -30,6 +39,7 @@ struct Progress {
     uint32_t actor[4];
     uint32_t actors;
     uint32_t saves;
+    uint64_t outcomes; // of a litmus test, a bit each
     struct Sum {
         uint32_t letters;
         uint32_t received;
