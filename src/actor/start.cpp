@@ -314,7 +314,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         const auto place = [](std::byte* region, size_t& used, auto*& p, size_t count) {
             using T = std::remove_reference_t<decltype(*p)>;
             used = round_up(used, 256);
-            p = reinterpret_cast<T*>(region + used);
+            // The first pass has no region: not a pointer's addition.
+            p = reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(region) + used);
             used += sizeof(T) * count;
         };
         const auto in_host = [&](auto*& p, size_t n) { place(base.host, host_bytes, p, n); };

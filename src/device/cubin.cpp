@@ -43,7 +43,7 @@ uint64_t find(const std::vector<char>& cubin, const std::string& wanted, uint64_
         for (uint64_t s = 0; s < symbols.sh_size / sizeof(Elf64_Sym); ++s) {
             const auto symbol = read<Elf64_Sym>(cubin, symbols.sh_offset + s * sizeof(Elf64_Sym));
             const uint64_t name = names.sh_offset + symbol.st_name;
-            if (name + wanted.size() + 1 > cubin.size() ||
+            if (name > cubin.size() || cubin.size() - name < wanted.size() + 1 ||
                 std::memcmp(cubin.data() + name, wanted.c_str(), wanted.size() + 1) != 0) {
                 continue;
             }

@@ -65,7 +65,10 @@ def copy(tmp_path):
     for name in (
         "lens",
         "tests/lens/captures",
+        "tests/fuzz",
         "tests/install",
+        "tests/model",
+        "tests/simulation",
         "tests/actor",
         "tests/wire",
         "benchmarks/arms",

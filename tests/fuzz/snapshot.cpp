@@ -53,7 +53,7 @@ struct Base {
     }
     static Options options(uint32_t i, const std::string& restore = {})
     {
-        return small(i == 2 ? 1 : 2, i == 2 ? 2 : 1, restore);
+        return small(i == 2 ? 2 : 3, i == 2 ? 2 : 1, restore);
     }
 };
 

@@ -228,21 +228,10 @@ void checked(Body&& body)
     }
 }
 
-// A program that breathes hands over again and again, also while it has nothing to do.
-void expect_breaths(Rt& rt)
-{
-    const uint64_t before = rt.stats().incarnations;
-    for (uint32_t i = 0; i < 200 && rt.stats().incarnations == before; ++i) {
-        std::this_thread::sleep_for(100us);
-    }
-    require(rt.stats().incarnations > before, "the program does not breathe");
-}
-
 void traffic(uint32_t nodes)
 {
     checked([&] {
-        const denizen::Options o = small(nodes);
-        Run run(o);
+        Run run(small(nodes));
         Sent sent[most_hosts];
         std::thread other([&] { checked([&] { run.post(1, draw(8), sent[1]); }); });
         run.post(0, draw(8), sent[0]);
@@ -251,10 +240,24 @@ void traffic(uint32_t nodes)
         run.rt.drain(patience());
         run.expect({sent[0].letters + sent[1].letters, sent[0].received + sent[1].received,
                     sent[0].ids + sent[1].ids});
-        if (o.breath && calm() && draw(4) == 0) {
-            expect_breaths(run.rt);
-        }
         run.rt.close();
+    });
+}
+
+// A program that breathes hands over again and again, also while it has nothing to do.
+void breathes()
+{
+    checked([&] {
+        denizen::Options o = small(1);
+        o.breath = std::chrono::microseconds(20 << draw(3));
+        Rt rt(Device::cpu(), o);
+        for (uint64_t breaths = 2; breaths <= 6; ++breaths) {
+            for (uint32_t i = 0; i < 200 && rt.stats().incarnations < breaths; ++i) {
+                std::this_thread::sleep_for(100us);
+            }
+            require(rt.stats().incarnations >= breaths, "the program does not breathe");
+        }
+        rt.close();
     });
 }
 
@@ -434,12 +437,13 @@ std::vector<Scenario> actor_scenarios()
     return {
         {"traffic", [] { traffic(1); }, all},
         {"nodes", [] { traffic(2); }, all},
+        {"breathes", breathes, {}},
         {"drains", drains, all},
         {"pauses", pauses, all},
         {"moves", [] { moves(1); }, all},
         {"moves_of_nodes", [] { moves(2); }, all},
-        {"saves", saves, all},
-        {"killed", saves, {.dies = true}, restore},
+        {"saves", saves, all, nullptr, 400'000, 2},
+        {"killed", saves, {.dies = true}, restore, 400'000, 10},
         {"refused", refused, {.threads = true, .memory = true}},
     };
 }

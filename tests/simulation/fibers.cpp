@@ -190,10 +190,16 @@ void switch_to(Fiber& to)
 
 // ---- whose turn it is
 
+// For 20 ms at most: long enough for whatever takes turns, and for none of a body's deadlines.
+bool stopped(const Fiber& f)
+{
+    return f.stopped_until > running->outcome.accesses && f.stopped_ns > now;
+}
+
 bool can_run(const Fiber& f)
 {
     return (f.state == State::runs || (f.state == State::blocked && f.deadline <= now)) &&
-           f.stopped_until <= running->outcome.accesses;
+           !stopped(f);
 }
 
 uint32_t list_runnable(Fiber** list)
@@ -212,30 +218,18 @@ std::string name_of(const Fiber& f)
     return f.number == 0 ? "the body" : "thread " + std::to_string(f.number);
 }
 
-// Nobody can run: the next deadline, or who was stopped.
+// Nobody can run: the time of the next deadline, or when somebody is stopped no longer.
 void advance()
 {
     uint64_t soonest = never;
     for (const Fiber& f : fibers) {
-        if (f.state == State::blocked && f.deadline < soonest &&
-            f.stopped_until <= running->outcome.accesses) {
-            soonest = f.deadline;
+        if (f.state == State::runs || (f.state == State::blocked && f.deadline != never)) {
+            const uint64_t at = f.state == State::runs ? now : f.deadline;
+            soonest = std::min(soonest, stopped(f) ? std::max(at, f.stopped_ns) : at);
         }
     }
-    // Who is stopped is so for 20 ms at most: long enough for whatever takes turns, and for none of
-    // the deadlines that a body gives.
-    bool stopped = false;
-    for (Fiber& f : fibers) {
-        stopped |= f.stopped_until > running->outcome.accesses;
-    }
-    if (soonest != never && (!stopped || soonest < now + 20'000'000)) {
+    if (soonest != never) {
         now = std::max(now, soonest);
-        return;
-    }
-    if (stopped) {
-        for (Fiber& f : fibers) {
-            f.stopped_until = 0;
-        }
         return;
     }
     std::string text = "nobody can go on:";
@@ -334,6 +328,7 @@ void stop_somebody()
     }
     ++r.outcome.faults;
     fibers[id - 1].stopped_until = r.outcome.accesses + 2000 + 100 * (id * 7919 % 100);
+    fibers[id - 1].stopped_ns = now + 20'000'000;
 }
 
 } // namespace
@@ -439,8 +434,7 @@ void yield(uintptr_t at)
     bool quiet = true;
     uint64_t soonest = never;
     every_fiber([&](Fiber& f) {
-        quiet = quiet &&
-                (f.state == State::blocked || f.quiet >= 3 || f.stopped_until > r.outcome.accesses);
+        quiet = quiet && (f.state == State::blocked || f.quiet >= 3 || stopped(f));
         if (f.state == State::blocked && f.deadline > now) {
             soonest = std::min(soonest, f.deadline);
         }

@@ -37,7 +37,8 @@ struct Fiber {
     const char* waits_how;
     uint64_t deadline;      // of the wait, in ns; never
     uint64_t number;        // of all that were made
-    uint64_t stopped_until; // the access
+    uint64_t stopped_until; // the access,
+    uint64_t stopped_ns;    // and the time at the latest
     uintptr_t at;           // its last access
     uint32_t id;
     uint32_t accesses;

@@ -3,6 +3,7 @@
 // scenarios, replays and shrinks the first that fails of each, and says what led to it.
 // simulate --only SCENARIO --seed SEED: that one.
 // simulate --sites --only SCENARIO: which atomic accesses it comes to, for plants.py.
+// simulate --litmus: what the memory model allows and forbids.
 // --relax AT,... --drop AT,...: plants errors there.
 #include "fibers.hpp"
 #include "scenario.hpp"
@@ -306,7 +307,7 @@ bool run_many(const Scenario& s, const Options& o)
     common->seeds = common->accesses = common->switches = common->stale = common->faults = 0;
     common->next = o.from;
     common->failures = 0;
-    const uint64_t end = o.from + o.seeds;
+    const uint64_t end = o.from + std::max<uint64_t>(1, o.seeds / (o.only.empty() ? s.cost : 1));
     struct Failure {
         uint64_t seed;
         bool failed;
@@ -411,6 +412,29 @@ bool run_many(const Scenario& s, const Options& o)
     return first.why[0] == 0;
 }
 
+bool run_litmus()
+{
+    bool good = true;
+    for (const Litmus& t : litmus_tests()) {
+        own->progress.outcomes = 0;
+        for (uint64_t seed = 1; seed <= 3000; ++seed) {
+            clear_litmus();
+            Plan plan;
+            plan.seed = seed;
+            if (run(plan, t.body).failed) {
+                return false;
+            }
+        }
+        const bool seen = (own->progress.outcomes >> t.outcome & 1) != 0;
+        good = good && seen == t.allowed;
+        std::printf("%-50s %s%s\n", t.name, seen ? "seen" : "not seen",
+                    seen == t.allowed ? ""
+                    : t.allowed       ? ": FAILED, it is allowed"
+                                      : ": FAILED");
+    }
+    return good;
+}
+
 void plant_all(const char* list, Plant what)
 {
     for (const char* p = list; *p != 0;) {
@@ -431,6 +455,7 @@ int main(int argc, char** argv)
 {
     using namespace simulation;
     simulation::Options o;
+    bool litmus = false;
     o.jobs = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
     common = shared_memory<Common>();
     own = shared_memory<Own>();
@@ -451,6 +476,8 @@ int main(int argc, char** argv)
             o.seconds = std::atof(value());
         else if (a == "--sites")
             o.sites = true;
+        else if (a == "--litmus")
+            litmus = true;
         else if (a == "--twice")
             o.twice = true;
         else if (a == "--brief")
@@ -463,6 +490,9 @@ int main(int argc, char** argv)
             std::fprintf(stderr, "simulate: unknown option %s\n", argv[i]);
             return 2;
         }
+    }
+    if (litmus) {
+        return run_litmus() ? 0 : 1;
     }
     std::vector<Scenario> all = wire_scenarios();
     for (const auto& more : {actor_scenarios()}) {

@@ -16,8 +16,18 @@ struct Scenario {
     // If the process dies: what the next one does, with the files that are left.
     void (*after)() = nullptr;
     uint64_t most_accesses = 400'000; // a run that takes more does not end
+    uint32_t cost = 1;                // beside others: it gets as many seeds less
 };
 
+struct Litmus {
+    const char* name;
+    void (*body)();
+    uint32_t outcome;
+    bool allowed; // and then it must be seen
+};
+
+std::vector<Litmus> litmus_tests();
+void clear_litmus();
 std::vector<Scenario> wire_scenarios();
 std::vector<Scenario> actor_scenarios();
 
@@ -29,6 +39,7 @@ struct Progress {
     uint32_t actor[4];
     uint32_t actors;
     uint32_t saves;
+    uint64_t outcomes; // of a litmus test, a bit each
     struct Sum {
         uint32_t letters;
         uint32_t received;

@@ -3,10 +3,11 @@
 // the one for the machine. For the files whose loops become vectors.
 #pragma once
 
-// Sanitizers cannot run in what picks the version before the program starts.
+// Sanitizers cannot run in what picks the version before the program starts. Clang cannot combine
+// versions with `flatten`.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
-    !defined(__SANITIZE_THREAD__)
-#if !defined(__clang__) && __GNUC__ < 12
+    !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if __GNUC__ < 12
 #define DENIZEN_LEVELS __attribute__((target_clones("avx2", "default")))
 #else
 #define DENIZEN_LEVELS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
