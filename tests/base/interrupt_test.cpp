@@ -77,7 +77,7 @@ TEST(Interrupt, AllThreadsLeaveWithTheCaller)
                                 [&](uint32_t i) {
                                     under_way.fetch_add(1);
                                     while (i == 0 && under_way.load() < 4) {
-                                    }                           // ends: all begin
+                                    } // ends: all begin
                                     for (;;) check_interrupt(); // ends: the caller is interrupted
                                 }),
                      Pressed);
