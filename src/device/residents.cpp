@@ -68,12 +68,16 @@ bool Residents::without_any(const std::function<void()>& use)
     std::copy_if(all_.begin(), all_.end(), std::back_inserter(staying),
                  [](const Resident* r) { return !r->ends_by_itself(); });
     const bool all_left = send_away(staying);
-    if (all_left) {
-        use();
+    const auto let_return = [&] {
+        for (Resident* r : staying) r->let_return();
+    };
+    try {
+        if (all_left) use();
+    } catch (...) { // an error, or Ctrl-C
+        let_return();
+        throw;
     }
-    for (Resident* r : staying) {
-        r->let_return();
-    }
+    let_return();
     return all_left;
 }
 

@@ -136,7 +136,8 @@ class Writer:
             name, of = (("n", "i"), ("k", "i"), ("w", "u"), ("x", "f"))[self._rng.randrange(4)]
             return [f"{name} = {self._of(of, 3)}"]
         if kind < 4:
-            return [f"self.{self._pick('i', 'u', 'h', 'f', 'g', 'b')} = {self._any(3)}"]
+            field = self._pick("i", "u", "h", "f", "g", "b")
+            return [f"self.{field} = {self._any(3) if field in 'fgb' else self._stored(3)}"]
         if kind < 5:
             place = self._pick(
                 "self.i", "self.u", "self.h", f"block[{self._place(5)}]",
@@ -145,7 +146,7 @@ class Writer:
             return [f"{place} {self._pick('+', '-', '*', '^', '&', '|')}= {self._whole(2)}"]
         if kind < 6:
             cells, size = ("cells", 4) if self._rng.random() < 0.5 else ("words", 3)
-            return [f"self.{cells}[{self._place(size)}] = {self._any(3)}"]
+            return [f"self.{cells}[{self._place(size)}] = {self._stored(3)}"]
         if kind < 8:
             out = [f"if {self._of('b', 2)}:", *self._indented(2, depth - 1)]
             if self._rng.random() < 0.5:
@@ -176,6 +177,12 @@ class Writer:
 
     def _any(self, depth: int) -> str:
         return self._of(self._pick("i", "u", "f", "b"), depth)
+
+    def _stored(self, depth: int) -> str:
+        """What a field or an element that is a whole number takes."""
+        kind = self._pick("i", "u", "f", "b")
+        value = self._of(kind, depth)
+        return f"int({value})" if kind == "f" else value
 
     def _whole(self, depth: int) -> str:
         return self._of(self._pick("i", "u"), depth)

@@ -358,6 +358,18 @@ def test_ctrl_c_ends_a_compilation_for_a_gpu(nvrtc, tmp_path):
     assert interrupted(text, tmp_path, settle=3) < PATIENCE
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["narrow", "wide", "launches", "graph"])
+def test_ctrl_c_ends_a_search_on_a_gpu(method, tmp_path):
+    text = SCRIPT.format(
+        wait=WAIT,
+        ready="from denizen import graph\ns = graph.Search(graph.chain(20_000_000), 'gpu')\n",
+        call=f"while True: s.bfs(0, '{method}')",
+        after="assert graph.Search(graph.chain(100), 'gpu').bfs(0).reached == 100",
+    )
+    assert interrupted(text, tmp_path, settle=2) < PATIENCE
+
+
 def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):
     """send_many is interrupted with its host ring full: what it sent is handled, once each."""
     text = SCRIPT.format(

@@ -145,7 +145,11 @@ FAKE int cuOccupancyMaxActiveClusters(int* clusters, Function, const LaunchConfi
 {
     return tell(clusters, 1);
 }
-FAKE int cuLaunchKernelEx(const LaunchConfig*, Function, void**, void**) { return done(); }
+FAKE int cuLaunchKernelEx(const LaunchConfig*, Function, void**, void**)
+{
+    seen.busy = seen.endless;
+    return done();
+}
 
 FAKE int cuThreadExchangeStreamCaptureMode(int* mode)
 {
@@ -156,6 +160,7 @@ FAKE int cuThreadExchangeStreamCaptureMode(int* mode)
 FAKE int cuStreamCreateWithPriority(Stream* stream, unsigned, int) { return take(stream); }
 FAKE int cuStreamDestroy_v2(Stream stream) { return give_back(stream); }
 FAKE int cuStreamSynchronize(Stream) { return done(); }
+FAKE int cuStreamQuery(Stream) { return seen.busy ? error_not_ready : done(); }
 
 FAKE int cuMemAlloc_v2(DevicePtr* at, size_t bytes) { return take(at, bytes); }
 FAKE int cuMemFree_v2(DevicePtr at) { return give_back(at); }
@@ -192,6 +197,7 @@ FAKE int cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes, Stre
 {
     const int result = done();
     if (result == success) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    if (bytes == sizeof(uint32_t)) seen.busy = false;
     return result;
 }
 FAKE int cuMemsetD8Async(DevicePtr at, unsigned char value, size_t bytes, Stream)

@@ -6,6 +6,9 @@ struct FakeDriver {
     int fail_at = 0;   // the call of this number fails, counted from 1; 0: none
     bool dead = false; // no context can be made current
 
+    bool endless = false; // a kernel that is launched runs until a word is copied to it
+    bool busy = false;    // one runs
+
     int capture_mode = 0; // of the one thread: see cuThreadExchangeStreamCaptureMode
 
     int calls = 0;          // that could fail

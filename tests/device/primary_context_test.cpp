@@ -10,7 +10,9 @@
 #include "memory/arena_memory.hpp"
 #include "memory/space.hpp"
 #include "task/backend.hpp"
+#include <denizen/base/interrupt.hpp>
 #include <denizen/device/primary_context.hpp>
+#include <denizen/device/residents.hpp>
 
 #include <denizen/radio/resident_receiver.hpp>
 #include <gtest/gtest.h>
@@ -139,6 +141,54 @@ INSTANTIATE_TEST_SUITE_P(gpu, primary_context,
                                          Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
                                          Keeper{"scan", keep_scan}),
                          [](const auto& keeper) { return keeper.param.name; });
+
+// A program of this process that would stay on the GPU.
+struct Staying : gpu::Resident {
+    Staying() { gpu::residents().add(this); }
+    ~Staying() { gpu::residents().remove(this); }
+    void ask_to_leave() override { away = true; }
+    bool off() override { return away; }
+    void let_return() override { away = false; }
+    int ordinal() const override { return 0; }
+    uint32_t blocks() const override { return 1; }
+    bool anywhere() const override { return true; }
+
+    bool away = false;
+};
+
+struct Pressed {};
+
+// Ctrl-C while a kernel runs.
+void pressed()
+{
+    if (fake->busy) throw Pressed{};
+}
+
+// The kernels are told that it is late, and whoever had to leave for the search comes back.
+TEST(search, leaves_when_it_is_interrupted)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    graph::Csr line; // 0 - 1
+    line.offsets = {0, 1, 2};
+    line.neighbours = {1, 0};
+    line.weights = {1, 1};
+    const auto engine = graph::make_gpu_engine(line, 0, code);
+    Staying program;
+    fake->endless = true;
+    const auto interrupted = [&](auto&& search) {
+        const Interruptible interruptible(&pressed);
+        denizen::detail::interrupt_watch.looked_ns = 0;
+        EXPECT_THROW(search(), Pressed);
+        EXPECT_FALSE(fake->busy) << "nobody has told the kernels";
+        EXPECT_FALSE(program.away) << "it stays off the GPU";
+        fake->busy = false;
+    };
+    for (const graph::Method method : {graph::Method::narrow, graph::Method::wide}) {
+        interrupted([&] { engine->bfs(0, method); });
+        interrupted([&] { engine->shortest_paths(0, method); });
+    }
+}
 
 // Else a thread that captures a graph in the default mode would make our calls fail.
 TEST(context_scope, is_not_about_others_captures)

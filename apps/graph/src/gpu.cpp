@@ -11,6 +11,7 @@
 #include <denizen/graph/detail/wide.hpp>
 
 #include <array>
+#include <thread>
 
 namespace denizen::graph {
 namespace {
@@ -174,6 +175,7 @@ private:
                source, hand_over, 0ull + limit_ns);
         launch("spread", 2 * chip_->sms(), 512, 0, false, journal_, progress_, found_, seen_,
                graph_.vertices());
+        await();
         if (read(progress_).done == 0) wide();
     }
 
@@ -358,8 +360,50 @@ private:
                progress_);
     }
 
+    // Waits for the kernels; they leave when the wait is interrupted.
+    void await()
+    {
+        const Driver& gpu = driver();
+        for (uint32_t looks = 1;; ++looks) { // ends with the kernels, at their deadline at last
+            const Result state = gpu.stream_query(chip_->stream());
+            if (state != error_not_ready) {
+                check(state, "cuStreamQuery", device);
+                return;
+            }
+            if (looks % 64 != 0) continue;
+            try {
+                check_interrupt();
+            } catch (...) {
+                tell_late();
+                chip_->wait();
+                throw;
+            }
+            std::this_thread::yield();
+        }
+    }
+
+    // As if the deadline had passed. By a stream of its own: the search's is busy.
+    void tell_late()
+    {
+        const Driver& gpu = driver();
+        const uint32_t late = 1;
+        Stream aside = nullptr;
+        check(gpu.stream_create_with_priority(&aside, stream_non_blocking, 0),
+              "cuStreamCreateWithPriority");
+        for (uint32_t* const word :
+             {&progress_->late, meeting_ != nullptr ? &meeting_->late : nullptr}) {
+            if (word == nullptr) continue;
+            check(
+                gpu.memcpy_htod_async(reinterpret_cast<DevicePtr>(word), &late, sizeof late, aside),
+                "cuMemcpyHtoDAsync");
+        }
+        check(gpu.stream_synchronize(aside), "cuStreamSynchronize", device);
+        gpu.stream_destroy(aside);
+    }
+
     Paths finish(Method method)
     {
+        await();
         const Progress progress = read(progress_);
         check_progress(progress);
         Paths paths;

@@ -48,6 +48,8 @@ def _write(part: np.ndarray[Any, Any], value: Any) -> None:
             raise TypeError(f"a record of this type is needed, not {value!r}")
         part[()] = value._array[()]
     else:
+        if isinstance(value, float) and part.dtype.kind in "iu":
+            raise TypeError("a whole number is stored here, not a float: int(...)")
         part[()] = narrow(part.dtype, value)
 
 

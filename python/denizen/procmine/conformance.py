@@ -35,6 +35,7 @@ class Reference:
         starts: Iterable[str],
         ends: Iterable[str],
     ) -> Reference:
+        """Of activities by name: what may follow what, and where cases begin and end."""
         return cls(frozenset(edges), frozenset(starts), frozenset(ends))
 
     @classmethod

@@ -6,20 +6,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 
 from denizen.handlers import ops
 from denizen.handlers.calls import CALLS, TASK_CALLS, TASK_VALUES
 from denizen.handlers.lowering.llvm import I32, I64, POINTER
+from denizen.handlers.lowering.types import scalar_fields
 from denizen.message import sent_later
 
 SHORT = 36  # bytes that can be read at any message, as first_payload
-
-
-def scalar_fields(dtype: np.dtype[Any]) -> list[str]:
-    """The fields that are neither arrays nor records."""
-    return [n for n in dtype.names or () if not dtype[n].subdtype and not dtype[n].names]
 
 
 def add(w: SimpleNamespace) -> None:

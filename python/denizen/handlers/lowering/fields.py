@@ -15,7 +15,7 @@ from denizen.handlers.lowering.llvm import I64
 
 def add(w: SimpleNamespace) -> None:
     nb, types, errors = w.nb, w.nb.types, w.nb.errors
-    int64, as_number = w.int64, w.as_number
+    int64, float64, boolean, as_number = w.int64, w.float64, w.boolean, w.as_number
     said, counted, value_type, load, store = w.said, w.counted, w.value_type, w.load, w.store
     operation = w.operation
 
@@ -69,8 +69,10 @@ def add(w: SimpleNamespace) -> None:
         if isinstance(ty, w.Ref):
             if not isinstance(given, w.Ref) or given.dtype != ty.dtype:
                 raise errors.TypingError(f"a record of this type is needed, not {said(given)}")
-        else:
-            as_number(given)
+        elif as_number(given) is float64 and ty not in (float64, boolean):
+            raise errors.TypingError(
+                "a whole number is stored here, not a float: int(...) leaves out its fraction"
+            )
 
     def assign(builder: Any, where: Any, base: Any, value: Any, given: Any) -> None:
         place, ty = where

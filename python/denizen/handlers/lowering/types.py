@@ -20,6 +20,11 @@ def digest(dtype: np.dtype[Any]) -> str:
     return hashlib.sha256(repr((dtype.descr, dtype.itemsize)).encode()).hexdigest()[:16]
 
 
+def scalar_fields(dtype: np.dtype[Any]) -> list[str]:
+    """The fields that are neither arrays nor records."""
+    return [n for n in dtype.names or () if not dtype[n].subdtype and not dtype[n].names]
+
+
 def add(w: SimpleNamespace) -> None:
     nb, types, errors = w.nb, w.nb.types, w.nb.errors
 
@@ -113,7 +118,14 @@ def add(w: SimpleNamespace) -> None:
             return (), True
 
         def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
-            return signature(self.ref, *(as_number(a) for a in args))
+            given = [as_number(a) for a in args]
+            for name, number in zip(scalar_fields(self.ref.dtype), given, strict=False):
+                if number is float64 and self.ref.dtype[name].kind in "iu":
+                    raise errors.TypingError(
+                        f"field {name} of {self.ref.message or self.ref.spawned} is a whole "
+                        f"number: int(...) leaves out the fraction of a float"
+                    )
+            return signature(self.ref, *given)
 
     class Pointer(nb.models.PrimitiveModel):
         def __init__(self, dmm: Any, fe_type: Any) -> None:

@@ -211,7 +211,8 @@ DENIZEN_GRAPH_KERNEL denizen_graph_repeated(denizen::graph::View g, denizen::gra
         progress->levels = level + 1;
         progress->ended = now_ns();
     }
-    cudaGraphSetConditional(condition, count != 0 ? 1 : 0);
+    const bool late = load<Scope::gpu>(&progress->late) != 0; // the host was interrupted
+    cudaGraphSetConditional(condition, count != 0 && !late ? 1 : 0);
 }
 
 #endif

@@ -233,7 +233,9 @@ DENIZEN_HD void narrow(Team& team, const View& g, const Record* records, const J
                     ++number;
                     if (lanes::id() == 0) {
                         journal.start[number + 1] = level.begin + level.count;
-                        late = number % 1024 == 0 && past(deadline);
+                        // The host says that it is late, too, when it is interrupted.
+                        late = number % 1024 == 0 &&
+                               (past(deadline) || load<Scope::gpu>(&progress->late) != 0);
                     }
                     late = lanes::shuffle(late ? 1u : 0u, 0) != 0;
                     lanes::sync();
