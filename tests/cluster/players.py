@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same in Python: actors whose handlers Numba compiles, on hosts that have not imported this."""
+"""Actors in Python, whose handlers Numba compiles."""
 
 import numpy as np
 

@@ -5,6 +5,8 @@ import os
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from contextlib import suppress
 
@@ -132,6 +134,25 @@ def test_who_does_not_know_the_token_is_refused_and_counted(transport):
         until(lambda: cluster.stats()[1]["refused_connections"] == 6)
         (sink,) = cluster.spawn("Sink", host=1)
         assert cluster.ask(sink, "Ask", timeout=10.0)["count"] == 0
+
+
+def test_hosts_end_with_the_process_that_has_started_them(transport):
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import sample, denizen\n"
+        "cluster = denizen.Cluster(sample.PROGRAM, 3, transport=sys.argv[2], max_actors=64)\n"
+        "print(*(h.pid for h in cluster.hosts), flush=True)\n"
+        "time.sleep(60)"
+    )
+    here = os.path.dirname(__file__)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, here, transport], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        try:
+            pids = [int(pid) for pid in parent.stdout.readline().split()]
+        finally:
+            parent.kill()
+    assert len(pids) == 3
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids[1:]))
 
 
 def test_what_knows_the_token_and_sends_no_frames_is_lost(transport):
