@@ -29,6 +29,9 @@ using cluster::Wire;
 
 constexpr uint32_t batch = 256; // messages between two flushes
 
+// While a thread spins: where cores are fewer than threads, the one it waits for needs this core.
+void look_again(uint32_t& spins) { ++spins % 64 == 0 ? void(sched_yield()) : relax(); }
+
 uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }
 
 // A thread that signals never interrupt: they are the program's.
@@ -145,6 +148,7 @@ private:
         const uint64_t beat_every = std::min<uint64_t>(deadline_ / 16, 100'000'000);
         uint64_t beaten = 0;
         uint64_t worked = now_ns();
+        uint32_t spins = 0;
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close()
             if (state() == State::lost) {
@@ -180,7 +184,7 @@ private:
             } else if (full || waits) {
                 wait.pause();
             } else if (now - worked < spin_) {
-                relax();
+                look_again(spins);
             } else {
                 door_.sleep(host_, std::min(beat_every, wire_->longest_sleep()));
             }
@@ -217,6 +221,7 @@ private:
         uint64_t heard = now_ns();
         uint64_t worked = heard;
         uint64_t looked = heard;
+        uint32_t spins = 0;
         bool finishes = false; // it is lost, and what had come by then is still delivered
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
@@ -303,7 +308,7 @@ private:
                 wire_->pump();
                 wait.pause();
             } else if (now - worked < spin_) {
-                relax();
+                look_again(spins);
             } else {
                 wire_->rest();
             }

@@ -4,8 +4,9 @@
 import re
 
 import pytest
+import sample
 
-from denizen import cli
+from denizen import Cluster, cli
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
@@ -21,3 +22,20 @@ def test_hosts_come_up_and_their_actors_play(transport, capsys):
 def test_one_host_is_refused(capsys):
     assert cli.main(["cluster", "up", "--hosts", "1"]) == 2
     assert "--hosts 1; use 2 or more" in capsys.readouterr().err
+
+
+def test_top_shows_each_host(capsys):
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("rich")
+    with Cluster(sample.PROGRAM, 2, max_actors=64) as cluster:
+        sinks = cluster.spawn("Sink", 3, host=1)
+        for sink in sinks:
+            cluster.send(sink, "Number", value=0)
+        cluster.drain()
+        urls = cluster.serve_metrics()
+        assert sorted(urls) == [0, 1]
+        assert cli.main(["top", "--once", "--url", urls[1]]) == 0
+        out = capsys.readouterr().out
+        assert "cluster sample" in out
+        assert "Sink" in out
+        assert cli.main(["top", "--once", "--pid", str(cluster.hosts[1].pid)]) == 0

@@ -5,6 +5,8 @@ import os
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from contextlib import suppress
 
@@ -24,6 +26,11 @@ def until(done, seconds=30.0):
     while not done():  # ends by done() or the deadline
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
 
 
 def of_link(cluster, host, other):
@@ -65,16 +72,17 @@ def test_a_killed_host_is_lost_and_all_that_was_sent_to_it_is_accounted_for(tran
 
 
 def test_a_stopped_host_is_lost_after_the_deadline_and_is_told_when_it_goes_on(transport):
-    with Cluster(sample.PROGRAM, 2, transport=transport, deadline=0.4, max_actors=64) as cluster:
+    with Cluster(sample.PROGRAM, 2, transport=transport, deadline=1.2, max_actors=64) as cluster:
         (sink,) = cluster.spawn("Sink", host=1)
         (source,) = cluster.spawn("Source", host=0)
         pid = cluster.hosts[1].pid
         os.kill(pid, signal.SIGSTOP)
         try:
+            until(lambda: state_of(pid) == "T")
             begin = time.monotonic()
             with pytest.raises(HostLostError, match="host 1 was lost: it has been silent for"):
                 cluster.ask(sink, "Ask", timeout=20.0)
-            assert time.monotonic() - begin > 0.3
+            assert time.monotonic() - begin > 1.0
             cluster.send(source, "Go", to=sink, count=50)
             until(lambda: of_link(cluster, 0, 1)["lost"] >= 51)
         finally:
@@ -84,7 +92,7 @@ def test_a_stopped_host_is_lost_after_the_deadline_and_is_told_when_it_goes_on(t
 def test_a_cut_between_two_groups_ends_in_a_decision_on_both_sides(transport):
     if transport == "rings":
         pytest.skip("memory of one machine cannot be cut")
-    with Cluster(sample.PROGRAM, 3, transport=transport, deadline=0.5, max_actors=64) as cluster:
+    with Cluster(sample.PROGRAM, 3, transport=transport, deadline=1.2, max_actors=64) as cluster:
         (sink,) = cluster.spawn("Sink", host=2)
         (source,) = cluster.spawn("Source", host=1)
         cluster.send(source, "Go", to=sink, count=2000)
@@ -132,6 +140,25 @@ def test_who_does_not_know_the_token_is_refused_and_counted(transport):
         until(lambda: cluster.stats()[1]["refused_connections"] == 6)
         (sink,) = cluster.spawn("Sink", host=1)
         assert cluster.ask(sink, "Ask", timeout=10.0)["count"] == 0
+
+
+def test_hosts_end_with_the_process_that_has_started_them(transport):
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import sample, denizen\n"
+        "cluster = denizen.Cluster(sample.PROGRAM, 3, transport=sys.argv[2], max_actors=64)\n"
+        "print(*(h.pid for h in cluster.hosts), flush=True)\n"
+        "time.sleep(60)"
+    )
+    here = os.path.dirname(__file__)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, here, transport], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        try:
+            pids = [int(pid) for pid in parent.stdout.readline().split()]
+        finally:
+            parent.kill()
+    assert len(pids) == 3
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids[1:]))
 
 
 def test_what_knows_the_token_and_sends_no_frames_is_lost(transport):

@@ -19,7 +19,17 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     **{
         part: f"include/denizen/{part}"
-        for part in ("base", "wire", "memory", "device", "actor", "task", "flow", "group")
+        for part in (
+            "base",
+            "wire",
+            "memory",
+            "device",
+            "actor",
+            "cluster",
+            "task",
+            "flow",
+            "group",
+        )
     },
     "dsp": "dsp/include/denizen/dsp",
     **{

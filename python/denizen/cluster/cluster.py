@@ -359,6 +359,13 @@ class Cluster:
             of_host["links"] = {int(h): c for h, c in of_host["links"].items()}
         return stats
 
+    def serve_metrics(self) -> dict[int, str]:
+        """Each host that lives serves its metrics, as Runtime.serve_metrics(); returns their URLs.
+
+        ``denizen top --pid PID`` shows one (:attr:`hosts` has the processes).
+        """
+        return {h: str(self._call(h, "serve_metrics", 10.0)) for h in self._living()}
+
     def dead_letters(self) -> dict[int, list[dict[str, Any]]]:
         """By host that lives: the dead letters since the last call, each with its "text"."""
         return {h: self._call(h, "dead_letters", 10.0) for h in self._living()}

@@ -133,6 +133,9 @@ class Local:
             for d in self.runtime.dead_letters()
         ]
 
+    def serve_metrics(self) -> str:
+        return self.runtime.serve_metrics()
+
     def lost(self) -> dict[str, str]:
         return {str(h): why for h, why in self.links.lost().items()}
 
@@ -151,6 +154,7 @@ _METHODS = frozenset(
         "find",
         "life",
         "quiet",
+        "serve_metrics",
         "stats",
         "dead_letters",
         "lost",

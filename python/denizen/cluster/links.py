@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 TRANSPORTS = ("rings", "tcp")
 
 _PAUSE = 0.02  # seconds between two looks at the links
+_MOST_MEETING = 16  # connections at a time that have proved nothing yet, beside the hosts'
 _AGAIN = 0.05  # and between two attempts at one that has broken
 
 
@@ -63,6 +64,7 @@ class Links:
         self._tried: dict[int, float] = {}
         self._closed = False
         self.refused = 0  # connections that were none of ours
+        self._meeting = threading.BoundedSemaphore(hosts + _MOST_MEETING)
         self.partitioned: set[int] = set()  # hosts that this one may not reach: for tests
         if transport == "rings":
             self.place = str(folder / f"host-{number}")
@@ -213,7 +215,11 @@ class Links:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
-            threads.start(self._meet, "denizen meets", (sock,))
+            if self._meeting.acquire(blocking=False):
+                threads.start(self._meet, "denizen meets", (sock,))
+            else:
+                self.refused += 1
+                sock.close()
 
     def _meet(self, sock: socket.socket) -> None:
         try:
@@ -227,6 +233,7 @@ class Links:
             log.warning("host %d refused a connection: %s", self._number, error)
         finally:
             sock.close()
+            self._meeting.release()
 
     def _arrived(self, host: int, epoch: int) -> int:
         if not 0 <= host < self._hosts or host in self.partitioned:

@@ -61,6 +61,7 @@ _SOCKETS = """
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
+#define API extern "C" __attribute__((visibility("default")))
 static double now() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -74,11 +75,11 @@ static bool whole(int fd, char* p, size_t n) {
     }
     return true;
 }
-extern "C" void echo(int fd) {
+API void echo(int fd) {
     char slot[64];
     while (whole(fd, slot, 64)) { if (send(fd, slot, 64, MSG_NOSIGNAL) != 64) { return; } }
 }
-extern "C" int trips(int fd, double* us, int count) {
+API int trips(int fd, double* us, int count) {
     char slot[64] = {};
     for (int i = 0; i < count; ++i) {
         const double begin = now();
@@ -87,7 +88,7 @@ extern "C" int trips(int fd, double* us, int count) {
     }
     return 0;
 }
-extern "C" void pour(int fd, uint32_t count, uint32_t batch) {
+API void pour(int fd, uint32_t count, uint32_t batch) {
     std::vector<uint32_t> slots(16 * batch);
     for (uint32_t i = 0; i < count; i += batch) {
         for (uint32_t k = 0; k < batch; ++k) { slots[16 * k] = i + k; }
@@ -99,7 +100,7 @@ extern "C" void pour(int fd, uint32_t count, uint32_t batch) {
         }
     }
 }
-extern "C" uint64_t drink(int fd, uint32_t count) {
+API uint64_t drink(int fd, uint32_t count) {
     std::vector<char> buffer(1 << 16);
     uint64_t sum = 0;
     size_t filled = 0;
@@ -195,10 +196,10 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
 def _hops(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Measured:
     (here,) = cluster.spawn("Player", host=0)
     (there,) = cluster.spawn("Player", host=1)
-    hops = 1000
+    hops = 200 if quick else 1000
     samples = []
     right = True
-    for turn in range(10 if quick else 50):
+    for turn in range(5 if quick else 50):
         begin = time.perf_counter()
         cluster.send(here, "Ball", other=there, left=hops)  # an even number: it ends here
         got = cluster.receive(timeout=60.0)
@@ -212,7 +213,7 @@ def _loads(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Measu
     (sink,) = cluster.spawn("Player", host=0)
     (source,) = cluster.spawn("Player", host=1)
     piece = 1000
-    pieces = 100 if quick else 1000
+    pieces = 20 if quick else 1000
     count = piece * pieces
     samples = []
     right = True
