@@ -82,6 +82,8 @@ struct Totals {
     bool all_arrived() const { return std::memcmp(sent, done, sizeof sent) == 0; }
 };
 
+class ReservedCell; // migrate.cpp
+
 struct AnyRuntime::Core : Asking {
     Core(Image program, const Options& wanted);
 
@@ -121,9 +123,9 @@ struct AnyRuntime::Core : Asking {
     // ---- actors that move (migrate.cpp)
 
     void migrate(Address actor, Address to, uint64_t deadline_ns);
-    bool try_move(Address actor, const Guest& next, uint64_t deadline_ns, uint64_t patience_ns,
-                  std::string& why);
-    void send_move_in(Address actor, const Guest& to, uint64_t deadline_ns);
+    bool try_move(Address actor, const Guest& next, ReservedCell& move_in, uint64_t deadline_ns,
+                  uint64_t patience_ns, std::string& why);
+    void send_move_in(Address actor, const Guest& to, ReservedCell& cell, uint64_t deadline_ns);
     bool hear_out(uint32_t node, uint64_t deadline_ns);
     Guest make_place(Address worker, uint32_t actor_type);
 

@@ -5,11 +5,44 @@
 
 #include <denizen/actor/detail/move.hpp>
 
+#include <optional>
+
 namespace denizen {
 
 // A move that has begun is carried through, beyond the caller's deadline: what it waits for is done
 // by workers, which on a loaded machine may not run for seconds. Ends earlier if the program dies.
 static constexpr uint64_t carry_through_ns = 60'000'000'000;
+
+// A reply cell for an order that is yet to be sent; given back if it never is.
+class ReservedCell {
+public:
+    ReservedCell(Asking& asking, uint64_t deadline_ns)
+        : asking_(asking), ticket_(asking.take_cell(deadline_ns))
+    {
+    }
+    ~ReservedCell()
+    {
+        if (!sent_) {
+            asking_.cells.give_back(ticket_);
+        }
+    }
+    ReservedCell(const ReservedCell&) = delete;
+    ReservedCell& operator=(const ReservedCell&) = delete;
+
+    // `send` sends it off with the cell's address, or throws.
+    template <class Send>
+    Address use(Send&& send)
+    {
+        send(ticket_);
+        sent_ = true;
+        return ticket_;
+    }
+
+private:
+    Asking& asking_;
+    Address ticket_;
+    bool sent_ = false;
+};
 
 // A place on this worker for an actor of this type: one that was vacated, or a new one.
 Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
@@ -46,11 +79,14 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
 }
 
 // Opens the actor's place there; what its home has stashed follows it.
-void AnyRuntime::Core::send_move_in(Address actor, const Guest& to, uint64_t deadline_ns)
+void AnyRuntime::Core::send_move_in(Address actor, const Guest& to, ReservedCell& cell,
+                                    uint64_t deadline_ns)
 {
-    const Address ticket = take_cell(deadline_ns);
     const MoveRequest r{actor.local(), to.at.value, to.offset, 0, 0, 0};
-    send_system(SystemOp::move_in, actor, ticket, &r, sizeof r, deadline_ns, Priority::urgent);
+    const Address ticket = cell.use([&](Address reply_to) {
+        send_system(SystemOp::move_in, actor, reply_to, &r, sizeof r, deadline_ns,
+                    Priority::urgent);
+    });
     wait_reply(ticket, nullptr, 0, deadline_ns, [&] { return "moving " + describe(actor); });
 }
 
@@ -82,15 +118,19 @@ bool AnyRuntime::Core::hear_out(uint32_t node, uint64_t deadline_ns)
 
 // Has the actor leave its place and waits until all that it has sent from there has arrived. False:
 // that took too long, and it stays; `why` says who may be in the way. Throws if it cannot move.
-bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadline_ns,
-                                uint64_t patience_ns, std::string& why)
+// `move_in`: for the order that has to follow. An actor that has left its place and finds no cell
+// for it would be nowhere.
+bool AnyRuntime::Core::try_move(Address actor, const Guest& next, ReservedCell& move_in,
+                                uint64_t deadline_ns, uint64_t patience_ns, std::string& why)
 {
     const Address from = moving.place_of(actor);
     Guest present{from, 0, 0};
-    const Address ticket = take_cell(deadline_ns);
     const MoveRequest r{actor.local(),          next.at.value, next.offset, next.bytes, 0,
                         ++moving.moves & 0xffff};
-    send_system(SystemOp::move_out, actor, ticket, &r, sizeof r, deadline_ns, Priority::urgent);
+    const Address ticket = ReservedCell(*this, deadline_ns).use([&](Address reply_to) {
+        send_system(SystemOp::move_out, actor, reply_to, &r, sizeof r, deadline_ns,
+                    Priority::urgent);
+    });
     const auto answered = [&](uint64_t limit_ns, LifeReport& report) {
         const uint64_t begin = now_ns();
         Backoff wait;
@@ -117,7 +157,7 @@ bool AnyRuntime::Core::try_move(Address actor, const Guest& next, uint64_t deadl
     // and an echo may be behind it. The actor goes on where it was, and that ends.
     why = stuck(100'000'000);
     const uint64_t limit_ns = why.empty() ? carry_through_ns : 5'000'000'000;
-    send_move_in(actor, present, std::max(deadline_ns, limit_ns));
+    send_move_in(actor, present, move_in, std::max(deadline_ns, limit_ns));
     if (!in_time) {
         if (!answered(std::max(deadline_ns, limit_ns), report)) {
             cells.abandon(ticket);
@@ -159,6 +199,13 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
         return;
     }
     const bool home = worker_index(to) == worker_index(actor);
+    const uint32_t orders = from == actor ? 2 : 3; // that are under way, or certain to follow
+    if (cells.count() < orders) {
+        throw Error(Errc::exhausted,
+                    "moving " + describe(actor) + " takes " + std::to_string(orders) +
+                        " reply cells at a time; asks = " + std::to_string(cells.count()) +
+                        ", raise it");
+    }
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(type), 16));
     const Guest next = home ? Guest{actor, bytes, 0} : make_place(to, type);
     const uint64_t begin = now_ns();
@@ -166,11 +213,18 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
         const uint64_t used = now_ns() - begin;
         return deadline_ns > used ? deadline_ns - used : 0;
     };
+    std::optional<ReservedCell> move_in;
+    std::optional<ReservedCell> vacate;
     try {
+        if (from != actor) {
+            vacate.emplace(*this, left());
+        }
+        move_in.emplace(*this, left());
         std::string why;
         // Ends by success or the deadline.
-        for (uint64_t patience = 50'000'000; !try_move(actor, next, left(), patience, why);
-             patience *= 2) {
+        for (uint64_t patience = 50'000'000;
+             !try_move(actor, next, *move_in, left(), patience, why); patience *= 2) {
+            move_in.emplace(*this, left());
             if (left() == 0) {
                 throw Error(Errc::timeout,
                             describe(actor) + " could not be moved within " + seconds(deadline_ns) +
@@ -189,12 +243,13 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
         }
         throw;
     }
-    send_move_in(actor, next, std::max(left(), carry_through_ns));
+    send_move_in(actor, next, *move_in, std::max(left(), carry_through_ns));
     if (from != actor) {
-        const Address ticket = take_cell(carry_through_ns);
         const MoveRequest r{from.local(), 0, 0, 0, 0, 0};
-        send_system(SystemOp::vacate, from, ticket, &r, sizeof r, carry_through_ns,
-                    Priority::urgent);
+        const Address ticket = vacate->use([&](Address reply_to) {
+            send_system(SystemOp::vacate, from, reply_to, &r, sizeof r, carry_through_ns,
+                        Priority::urgent);
+        });
         wait_reply(ticket, nullptr, 0, carry_through_ns,
                    [] { return std::string("vacating a place"); });
         moving.vacancies.push_back(moving.guests[actor.value]);

@@ -4,6 +4,7 @@
 // know.
 #include "actor/places.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -369,6 +370,27 @@ TEST_P(migration, is_refused_where_it_cannot_be)
     rt.stop(all[1]);
     EXPECT_EQ(error_of([&] { rt.migrate(all[1], 0); }).code(), Errc::no_actor);
     check(rt, {all[0], all[0], all[2], all[3], all[4], all[5]}, 0, {0, 0, 0, 0, 0, 0}, 0);
+}
+
+TEST_P(migration, holds_the_cells_for_all_its_orders_before_it_begins)
+{
+    for (const uint32_t asks : {1u, 2u}) {
+        Options o = options();
+        o.asks = asks;
+        o.workers = std::max(o.workers, 2u);
+        Runtime<Walk> rt(device(), o);
+        const Address a = rt.spawn<Walker>();
+        const auto move = [&](uint32_t worker) { rt.migrate(a, worker); };
+        const uint32_t away = a.worker() == 0 ? 1 : 0;
+        if (asks == 2) {
+            move(away); // and back takes one more: the place there is vacated
+        }
+        expect_error_like(Errc::exhausted,
+                          "moving actor .* takes " + std::to_string(asks + 1) +
+                              " reply cells at a time; asks = " + std::to_string(asks) +
+                              ", raise it",
+                          [&] { move(asks == 1 ? away : a.worker()); });
+    }
 }
 
 TEST_P(migration, what_is_done_to_an_actor_is_done_where_it_is)

@@ -319,7 +319,7 @@ void moves(uint32_t nodes)
 {
     checked([&] {
         denizen::Options o = small(nodes);
-        o.asks += 1; // a move that takes long needs a second cell while it holds one
+        o.asks += 2; // what a move holds besides the one that every order has
         Run run(o);
         Sent sent;
         std::thread other([&] {
