@@ -514,7 +514,7 @@ def _pack(program: Program) -> bytes:
         try:
             from numba import cloudpickle  # noqa: PLC0415  (what compiles the handlers has it)
         except ImportError:
-            raise MissingPackageError("Numba", "handlers") from None
+            raise MissingPackageError("Numba") from None
         pack = cloudpickle.dumps
     return pack(program)
 
