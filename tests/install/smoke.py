@@ -5,6 +5,7 @@ With PyTorch installed, it is imported after denizen, and both throw and catch e
 """
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -27,7 +28,14 @@ def the_file(wheel: Path) -> None:
         names = held.namelist()
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         needs = re.findall(r"^Requires-Dist: (\S+)", held.read(metadata).decode(), re.MULTILINE)
-    assert any(name.endswith("licenses/THIRD_PARTY_NOTICES") for name in names)
+        (notices,) = (name for name in names if name.endswith("licenses/THIRD_PARTY_NOTICES"))
+        noticed = held.read(notices).decode()
+        (bill,) = (name for name in names if name.endswith(".dist-info/sboms/denizen.cdx.json"))
+        compiled_in = json.loads(held.read(bill))["components"]
+    assert {"nanobind", "robin-map"} <= {part["name"] for part in compiled_in}
+    for part in compiled_in:
+        assert part["version"] and part["licenses"], part
+        assert part["name"].lower() in noticed.lower(), f"{part['name']} has no notice"
     assert any(need.startswith("nanobind-backend") for need in needs), needs
     assert not [name for name in names if "libstdc++" in name or "/bin/" in name]
 
