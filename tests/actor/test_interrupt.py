@@ -286,6 +286,8 @@ else:
     ),
 }
 
+# A statement stands before the call: CPython 3.11 looks for the handler of what a signal raises at
+# the end of a loop one instruction before the loop, and that has to be in the `try`.
 SCRIPT = """
 import os, signal, sys, threading, time
 import numpy as np
@@ -294,6 +296,7 @@ WAIT = {wait}
 {ready}
 print("ready", flush=True)
 try:
+    begun = True
     {call}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
