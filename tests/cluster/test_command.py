@@ -9,7 +9,7 @@ import sample
 from denizen import Cluster, cli
 
 
-@pytest.mark.parametrize("transport", ["rings", "tcp"])
+@pytest.mark.parametrize("transport", ["rings", pytest.param("tcp", marks=pytest.mark.deep)])
 def test_hosts_come_up_and_their_actors_play(transport, capsys):
     words = ["--hosts", "2", "--transport", transport, "--seconds", "0.5"]
     assert cli.main(["cluster", "up", *words]) == 0

@@ -10,7 +10,7 @@ import denizen
 pytest.importorskip("numba")
 
 
-@pytest.mark.parametrize("transport", ["rings", "tcp"])
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("rings", marks=pytest.mark.deep)])
 def test_handlers_in_python_send_to_actors_of_other_hosts(transport):
     with denizen.Cluster(Player, hosts=2, transport=transport) as cluster:
         (here,) = cluster.spawn(Player, host=0)

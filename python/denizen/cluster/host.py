@@ -128,6 +128,7 @@ class Local:
                 "type": d.type,
                 "sender": d.sender,
                 "destination": d.destination,
+                "payload": d.payload.hex(),
                 "text": d.text,
             }
             for d in self.runtime.dead_letters()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts on one machine: how long a message takes from actor to actor, how many go in a second,
-and how soon a killed host is known; beside ZeroMQ and plain sockets between processes.
+and how soon a killed host is known; beside ZeroMQ and plain sockets between processes. And two or
+three hosts that are killed, stopped and cut off under load, with an account of every message
+(losses.py).
 
 What is sent is counted and summed by the receiver, and compared outside the timed region.
 """
@@ -21,6 +23,7 @@ import numpy as np
 
 import denizen
 from denizen.cluster import Cluster
+from denizen.lab import losses
 from denizen.lab.record import Measured, Scalar
 from denizen.program import library_of
 
@@ -187,6 +190,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
                 rows.append(_hops(cluster, params, quick=quick))
                 rows.append(_loads(cluster, params, quick=quick))
         rows.append(_killed(players, of_host, transport, quick=quick))
+    rows += _failures(of_host, quick=quick)
     rows += _sockets(quick=quick)
     if importlib.util.find_spec("zmq"):
         rows += _zmq(quick=quick)
@@ -243,6 +247,26 @@ def _killed(players: denizen.Program, device: str, transport: str, *, quick: boo
             samples.append((time.perf_counter() - begin) * 1e3)
     params: dict[str, Scalar] = {"transport": transport}
     return Measured("killed host is known", params, "ms", np.array(samples), len(samples), True)
+
+
+_EVENT = {
+    "kill": "killed host is known, under load",
+    "stop": "stopped host is known, under load",
+    "cut": "a cut is decided on both sides, under load",
+}
+
+
+def _failures(device: str, *, quick: bool) -> list[Measured]:
+    kills, stops, cuts = (3, 2, 4) if quick else (100, 30, 50)
+    deadline = 0.5
+    total = losses.Account()
+    for seed, (hosts, transport, events) in enumerate(losses.plan(kills, stops, cuts, 1)):
+        total += losses.run(hosts, transport, events, seed, device=device, deadline=deadline)
+    params: dict[str, Scalar] = {"deadline_s": deadline, "seed": 1}
+    return [
+        Measured(_EVENT[kind], params, "ms", np.array(times), total.sent, total.complete)
+        for kind, times in total.known_ms.items()
+    ]
 
 
 def _sockets(*, quick: bool) -> list[Measured]:
