@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several hosts on one machine: what is promised of messages between them."""
 
+import cluster_sample
 import numpy as np
 import pytest
-import sample
 
 import denizen
 from denizen import ArgumentError, Cluster, DeadlineError, NoActorError
@@ -11,7 +11,7 @@ from denizen import ArgumentError, Cluster, DeadlineError, NoActorError
 
 @pytest.fixture(params=["rings", "tcp"], scope="module")
 def cluster(request):
-    with Cluster(sample.PROGRAM, hosts=3, transport=request.param, max_actors=4096) as made:
+    with Cluster(cluster_sample.PROGRAM, hosts=3, transport=request.param, max_actors=4096) as made:
         yield made
 
 
@@ -153,11 +153,11 @@ def test_addresses_of_elsewhere_and_wrong_arguments_are_refused(cluster):
     with pytest.raises(ArgumentError, match="host = 3; there are 3"):
         cluster.spawn("Sink", host=3)
     with pytest.raises(ArgumentError, match="use rings or tcp"):
-        Cluster(sample.PROGRAM, transport="pigeons")
+        Cluster(cluster_sample.PROGRAM, transport="pigeons")
     with pytest.raises(ArgumentError, match="hosts = 0"):
-        Cluster(sample.PROGRAM, hosts=0)
+        Cluster(cluster_sample.PROGRAM, hosts=0)
     with (
         pytest.raises(ArgumentError, match="of no cluster"),
-        denizen.Runtime(sample.PROGRAM, "cpu:1") as rt,
+        denizen.Runtime(cluster_sample.PROGRAM, "cpu:1") as rt,
     ):
         denizen._core.to_short(rt._core, 5)

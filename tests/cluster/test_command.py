@@ -3,8 +3,8 @@
 
 import re
 
+import cluster_sample
 import pytest
-import sample
 
 from denizen import Cluster, cli
 
@@ -27,7 +27,7 @@ def test_one_host_is_refused(capsys):
 def test_top_shows_each_host(capsys):
     pytest.importorskip("prometheus_client")
     pytest.importorskip("rich")
-    with Cluster(sample.PROGRAM, 2, max_actors=64) as cluster:
+    with Cluster(cluster_sample.PROGRAM, 2, max_actors=64) as cluster:
         sinks = cluster.spawn("Sink", 3, host=1)
         for sink in sinks:
             cluster.send(sink, "Number", value=0)

@@ -10,8 +10,8 @@ import sys
 import time
 from contextlib import suppress
 
+import cluster_sample
 import pytest
-import sample
 
 import denizen
 from denizen import Cluster, HostLostError
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.parametrize("transport", ["rings", "tcp"], scope="modul
 @pytest.fixture(scope="module")
 def cluster(transport):
     """Five hosts for tests that each lose others of them: to start a host costs most."""
-    with Cluster(sample.PROGRAM, 5, transport=transport, deadline=1.2, max_actors=64) as made:
+    with Cluster(
+        cluster_sample.PROGRAM, 5, transport=transport, deadline=1.2, max_actors=64
+    ) as made:
         yield made
 
 
@@ -174,8 +176,8 @@ def test_hosts_end_with_the_process_that_has_started_them(transport):
     if transport == "tcp":
         pytest.skip("it is not the link that tells them")
     code = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); import sample, denizen\n"
-        "cluster = denizen.Cluster(sample.PROGRAM, 2, transport=sys.argv[2], max_actors=64)\n"
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import cluster_sample, denizen\n"
+        "cluster = denizen.Cluster(cluster_sample.PROGRAM, 2, transport=sys.argv[2], max_actors=64)\n"
         "print(*(h.pid for h in cluster.hosts), flush=True)\n"
         "time.sleep(60)"
     )
