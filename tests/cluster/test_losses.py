@@ -177,7 +177,8 @@ def test_hosts_end_with_the_process_that_has_started_them(transport):
         pytest.skip("it is not the link that tells them")
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); import cluster_sample, denizen\n"
-        "cluster = denizen.Cluster(cluster_sample.PROGRAM, 2, transport=sys.argv[2], max_actors=64)\n"
+        "cluster = denizen.Cluster(\n"
+        "    cluster_sample.PROGRAM, 2, transport=sys.argv[2], max_actors=64)\n"
         "print(*(h.pid for h in cluster.hosts), flush=True)\n"
         "time.sleep(60)"
     )
