@@ -81,8 +81,7 @@ def _table(given: argparse.Namespace) -> int:
         raise LabError(f"{results}: no such folder; expected <experiment>/<device>.json in it")
     records = record.read_all(results)
     if given.check:
-        text = table.read(page)
-        if table.with_figures(text, records) != text:
+        if not table.current(page, records):
             terminal.error(f"{page} is out of date: run denizen bench table")
             return 1
         return 0

@@ -17,6 +17,7 @@ from denizen.lab.stats import Interval
 
 BEGIN = "<!-- figures:begin -->"
 END = "<!-- figures:end -->"
+PICTURES = "figures"  # the folder beside the page
 
 
 def number(value: float | None) -> str:
@@ -224,8 +225,13 @@ def figures(records: Sequence[Record]) -> str:
     parts = [BEGIN + "\n<!-- made by `denizen bench table` of benchmarks/results: do not edit -->"]
     if not records:
         parts.append("No records yet: `denizen bench all` makes them.")
+    else:
+        from denizen.lab import summary  # noqa: PLC0415  (made of tables)
+
+        parts += ["## Ahead, level, behind", summary.text(records), "## Experiments"]
     for experiment, group in groupby(records, key=lambda record: record.experiment):
         parts.append(f"### {EXPERIMENTS[experiment]}")
+        parts.append(f"![{EXPERIMENTS[experiment]}]({PICTURES}/{experiment}.svg)")
         parts += [section(record) for record in group]
     return "\n\n".join([*parts, END])
 
@@ -257,4 +263,29 @@ def update(page: Path, records: Sequence[Record]) -> bool:
         raise LabError(f"{page}: {error}") from error
     if new != old:
         write_text(page, new)
-    return new != old
+    changed = new != old
+    for path, text in pictures(page, records).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            write_text(path, text)
+            changed = True
+    return changed
+
+
+def pictures(page: Path, records: Sequence[Record]) -> dict[Path, str]:
+    """The pictures of ``page``: files and what belongs into them."""
+    from denizen.lab.pictures import picture  # noqa: PLC0415  (made of tables)
+
+    return {
+        page.parent / PICTURES / f"{experiment}.svg": picture(experiment, list(group))
+        for experiment, group in groupby(records, key=lambda record: record.experiment)
+    }
+
+
+def current(page: Path, records: Sequence[Record]) -> bool:
+    """Whether ``page`` and its pictures are what the records say."""
+    text = read(page)
+    drawn = pictures(page, records).items()
+    return with_figures(text, records) == text and all(
+        path.exists() and path.read_text(encoding="utf-8") == svg for path, svg in drawn
+    )
