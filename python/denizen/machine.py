@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -100,21 +101,48 @@ def checkout() -> Path | None:
     return None
 
 
+# What a benchmark writes itself does not make a tree dirty.
+_OWN = ("benchmarks/results/", "docs/figures.md")
+
+
 def commit() -> str:
     """The commit of the checkout, ``-dirty`` with uncommitted changes, ``unknown`` without one.
 
-    DENIZEN_COMMIT overrides it, for a copy of the tree without its history. What a benchmark
-    writes itself (benchmarks/results, docs/figures.md) does not make a checkout dirty.
+    For a copy of the tree without its history, DENIZEN_COMMIT names the commit, and the copy is
+    dirty unless each file is the one that DENIZEN_COMMIT_FILES lists (``git ls-tree -r COMMIT``,
+    written where the history is). In a checkout neither is read: git knows better.
     """
-    if given := os.environ.get("DENIZEN_COMMIT"):
-        return given
+    given = os.environ.get("DENIZEN_COMMIT") or "unknown"
+    if not re.fullmatch(r"[0-9a-f]{40}|unknown", given):
+        return given  # for who writes a record to refuse
     top = checkout()
     head = None if top is None else _git(top, "rev-parse", "HEAD")
     if top is None or head is None:
-        return "unknown"
-    own = (":!benchmarks/results", ":!docs/figures.md")
-    changed = _git(top, "status", "--porcelain", "--", ".", *own)
+        listing = os.environ.get("DENIZEN_COMMIT_FILES")
+        proven = listing is not None and _unchanged(Path(listing))
+        return given if proven or given == "unknown" else f"{given}-dirty"
+    changed = _git(top, "status", "--porcelain", "--", ".", *(f":!{name}" for name in _OWN))
     return head if changed == "" else f"{head}-dirty"
+
+
+def _unchanged(listing: Path) -> bool:
+    """Whether every file of ``listing`` lies in the folder we are run in, as git would store it."""
+    try:
+        lines = listing.read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            what, _, name = line.partition("\t")
+            mode, _, identity = what.split()
+            path = Path(name)
+            if name.startswith(_OWN):
+                continue
+            linked = mode == "120000"
+            held = os.readlink(path).encode() if linked else path.read_bytes()
+            found = hashlib.sha1(b"blob %d\0" % len(held) + held, usedforsecurity=False)
+            if found.hexdigest() != identity:
+                return False
+    except (OSError, ValueError):
+        return False
+    return bool(lines)
 
 
 def utc_now() -> str:

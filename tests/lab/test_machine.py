@@ -69,8 +69,36 @@ def test_commit_says_when_the_tree_has_changes(tmp_path, monkeypatch):
     assert machine.commit() == head
     source.write_text("second")
     assert machine.commit() == f"{head}-dirty"
-    monkeypatch.setenv("DENIZEN_COMMIT", "f" * 40)
-    assert machine.commit() == "f" * 40
+    monkeypatch.setenv("DENIZEN_COMMIT", "f" * 40)  # cannot hide it
+    assert machine.commit() == f"{head}-dirty"
+
+
+def test_a_copy_without_history_is_dirty_unless_its_files_are_listed(tmp_path, monkeypatch):
+    def git(*words):
+        command = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *words]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout
+
+    source = tmp_path / "python" / "denizen" / "machine.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("first")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    head = git("rev-parse", "HEAD").decode().strip()
+    listing = tmp_path / "files.txt"
+    listing.write_bytes(git("ls-tree", "-r", "HEAD"))
+    (tmp_path / ".git").rename(tmp_path / "history")
+    monkeypatch.setattr(machine, "__file__", str(source))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DENIZEN_COMMIT", head)
+    monkeypatch.delenv("DENIZEN_COMMIT_FILES", raising=False)
+    assert machine.commit() == f"{head}-dirty"
+    monkeypatch.setenv("DENIZEN_COMMIT_FILES", str(listing))
+    assert machine.commit() == head
+    source.write_text("second")
+    assert machine.commit() == f"{head}-dirty"
+    source.unlink()
+    assert machine.commit() == f"{head}-dirty"
 
 
 def test_commit_of_another_repository_is_not_taken(tmp_path, monkeypatch):

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from denizen.ab import bootstrap
 from denizen.errors import MissingPackageError
-from denizen.lab import stats
 
 Array = NDArray[np.float64]
 
@@ -133,7 +133,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def interval(values: Array, level: float, seed: int) -> tuple[float, float]:
     """The ratio's interval from (processes, blocks) log ratios, at ``level``."""
-    low, high = stats.median_ci(values.ravel(), level=level, resamples=RESAMPLES, seed=seed)
+    low, high = bootstrap.median_ci(values.ravel(), level=level, resamples=RESAMPLES, seed=seed)
     # The bootstrap knows of correlation but covers too little with few blocks, most of all where
     # tails are heavy. Order statistics around the median cover at any number, if independent.
     ascending = np.sort(values, axis=None)

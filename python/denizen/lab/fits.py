@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.lab.record import Measured, Scalar
-from denizen.lab.stats import RESAMPLES
 
 if TYPE_CHECKING:
     from denizen.lab.driver import Counted
@@ -32,6 +31,7 @@ _FAMILIES = {
 }
 _SHORT = 200  # the paper's first range
 _LEAST = 3  # points
+_RESAMPLES = 1000
 
 
 def fits(counted: Sequence[Counted], beside: Sequence[Measured]) -> list[Measured]:
@@ -83,7 +83,7 @@ def _fit(
         return []
     rng = np.random.default_rng(0)
     drawn = np.column_stack(
-        [np.median(rng.choice(one, (RESAMPLES, one.size)), axis=1) for one in samples]
+        [np.median(rng.choice(one, (_RESAMPLES, one.size)), axis=1) for one in samples]
     )
     n = sum(one.size for one in samples)
     made = []

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from denizen.lab import neighbours
+from denizen.lab import neighbours, stats
 from denizen.lab.beside import FOR_EVER
 from denizen.lab.record import Goal, Row, Scalar
+
+# A figure and its interval, None where the samples are too few for one. What a goal asks of a run
+# itself (its longest call, messages lost in it, its variation) is known: both ends are the figure.
+_Value = tuple[float, stats.Interval | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,62 +33,87 @@ class _Goal:
     sign: str
     bound: float
     unit: str
-    value: Callable[[Row], float | None]
+    value: Callable[[Row], _Value | None]
     needs_gpu: bool = True
     besides: str = ""
 
 
-def _median(row: Row) -> float | None:
-    return row.median
+def _median(row: Row) -> _Value:
+    return row.median, row.ci95
 
 
-def _ratio(name: str) -> Callable[[Row], float | None]:
-    return lambda row: row.ratio_to.get(name)
-
-
-def _least(row: Row) -> float | None:
-    return row.min
-
-
-def _most(row: Row) -> float | None:
-    return row.max
-
-
-def _faster(name: str) -> Callable[[Row], float | None]:
-    """How many times shorter than case ``name``."""
-    return lambda row: 1 / row.ratio_to[name] if row.ratio_to.get(name) else None
-
-
-def _least_faster(row: Row) -> float | None:
-    """How many times shorter than the shortest of all others."""
-    return 1 / max(row.ratio_to.values()) if row.ratio_to else None
-
-
-def _least_ratio(row: Row) -> float | None:
-    return min(row.ratio_to.values(), default=None)
-
-
-def _least_of(*rivals: str) -> Callable[[Row], float | None]:
-    """Against the best of these; no answer if one did not run: it may not have been built in."""
-
-    def value(row: Row) -> float | None:
-        ratios = [row.ratio_to[name] for name in rivals if name in row.ratio_to]
-        return min(ratios) if len(ratios) == len(rivals) else None
+def _ratio(name: str) -> Callable[[Row], _Value | None]:
+    def value(row: Row) -> _Value | None:
+        return (row.ratio_to[name], row.ratio_ci95[name]) if name in row.ratio_to else None
 
     return value
 
 
-def _tail(row: Row) -> float | None:
-    return None if row.p99 is None or not row.p50 else row.p99 / row.p50
+def _least(row: Row) -> _Value:
+    return row.min, (row.min, row.min)
 
 
-def _p99(row: Row) -> float | None:
-    return row.p99
+def _most(row: Row) -> _Value:
+    return row.max, (row.max, row.max)
 
 
-def _cv_percent(row: Row) -> float | None:
-    return None if row.cv is None else 100 * row.cv
+def _inverse(value: _Value | None) -> _Value | None:
+    if value is None or value[0] == 0:
+        return None
+    ci95 = value[1]
+    return 1 / value[0], None if ci95 is None else (1 / ci95[1], 1 / ci95[0])
 
+
+def _faster(name: str) -> Callable[[Row], _Value | None]:
+    """How many times shorter than case ``name``."""
+    return lambda row: _inverse(_ratio(name)(row))
+
+
+def _smallest(values: Sequence[_Value]) -> _Value | None:
+    """The least of several ratios: as small as the least end of any interval, and no larger than
+    the least of the other ends."""
+    if not values:
+        return None
+    intervals = [ci95 for _, ci95 in values if ci95 is not None]
+    whole = len(intervals) == len(values)
+    ends = (min(low for low, _ in intervals), min(high for _, high in intervals)) if whole else None
+    return min(value for value, _ in values), ends
+
+
+def _least_faster(row: Row) -> _Value | None:
+    """How many times shorter than the shortest of all others."""
+    found = [_faster(name)(row) for name in row.ratio_to]
+    return _smallest([value for value in found if value is not None])
+
+
+def _least_of(*rivals: str) -> Callable[[Row], _Value | None]:
+    """Against the best of these; no answer if one did not run: it may not have been built in."""
+
+    def value(row: Row) -> _Value | None:
+        found = [_ratio(name)(row) for name in rivals]
+        known = [one for one in found if one is not None]
+        return _smallest(known) if len(known) == len(rivals) else None
+
+    return value
+
+
+def _tail(row: Row) -> _Value | None:
+    if row.p99 is None or not row.p50:
+        return None
+    return row.p99 / row.p50, stats.ratio_ci(row.p99, row.p99_ci95, row.p50, row.ci95)
+
+
+def _p99(row: Row) -> _Value | None:
+    return None if row.p99 is None else (row.p99, row.p99_ci95)
+
+
+def _cv_percent(row: Row) -> _Value | None:
+    return None if row.cv is None else (100 * row.cv, (100 * row.cv, 100 * row.cv))
+
+
+MET, MISSED, UNDECIDED = "met", "missed", "undecided"
+# Units of what is counted, not timed: where all samples agree, that is the figure.
+_COUNTS = frozenset({"B", "doorbells", "messages"})
 
 _ASK = "round trip, C++ API, p50"
 _PAIR = "dependent pair, N = 50,000"
@@ -202,7 +231,12 @@ _GOALS: tuple[_Goal, ...] = (
     ),
     _Goal(
         "ring", "CPU ring, two threads, 64 B: slowest against a peer",
-        "cpu to cpu, denizen spsc", {}, ">=", 1, "x", _least_ratio, needs_gpu=False,
+        "cpu to cpu, denizen spsc", {}, ">=", 1, "x",
+        _least_of(
+            "cpu to cpu, boost spsc_queue", "cpu to cpu, boost queue",
+            "cpu to cpu, moodycamel readerwriter", "cpu to cpu, moodycamel concurrent",
+        ),
+        needs_gpu=False,
     ),
     _Goal(
         "ring", "Python send_many from a NumPy array", "send_many from NumPy", {}, ">=", 80, "M/s",
@@ -509,7 +543,8 @@ _GOALS: tuple[_Goal, ...] = (
 def reached(experiment: str, rows: Sequence[Row], *, gpu: bool) -> list[Goal]:
     """The goals of ``experiment`` that ``rows``, measured with a GPU or without, can answer.
 
-    Where several rows fit (a case measured over both kinds of memory), the best one counts.
+    Where several rows fit (a case measured over both kinds of memory), the best one counts, and the
+    answer says of how many.
     """
     answers = []
     for goal in _GOALS:
@@ -520,13 +555,30 @@ def reached(experiment: str, rows: Sequence[Row], *, gpu: bool) -> list[Goal]:
             for row in rows
             if row.case == goal.case
             and all(row.params.get(key) == item for key, item in goal.params.items())
-            and (value := goal.value(row)) is not None
+            and (value := _of(goal, row)) is not None
         ]
         if not values:
             continue
-        best = min(values) if goal.sign == "<=" else max(values)
+        best, ci95 = (min if goal.sign == "<=" else max)(values, key=lambda value: value[0])
         bound = goal.bound + max((row.max for row in rows if row.case == goal.besides), default=0)
-        met = best <= bound if goal.sign == "<=" else best >= bound
         sign = "≤" if goal.sign == "<=" else "≥"
-        answers.append(Goal(goal.what, f"{sign} {bound:g} {goal.unit}", best, met))
+        verdict = _verdict(goal.sign, bound, ci95)
+        answers.append(
+            Goal(goal.what, f"{sign} {bound:g} {goal.unit}", best, ci95, verdict, len(values))
+        )
     return answers
+
+
+def _of(goal: _Goal, row: Row) -> _Value | None:
+    value = goal.value(row)
+    counted = row.unit in _COUNTS and goal.value is _median and row.min == row.max
+    return (row.median, (row.min, row.max)) if counted else value
+
+
+def _verdict(sign: str, bound: float, ci95: stats.Interval | None) -> str:
+    if ci95 is None:
+        return UNDECIDED
+    low, high = ci95
+    if sign == ">=":
+        low, high, bound = -high, -low, -bound
+    return MET if high <= bound else MISSED if low > bound else UNDECIDED

@@ -33,6 +33,9 @@ def add(commands: Commands) -> None:
     tables.add_argument("--page", type=Path, default=Path("docs/figures.md"), metavar="FILE")
     tables.add_argument("--check", action="store_true", help="change nothing; 1 if out of date")
     tables.set_defaults(run=_table)
+    old = experiments.add_parser("older", help="records that are older than the code they measure")
+    old.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
+    old.set_defaults(run=_older)
 
 
 def _one(given: argparse.Namespace) -> int:
@@ -78,11 +81,33 @@ def _table(given: argparse.Namespace) -> int:
         raise LabError(f"{results}: no such folder; expected <experiment>/<device>.json in it")
     records = record.read_all(results)
     if given.check:
-        text = table.read(page)
-        if table.with_figures(text, records) != text:
+        if not table.current(page, records):
             terminal.error(f"{page} is out of date: run denizen bench table")
             return 1
         return 0
     changed = table.update(page, records)
     print(f"{page}: {'written' if changed else 'up to date'}, {len(records)} records")
     return 0
+
+
+def _older(given: argparse.Namespace) -> int:
+    from denizen import machine  # noqa: PLC0415
+    from denizen.lab import age  # noqa: PLC0415
+
+    results: Path = given.results
+    root = machine.checkout()
+    if root is None:
+        raise LabError("the project's checkout is not here: run this in it")
+    found = age.ages(root, results)
+    allowed = age.exceptions(results)
+    rows = [
+        (one.path.as_posix(), age.why(one), allowed.get(one.path.parts[0], "-"))
+        for one in found
+        if one.older
+    ]
+    terminal.table("records older than their code", ("record", "why", "allowed until"), rows, ())
+    told = age.complaints(found, allowed, age.today(root))
+    for line in told:
+        terminal.error(line)
+    print(f"{len(rows)} of {len(found)} records are older than the code they measure")
+    return 1 if told else 0

@@ -92,8 +92,9 @@ def parse(text: str, name: str) -> tuple[Environment, list[Measured]]:
     """The lines that program ``name`` printed; LabError with the line number if one is wrong.
 
     A case has ``case``, ``unit``, ``samples`` (in the order of measurement), ``n`` (the events
-    behind them), ``verified``, and may have ``params``, ``ratio_base`` (a case or a list of them)
-    and ``arm`` ("A/A" for a second measurement of the same case).
+    behind them), ``verified``, and may have ``params``, ``ratio_base`` (a case or a list of them),
+    ``arm`` ("A/A" for a second measurement of the same case), and ``rounds`` (the samples are so
+    many equal groups in a row, each one pass over all cases).
     """
     environment: Environment = {}
     measured: list[Measured] = []
@@ -127,7 +128,7 @@ def _no_constant(name: str) -> float:
 
 
 def _measured(value: dict[str, Any]) -> Measured:
-    known = {"case", "params", "unit", "samples", "n", "verified", "ratio_base", "arm"}
+    known = {"case", "params", "unit", "samples", "n", "verified", "ratio_base", "arm", "rounds"}
     if unknown := value.keys() - known:
         raise ValueError(f'field "{sorted(unknown)[0]}" is not known')
     for field in ("case", "unit", "samples", "n", "verified"):
@@ -142,6 +143,9 @@ def _measured(value: dict[str, Any]) -> Measured:
     if not all(isinstance(item, (str, int, float, bool)) for item in params.values()):
         raise ValueError("params must be text, numbers and booleans")
     base = value.get("ratio_base") or []
+    rounds = value.get("rounds")
+    if rounds is not None and (not isinstance(rounds, int) or rounds < 1):
+        raise ValueError("rounds must be a count")
     samples = np.asarray(value["samples"], dtype=np.float64)
     if samples.ndim != 1 or samples.size == 0:
         raise ValueError("samples must be a list of numbers")
@@ -154,4 +158,5 @@ def _measured(value: dict[str, Any]) -> Measured:
         verified=verified,
         ratio_base=(base,) if isinstance(base, str) else tuple(base),
         arm=value.get("arm", ""),
+        rounds=rounds,
     )

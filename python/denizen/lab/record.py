@@ -75,6 +75,7 @@ class Measured:
     ``ratio_base`` names cases of the same experiment. ``arm`` is "A/A" for the second measurement
     of a case, taken in the same interleaving, which shows what difference means nothing. ``ci95``
     is the interval of a figure that is no median of its samples (a slope, a correlation).
+    ``rounds``: the samples are so many equal groups in a row, each one pass over all cases.
     """
 
     case: str
@@ -85,7 +86,8 @@ class Measured:
     verified: bool
     ratio_base: tuple[str, ...] = ()
     arm: str = ""
-    ci95: tuple[float, float] | None = None
+    ci95: stats.Interval | None = None
+    rounds: int | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -100,12 +102,14 @@ class Row:
     params: dict[str, Scalar]
     unit: str
     median: float
-    ci95: tuple[float, float]
+    ci95: stats.Interval | None
     p50: float
     p99: float | None
+    p99_ci95: stats.Interval | None
     p999: float | None
     n: int
     ratio_to: dict[str, float]
+    ratio_ci95: dict[str, stats.Interval | None]
     min: float
     max: float
     cv: float | None
@@ -117,12 +121,18 @@ class Row:
 
 @dataclass(slots=True)
 class Goal:
-    """A figure the project set itself, and what this record reached."""
+    """A figure the project set itself, and what this record reached.
+
+    ``verdict`` is "met" or "missed" where the whole of ``ci95`` lies on that side of the bound,
+    else "undecided". ``best_of``: so many rows fitted, and the best one counted.
+    """
 
     what: str
     bound: str
     reached: float
-    met: bool
+    ci95: stats.Interval | None
+    verdict: str
+    best_of: int
 
 
 @dataclass(slots=True)
@@ -142,7 +152,7 @@ class Record:
     nvml: dict[str, float | int | None] | None
     rows: list[Row]
     goals: list[Goal] = field(default_factory=list)
-    schema: int = 1
+    schema: int = 2
 
 
 def lower_is_better(unit: str) -> bool:
@@ -181,6 +191,10 @@ def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
     return found[0]
 
 
+def _ratio_ci(row: Row, base: Row) -> stats.Interval | None:
+    return stats.ratio_ci(row.median, row.ci95, base.median, base.ci95)
+
+
 def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -> list[Row]:
     """Statistics and ratios of the cases, A/A arms folded into the noise floor of their case.
 
@@ -196,7 +210,7 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
         if item.key in rows:
             raise LabError(f'case "{item.case}" {item.params} appears twice')
         try:
-            summary = stats.summarize(item.samples)
+            summary = stats.summarize(item.samples, rounds=item.rounds)
         except ValueError as error:
             raise LabError(f'case "{item.case}" {item.params}: {error}') from error
         kept, stride = stats.thin(item.samples, SAMPLES_KEPT)
@@ -208,9 +222,11 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
             ci95=item.ci95 or summary.ci95,
             p50=summary.p50,
             p99=summary.p99,
+            p99_ci95=summary.p99_ci95,
             p999=summary.p999,
             n=item.n,
             ratio_to={},
+            ratio_ci95={},
             min=summary.min,
             max=summary.max,
             cv=summary.cv,
@@ -240,6 +256,7 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
                 complaints.append(str(error))
             else:
                 row.ratio_to[name] = row.median / base.median
+                row.ratio_ci95[name] = _ratio_ci(row, base)
     return list(rows.values())
 
 
@@ -265,11 +282,49 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> Record:
-    """The record in ``value``; SchemaError if it is none."""
+    """The record in ``value``; SchemaError if it is none.
+
+    One of format 1 had intervals that were too narrow and goals by the median alone: both are made
+    anew of its samples, by :func:`_of_format_1`.
+    """
+    if isinstance(value, dict) and value.get("schema") == 1:
+        return _of_format_1(value)
     schema.check_record(value)
-    rows = [Row(**{**row, "ci95": tuple(row["ci95"])}) for row in value["rows"]]
-    goals = [Goal(**goal) for goal in value["goals"]]
+    rows = [_row(row) for row in value["rows"]]
+    goals = [Goal(**{**goal, "ci95": _pair(goal["ci95"])}) for goal in value["goals"]]
     return Record(**{**value, "rows": rows, "goals": goals})
+
+
+def _pair(value: list[float] | None) -> stats.Interval | None:
+    return None if value is None else (value[0], value[1])
+
+
+def _row(value: dict[str, Any]) -> Row:
+    ratios = {name: _pair(item) for name, item in value["ratio_ci95"].items()}
+    pairs = {name: _pair(value[name]) for name in ("ci95", "p99_ci95")}
+    return Row(**{**value, **pairs, "ratio_ci95": ratios})
+
+
+def _of_format_1(value: dict[str, Any]) -> Record:
+    """What the samples that the record kept say; an interval that is not of a median stays."""
+    from denizen.lab import goals  # noqa: PLC0415  (made of records)
+
+    newer: dict[str, Any] = {**value, "schema": 2, "goals": []}
+    more: dict[str, Any] = {"p99_ci95": None, "ratio_ci95": {}}
+    if isinstance(old := value.get("rows"), list):
+        newer["rows"] = [{**row, **more} if isinstance(row, dict) else row for row in old]
+    schema.check_record(newer)
+    rows = [_row(row) for row in newer["rows"]]
+    for row in rows:
+        if len(row.samples) > 1 or row.ci95 == (row.median, row.median):
+            row.ci95 = stats.around(stats.median_ci(row.samples), row.median)
+        row.p99_ci95 = stats.percentile_ci(row.samples, 99.0)
+    for row in rows:
+        for name in row.ratio_to:
+            row.ratio_ci95[name] = _ratio_ci(row, _base(row, name, rows))
+    made = Record(**{**newer, "rows": rows})
+    made.goals = goals.reached(made.experiment, rows, gpu=made.driver is not None)
+    return made
 
 
 def _text(value: dict[str, Any]) -> str:

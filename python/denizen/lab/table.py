@@ -13,9 +13,11 @@ from pathlib import Path
 
 from denizen.files import write_text
 from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better, path_in
+from denizen.lab.stats import Interval
 
 BEGIN = "<!-- figures:begin -->"
 END = "<!-- figures:end -->"
+PICTURES = "figures"  # the folder beside the page
 
 
 def number(value: float | None) -> str:
@@ -29,9 +31,9 @@ def number(value: float | None) -> str:
     return text
 
 
-def interval(row: Row) -> str:
-    """The 95 % confidence interval of a row's median."""
-    return f"{number(row.ci95[0])} to {number(row.ci95[1])}"
+def interval(ci95: Interval | None) -> str:
+    """A 95 % confidence interval; ``too few`` where the samples are too few for one."""
+    return "too few" if ci95 is None else f"{number(ci95[0])} to {number(ci95[1])}"
 
 
 def params(row: Row) -> str:
@@ -47,11 +49,40 @@ def params(row: Row) -> str:
     return ", ".join(words)
 
 
-def comparison(row: Row) -> str:
-    """How a row stands to its bases: ``3.1x better than launch + sync``.
+AHEAD, LEVEL, BEHIND, UNDECIDED = "ahead", "level", "behind", "undecided"
+_LEVEL_WITHIN = 0.03
 
-    A difference below the row's noise floor is none.
-    """
+
+def gain(row: Row, base: str) -> tuple[float, Interval | None]:
+    """How many times better ``row`` is than its base, and the interval: below 1 it is worse."""
+    ratio, ci95 = row.ratio_to[base], row.ratio_ci95[base]
+    if not lower_is_better(row.unit):
+        return ratio, ci95
+    return 1 / ratio, None if ci95 is None else (1 / ci95[1], 1 / ci95[0])
+
+
+def standing(row: Row, base: str) -> str:
+    """AHEAD or BEHIND where the whole interval of the ratio lies on that side of 1 and of what the
+    case differed by against itself (A/A), LEVEL where it lies within 3 % of 1, else UNDECIDED."""
+    _, ci95 = gain(row, base)
+    if ci95 is None:
+        return UNDECIDED
+    if ci95[0] >= 1 / (1 + _LEVEL_WITHIN) and ci95[1] <= 1 + _LEVEL_WITHIN:
+        return LEVEL
+    noise = 1 + (row.noise_floor or 0.0)
+    return AHEAD if ci95[0] > noise else BEHIND if ci95[1] < 1 / noise else UNDECIDED
+
+
+def times(value: float, ci95: Interval | None) -> str:
+    """``3.1x better (2.9 to 3.4)``: a gain and its interval, turned so that both are above 1."""
+    if value >= 1:
+        return f"{number(value)}x better ({interval(ci95)})"
+    turned = None if ci95 is None else (1 / ci95[1], 1 / ci95[0])
+    return f"{number(1 / value)}x worse ({interval(turned)})"
+
+
+def comparison(row: Row) -> str:
+    """How a row stands to its bases: ``3.1x better (2.9 to 3.4) than launch + sync``."""
     parts = []
     for base, ratio in row.ratio_to.items():
         if ratio <= 0:
@@ -59,12 +90,9 @@ def comparison(row: Row) -> str:
         # "cpu to cpu, boost queue" is "boost queue" beside "cpu to cpu, denizen spsc".
         kind, _, rest = base.partition(", ")
         name = rest if rest and row.case.startswith(f"{kind}, ") else base
-        gain = 1 / ratio if lower_is_better(row.unit) else ratio
-        if abs(ratio - 1) <= (row.noise_floor or 0.0):
-            parts.append(f"as {name}, within noise")
-            continue
-        how = "better" if gain >= 1 else "worse"
-        parts.append(f"{number(max(gain, 1 / gain))}x {how} than {name}")
+        how = standing(row, base)
+        told = "" if how in (AHEAD, BEHIND) else f": {how}"
+        parts.append(f"{times(*gain(row, base))} than {name}{told}")
     return "; ".join(parts)
 
 
@@ -91,7 +119,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str, str, str, str]:
         name,
         row.unit,
         number(row.median),
-        interval(row),
+        interval(row.ci95),
         number(row.p99),
         number(row.p999),
         number(row.max if row.p99 is not None and lower_is_better(row.unit) else None),
@@ -122,13 +150,15 @@ def source(record: Record) -> str:
 def notes(record: Record) -> list[str]:
     """What a reader must know beside the rows: noise floor, load on the device."""
     lines = []
-    floors = [row for row in record.rows if row.noise_floor is not None]
+    floors = sorted(row.noise_floor for row in record.rows if row.noise_floor is not None)
     if floors:
-        worst = max(floors, key=lambda row: row.noise_floor or 0.0)
         lines.append(
-            f"Noise floor: the same case measured twice (A/A) differed by up to "
-            f"{100 * (worst.noise_floor or 0.0):.2g} %; smaller differences mean nothing."
+            f"A/A: {len(floors)} of {len(record.rows)} cases were measured twice. They differed by "
+            f"{100 * floors[len(floors) // 2]:.2g} % in the middle and {100 * floors[-1]:.2g} % at "
+            "most; one difference each, which the next run's may exceed."
         )
+    else:
+        lines.append("A/A: no case was measured twice.")
     for row in record.rows if record.experiment == "sustained" else ():
         if row.cv is not None and not lower_is_better(row.unit):
             lines.append(
@@ -138,27 +168,34 @@ def notes(record: Record) -> list[str]:
     sensors = record.nvml or {}
     if sensors.get("power_w") is not None:
         lines.append(
-            f"Under this load: {number(sensors.get('power_w'))} W, "
+            f"From start to end, compiler and set-up included: {number(sensors.get('power_w'))} W, "
             f"{number(sensors.get('temperature_c'))} °C, "
             f"SM clock {number(sensors.get('sm_clock_mhz'))} MHz (medians)."
         )
     return lines
 
 
-GOALS_HEADER = ("goal", "bound", "reached", "met")
+GOALS_HEADER = ("goal", "bound", "reached", "95 % interval", "met")
 
 
 def goal_rows(record: Record) -> list[tuple[str, ...]]:
     """The cells of the record's goals under :data:`GOALS_HEADER`."""
+    words = {"met": "yes", "missed": "no", "undecided": "undecided"}
     return [
-        (goal.what, goal.bound, number(goal.reached), "yes" if goal.met else "no")
+        (
+            goal.what + (f" (best of {goal.best_of} rows)" if goal.best_of > 1 else ""),
+            goal.bound,
+            number(goal.reached),
+            "of this run" if goal.ci95 == (goal.reached,) * 2 else interval(goal.ci95),
+            words[goal.verdict],
+        )
         for goal in record.goals
     ]
 
 
 def goals(record: Record) -> str:
     """The table of goals that the record answers, empty without any."""
-    return grid(GOALS_HEADER, goal_rows(record), (2,)) if record.goals else ""
+    return grid(GOALS_HEADER, goal_rows(record), (2, 3)) if record.goals else ""
 
 
 _FOLDED = 8  # more rows than this are folded away, below the goals they answer,
@@ -188,8 +225,13 @@ def figures(records: Sequence[Record]) -> str:
     parts = [BEGIN + "\n<!-- made by `denizen bench table` of benchmarks/results: do not edit -->"]
     if not records:
         parts.append("No records yet: `denizen bench all` makes them.")
+    else:
+        from denizen.lab import summary  # noqa: PLC0415  (made of tables)
+
+        parts += ["## Ahead, level, behind", summary.text(records), "## Experiments"]
     for experiment, group in groupby(records, key=lambda record: record.experiment):
         parts.append(f"### {EXPERIMENTS[experiment]}")
+        parts.append(f"![{EXPERIMENTS[experiment]}]({PICTURES}/{experiment}.svg)")
         parts += [section(record) for record in group]
     return "\n\n".join([*parts, END])
 
@@ -221,4 +263,29 @@ def update(page: Path, records: Sequence[Record]) -> bool:
         raise LabError(f"{page}: {error}") from error
     if new != old:
         write_text(page, new)
-    return new != old
+    changed = new != old
+    for path, text in pictures(page, records).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            write_text(path, text)
+            changed = True
+    return changed
+
+
+def pictures(page: Path, records: Sequence[Record]) -> dict[Path, str]:
+    """The pictures of ``page``: files and what belongs into them."""
+    from denizen.lab.pictures import picture  # noqa: PLC0415  (made of tables)
+
+    return {
+        page.parent / PICTURES / f"{experiment}.svg": picture(experiment, list(group))
+        for experiment, group in groupby(records, key=lambda record: record.experiment)
+    }
+
+
+def current(page: Path, records: Sequence[Record]) -> bool:
+    """Whether ``page`` and its pictures are what the records say."""
+    text = read(page)
+    drawn = pictures(page, records).items()
+    return with_figures(text, records) == text and all(
+        path.exists() and path.read_text(encoding="utf-8") == svg for path, svg in drawn
+    )

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which records are older than the code they measure: by the files that each experiment compiles.
+
+A program's files are its sources in benchmarks/CMakeLists.txt, what they include, and what
+implements a header of those. Those of an experiment in Python are its module of the lab and what
+that imports. A change of a comment counts: a file is a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from denizen.lab import record
+from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Record
+
+EXCEPTIONS = "exceptions.json"
+_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+_SOURCES = re.compile(r"(?:denizen_program|target_sources)\(bench_(\w+)\s+([^)]*)\)")
+_IMPLEMENTED = (".cpp", ".cu")
+# How figures are computed and shown, not what is measured.
+_SHOWN = frozenset(
+    {"age", "goals", "options", "pictures", "record", "schema", "show", "stats", "summary", "table"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """A record's file, and of its experiment's files those that changed since it was measured; None
+    where the history has no such commit."""
+
+    path: Path
+    changed: tuple[str, ...] | None
+
+    @property
+    def older(self) -> bool:
+        return self.changed is None or bool(self.changed)
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode != 0:
+        why = (done.stderr.strip() or "git failed").splitlines()[-1]
+        raise LabError(f"{root}: {why}")
+    return done.stdout
+
+
+@cache
+def _folders(root: Path) -> list[Path]:
+    """Where headers are looked for, and with them what implements them."""
+    parts = [root, root / "dsp", root / "lens", *sorted((root / "apps").glob("*"))]
+    return [part / inner for part in parts for inner in ("include", "src")] + [root / "benchmarks"]
+
+
+@cache
+def _included(root: Path, path: Path) -> frozenset[Path]:
+    found = set()
+    for name in _INCLUDE.findall(path.read_text(encoding="utf-8", errors="replace")):
+        for folder in (path.parent, *_folders(root)):
+            if (folder / name).is_file():
+                found.add((folder / name).resolve())
+                break
+    for folder in _folders(root):
+        if folder.name != "include" or not path.is_relative_to(folder):
+            continue
+        stem = folder.parent / "src" / path.relative_to(folder / "denizen").with_suffix("")
+        found |= {one for end in _IMPLEMENTED if (one := stem.with_suffix(end)).is_file()}
+    return frozenset(found)
+
+
+def _imported(root: Path, path: Path) -> frozenset[Path]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {one.name for one in node.names}
+    found = set()
+    for name in names:
+        place = root / "python" / Path(*name.split("."))
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file() and not (file.parent.name == "lab" and file.stem in _SHOWN):
+                found.add(file)
+    return frozenset(found)
+
+
+def files(root: Path, experiment: str) -> frozenset[str]:
+    """The files of ``experiment`` in the checkout ``root``, as paths in it; LabError if none."""
+    todo: list[Path] = []
+    if experiment in IN_PYTHON:
+        todo.append(root / "python" / "denizen" / "lab" / f"{experiment}.py")
+    else:
+        text = (root / "benchmarks" / "CMakeLists.txt").read_text(encoding="utf-8")
+        for name, sources in _SOURCES.findall(text):
+            named = sources.split()
+            if name == experiment:
+                todo += [root / "benchmarks" / one for one in named if one.endswith(_IMPLEMENTED)]
+    todo = [path for path in todo if path.is_file()]
+    if not todo:
+        raise LabError(f'benchmarks/CMakeLists.txt has no program of experiment "{experiment}"')
+    found: set[Path] = set()
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            reader = _imported if path.suffix == ".py" else _included
+            todo += reader(root, path)
+    return frozenset(path.relative_to(root).as_posix() for path in found)
+
+
+def _changed_since(root: Path, commit: str) -> frozenset[str] | None:
+    """Files of the working tree that are not as in ``commit``; None if it is not in the history."""
+    try:
+        _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
+        return frozenset(_git(root, "diff", "--name-only", commit, "--").splitlines())
+    except LabError:
+        return None
+
+
+def ages(root: Path, results: Path) -> list[Age]:
+    """Each record under ``results`` beside the checkout ``root``, in the order of experiments.
+
+    LabError without the whole history.
+    """
+    root = root.resolve()
+    if _git(root, "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise LabError(f"{root}: a shallow clone has no history: git fetch --unshallow")
+    changes: dict[str, frozenset[str] | None] = {}
+    of: dict[str, frozenset[str]] = {}
+    made = []
+    for one in record.read_all(results):
+        commit = one.commit.partition("-")[0]
+        if commit not in changes:
+            changes[commit] = _changed_since(root, commit)
+        if one.experiment not in of:
+            of[one.experiment] = files(root, one.experiment)
+        changed = changes[commit]
+        told = None if changed is None else tuple(sorted(changed & of[one.experiment]))
+        made.append(Age(_name(one), told))
+    return made
+
+
+def _name(one: Record) -> Path:
+    return record.path_in(Path(), one)
+
+
+def today(root: Path) -> str:
+    """The date of the checkout's last commit: what a tree says does not change by waiting."""
+    return _git(root, "log", "-1", "--format=%cs").strip()
+
+
+def exceptions(results: Path) -> dict[str, str]:
+    """By experiment, until when its records may be older than their code; LabError if misnamed."""
+    path = results / EXCEPTIONS
+    try:
+        found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))["until"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{path}: {error}; expected an object until of experiments") from error
+    for name, until in found.items():
+        if name not in EXPERIMENTS or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", until):
+            raise LabError(f'{path}: "{name}": "{until}" is no experiment with its date')
+    return found
+
+
+def complaints(found: Iterable[Age], allowed: dict[str, str], now: str) -> list[str]:
+    """A line on each record that is older and may not be, or not any more."""
+    told = []
+    for age in found:
+        until = allowed.get(age.path.parts[0])
+        if age.older and (until is None or now > until):
+            late = "" if until is None else f"; it was allowed to be until {until}"
+            told.append(f"{age.path} is older than its code ({why(age)}){late}: measure it again")
+    return told
+
+
+def why(age: Age) -> str:
+    """How much of the code has changed, in words."""
+    if age.changed is None:
+        return "its commit is not in this history"
+    if not age.changed:
+        return "nothing changed"
+    more = f" and {len(age.changed) - 1} more" if len(age.changed) > 1 else ""
+    return f"{age.changed[0]}{more} changed"

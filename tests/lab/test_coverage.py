@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the intervals hold what they are to hold, by simulation.
+
+``python tests/lab/test_coverage.py`` prints the table of benchmarks/results/README.md.
+"""
+
+import functools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from denizen.lab import stats, table
+
+README = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "README.md"
+COUNTS = (3, 8, 9, 11, 15, 21, 31, 54, 101, 400, 2000, 10_000)
+SLOW = 0.3  # of the samples in two modes
+_TRIALS = 4000
+
+
+def series(rng, trials, n, coefficient):
+    """``trials`` stationary autoregressive series of variance 1."""
+    noise = rng.normal(size=(trials, n))
+    values = noise.copy()
+    fresh = math.sqrt(1 - coefficient**2)
+    for i in range(1, n):
+        values[:, i] = coefficient * values[:, i - 1] + fresh * noise[:, i]
+    return values
+
+
+def independent(rng, trials, n):
+    return rng.exponential(size=(trials, n))
+
+
+def autoregressive(rng, trials, n):
+    return np.exp(series(rng, trials, n, 0.5))
+
+
+def modes(rng, trials, n, coefficient=0.0):
+    """Three of ten samples 30 % slower; with a coefficient they come in a row."""
+    slow = series(rng, trials, n, coefficient) > 0.524401  # 70 % of a normal distribution
+    return 1 + 0.3 * slow + rng.normal(scale=0.02, size=(trials, n))
+
+
+def lasting_modes(rng, trials, n):
+    return modes(rng, trials, n, 0.5)
+
+
+# Each with its median: of the modes, where the fast one has five sevenths below.
+KINDS = {
+    "independent": (independent, math.log(2)),
+    "AR(0.5)": (autoregressive, 1.0),
+    "two modes": (modes, 1 + 0.02 * 0.565949),
+    "two modes, AR(0.5)": (lasting_modes, 1 + 0.02 * 0.565949),
+}
+
+
+def share(intervals, truth):
+    """Of the intervals that hold ``truth``; None where there are none."""
+    found = [one for one in intervals if one is not None]
+    return np.mean([low <= truth <= high for low, high in found]) if found else None
+
+
+@functools.cache
+def coverage(kind, n, trials):
+    draw, truth = KINDS[kind]
+    rng = np.random.default_rng(n)
+    parts = [draw(rng, 100, n) for _ in range(trials // 100)]
+    return share([stats.median_ci(one) for part in parts for one in part], truth)
+
+
+def ratio_coverage(kind, n, trials):
+    draw, _ = KINDS[kind]
+    rng = np.random.default_rng(n)
+    found = []
+    for _ in range(trials // 100):
+        for over, under in zip(draw(rng, 100, n), draw(rng, 100, n), strict=True):
+            a, b = stats.summarize(over), stats.summarize(under)
+            found.append(stats.ratio_ci(a.median, a.ci95, b.median, b.ci95))
+    return share(found, 1.0)
+
+
+def tail_coverage(kind, n, trials):
+    draw, _ = KINDS[kind]
+    truth = {"independent": math.log(100), "AR(0.5)": math.exp(2.326348)}[kind]
+    rng = np.random.default_rng(n)
+    parts = [draw(rng, 100, n) for _ in range(trials // 100)]
+    return share([stats.percentile_ci(one, 99.0) for part in parts for one in part], truth)
+
+
+def enough(found, trials):
+    """At least 95 %, but for four standard deviations of the simulation and one in a hundred."""
+    return found is None or found >= 0.94 - 4 * math.sqrt(0.05 * 0.95 / trials)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [3, 9, 13, 31, 101, 1000])
+def test_an_interval_of_the_median_keeps_its_coverage(kind, n):
+    found = coverage(kind, n, 500)
+    assert (found is None) == (n < 9)
+    assert enough(found, 500)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_does_that_of_a_ratio(kind):
+    assert enough(ratio_coverage(kind, 11, 500), 500)
+
+
+def test_too_narrow_an_interval_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(stats, "_ALIKE", 0.0)  # as if neighbours were independent
+    coverage.cache_clear()
+    assert not enough(coverage("AR(0.5)", 31, 500), 500)
+    coverage.cache_clear()
+
+
+def rows(trials):
+    def text(found):
+        return "too few" if found is None else f"{100 * found:.1f}"
+
+    for n in COUNTS:
+        few = trials if n <= 1000 else trials // 4
+        yield [f"{n:,}", *(text(coverage(kind, n, few)) for kind in KINDS)]
+    for n in (11, 54, 400):
+        yield [f"ratio, {n} each", *(text(ratio_coverage(kind, n, trials)) for kind in KINDS)]
+    for n in (400, 2000, 20_000):
+        few = trials if n <= 1000 else trials // 4
+        found = [text(tail_coverage(kind, n, few)) for kind in ("independent", "AR(0.5)")]
+        yield [f"p99, {n:,}", *found, "", ""]
+
+
+def printed(trials=_TRIALS):
+    return table.grid(("samples", *KINDS), list(rows(trials)), (1, 2, 3, 4))
+
+
+@pytest.mark.deep
+def test_the_table_of_coverage_is_what_the_simulation_says():
+    text = printed()
+    assert text in README.read_text(encoding="utf-8"), text
+    for line in text.splitlines()[2:]:
+        for cell in line.split("|")[2:-1]:
+            word = cell.strip()
+            assert word in ("", "too few") or float(word) >= 94.0, line
+
+
+if __name__ == "__main__":
+    print(printed())
