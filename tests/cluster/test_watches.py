@@ -120,7 +120,7 @@ def test_this_process_watches_actors_of_every_host(cluster):
 
 
 def test_who_watches_learns_that_the_host_is_lost(cluster):
-    """Host 3 is killed: a guard of each other host and this process are told, once for each watch."""
+    """Host 3 is killed: a guard of each other host and this process are told."""
     workers = cluster.spawn("Worker", 2, host=3)
     guards = [cluster.spawn("Guard", host=h)[0] for h in range(3)]
     for guard in guards:
