@@ -39,6 +39,7 @@ STRATEGIES = ("one_for_one", "one_for_all", "rest_for_one", "resume", "stop", "e
 FAILED_DEADLINE = 0xFFFFFFFF
 FAILED_INVARIANT = 0xFFFFFFFE
 FAILED_ABOVE = 0xFFFFFFFD
+FAILED_HOST = 0xFFFFFFFC
 
 HOST = 7 << 29
 """The host's address: of who watches an actor, or sends to the host from a handler in Python."""

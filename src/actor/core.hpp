@@ -98,6 +98,7 @@ struct AnyRuntime::Core : Asking {
     void make_buffers();
     FarFormat far_format() const; // far.cpp, as the next
     void open_far();
+    bool watch_far(SystemOp op, Address watcher, Address watched);
     void launch();
 
     // ---- snapshots (snapshot.cpp)

@@ -6,6 +6,12 @@
 namespace denizen {
 namespace {
 
+bool is_watch(const Header& h)
+{
+    return h.flags == flag_system && (h.type == static_cast<uint32_t>(SystemOp::watch) ||
+                                      h.type == static_cast<uint32_t>(SystemOp::unwatch));
+}
+
 constexpr uint64_t poll_ns = 50'000; // a GPU's workers ring no bell
 
 // A reply that a transport brought, into its cell: as a worker writes it (post.hpp).
@@ -127,6 +133,26 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
     ring_bell(&lane.bell->bell, &lane.bell->sleeping);
 }
 
+// False: it is an actor of this host.
+bool AnyRuntime::Core::watch_far(SystemOp op, Address watcher, Address watched)
+{
+    if (!watched.is_far()) {
+        return false;
+    }
+    if (far.format.hosts == 0 || far.format.host_of(watched) >= far.format.hosts ||
+        far.format.host_of(watched) == far.format.host) {
+        refuse(watched, 0);
+    }
+    FarLane& lane = *far.lane[far.format.host_of(watched)];
+    {
+        const std::lock_guard guard(lane.lock);
+        lane.queue.push_back(
+            {{watched.value, watcher.value, static_cast<uint32_t>(op), flag_system, 0}, {}});
+    }
+    ring_bell(&lane.bell->bell, &lane.bell->sleeping);
+    return true;
+}
+
 const FarFormat& FarDoor::format() const { return core_.far.format; }
 uint32_t FarDoor::hosts() const { return core_.far.format.hosts; }
 uint32_t FarDoor::own() const { return core_.far.format.host; }
@@ -169,8 +195,15 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
                 give_credit();
             }
             h = without_stamp(h);
-            if ((h.flags & flag_system) != 0) { // the place of one that was not sent after all
-                continue;
+            if ((h.flags & flag_system) != 0) {
+                if (!is_watch(h)) { // the place of one that was not sent after all
+                    continue;
+                }
+                h.length = 0; // its header says it all
+                const std::lock_guard guard(lane.lock);
+                note_watch(peer, h);
+                finish();
+                return true;
             }
             if (!core_.refs(h.type).empty()) { // memory of this host
                 core_.buffers->received(core_.refs(h.type), payload);
@@ -191,8 +224,27 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
     h = lane.queue.front().header;
     std::memcpy(payload, lane.queue.front().payload.data(), h.length);
     lane.queue.pop_front();
+    if (is_watch(h)) {
+        note_watch(peer, h);
+    }
     finish();
     return true;
+}
+
+// With the lane's lock.
+void FarDoor::note_watch(uint32_t peer, const Header& h)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    const FarWatch w{core_.far.format.to_far({h.sender}).value, h.destination};
+    if (h.type == static_cast<uint32_t>(SystemOp::unwatch)) {
+        std::erase_if(lane.watches, [&](const FarWatch& o) {
+            return o.watcher == w.watcher && o.watched == w.watched;
+        });
+    } else if (lane.lost) {
+        lane.bereft.push_back(w);
+    } else {
+        lane.watches.push_back(w);
+    }
 }
 
 bool FarDoor::empty(uint32_t peer)
@@ -242,14 +294,20 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
     const bool refusal =
         given.flags == flag_system && given.type == far_refusal && given.length == 0;
     const Address sender{given.sender};
+    const bool watches = is_watch(given) && given.length == 0 && sender.value != nobody &&
+                         c.image.table.down != no_type;
     if (!address.is_far() || format.host_of(address) != format.host ||
         (sender.value != nobody && (!sender.is_far() || format.host_of(sender) != from)) ||
-        (!refusal &&
+        (!refusal && !watches &&
          (given.flags != 0 || given.type >= c.image.table.messages ||
           given.length != c.image.table.message[given.type].size || !c.refs(given.type).empty()))) {
         return garbage();
     }
     const uint32_t place = format.place_of(address);
+    if (watches &&
+        (place >= format.own_threads() || format.place_of(sender) >= format.first_cell())) {
+        return garbage(); // of and by actors, and the threads of a host may watch
+    }
     if (place >= format.first_cell()) { // a reply
         const uint32_t cell = place & 0xffff;
         const uint32_t lap = (place & (format.first_cell() - 1)) >> FarFormat::cell_bits;
@@ -293,6 +351,15 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
         }
         return Delivered::refused;
     };
+    const uint32_t down = c.image.table.down;
+    if (!watches && given.type == down && given.length == sizeof(Down)) {
+        Down news;
+        std::memcpy(&news, payload, sizeof news);
+        if (news.life == static_cast<uint32_t>(Life::stopped)) { // that was its last
+            const std::lock_guard guard(lane.lock);
+            std::erase_if(lane.watches, [&](const FarWatch& w) { return w.watched == news.actor; });
+        }
+    }
     if (to.is_host()) {
         const std::lock_guard guard(c.egress_lock);
         if (c.backlog.size() >= c.options.egress_slots) {
@@ -303,10 +370,21 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
         return done();
     }
     const uint8_t actor = c.inside(to) ? c.type_at(c.index(to)) : uint8_t{0};
+    if (watches && actor == 0) { // it has stopped: the watcher is told at once
+        if (given.type == static_cast<uint32_t>(SystemOp::watch)) {
+            send_down(from, sender,
+                      {given.destination, static_cast<uint32_t>(Life::stopped), 0, 0});
+        }
+        return done();
+    }
     if (actor == 0) {
         return dead(Reason::no_actor, "no such actor");
     }
-    if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
+    const LifeRequest watch{to.local(), given.sender, 0, 0};
+    if (watches) {
+        h.length = sizeof watch;
+        payload = &watch;
+    } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
         return dead(Reason::wrong_type, "it has no handler for it");
     }
     Port& port = c.far.port;
@@ -317,6 +395,9 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
         if (!port.rings.room(w, n)) {
             held.unlock();
             c.wake(to);
+            if (watches) {
+                return Delivered::no_room;
+            }
             const auto policy = static_cast<Overflow>(c.image.table.actor[actor - 1u].overflow);
             if (policy == Overflow::fail) {
                 return dead(Reason::dropped, "no room, and its overflow policy is to fail");
@@ -351,6 +432,8 @@ void FarDoor::lose(uint32_t peer, const std::string& why)
         }
         lane.why = why;
         lane.lost = true;
+        lane.bereft.insert(lane.bereft.end(), lane.watches.begin(), lane.watches.end());
+        lane.watches.clear();
     }
     const std::lock_guard guard(lanes.asks_lock);
     for (uint32_t cell = 0; cell < lanes.asked.size(); ++cell) {
@@ -363,6 +446,41 @@ void FarDoor::lose(uint32_t peer, const std::string& why)
                        nullptr);
         }
     }
+}
+
+bool FarDoor::tell_lost(uint32_t peer)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    for (;;) { // ends: each turn tells one, or there is no room
+        FarWatch w{};
+        {
+            const std::lock_guard guard(lane.lock);
+            if (lane.bereft.empty()) {
+                return true;
+            }
+            w = lane.bereft.front();
+        }
+        const Down news{w.watched, static_cast<uint32_t>(Life::stopped), failed_host, 0};
+        if (deliver(peer, {w.watcher, w.watched, core_.image.table.down, 0, sizeof news}, &news,
+                    false) == Delivered::no_room) {
+            return false;
+        }
+        const std::lock_guard guard(lane.lock);
+        lane.bereft.pop_front();
+    }
+}
+
+// To one who watches an actor of this host from another.
+void FarDoor::send_down(uint32_t peer, Address watcher, const Down& news)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&news);
+    {
+        const std::lock_guard guard(lane.lock);
+        lane.queue.push_back({{watcher.value, news.actor, core_.image.table.down, 0, sizeof news},
+                              {bytes, bytes + sizeof news}});
+    }
+    wake(peer);
 }
 
 bool FarDoor::is_lost(uint32_t peer) const { return core_.far.lane[peer]->lost; }

@@ -16,11 +16,18 @@
 
 namespace denizen {
 
+struct FarWatch {
+    uint32_t watcher; // far addresses, both
+    uint32_t watched;
+};
+
 struct FarLane {
-    std::mutex lock;           // of the queue, and of `why`
+    std::mutex lock;           // of the queue, `why`, and the watches
     std::deque<Message> queue; // from the host's threads, with short addresses
     std::atomic<bool> lost{false};
     std::string why;
+    std::vector<FarWatch> watches; // of actors there, by actors and threads here
+    std::deque<FarWatch> bereft;   // the host was lost, and they have not been told yet
     Bell* bell = nullptr;
     std::vector<uint32_t> head;     // by node: the next ticket of its ring
     std::vector<uint32_t> credited; // and what its workers know of that

@@ -216,12 +216,16 @@ void AnyRuntime::watch(Address watcher, Address watched, nanoseconds deadline)
             c.refuse(watcher, down);
         }
     }
-    demand(SystemOp::watch, watched, watcher.value, deadline);
+    if (!c.watch_far(SystemOp::watch, watcher, watched)) {
+        demand(SystemOp::watch, watched, watcher.value, deadline);
+    }
 }
 
 void AnyRuntime::unwatch(Address watcher, Address watched, nanoseconds deadline)
 {
-    demand(SystemOp::unwatch, watched, watcher.value, deadline);
+    if (!core().watch_far(SystemOp::unwatch, watcher, watched)) {
+        demand(SystemOp::unwatch, watched, watcher.value, deadline);
+    }
 }
 
 Address AnyRuntime::supervise(const Address* children, size_t count, Strategy strategy,

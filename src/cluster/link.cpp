@@ -208,7 +208,9 @@ private:
             door_.bury_lost(host_, h, payload.data());
         }
         holds_.store(false, std::memory_order_release);
-        settled_.store(true, std::memory_order_release);
+        if (door_.tell_lost(host_)) { // else again, when this thread has slept
+            settled_.store(true, std::memory_order_release);
+        }
     }
 
     void receive()

@@ -2,6 +2,9 @@
 // A program's door to the other hosts of its cluster: what leaves for each of them, and what has
 // come from one. It knows no transport; denizen/cluster/link.hpp carries the messages. Host only.
 //
+// A watch of an actor elsewhere goes to its host as an order, and is noted here: if that host is
+// lost, those who watch are told so (tell_lost()).
+//
 // Each other host has a lane: a ring that the workers write (the node's own PeerLink, rings.hpp)
 // and a queue for the host's own threads, both bounded. One thread takes from a lane; any may
 // deliver.
@@ -51,12 +54,17 @@ public:
     // and is taken for it is to be buried.
     void lose(uint32_t peer, const std::string& why);
     bool is_lost(uint32_t peer) const;
+    // Tells those who watched actors of a lost host. False: somebody had no room; again, later.
+    bool tell_lost(uint32_t peer);
     // Dead letters: a message for a lost host.
     void bury_lost(uint32_t peer, const Header& h, const void* payload);
 
     FarCounts counts(uint32_t peer) const;
 
 private:
+    void note_watch(uint32_t peer, const Header& h);
+    void send_down(uint32_t peer, Address watcher, const Down& news);
+
     AnyRuntime::Core& core_;
 };
 

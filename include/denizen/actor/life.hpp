@@ -46,6 +46,7 @@ DENIZEN_HD inline const char* to_string(Life life)
 inline constexpr uint32_t failed_deadline = 0xffffffff;  // longer than the actor's deadline_ns
 inline constexpr uint32_t failed_invariant = 0xfffffffe; // invariant() was false after the handler
 inline constexpr uint32_t failed_above = 0xfffffffd;     // its supervisor has failed
+inline constexpr uint32_t failed_host = 0xfffffffc;      // its host was lost (docs/scale.md)
 
 // What a supervisor does when one of its children has failed.
 enum class Strategy : uint32_t {

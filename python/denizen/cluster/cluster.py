@@ -40,6 +40,7 @@ from denizen.errors import (
     MissingPackageError,
     NoActorError,
 )
+from denizen.life import HOST
 from denizen.message import MessageType
 from denizen.program import Program
 from denizen.runtime import Addresses, Messages, Received, _program_of
@@ -143,7 +144,7 @@ class Cluster:
             raise
         self.program = program
         self._next = cycle(range(len(devices)))
-        self._watching = threads.start(self._watch, "denizen cluster")
+        self._watching = threads.start(self._look_after, "denizen cluster")
 
     def __enter__(self) -> Cluster:
         return self
@@ -261,6 +262,25 @@ class Cluster:
         """An actor's state is made anew."""
         self._life("restart", actor, timeout)
 
+    def watch(self, watcher: int, watched: int, *, timeout: float = 1.0) -> None:
+        """Has DOWN sent to `watcher` when `watched` stops, fails or restarts, wherever both are.
+
+        `watcher` is an actor of any host, or HOST: this process, which gets it by receive(). If the
+        host of `watched` is lost to the watcher's, DOWN says so: its life is "stopped", its code
+        denizen.life.FAILED_HOST. The program lists DOWN among its messages.
+        """
+        self._watch_actor(watcher, watched, timeout, ends=False)
+
+    def unwatch(self, watcher: int, watched: int, *, timeout: float = 1.0) -> None:
+        """Ends a watch."""
+        self._watch_actor(watcher, watched, timeout, ends=True)
+
+    def _watch_actor(self, watcher: int, watched: int, timeout: float, *, ends: bool) -> None:
+        at = 0 if watcher == HOST else self.host_of(watcher)
+        given = {"watcher": int(watcher), "watched": int(watched), "ends": ends}
+        self.host_of(watched)
+        self._call(at, "watch", timeout, timeout=timeout, **given)
+
     def _life(self, verb: str, actor: int, timeout: float) -> None:
         host = self.host_of(actor)
         self._call(host, "life", timeout, verb=verb, address=int(actor), timeout=timeout)
@@ -331,13 +351,15 @@ class Cluster:
         """Waits until nothing is under way on any host that lives, nor between them."""
         end = time.monotonic() + _seconds(timeout)
         before: Any = None
+        # All have to know of a process that has ended. One that is lost to this host and lives may
+        # be anything to the others.
         while True:  # ends when two rounds have told the same, or by the deadline
             left = end - time.monotonic()
             if left <= 0:
                 raise DeadlineError(f"messages are still under way after {timeout:.3g} s")
             now = {h: self._call(h, "quiet", left, timeout=left) for h in self._living()}
             arrived = all(
-                idle and (b not in now or now[b][h][1] == a)  # lost to this one: to some
+                idle and (now[b][h][1] == a if b in now else a < 0 or b not in self._lost)
                 for h, rows in now.items()
                 for b, (a, _, idle) in enumerate(rows)
                 if b != h
@@ -457,7 +479,7 @@ class Cluster:
         if results:
             raise results[0]
 
-    def _watch(self) -> None:
+    def _look_after(self) -> None:
         """Processes that have ended: the links know by themselves, the callers here."""
         while not self._closed:  # ends by close()
             for number, child in self._children.items():

@@ -25,6 +25,7 @@ from denizen import _core
 from denizen.cluster import control
 from denizen.cluster.links import Links
 from denizen.errors import ArgumentError
+from denizen.life import HOST
 from denizen.program import Program
 from denizen.runtime import Runtime
 
@@ -103,6 +104,11 @@ class Local:
         else:
             getattr(self.runtime, verb)(self.short(address), timeout=timeout)
 
+    def watch(self, watcher: int, watched: int, timeout: float, *, ends: bool) -> None:
+        watcher = watcher if watcher == HOST else self.short(watcher)
+        do = self.runtime.unwatch if ends else self.runtime.watch
+        do(watcher, self.short(watched), timeout=timeout)
+
     def quiet(self, timeout: float) -> list[list[int]]:
         """Waits until nothing is under way here; then what has gone to each host and come from it.
 
@@ -154,6 +160,7 @@ _METHODS = frozenset(
         "spawn",
         "find",
         "life",
+        "watch",
         "quiet",
         "serve_metrics",
         "stats",

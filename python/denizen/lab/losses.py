@@ -239,6 +239,12 @@ class _Trial:
             time.sleep(float(self.rng.uniform(0, self.deadline / 3)))
             self.cluster.partition([*one, *other], [])
         known = (time.perf_counter() - begin) * 1e3
+        if event in ("kill", "stop"):  # before it goes on, all know
+            others = [h for h in range(self.hosts) if h not in self.cluster.lost]
+            self.wait(
+                lambda: all(self.link(h, victim)["state"] == "lost" for h in others),
+                f"host {victim} is not lost to all",
+            )
         self.finish()
         self.wake()
         self.result.events[event] = self.result.events.get(event, 0) + 1

@@ -126,9 +126,11 @@ DENIZEN_COLD inline void fail(const Shared& s, uint32_t id, uint32_t local, uint
 }
 
 template <class P>
-DENIZEN_COLD void send_down(const Shared& s, uint32_t id, uint32_t to, uint32_t self,
-                            const Down& down)
+DENIZEN_COLD void send_down(const Shared& s, uint32_t id, uint32_t to, uint32_t self, Down down)
 {
+    if (s.far.hosts != 0) {
+        down.actor = far_form(s.far, down.actor);
+    }
     post_raw(s, id, {to, self, P::template message_id<Down>, 0, sizeof down}, &down,
              Priority::data);
 }

@@ -10,7 +10,9 @@ namespace denizen {
 DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, Address actor,
                                      uint32_t sender, const LifeRequest& request)
 {
-    if (actor.is_host() || !detail::exists(s, actor)) {
+    // Of another host's actor: its link passes the order on (far.hpp).
+    const bool elsewhere = actor.is_far() && (op == SystemOp::watch || op == SystemOp::unwatch);
+    if ((actor.is_host() && !elsewhere) || !detail::exists(s, actor)) {
         report_error(
             s, {static_cast<uint32_t>(Errc::no_actor), id, actor.value, misdirected_order, sender});
         return;
