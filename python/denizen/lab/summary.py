@@ -158,8 +158,8 @@ def _by_experiment(every: Sequence[Comparison], standings: Sequence[str]) -> str
             one.rival for one in of if any(row.standing == table.BEHIND for row in one.rows)
         )
         counts = [str(found.count(standing)) for standing in standings]
-        lines.append((experiment, *counts, "; ".join(winners)))
-    return table.grid(("experiment", *standings, "rivals that win"), lines, (1, 2, 3, 4))
+        lines.append((experiment, " / ".join(counts), "; ".join(winners)))
+    return table.grid(("experiment", " / ".join(standings), "rivals that win"), lines, ())
 
 
 def short(device: str) -> str:
