@@ -26,15 +26,18 @@ _OURS = ("one kernel for ever", "one kernel for a run", "one kernel", "narrow", 
 _WITHOUT = frozenset({"beside", "driver"})
 # What a rival's figure holds that ours does not, or the other way round.
 CAVEATS = {
-    "GNU Radio": "its time holds start and stop of its graph, ours does not",
-    "dump1090": "its time holds the start of the process, the file and printing",
-    "graph": "a captured graph of our own sweep; a plain sweep was twice as fast on an H200",
-    "launch + sync": "ran beside our polling kernel; alone it took a seventh less",
-    "graph + sync": "ran beside our polling kernel; alone it took an eighth less",
-    "NCCL in a graph": "without registered buffers and windows",
-    "NCCL eager, synchronised": "without registered buffers and windows",
-    "moodycamel concurrent": "without its tokens",
-    "device malloc": "with fewer threads",
+    ("flow", "GNU Radio"): "its time holds start and stop of its graph, ours does not",
+    ("adsb", "dump1090"): "its time holds the start of the process, the file and printing",
+    (
+        "wave",
+        "graph",
+    ): "a captured graph of our own sweep; a plain sweep was twice as fast on an H200",
+    ("dispatch", "launch + sync"): "ran beside our polling kernel; alone it took a seventh less",
+    ("dispatch", "graph + sync"): "ran beside our polling kernel; alone it took an eighth less",
+    ("group", "NCCL in a graph"): "without registered buffers and windows",
+    ("group", "NCCL eager, synchronised"): "without registered buffers and windows",
+    ("channels", "moodycamel concurrent"): "without its tokens",
+    ("arena", "device malloc"): "with fewer threads",
 }
 
 
@@ -59,10 +62,12 @@ class Comparison:
     rows: tuple[Compared, ...]
 
     @property
-    def caveat(self) -> str:
-        """What makes the comparison uneven, empty where nothing is known."""
-        return next((told for name, told in CAVEATS.items() if self.rival == name
-                     or self.rival.endswith(f", {name}")), "")  # fmt: skip
+    def uneven(self) -> tuple[str, str] | None:
+        """The rival's name in CAVEATS and what makes it uneven, None where nothing is known."""
+        for (experiment, name), told in CAVEATS.items():
+            if experiment == self.experiment and f", {self.rival}".endswith(f", {name}"):
+                return name, told
+        return None
 
 
 def _turned(standing: str) -> str:
@@ -124,20 +129,37 @@ def text(records: Sequence[Record]) -> str:
         + ", ".join(f"**{count} {standing}**" for standing, count in counts.items())
         + "."
     )
+    parts.append(_by_experiment(every, list(counts)))
+    uneven = dict.fromkeys(one.uneven for one in every if one.uneven is not None)
+    parts.append("Known to be uneven:")
+    parts.append("\n".join(f"- {rival}: {told}." for rival, told in uneven) or "- nothing.")
     for standing in counts:
         lines = []
         for one in every:
             rows = [row for row in one.rows if row.standing == standing]
             if not rows:
                 continue
-            rival = one.rival + (f" ({one.caveat})" if one.caveat else "")
             share = f"{len(rows)} of {len(one.rows)}"
             if len(one.rows) > len(rows) == 1 and rows[0].what:
                 share += f": {rows[0].what}"
-            lines.append((one.case, rival, short(one.device), _range(rows), share))
+            lines.append((one.case, one.rival, short(one.device), _range(rows), share))
         parts.append(f"### {standing.capitalize()}")
         parts.append(table.grid(HEADER, lines, ()) if lines else "None.")
     return "\n\n".join(parts)
+
+
+def _by_experiment(every: Sequence[Comparison], standings: Sequence[str]) -> str:
+    """Rows of each standing by experiment, and who wins against us."""
+    lines = []
+    for experiment in dict.fromkeys(one.experiment for one in every):
+        of = [one for one in every if one.experiment == experiment]
+        found = [row.standing for one in of for row in one.rows]
+        winners = dict.fromkeys(
+            one.rival for one in of if any(row.standing == table.BEHIND for row in one.rows)
+        )
+        counts = [str(found.count(standing)) for standing in standings]
+        lines.append((experiment, " / ".join(counts), "; ".join(winners)))
+    return table.grid(("experiment", " / ".join(standings), "rivals that win"), lines, ())
 
 
 def short(device: str) -> str:
