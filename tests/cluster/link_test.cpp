@@ -87,7 +87,8 @@ struct Picky : Sink {
     static constexpr Overflow overflow = Overflow::fail;
 };
 
-using Play = Program<Actors<Sink, Source, Picky>, Messages<Number, Long, Go, Ask, Told, Ball>>;
+using Play =
+    Program<Actors<Sink, Source, Picky>, Messages<Number, Long, Go, Ask, Told, Ball, Down>>;
 constexpr uint32_t number = Play::message_id<Number>;
 constexpr uint32_t go = Play::message_id<Go>;
 constexpr uint32_t ask = Play::message_id<Ask>;
@@ -329,6 +330,49 @@ INSTANTIATE_TEST_SUITE_P(over, links, testing::Values(Over::rings, Over::stream)
                          [](const auto& of) {
                              return of.param == Over::rings ? "rings" : "stream";
                          });
+
+// One thread watches while the host is lost: each watch is answered once, by the host or by its
+// loss.
+TEST_P(links, a_watch_is_answered_by_the_other_host_or_by_its_loss)
+{
+    Two t(GetParam());
+    constexpr uint32_t count = 40;
+    std::vector<Address> sinks;
+    for (uint32_t i = 0; i < count; ++i) {
+        sinks.push_back(Two::spawn(t.b, Play::actor_id<Sink>));
+    }
+    t.a.watch(host, sinks[0], 10s);
+    t.b.stop(t.b.far().format().to_short(sinks[0]), 10s);
+    const auto next = [&] {
+        const auto m = t.a.receive(30s);
+        EXPECT_EQ(m.header.type, Play::message_id<Down>);
+        Down news{};
+        std::memcpy(&news, m.payload.data(), sizeof news);
+        EXPECT_EQ(news.life, static_cast<uint32_t>(Life::stopped));
+        return news;
+    };
+    const Down first = next();
+    EXPECT_EQ(first.actor, sinks[0].value);
+    EXPECT_EQ(first.code, 0u);
+    std::thread watches([&] {
+        for (uint32_t i = 1; i < count; ++i) {
+            t.a.watch(host, sinks[i], 10s);
+        }
+    });
+    t.ab->lose("somebody has pulled a cable");
+    watches.join();
+    std::vector<uint32_t> told(count);
+    for (uint32_t i = 1; i < count; ++i) {
+        const Down news = next();
+        EXPECT_EQ(news.code, failed_host);
+        for (uint32_t k = 1; k < count; ++k) {
+            told[k] += news.actor == sinks[k].value ? 1 : 0;
+        }
+    }
+    for (uint32_t k = 1; k < count; ++k) {
+        EXPECT_EQ(told[k], 1u);
+    }
+}
 
 TEST(stream, one_that_breaks_goes_on_where_it_broke)
 {
