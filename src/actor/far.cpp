@@ -222,7 +222,8 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
         return false;
     }
     h = lane.queue.front().header;
-    std::memcpy(payload, lane.queue.front().payload.data(), h.length);
+    const auto& bytes = lane.queue.front().payload; // may be none, and then nowhere
+    std::copy(bytes.begin(), bytes.end(), static_cast<unsigned char*>(payload));
     lane.queue.pop_front();
     if (is_watch(h)) {
         note_watch(peer, h);
