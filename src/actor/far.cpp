@@ -3,6 +3,9 @@
 
 #include <denizen/actor/far.hpp>
 
+#include <algorithm>
+#include <cstring>
+
 namespace denizen {
 namespace {
 
