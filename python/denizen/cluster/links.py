@@ -119,8 +119,8 @@ class Links:
 
     def partition(self, hosts: set[int]) -> None:
         """From now on these are out of reach, as if a cable had been cut. Streams only."""
-        self.partitioned = hosts
-        with self._lock:
+        with self._lock:  # no meeting that is under way joins a link that is cut: see _join()
+            self.partitioned = hosts
             links = [self._links[h] for h in hosts if h in self._links]
         for link in links:
             link.halt()
@@ -178,6 +178,8 @@ class Links:
                 return
             link = self._links.get(met.host)
             if link is not None:
+                if met.host in self.partitioned:
+                    raise RefusedError(f"host {met.host} is out of reach")
                 if self._epochs[met.host] != met.epoch:
                     raise RefusedError(f"host {met.host} is another process than before")
                 link.resume(os.dup(sock.fileno()), met.nonce, met.arrived)
