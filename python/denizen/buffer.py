@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
+from denizen.closing import Closing
 from denizen.errors import ArgumentError
 
 # DLPack's device types.
@@ -26,7 +26,7 @@ _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 
 
-class Buffer:
+class Buffer(Closing):
     """Memory that messages refer to; Runtime.buffer() and Runtime.wrap() make it.
 
     A field of type denizen.BUFFER takes it: `rt.send(actor, "Scale", data=buffer, by=2.0)`.
@@ -61,17 +61,6 @@ class Buffer:
         kind = _KINDS.get(code)
         self.dtype: np.dtype[Any] = np.dtype(f"{kind}{bits // 8}" if kind else f"V{bits // 8}")
         self.kind = core.kind
-
-    def __enter__(self) -> Buffer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from denizen import _core
 from denizen import buffer as _buffers
 from denizen.actor import ActorType
 from denizen.buffer import Buffer
+from denizen.closing import Closing
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import (
     ArgumentError,
@@ -118,7 +118,7 @@ def _options(given: Mapping[str, int | str | None], sizes: dict[str, int]) -> di
     return {name: int(value) for name, value in options.items()}
 
 
-class Runtime(Lives, Topics, Snapshots, Traces):
+class Runtime(Lives, Topics, Snapshots, Traces, Closing):
     """A running program.
 
     Args:
@@ -243,17 +243,6 @@ class Runtime(Lives, Topics, Snapshots, Traces):
                 f", from {os.fspath(restore)}" if restore is not None else "",
             )
         self._async = AsyncReplies(self._core)
-
-    def __enter__(self) -> Runtime:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<denizen.Runtime {self.program.name}: {'; '.join(map(' '.join, self._facts()))}>"

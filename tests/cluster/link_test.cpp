@@ -183,26 +183,51 @@ struct Two {
     std::unique_ptr<Link> ba;
 };
 
+// Each host's source sends to the other's sink.
+struct BothWays {
+    explicit BothWays(Two& two)
+        : t(two), sink_a(Two::spawn(t.a, Play::actor_id<Sink>)),
+          sink_b(Two::spawn(t.b, Play::actor_id<Sink>)),
+          source_a(Two::spawn(t.a, Play::actor_id<Source>)),
+          source_b(Two::spawn(t.b, Play::actor_id<Source>))
+    {
+    }
+
+    // So many messages more each way. `by`: whose thread tells b's source.
+    void send(uint32_t count, AnyRuntime& by) const
+    {
+        const Go to_b{sink_b.value, count};
+        const Go to_a{sink_a.value, count};
+        t.a.send(source_a, go, &to_b, sizeof to_b, 60s);
+        by.send(source_b, go, &to_a, sizeof to_a, 60s);
+    }
+    // All of them, in order and once.
+    void arrive(uint32_t count) const
+    {
+        Two::wait([&] { return Two::told(t.b, sink_a).count == count; });
+        Two::wait([&] { return Two::told(t.a, sink_b).count == count; });
+        EXPECT_EQ(Two::told(t.a, sink_a).wrong, 0u);
+        EXPECT_EQ(Two::told(t.a, sink_b).wrong, 0u);
+    }
+
+    Two& t;
+    Address sink_a;
+    Address sink_b;
+    Address source_a;
+    Address source_b;
+};
+
 class links : public testing::TestWithParam<Over> {};
 
 TEST_P(links, handlers_send_both_ways_in_order_and_once)
 {
     constexpr uint32_t count = 20'000;
     Two t(GetParam());
-    const Address sink_a = Two::spawn(t.a, Play::actor_id<Sink>);
-    const Address sink_b = Two::spawn(t.b, Play::actor_id<Sink>);
-    const Address source_a = Two::spawn(t.a, Play::actor_id<Source>);
-    const Address source_b = Two::spawn(t.b, Play::actor_id<Source>);
+    const BothWays both(t);
     for (uint32_t part = 0; part < 10; ++part) {
-        const Go to_b{sink_b.value, count / 10};
-        const Go to_a{sink_a.value, count / 10};
-        t.a.send(source_a, go, &to_b, sizeof to_b, 60s);
-        t.a.send(source_b, go, &to_a, sizeof to_a, 60s); // by the link itself
+        both.send(count / 10, t.a); // to the other host by the link itself
     }
-    Two::wait([&] { return Two::told(t.b, sink_a).count == count; });
-    Two::wait([&] { return Two::told(t.a, sink_b).count == count; });
-    EXPECT_EQ(Two::told(t.a, sink_a).wrong, 0u);
-    EXPECT_EQ(Two::told(t.a, sink_b).wrong, 0u);
+    both.arrive(count);
     Two::wait([&] { return t.ab->idle() && t.ba->idle(); });
     EXPECT_EQ(t.ab->counts().taken, t.ba->counts().delivered);
     EXPECT_EQ(t.ba->counts().taken, t.ab->counts().delivered);
@@ -378,22 +403,13 @@ TEST(stream, one_that_breaks_goes_on_where_it_broke)
 {
     constexpr uint32_t count = 40'000;
     Two t(Over::stream);
-    const Address sink_a = Two::spawn(t.a, Play::actor_id<Sink>);
-    const Address sink_b = Two::spawn(t.b, Play::actor_id<Sink>);
-    const Address source_a = Two::spawn(t.a, Play::actor_id<Source>);
-    const Address source_b = Two::spawn(t.b, Play::actor_id<Source>);
+    const BothWays both(t);
     for (uint32_t part = 0; part < 20; ++part) {
-        const Go to_b{sink_b.value, count / 20};
-        const Go to_a{sink_a.value, count / 20};
-        t.a.send(source_a, go, &to_b, sizeof to_b, 60s);
-        t.b.send(source_b, go, &to_a, sizeof to_a, 60s);
+        both.send(count / 20, t.b);
         std::this_thread::sleep_for(std::chrono::microseconds(part * 200));
         t.reconnect();
     }
-    Two::wait([&] { return Two::told(t.b, sink_a).count == count; });
-    Two::wait([&] { return Two::told(t.a, sink_b).count == count; });
-    EXPECT_EQ(Two::told(t.a, sink_a).wrong, 0u);
-    EXPECT_EQ(Two::told(t.a, sink_b).wrong, 0u);
+    both.arrive(count);
     EXPECT_EQ(t.ab->counts().resumed, 20u);
 }
 

@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from denizen import _core, errors, threads
 from denizen.actor import ActorType
+from denizen.closing import Closing
 from denizen.cluster import control
 from denizen.cluster.host import Local
 from denizen.cluster.links import TRANSPORTS
@@ -67,7 +67,7 @@ class Host:
     lost: str  # why; empty: it lives
 
 
-class Cluster:
+class Cluster(Closing):
     """Runs a program on several hosts: processes, each with a runtime of its own.
 
     An actor's address means the same on all of them: a handler sends to an actor on another host by
@@ -145,17 +145,6 @@ class Cluster:
         self.program = program
         self._next = cycle(range(len(devices)))
         self._watching = threads.start(self._look_after, "denizen cluster")
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         if self._closed:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import atexit
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import TypeVar
 
 from denizen import _core
+from denizen.closing import Closing
 from denizen.errors import DeadlineError, FailedError
 from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort
 from denizen.flow.kind import KindBlock
@@ -31,7 +31,7 @@ class Circuit:
         return self._graph.at_home(self._address)
 
 
-class Flowgraph:
+class Flowgraph(Closing):
     """Blocks, the circuits between them, and the threads that run them; built and run once.
 
     A ``with`` statement ends it as ``close()`` does. One that runs is kept alive until ``wait()``
@@ -43,17 +43,6 @@ class Flowgraph:
         self._blocks: list[AnyBlock] = []
         self._started = False
         self._raised: BaseException | None = None  # by the first work() that did
-
-    def __enter__(self) -> Flowgraph:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def add(self, block: B) -> B:
         """The block, which belongs to this graph now. Its name must be the only one."""

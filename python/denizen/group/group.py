@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from denizen import _core
+from denizen.closing import Closing
 from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.group import nccl
@@ -263,7 +263,7 @@ class Group(_Calls):
         )
 
 
-class Resident(_Calls):
+class Resident(_Calls, Closing):
     """The calls of a resident group, by messages. They return at once: see wait().
 
     Work that fills a tensor must be done before the call: no stream orders it.
@@ -278,17 +278,6 @@ class Resident(_Calls):
             group._core, channels, lease, breath_of(breath_us)
         )
         self._last = 0
-
-    def __enter__(self) -> Resident:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def wait(self) -> None:
         """Until all that was called is done; raises the group's error."""

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denizen.closing import Closing
 from denizen.iq.format import DataError, Format
 
 
-class Source:
+class Source(Closing):
     """A stream of samples that can be read once, by :meth:`pieces` or by :meth:`blocks`.
 
     ``name`` stands in front of errors; ``form`` is how its bytes are meant; ``rate`` its samples a
@@ -73,12 +74,6 @@ class Source:
 
     def close(self) -> None:
         """Give back what is open; reading ends."""
-
-    def __enter__(self) -> Source:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Sink:

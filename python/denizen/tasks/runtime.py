@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
+from denizen.closing import Closing
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
 from denizen.message import html_table
@@ -186,7 +187,7 @@ class Group(_Spawner):
             self.close()
 
 
-class Runtime(_Spawner):
+class Runtime(_Spawner, Closing):
     """A running program of tasks.
 
     Args:
@@ -297,14 +298,3 @@ class Runtime(_Spawner):
     def close(self, timeout: float = 5.0) -> None:
         """Stops. Raises StuckError if a task does not return by then."""
         self._core.close(timeout)
-
-    def __enter__(self) -> Runtime:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import denizen
@@ -21,6 +20,7 @@ from denizen.apps.transactions.records import (
     Rules,
     as_bytes,
 )
+from denizen.closing import Closing
 from denizen.errors import ArgumentError
 from denizen.message import MessageType
 
@@ -104,7 +104,7 @@ class Counts:
     """Of shards that had failed."""
 
 
-class Stage:
+class Stage(Closing):
     """A running monitor: records in, alerts out, in the order of the stream.
 
     The alerts depend on the records, the profiles and the rules alone: not on the device, the
@@ -167,17 +167,6 @@ class Stage:
             self.runtime.close()
             raise
         self._counts = self._count()
-
-    def __enter__(self) -> Stage:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _open(self) -> _core.TransactionStage:
