@@ -224,7 +224,6 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
         // Ends by success or the deadline.
         for (uint64_t patience = 50'000'000;
              !try_move(actor, next, *move_in, left(), patience, why); patience *= 2) {
-            move_in.emplace(*this, left());
             if (left() == 0) {
                 throw Error(Errc::timeout,
                             describe(actor) + " could not be moved within " + seconds(deadline_ns) +
@@ -236,6 +235,7 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
             }
             const Interruptible here(interrupt);
             check_interrupt();
+            move_in.emplace(*this, left()); // the last one has brought it back
         }
     } catch (...) {
         if (!home) {

@@ -293,10 +293,9 @@ private:
         }
     }
 
-    // Records that come across the bus are waited for, while judges wait for memory. Were all parts
-    // to do the same at the same time, which they come to after a common rest, the one would be
-    // idle while the other is busy. So every second slice of a fed batch is cut only when its part
-    // has judged the batch before.
+    // Who splits waits for the bus, who judges for memory. Did all parts the same at the same time,
+    // one of the two would be idle. So every second slice of a batch that comes across the bus is
+    // cut only when its part has judged the batch before.
     DENIZEN_HD static bool splits_late(Book& book, uint32_t batch, uint32_t part)
     {
         const uint32_t slices = book.slices(book.flight(batch).count);
