@@ -54,6 +54,7 @@ _HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sy
 # What comes from another host waits in host rings; on a GPU these are dear.
 _ROOM = {"host_ring_slots": 2048}
 _PAUSE = 0.005  # seconds between two looks at the processes
+_ENDS = 0.1  # seconds that a process may take from the end of its connections to its own
 
 
 @dataclass(frozen=True)
@@ -340,6 +341,7 @@ class Cluster(Closing):
         """Waits until nothing is under way on any host that lives, nor between them."""
         end = time.monotonic() + _seconds(timeout)
         before: Any = None
+        ended: dict[int, bool] = {}
         # All have to know of a process that has ended. One that is lost to this host and lives may
         # be anything to the others.
         while True:  # ends when two rounds have told the same, or by the deadline
@@ -347,8 +349,11 @@ class Cluster(Closing):
             if left <= 0:
                 raise DeadlineError(f"messages are still under way after {timeout:.3g} s")
             now = {h: self._call(h, "quiet", left, timeout=left) for h in self._living()}
+            for b in self._children.keys() - now.keys() - ended.keys():
+                ended[b] = self._has_ended(b)
             arrived = all(
-                idle and (now[b][h][1] == a if b in now else a < 0 or b not in self._lost)
+                idle
+                and (now[b][h][1] == a if b in now else a < 0 or not (ended[b] or b in self._lost))
                 for h, rows in now.items()
                 for b, (a, _, idle) in enumerate(rows)
                 if b != h
@@ -480,6 +485,14 @@ class Cluster(Closing):
                     self._here().links.lose(number, why)
                     log.warning("%s", self._lost[number])
             time.sleep(_PAUSE)
+
+    def _has_ended(self, host: int) -> bool:
+        """Whether the process of a lost host has ended. Its links may know before its parent."""
+        try:
+            self._children[host].wait(_ENDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     # ---- who is asked
 
