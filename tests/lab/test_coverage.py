@@ -107,6 +107,19 @@ def test_so_does_that_of_a_ratio(kind):
     assert enough(ratio_coverage(kind, 11, 500), 500)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [9, 15, 101])
+def test_equal_arms_that_took_turns_seldom_lie_farther_apart(kind, n):
+    draw, _ = KINDS[kind]
+    beyond = []
+    for both in draw(np.random.default_rng(n), 200, 2 * n):
+        first, second = both[::2], both[1::2]
+        most = stats.apart(first, second)
+        beyond.append(abs(math.log(np.median(first) / np.median(second))) > math.log1p(most))
+    assert enough(1 - np.mean(beyond), 200)
+    assert np.mean(beyond) > 0  # nor is it so wide that it says nothing
+
+
 def test_too_narrow_an_interval_would_be_noticed(monkeypatch):
     monkeypatch.setattr(stats, "_ALIKE", 0.0)  # as if neighbours were independent
     coverage.cache_clear()

@@ -47,7 +47,7 @@ def test_each_row_stands_in_the_table_of_its_standing():
     assert f"{line} 1.00x better (1.00 to 1.00) | 1 of 4: bytes 2 |" in level
     assert f"{line} 4.00x worse (4.00 to 4.00) | 1 of 4: bytes 3 |" in behind
     assert f"{line} 2.00x better (too few) | 1 of 4: bytes 4 |" in undecided
-    assert f"| pools | 1 / 1 / 1 / 1 | {RIVAL} |" in text
+    assert f"| pools | 1 / 1 / 1 / 1 | not measured | {RIVAL} |" in text
     # What wins against us is told as what we win: the same heading, the same columns.
     assert ahead.splitlines()[2] == behind.splitlines()[2]
 
