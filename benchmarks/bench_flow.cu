@@ -337,7 +337,7 @@ void radio(const Arguments& arguments)
     flow::Resident resident(flow::resident::image(), options, chain_workers);
     bool right = true;
     std::vector<double> us;
-    const uint64_t alone = quanta / rounds; // one at a time, of each round
+    const uint64_t alone = quanta / rounds;       // one at a time, of each round
     receive(resident, signal, 1, 200, us, right); // a warm-up
     Samples latency[2] = {Samples(rounds * alone), Samples(rounds * alone)}; // and A/A
     interleaved(rounds, 2, [&](size_t again) {

@@ -193,7 +193,7 @@ std::string title(const Shape& shape)
 // The loads of one shape, and what they made.
 struct Arm {
     Shape shape;
-    bool again = false; // A/A
+    bool again = false;          // A/A
     size_t fitting = ~size_t{0}; // so many of the loads, as far as is known
     size_t at = 0;               // the load that it is under
     struct Row {
@@ -214,8 +214,8 @@ void take_turn(const Arguments& arguments, Arm& arm, uint32_t actors, uint32_t r
     std::fprintf(stderr, "%s\n", title(arm.shape).c_str());
     Walk walk(arguments, arm.shape, actors);
     const Description& d = walk.description();
-    std::fprintf(stderr, "  %u workers, %u on an SM, clusters of %u, %.0f MB\n", d.workers, d.per_sm,
-                 d.cluster, static_cast<double>(d.device_bytes) * 1e-6);
+    std::fprintf(stderr, "  %u workers, %u on an SM, clusters of %u, %.0f MB\n", d.workers,
+                 d.per_sm, d.cluster, static_cast<double>(d.device_bytes) * 1e-6);
     if (!told) print_environment(environment(arguments, d));
     told = true;
     for (arm.at = 0; arm.at < std::min(loads.size(), arm.fitting); ++arm.at) {
