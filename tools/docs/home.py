@@ -139,7 +139,7 @@ def misquoted(text: str, page: str) -> Iterator[str]:
 
 
 def requoted(text: str) -> str:
-    """``text`` with each number as its record has it: three digits where it changed, counts whole."""
+    """``text`` with each number as its record has it: three digits if it changed, counts whole."""
 
     def turned(found: re.Match[str]) -> str:
         shown, folder, record, title = found.groups()

@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from denizen.files import write_text
+from denizen.lab import idle
 from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better, path_in
 from denizen.lab.stats import Interval
 
@@ -198,6 +199,12 @@ def notes(record: Record) -> list[str]:
                 f"{row.case}: coefficient of variation {100 * row.cv:.2g} % "
                 f"over {len(row.samples) * row.stride} samples."
             )
+    others = record.environment.get("cores_busy_before")
+    if isinstance(others, float) and others > idle.MOST:
+        lines.append(
+            f"Others were at work before it began, {others:.2f} cores' worth: the machine was not "
+            "quiet."
+        )
     sensors = record.nvml or {}
     if sensors.get("power_w") is not None:
         lines.append(
