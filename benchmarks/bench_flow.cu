@@ -7,6 +7,9 @@
 #include "flow_blocks.hpp"
 #include "flow_radio.hpp"
 #include "program.hpp"
+#if defined(__CUDACC__)
+#include "rivals/copies.cuh"
+#endif
 
 #include <denizen/dsp/resident/program.hpp>
 #include <denizen/flow/resident.hpp>
@@ -248,6 +251,29 @@ void chains(bool quick)
     }
 }
 
+// One turn of each chain, with a source that sends data and a sink that sums them: the lab lets it
+// take turns with GNU Radio, whose program is another.
+void chains_with_data(bool quick)
+{
+    const size_t cores = std::max<size_t>(all_cores.size(), 1);
+    std::vector<float> data(1 << 16);
+    for (size_t i = 0; i < data.size(); ++i)
+        data[i] = 0.5f + static_cast<float>(i) / static_cast<float>(data.size());
+    for (const size_t kernels : {1, 4, 12}) {
+        const size_t used = std::min(cores, kernels);
+        const ChainResult got =
+            run_chain(Kind::futex, used, kernels, static_cast<uint32_t>(used) + 1,
+                      quantum_bytes / sizeof(float), (quick ? 1ull << 24 : 1ull << 28) / kernels,
+                      false, saxpy_kernel, data);
+        Case row("chain with data", Json().add("blocks", kernels), "Msps");
+        row.n = 1;
+        row.verified = got.right;
+        Samples one(1);
+        one.add(got.msps);
+        row.print(one);
+    }
+}
+
 // ---- FIR and demodulator on the resident runtime
 
 struct FileSource : flow::Block { // from memory that stands for a file
@@ -382,9 +408,15 @@ void radio(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    return run_program(argc, argv, [](const Arguments& arguments) {
+    const bool with_data = argc > 1 && std::strcmp(argv[argc - 1], "--chains-with-data") == 0;
+    argc -= with_data ? 1 : 0;
+    return run_program(argc, argv, [&](const Arguments& arguments) {
+        if (with_data) return chains_with_data(arguments.quick);
         print_environment(
             environment(arguments).add("cores_allowed", std::max<size_t>(all_cores.size(), 1)));
+#if defined(__CUDACC__)
+        if (arguments.gpu()) print_copies(arguments.quick);
+#endif
         latencies(arguments.quick);
         for (const How how : {How::threads, How::pool}) {
             for (const bool sleeps : {true, false}) idle(how, sleeps, arguments.quick);

@@ -10,6 +10,9 @@
 #include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
+#if defined(__CUDACC__)
+#include "rivals/copies.cuh"
+#endif
 
 #include <atomic>
 #include <bit>
@@ -182,6 +185,9 @@ void measure(const Arguments& arguments)
     const uint64_t interval = arguments.quick ? 500'000'000 : 1'000'000'000;
     const uint32_t intervals = arguments.quick ? 6 : 60;
     const std::vector<int> cores = allowed_cores();
+#if defined(__CUDACC__)
+    if (arguments.gpu()) print_copies(arguments.quick);
+#endif
 
     Runtime<Echoing> runtime(arguments.device, arguments.options());
     Flow flow(runtime, arguments);

@@ -69,6 +69,26 @@ def test_an_all_reduce_is_held_against_a_copy_of_what_each_rank_sends():
     assert one.share[0] == pytest.approx(expected / 8000)
 
 
+def test_messages_are_held_against_a_copy_the_same_way():
+    ring = make(
+        "ring",
+        ("host to device", {"bytes": 64, "memory": "pinned"}, "M/s", [160.0] * 9),
+        ("device to host", {"bytes": 64}, "M/s", [80.0] * 9),
+        ("driver's copy", {"direction": "to device"}, "GB/s", [51.2] * 9),
+        ("driver's copy", {"direction": "to host"}, "GB/s", [25.6] * 9),
+    )
+    assert [one.limit for one in limits.limits(ring)] == [(800.0, (800.0, 800.0)),
+                                                          (400.0, (400.0, 400.0))]  # fmt: skip
+    assert [one.share[0] for one in limits.limits(ring)] == pytest.approx([0.2, 0.2])
+
+
+def test_a_limit_may_be_told_with_the_environment():
+    case = Measured("resident in device memory", {}, "M/s", np.full(9, 1000.0), 9, True)
+    made = bench.build_record("transactions", {"copy_gbs": 1280.0}, [case], None, GPU, quick=False)
+    (one,) = limits.limits(made)
+    assert one.limit == (10_000.0, None) and one.share == (0.1, None)
+
+
 def test_on_cpu_threads_nothing_goes_over_pcie():
     cases = [("sustained", ("echoes", {}, "M/s", [10.0] * 9))]
     (line,) = [limits.text([make(*cases[0], here=CPU)]).splitlines()[-1]]

@@ -62,8 +62,8 @@ def test_a_rivals_row_beside_ours_is_turned():
     assert (one.case, one.rival) == ("chain of saxpy", "chain of saxpy, GNU Radio")
     assert (one.rows[0].gain, one.rows[0].standing) == (2.0, table.AHEAD)
     name, told = one.uneven
-    assert name == "GNU Radio" and "start and stop" in told
-    assert f"- GNU Radio: {told}." in summary.text([made])
+    assert name == "chain of saxpy, GNU Radio" and "start and stop" in told
+    assert f"- {name}: {told}." in summary.text([made])
 
 
 def test_limits_and_our_own_ways_are_no_rivals():

@@ -293,7 +293,6 @@ def measure(
 
 _SAME = {
     "ask from Python": "ask",
-    "chain of saxpy, GNU Radio": "chain of saxpy",
     "send_many from NumPy": "host to device",
 }
 _RIVALS = {

@@ -45,7 +45,8 @@ class _Scale:
 
 _SCALES = (
     _Scale("saxpy", "bytes", ("saxpy, one core",), ("buffers", "kind")),
-    _Scale("flow", "blocks", ("chain of saxpy", "kernels alone", "chain of saxpy, GNU Radio")),
+    _Scale("flow", "blocks", ("chain of saxpy", "chain of saxpy, GNU Radio")),
+    _Scale("flow", "blocks", ("chain with data", "chain with data, GNU Radio")),
     _Scale(
         "throughput", "n",
         ("tasks, resident", "tasks, sync", "tasks, batched", "tasks, graph", "tasks, bulk"),

@@ -21,6 +21,17 @@ def _median(row: Row, _headline: Row) -> _Value:
     return row.median, row.ci95
 
 
+def _items(size: float) -> Callable[[Row, Row], _Value]:
+    """M/s of items of so many bytes at the rate of a copy in GB/s."""
+
+    def value(copy: Row, _headline: Row) -> _Value:
+        per = 1e3 / size
+        ends = None if copy.ci95 is None else (copy.ci95[0] * per, copy.ci95[1] * per)
+        return copy.median * per, ends
+
+    return value
+
+
 def _two_shot(copy: Row, headline: Row) -> _Value:
     """Microseconds of an all-reduce whose bytes go at the rate of ``copy`` (GB/s): each rank sends
     2 (n - 1) / n of them."""
@@ -33,7 +44,10 @@ def _two_shot(copy: Row, headline: Row) -> _Value:
 @dataclass(frozen=True, slots=True)
 class _Headline:
     """Rows of ``case`` with ``params``, and what limits them: ``case`` of ``limit``, whose
-    parameters agree with the row's and with ``limit_params``; without one ``what`` would."""
+    parameters agree with the row's and with ``limit_params``; without one ``what`` would.
+
+    ``told``: where the record's environment has the limit, in GB/s, and the bytes of an item.
+    """
 
     experiment: str
     case: str
@@ -42,23 +56,40 @@ class _Headline:
     limit: str = ""
     limit_params: Mapping[str, Scalar] = field(default_factory=dict)
     value: Callable[[Row, Row], _Value] = _median
+    told: tuple[str, float] | None = None
 
 
 _PCIE = "a copy over PCIe"
 _MEMORY = "the bandwidth of the memory"
 _BETWEEN_SMS = "raw words from SM to SM"
 _BETWEEN_CORES = "raw words from core to core"
+
+
+def _over_pcie(
+    experiment: str,
+    case: str,
+    size: float,
+    params: Mapping[str, Scalar] | None = None,
+    direction: str = "to device",
+) -> _Headline:
+    """Items of so many bytes that go over PCIe one way."""
+    way: dict[str, Scalar] = {"direction": direction}
+    return _Headline(
+        experiment, case, params or {}, _PCIE, "driver's copy", way, value=_items(size)
+    )
+
+
 _HEADLINES = (
     _Headline("dispatch", "ask", {}, "raw words, there and back", "raw mailbox"),
     _Headline("dispatch", "ask from Python", {}, "raw words, there and back", "raw mailbox"),
-    _Headline("ring", "host to device", {"bytes": 64}, _PCIE),
-    _Headline("ring", "device to host", {"bytes": 64}, _PCIE),
+    _over_pcie("ring", "host to device", 64, {"bytes": 64}),
+    _over_pcie("ring", "device to host", 64, {"bytes": 64}, "to host"),
     _Headline("ring", "cpu to cpu, denizen spsc", {}, _BETWEEN_CORES),
     _Headline("channels", "denizen channel", {}, _BETWEEN_CORES),
     _Headline("flow", "chain of saxpy", {}, _MEMORY),
-    _Headline("flow", "filter and demodulate, stream", {}, _PCIE),
+    _over_pcie("flow", "filter and demodulate, stream", 8),
     _Headline("throughput", "tasks, resident", {"n": 1_000_000}, _MEMORY),
-    _Headline("sustained", "echoes", {}, _PCIE),
+    _over_pcie("sustained", "echoes", 64),
     _Headline("beside", "random targets", {}, _BETWEEN_SMS),
     _Headline("routes", "one way", {"bytes": 64}, "raw words, one way", "raw words"),
     _Headline("routes", "random targets", {}, _BETWEEN_SMS),
@@ -66,7 +97,7 @@ _HEADLINES = (
     _Headline("actors", "HLC tick", {}, "a clock read", "clock read"),
     _Headline("actors", "snapshot", {}, "as many bytes written and synced", "write + fsync"),
     _Headline("actors", "restore", {}, "as many bytes read", "read"),
-    _Headline("adsb", "resident receiver", {}, _PCIE),
+    _over_pcie("adsb", "resident receiver", 2),
     _Headline("adsb", "recorded signal", {}, _MEMORY),
     _Headline("bfs", "auto", {"graph": "Kronecker 20"}, _MEMORY),
     *(
@@ -81,8 +112,11 @@ _HEADLINES = (
     _Headline("arena", "malloc", {"threads": 1 << 20}, "an atomic sum", "malloc, bump pointer"),
     _Headline("tasks", "thread tasks", {}, _MEMORY),
     _Headline("tasks", "chain, one hop", {}, _BETWEEN_SMS),
-    _Headline("transactions", "streamed", {}, _PCIE),
-    _Headline("transactions", "resident in device memory", {}, _MEMORY),
+    _over_pcie("transactions", "streamed", 128),
+    _Headline(
+        "transactions", "resident in device memory", {}, "its 128 bytes read once, as a copy does",
+        told=("copy_gbs", 128.0),
+    ),
     _Headline("wave", "auto", {"cells": 512}, "a copy of as many cells", "copy"),
     _Headline(
         "wave", "CPU threads", {"cells": 256}, "an update of two arrays", "update of two arrays"
@@ -136,6 +170,14 @@ def _limit(headline: _Headline, row: Row, rows: Sequence[Row]) -> Row | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
+def _told(headline: _Headline, record: Record) -> _Value | None:
+    if headline.told is None:
+        return None
+    name, size = headline.told
+    rate = record.environment.get(name)
+    return (float(rate) * 1e3 / size, None) if isinstance(rate, (int, float)) else None
+
+
 def limits(record: Record) -> list[Limited]:
     """The record's headlines, in the order of the list above."""
     found = []
@@ -147,11 +189,13 @@ def limits(record: Record) -> list[Limited]:
                 row.params.get(key) != value for key, value in headline.params.items()
             ):
                 continue
-            other = _limit(headline, row, record.rows)
-            if other is None:
+            limit = _told(headline, record)
+            if limit is None:
+                other = _limit(headline, row, record.rows)
+                limit = None if other is None else headline.value(other, row)
+            if limit is None:
                 found.append(Limited(row, headline.what, None, None))
                 continue
-            limit = headline.value(other, row)
             over, under = (limit, (row.median, row.ci95))
             if not lower_is_better(row.unit):
                 over, under = under, over

@@ -43,6 +43,10 @@ RUNS = 18
 # the runs, since only their ends are neighbours.
 _ALIKE = 0.185
 _LEAST_ROUNDS = 9
+# Of rounds that are an autoregressive series of coefficient 0.5: the variance of their mean over that
+# of independent ones, (1 + 0.5) / (1 - 0.5), and how much of a degree of freedom each is worth where
+# that variance is estimated, (1 - 0.25) / (1 + 0.25).
+_ROUNDS_ALIKE, _ROUNDS_FREE = 3.0, 0.6
 _SWAPS = 2000
 _LEAST_SWAPPED = 6  # 32 differences; of five, one in sixteen is the largest
 
@@ -167,8 +171,8 @@ def _binomial_cdf(n: int, p: float) -> NDArray[np.float64]:
     return sums
 
 
-def _quantile_of_t(freedom: int) -> float:
-    """Student's t at 97.5 %, by its expansion in 1 / ``freedom``; within 0.2 % from eight on."""
+def _quantile_of_t(freedom: float) -> float:
+    """Student's t at 97.5 %, by its expansion in 1 / ``freedom``; within 0.2 % from five on."""
     z = 1.959964
     terms = (
         (z**3 + z) / 4,
@@ -203,8 +207,12 @@ def percentile_ci(
     beyond = (groups > value).mean(axis=1)
     alone = share * (1 - share) / groups.shape[1]
     # How many samples are worth one: the variance of the groups' shares, itself known from few.
-    few = (_quantile_of_t(beyond.size - 1) / 1.959964) ** 2
-    worth = max(1.0, float(beyond.var(ddof=1)) / alone) * few
+    alike, freedom = (1.0, 1.0) if rounds is None else (_ROUNDS_ALIKE, _ROUNDS_FREE)
+    few = (_quantile_of_t(freedom * (beyond.size - 1)) / 1.959964) ** 2
+    # Of a series that is alike the variance of n is too small by about 1 - 2 / n.
+    few_alike = 1.0 if rounds is None else beyond.size / (beyond.size - 2)
+    between = max(0.0, few_alike * float(beyond.var(ddof=1)) / alone - 1)
+    worth = (1 + between * alike) * few
     count = int(values.size / worth)
     if count < 1:
         return None
