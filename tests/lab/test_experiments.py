@@ -164,12 +164,16 @@ def built(experiment):
 )
 def test_programs_verify_their_work_on_the_cpu(experiment, cases, monkeypatch, capsys):
     # They add cases to adsb, and large graphs to bfs.
-    for variable in ("DENIZEN_DATA", "DENIZEN_DUMP1090", "DENIZEN_GRAPHS"):
+    for variable in (
+        "DENIZEN_DATA", "DENIZEN_DUMP1090", "DENIZEN_DUMP1090_MEMORY", "DENIZEN_GRAPHS",
+    ):  # fmt: skip
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(logs, "RIVALS", {})
     built(experiment)
     made = bench.run(experiment, "cpu:2", quick=True)
     assert made.verified
+    assert any(row.noise_floor is not None for row in made.rows)  # one arm twice, in each
+    assert any(row.rounds is not None for row in made.rows)
     assert {row.case for row in made.rows} == cases
     assert made.goals == []  # they are an H100's
     complaints = capsys.readouterr().err
@@ -198,6 +202,7 @@ def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
     built(experiment)
     made = bench.run(experiment, "cpu:2", quick=True)
     assert made.verified
+    assert any(row.noise_floor is not None for row in made.rows)
     assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
 
 
@@ -212,6 +217,7 @@ def test_the_channels_verify_their_work():
     }
     assert {*ours, "mutex and condition"} <= {row.case for row in made.rows}
     assert all("mutex and condition" in row.ratio_to for row in made.rows if row.case in ours)
+    assert any(row.noise_floor is not None and row.rounds == 5 for row in made.rows)
 
 
 CHANNELS = [
@@ -222,9 +228,19 @@ CHANNELS = [
 ]
 
 
-@pytest.mark.parametrize(("rivals", "reached"), [(CHANNELS, [1.5]), (CHANNELS[:3], [])])
+@pytest.mark.parametrize(
+    ("rivals", "reached"),
+    [
+        (CHANNELS, [1.5]),
+        (CHANNELS[:3], []),
+        # The fairer one counts where it ran.
+        ([*CHANNELS, "moodycamel concurrent with tokens"], [150 / 120]),
+    ],
+)
 def test_the_channels_goal_asks_for_every_rival(rivals, reached):
-    cases = [one(name, 100.0 - k, "M/s") for k, name in enumerate(rivals)]
+    cases = [
+        one(name, 120.0 if "tokens" in name else 100.0 - k, "M/s") for k, name in enumerate(rivals)
+    ]
     cases.append(one("denizen channel", 150.0, "M/s", tuple(rivals)))
     found = goals.reached("channels", record.rows_of(cases), gpu=False)
     assert [goal.reached for goal in found] == reached

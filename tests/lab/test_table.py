@@ -90,6 +90,14 @@ def test_a_difference_is_one_beyond_the_interval_and_the_noise():
         "1.11x better (1.11 to 1.11) than theirs: undecided, two equal arms lie up to 22 % apart",
     )
     assert stands([5.0] * 8 + [11.0])[0] == "undecided"  # the interval spans 1
+    # What was measured once has the noise of what was measured twice.
+    twice = [("other", 5.0, ""), ("other", 6.0, "A/A"), ("ours", 9.0, ""), ("theirs", 10.0, "")]
+    cases = [
+        Measured(case, {}, "us", np.full(9, value), 9, True, ("theirs",) * (case == "ours"), arm)
+        for case, value, arm in twice
+    ]
+    (row,) = [row for row in record.rows_of(cases) if row.case == "ours"]
+    assert table.standing(row, "theirs") == "undecided"
     assert stands([5.0] * 8) == ("undecided", "2.00x better (too few) than theirs: undecided")
 
 
