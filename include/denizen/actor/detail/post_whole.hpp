@@ -80,15 +80,17 @@ struct WholeWords {
     }
 };
 
-// Calls put(slot, place in it, packet) for every packet of the slots, each in one lane. All that a
-// lane reads is asked for before one is written: it may be far away.
+// Calls put(slot, place in it, packet) for every packet of the slots, each in one lane. `first`:
+// the lane's of the first there are. All that a lane reads is asked for before one is written: it
+// may be far away.
 template <class Put>
-DENIZEN_HD inline void write_whole(const WholeWords& m, uint32_t ticket, uint32_t packets,
-                                   const Put& put)
+DENIZEN_HD inline void write_whole(const WholeWords& m, Packet first, uint32_t ticket,
+                                   uint32_t packets, const Put& put)
 {
     const uint32_t lane = lanes::id();
     if (lane < packets) {
-        put(ticket + lane / 4, lane % 4, m.packet(lane, ticket + lane / 4 + 1));
+        first.sequence = ticket + lane / 4 + 1;
+        put(ticket + lane / 4, lane % 4, first);
     }
     DENIZEN_ROLLED
     for (uint32_t base = lanes::size + lane; base < packets; base += 4 * lanes::size) {
@@ -117,6 +119,7 @@ DENIZEN_COLD inline Posted post_whole(const Shared& s, uint32_t id, uint32_t des
     const Header h{destination, sender, type, 0, length};
     const WholeWords m{encode(h, 0), payload, length / 4};
     const uint32_t n = slots_for(length);
+    const Packet first = m.packet(lanes::id(), 0); // on its way while a ticket is drawn
     const cluster::Address b = own_box(s, id);
     const box::Ways ways = box::ways(b);
     const uint32_t there = destination >> 18; // node and worker
@@ -132,7 +135,7 @@ DENIZEN_COLD inline Posted post_whole(const Shared& s, uint32_t id, uint32_t des
             if (lanes::id() == 0) {
                 cluster::store_own(box::tail(b, near), ticket + n);
             }
-            write_whole(m, ticket, 4 * n, [&](uint32_t t, uint32_t k, const Packet& p) {
+            write_whole(m, first, ticket, 4 * n, [&](uint32_t t, uint32_t k, const Packet& p) {
                 cluster::store_packet(ring + ((t & mask) * 4 + k) * sizeof(Packet), p);
             });
             if (lanes::id() == 0) {
@@ -159,7 +162,7 @@ DENIZEN_COLD inline Posted post_whole(const Shared& s, uint32_t id, uint32_t des
         ticket = lanes::shuffle(ticket, 0);
         const uint32_t used = ticket - credit;
         if (used + n <= mask + 1) {
-            write_whole(m, ticket, 4 * n, [&](uint32_t t, uint32_t k, const Packet& p) {
+            write_whole(m, first, ticket, 4 * n, [&](uint32_t t, uint32_t k, const Packet& p) {
                 store_packet<Scope::system>(&slots[t & mask].packet[k], p);
             });
             if (lanes::id() == 0) {
