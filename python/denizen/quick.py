@@ -260,9 +260,12 @@ def variables(cubin: bytes, source: str) -> list[str]:
         return []
     names = []
     for mangled in _globals(cubin):
-        if re.match(r"denizen_|_ZN?K?(?:St|7denizen|4cuda|08NumbaEnv)|\$|_ZN?\d*__", mangled):
+        # With a dollar: the value that a local variable begins with.
+        if "$" in mangled or re.match(r"denizen_|_ZN?K?(?:St|08NumbaEnv)", mangled):
             continue
-        parts = _identifiers(mangled)
+        parts = [p for p in _identifiers(mangled) if not p.startswith("_INTERNAL_")]
+        if parts[0] in ("denizen", "cuda"):
+            continue
         name = re.escape(parts[-1])
         if not re.search(rf"\b(?:const|constexpr)\b[^;{{}}()*=]*\b{name}\b", source):
             names.append("::".join(parts))

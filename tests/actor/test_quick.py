@@ -4,6 +4,7 @@ while it runs."""
 
 import logging
 import os
+import pickle
 import threading
 import time
 from pathlib import Path
@@ -39,18 +40,24 @@ class Running:
         self.exchanged.set()
 
 
+_made = {}  # what has been compiled for any of these tests
+
+
 @pytest.fixture
 def compiled(monkeypatch):
-    """What has been compiled, by its call; it is not optimised in any case, which takes long."""
+    """The calls that compile. Nothing is optimised, which takes long, and nothing made twice."""
     calls = []
     compile_apart = program_module.compile_apart
 
     def counting(call, *given, **options):
         calls.append(call)
-        if call != "link_cubin":
-            text, name, flags = given
-            given = (text, name, [*dict.fromkeys([*flags, "--Ofast-compile=max"])])
-        return compile_apart(call, *given, **options)
+        *what, flags = given
+        least = ["-O0"] if call == "link_cubin" else ["--Ofast-compile=max"]
+        given = (*what, [*dict.fromkeys([*flags, *least])])
+        key = pickle.dumps((call, given))
+        if key not in _made:
+            _made[key] = compile_apart(call, *given, **options)
+        return _made[key]
 
     monkeypatch.setattr(program_module, "compile_apart", counting)
     monkeypatch.setattr(quick, "compile_apart", counting)
@@ -104,13 +111,9 @@ def test_programs_of_the_same_text_are_optimised_once(empty_cache, nvrtc, compil
     assert not cores[1].images, "it was closed before"
 
 
-def test_nothing_is_compiled_for_programs_that_are_closed(empty_cache, nvrtc, monkeypatch, caplog):
+def test_nothing_is_compiled_for_programs_that_are_closed(empty_cache, nvrtc, caplog):
     """The real thing, which would take seconds; the process that compiles is gone at once."""
-    program = denizen.Program(
-        sample.program().source,
-        actors=sample.program().actors,
-        messages=list(sample.program().messages.values()),
-    )
+    program = constant()
     _, background = quick.start_of(program, 90)
     core = Running()
     exchange = quick.Exchange(core, program, background)
@@ -173,9 +176,9 @@ def test_the_mistakes_of_a_handler_are_those_of_the_optimised_start(empty_cache,
     assert "no_such_name" in str(caught.value)
 
 
-def test_a_forked_child_compiles_for_itself(empty_cache, nvrtc, compiled):
+def test_a_forked_child_compiles_for_itself():
     """Of what the parent compiles it has the objects and no thread."""
-    _, background = quick.start_of(constant(), 90)
+    background = quick.Background("x", "mine", lambda _: b"")
     with quick.Background._lock:  # another thread holds it
         quick.Background._running["x"] = background
         pid = os.fork()
