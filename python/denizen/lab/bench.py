@@ -11,6 +11,7 @@ from denizen.group import nccl
 from denizen.lab import cases, goals, programs
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
+from denizen.quick import optimised_only
 
 # Seconds a C++ program may take. Every experiment is made to end well before.
 DEADLINE = 600.0
@@ -76,7 +77,7 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
         nccl.prepare()
     environment: programs.Environment = {}
     measured: list[Measured] = []
-    with Sampler(gpu) as sampler:
+    with Sampler(gpu) as sampler, optimised_only():
         if experiment not in IN_PYTHON:
             more = ["--quick"] if quick else []
             command = [str(programs.find(experiment)), "--device", device, *more]
