@@ -43,9 +43,9 @@ RUNS = 18
 # the runs, since only their ends are neighbours.
 _ALIKE = 0.185
 _LEAST_ROUNDS = 9
-# Of rounds that are an autoregressive series of coefficient 0.5: the variance of their mean over that
-# of independent ones, (1 + 0.5) / (1 - 0.5), and how much of a degree of freedom each is worth where
-# that variance is estimated, (1 - 0.25) / (1 + 0.25).
+# Of rounds that are an autoregressive series of coefficient 0.5: the variance of their mean over
+# that of independent ones, (1 + 0.5) / (1 - 0.5), and how much of a degree of freedom each is worth
+# where that variance is estimated, (1 - 0.25) / (1 + 0.25).
 _ROUNDS_ALIKE, _ROUNDS_FREE = 3.0, 0.6
 _SWAPS = 2000
 _LEAST_SWAPPED = 6  # 32 differences; of five, one in sixteen is the largest
