@@ -238,10 +238,12 @@ gpu-install:
 # need their keepers' threads. Those on the GPU mostly wait for NVRTC: four at a time. Without
 # pytest-xdist both run one test at a time.
 GPU_FILTER := -*/cpu*:*_cpu?:*_cpu?x?
-PYTEST := PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider
+PYTEST := DENIZEN_BENCH_DIR=$(CURDIR)/$(BUILD)/benchmarks PYTHONPATH=$(CURDIR)/$(BUILD)/site \
+    python3 -m pytest -p no:cacheprovider
 gpu-test:
-	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DPython_EXECUTABLE="$$(command -v python3)"
-	cmake --build $(BUILD) -t denizen_wheel denizen_gpu_tests -- -k 0
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DDENIZEN_BENCHMARKS=ON \
+	    -DPython_EXECUTABLE="$$(command -v python3)"
+	cmake --build $(BUILD) -t denizen_wheel denizen_gpu_tests bench_driver -- -k 0
 	@$(MAKE) --no-print-directory gpu-install
 	@status=0; some() { python3 -c 'import xdist' 2>/dev/null && printf '%s ' -n $$1 --dist loadfile; }; \
 	$(PYTEST) $$(some $(shell expr \( $$(nproc) + 1 \) / 2)) -m 'not deep and not gpu' >$(BUILD)/beside.log 2>&1 & beside=$$!; \

@@ -12,6 +12,7 @@ from denizen.group import nccl
 from denizen.lab import cases, goals, idle, programs
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
+from denizen.quick import optimised_only
 
 # Seconds a C++ program may take. Every experiment is made to end well before.
 DEADLINE = 600.0
@@ -79,7 +80,7 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     measured: list[Measured] = []
     others = idle.busy()
     begin = time.monotonic()
-    with Sampler(gpu) as sampler:
+    with Sampler(gpu) as sampler, optimised_only():
         if experiment not in IN_PYTHON:
             more = ["--quick"] if quick else []
             command = [str(programs.find(experiment)), "--device", device, *more]
