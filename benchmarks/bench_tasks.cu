@@ -201,7 +201,6 @@ void subjects(std::vector<Arm>& arms, const Arguments& arguments, bool big,
             arm->result.arm = again;
             arms.push_back(std::move(*arm));
         }
-        if (!arguments.gpu()) break;
     }
 }
 

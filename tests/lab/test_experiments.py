@@ -120,7 +120,17 @@ def built(experiment):
             {"churn", "churn, malloc", "churn, std::pmr::synchronized_pool_resource"},
         ),
         ("pools", {"buffer", "aligned_alloc"}),
-        ("beside", {"ask", "ask, one kernel for ever", "hand-over"}),
+        (
+            "beside",
+            {
+                "ask",
+                "ask, one kernel for ever",
+                "hand-over",
+                "killed under load: the GPU is free",
+                "killed under load: the process is gone",
+                "killed under load: the next program, start to end",
+            },
+        ),
         (
             "bfs",
             {
