@@ -141,6 +141,7 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     g.local_slots = options.local_slots != 0 ? options.local_slots : 64;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
     g.gap = sizeof(Packet);
+    g.stage = stage_bytes(table);
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
     if (options.workers == 0) {
         const uint32_t wanted_sms =
