@@ -397,6 +397,10 @@ void AnyRuntime::save(const std::string& path, nanoseconds deadline)
     core().save(path, ns(deadline));
 }
 
+void AnyRuntime::hold(nanoseconds deadline) { core().hold_workers(ns(deadline)); }
+
+void AnyRuntime::let_go() { core().let_workers_go(); }
+
 void AnyRuntime::save_actor(Address actor, const std::string& path, nanoseconds deadline)
 {
     core().save_actor(actor, path, ns(deadline));

@@ -104,6 +104,8 @@ struct AnyRuntime::Core : Asking {
     // ---- snapshots (snapshot.cpp)
 
     void save(const std::string& path, uint64_t deadline_ns);
+    void hold_workers(uint64_t deadline_ns);
+    void let_workers_go();
     void restore(const SnapshotFile& file); // before launch()
     void save_actor(Address actor, const std::string& path, uint64_t deadline_ns);
     void load_actor(Address actor, const std::string& path, uint64_t deadline_ns);
@@ -211,7 +213,8 @@ struct AnyRuntime::Core : Asking {
     std::mutex close_mutex;
     std::mutex exchange_mutex; // not the above: a handler that is stuck holds an exchange up
     std::mutex save_mutex;
-    std::mutex dead_mutex; // the rings of dead letters have one reader
+    std::shared_ptr<void> held; // while the workers are off for a snapshot of the cluster
+    std::mutex dead_mutex;      // the rings of dead letters have one reader
     Placing placing;
     Names names;
     Moving moving;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core.hpp"
 
+#include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/far.hpp>
 
 #include <algorithm>
@@ -9,33 +10,7 @@
 namespace denizen {
 namespace {
 
-bool is_watch(const Header& h)
-{
-    return h.flags == flag_system && (h.type == static_cast<uint32_t>(SystemOp::watch) ||
-                                      h.type == static_cast<uint32_t>(SystemOp::unwatch));
-}
-
 constexpr uint64_t poll_ns = 50'000; // a GPU's workers ring no bell
-
-// A reply that a transport brought, into its cell: as a worker writes it (post.hpp).
-void write_cell(const Shared& s, Address ticket, const Header& h, const void* payload)
-{
-    Slot* cell = s.cells + static_cast<uint64_t>(ticket.cell()) * s.cell_slots;
-    const auto* bytes = static_cast<const unsigned char*>(payload);
-    const uint32_t n = slots_for(h.length);
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n; ++i) {
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t sequence = ticket.value + i;
-            if (i == 0 && k == 0) {
-                continue; // last: the asker looks at it first
-            }
-            detail::store_part<Scope::system>(&cell[i].packet[k], bytes, h.length, at, sequence);
-            at += packet_payload;
-        }
-    }
-    store_packet<Scope::system>(&cell->packet[0], encode(h, ticket.value));
-}
 
 } // namespace
 
@@ -87,8 +62,10 @@ std::string Directory::describe_far(Address a) const
 {
     const FarFormat& f = nodes[0].shared.far;
     char text[64];
-    std::snprintf(text, sizeof text, "%s 0x%08x of host %u",
-                  f.place_of(a) >= f.first_cell() ? "an ask" : "address", a.value, f.host_of(a));
+    const char* what = f.is_multicast(a)                 ? "the subscribers"
+                       : f.place_of(a) >= f.first_cell() ? "an ask"
+                                                         : "address";
+    std::snprintf(text, sizeof text, "%s 0x%08x of host %u", what, a.value, f.host_of(a));
     return text;
 }
 
@@ -109,11 +86,18 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
     const uint64_t begin = now_ns();
     Backoff wait;
     std::unique_lock held(lane.lock);
-    while (!lane.lost && lane.queue.size() >= far.capacity) { // ends by room, loss or the deadline
+    // Ends by room, loss or the deadline.
+    while (!lane.lost && (far.held || lane.queue.size() >= far.capacity)) {
         held.unlock();
         check_alive();
         check_interrupt();
         if (now_ns() - begin > deadline_ns) {
+            if (far.held) {
+                throw Error(Errc::full, "the lane to host " + std::to_string(peer) +
+                                            " is held: a snapshot of the cluster is being taken, "
+                                            "which has lasted " +
+                                            seconds(now_ns() - begin));
+            }
             throw Error(Errc::full, "the lane to host " + std::to_string(peer) + " (" +
                                         std::to_string(far.capacity) +
                                         " messages) is full: that host has not kept up for " +
@@ -159,7 +143,10 @@ bool AnyRuntime::Core::watch_far(SystemOp op, Address watcher, Address watched)
 const FarFormat& FarDoor::format() const { return core_.far.format; }
 uint32_t FarDoor::hosts() const { return core_.far.format.hosts; }
 uint32_t FarDoor::own() const { return core_.far.format.host; }
-uint32_t FarDoor::room() const { return core_.image.table.max_message + stamp_bytes; }
+uint32_t FarDoor::room() const
+{
+    return std::max(core_.image.table.max_message + stamp_bytes, first_payload);
+}
 
 bool FarDoor::take(uint32_t peer, Header& h, void* payload)
 {
@@ -169,6 +156,13 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
         h.sender = h.sender == nobody ? nobody : format.to_far({h.sender}).value;
         lane.taken.fetch_add(1, std::memory_order_relaxed);
     };
+    if (lane.count_telling != 0) {
+        const std::lock_guard guard(lane.lock);
+        if (take_telling(peer, h, payload)) {
+            finish();
+            return true;
+        }
+    }
     for (size_t n = 0; n < core_.nodes.size(); ++n) {
         const Shared& s = core_.nodes[n].shared;
         const PeerLink& link = s.peer[s.node];
@@ -199,6 +193,12 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
             }
             h = without_stamp(h);
             if ((h.flags & flag_system) != 0) {
+                if (peer == own() && is_topic_change(h)) {
+                    TopicRequest r;
+                    std::memcpy(&r, payload, sizeof r);
+                    note_topic(static_cast<SystemOp>(h.type), r.key, r.subscriber);
+                    continue;
+                }
                 if (!is_watch(h)) { // the place of one that was not sent after all
                     continue;
                 }
@@ -258,13 +258,23 @@ bool FarDoor::empty(uint32_t peer)
         const Shared& s = core_.nodes[n].shared;
         const uint32_t head = load<Scope::system>(&lane.head[n]);
         const Slot* slots = s.peer[s.node].inboxes + uint64_t{peer} * core_.far.capacity;
-        if (load_packet<Scope::system>(&slots[head & (core_.far.capacity - 1)].packet[0])
-                .sequence == head + 1) {
+        const auto there = [&](uint32_t ticket, uint32_t k, Packet& p) {
+            p = load_packet<Scope::system>(&slots[ticket & (core_.far.capacity - 1)].packet[k]);
+            return p.sequence == ticket + 1;
+        };
+        Packet first;
+        Packet other;
+        bool whole = there(head, 0, first); // or its end is in an outbox
+        const uint32_t packets = whole ? 4 * slots_for(decode(first).length) : 0;
+        for (uint32_t i = 1; i < packets && whole; ++i) {
+            whole = there(head + i / 4, i % 4, other);
+        }
+        if (whole) {
             return false;
         }
     }
     const std::lock_guard guard(lane.lock);
-    return lane.queue.empty();
+    return lane.queue.empty() && lane.telling.empty();
 }
 
 void FarDoor::sleep(uint32_t peer, uint64_t ns)
@@ -279,212 +289,6 @@ void FarDoor::wake(uint32_t peer)
     Bell& bell = *core_.far.lane[peer]->bell;
     fetch_add<Scope::system, Order::release>(&bell.bell, 1u);
     futex_wake_all(&bell.bell);
-}
-
-Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* payload, bool again)
-{
-    AnyRuntime::Core& c = core_;
-    FarLane& lane = *c.far.lane[from];
-    const FarFormat& format = c.far.format;
-    const Address address{given.destination};
-    const auto done = [&] {
-        lane.delivered.fetch_add(1, std::memory_order_relaxed);
-        return Delivered::yes;
-    };
-    const auto garbage = [&] {
-        lane.refused.fetch_add(1, std::memory_order_relaxed);
-        return Delivered::refused;
-    };
-    const bool refusal =
-        given.flags == flag_system && given.type == far_refusal && given.length == 0;
-    const Address sender{given.sender};
-    const bool watches = is_watch(given) && given.length == 0 && sender.value != nobody &&
-                         c.image.table.down != no_type;
-    if (!address.is_far() || format.host_of(address) != format.host ||
-        (sender.value != nobody && (!sender.is_far() || format.host_of(sender) != from)) ||
-        (!refusal && !watches &&
-         (given.flags != 0 || given.type >= c.image.table.messages ||
-          given.length != c.image.table.message[given.type].size || !c.refs(given.type).empty()))) {
-        return garbage();
-    }
-    const uint32_t place = format.place_of(address);
-    if (watches &&
-        (place >= format.own_threads() || format.place_of(sender) >= format.first_cell())) {
-        return garbage(); // of and by actors, and the threads of a host may watch
-    }
-    if (place >= format.first_cell()) { // a reply
-        const uint32_t cell = place & 0xffff;
-        const uint32_t lap = (place & (format.first_cell() - 1)) >> FarFormat::cell_bits;
-        const std::lock_guard guard(c.far.asks_lock);
-        if (cell >= c.far.asked.size()) {
-            return garbage();
-        }
-        const Address ticket = c.cells.taken(cell, lap, format.laps());
-        if (ticket.value == 0) {
-            return garbage();
-        }
-        c.far.asked[cell] = 0;
-        Header h = given;
-        h.destination = ticket.value;
-        h.sender = refusal ? given.sender : format.to_short(sender).value;
-        if (refusal) {
-            h.sender = static_cast<uint32_t>(Errc::no_actor) | from << 8;
-        }
-        write_cell(c.nodes[0].shared, ticket, h, payload);
-        return done();
-    }
-    if (refusal) {
-        return garbage();
-    }
-    const Address to = format.to_short(address);
-    Header h = given;
-    h.destination = to.value;
-    const auto dead = [&](Reason reason, const char* why) {
-        lane.refused.fetch_add(1, std::memory_order_relaxed);
-        c.bury(reason, h, payload,
-               c.message_name(h.type) + " from host " + std::to_string(from) + " to " +
-                   c.describe(to) + ": " + why);
-        if (reason != Reason::dropped && sender.is_far() &&
-            format.place_of(sender) >= format.first_cell()) { // who asks is told
-            FarLane& back = *c.far.lane[from];
-            {
-                const std::lock_guard guard(back.lock);
-                back.queue.push_back({{sender.value, host.value, far_refusal, flag_system, 0}, {}});
-            }
-            wake(from);
-        }
-        return Delivered::refused;
-    };
-    const uint32_t down = c.image.table.down;
-    if (!watches && given.type == down && given.length == sizeof(Down)) {
-        Down news;
-        std::memcpy(&news, payload, sizeof news);
-        if (news.life == static_cast<uint32_t>(Life::stopped)) { // that was its last
-            const std::lock_guard guard(lane.lock);
-            std::erase_if(lane.watches, [&](const FarWatch& w) { return w.watched == news.actor; });
-        }
-    }
-    if (to.is_host()) {
-        const std::lock_guard guard(c.egress_lock);
-        if (c.backlog.size() >= c.options.egress_slots) {
-            return dead(Reason::dropped, "nobody receives what this host is sent");
-        }
-        const auto* bytes = static_cast<const unsigned char*>(payload);
-        c.backlog.push_back({h, {bytes, bytes + h.length}});
-        return done();
-    }
-    const uint8_t actor = c.inside(to) ? c.type_at(c.index(to)) : uint8_t{0};
-    if (watches && actor == 0) { // it has stopped: the watcher is told at once
-        if (given.type == static_cast<uint32_t>(SystemOp::watch)) {
-            send_down(from, sender,
-                      {given.destination, static_cast<uint32_t>(Life::stopped), 0, 0});
-        }
-        return done();
-    }
-    if (actor == 0) {
-        return dead(Reason::no_actor, "no such actor");
-    }
-    const LifeRequest watch{to.local(), given.sender, 0, 0};
-    if (watches) {
-        h.length = sizeof watch;
-        payload = &watch;
-    } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
-        return dead(Reason::wrong_type, "it has no handler for it");
-    }
-    Port& port = c.far.port;
-    const size_t w = c.worker_index(to);
-    const uint32_t n = slots_for(h.length);
-    {
-        std::unique_lock held(port.lock);
-        if (!port.rings.room(w, n)) {
-            held.unlock();
-            c.wake(to);
-            if (watches) {
-                return Delivered::no_room;
-            }
-            const auto policy = static_cast<Overflow>(c.image.table.actor[actor - 1u].overflow);
-            if (policy == Overflow::fail) {
-                return dead(Reason::dropped, "no room, and its overflow policy is to fail");
-            }
-            // A GPU's records are out of reach: there the message waits.
-            if (policy == Overflow::drop_oldest && !again && !c.on_gpu) {
-                const Shared& s = c.nodes[to.node()].shared;
-                fetch_add<Scope::system>(
-                    &s.actor_records[uint64_t{to.worker()} * s.actors_per_worker + to.local()].drop,
-                    1u);
-            }
-            return Delivered::no_room;
-        }
-        if (!with_length(h.length,
-                         [&]<uint32_t L>() { port.rings.write_short<L>(w, h, payload); })) {
-            port.rings.write(w, h, payload);
-        }
-    }
-    c.flush_stores();
-    c.wake(to);
-    return done();
-}
-
-void FarDoor::lose(uint32_t peer, const std::string& why)
-{
-    FarLanes& lanes = core_.far;
-    FarLane& lane = *lanes.lane[peer];
-    {
-        const std::lock_guard guard(lane.lock);
-        if (lane.lost) {
-            return;
-        }
-        lane.why = why;
-        lane.lost = true;
-        lane.bereft.insert(lane.bereft.end(), lane.watches.begin(), lane.watches.end());
-        lane.watches.clear();
-    }
-    const std::lock_guard guard(lanes.asks_lock);
-    for (uint32_t cell = 0; cell < lanes.asked.size(); ++cell) {
-        if (lanes.asked[cell] == peer + 1) {
-            lanes.asked[cell] = 0;
-            const Address ticket{lanes.ticket[cell]};
-            write_cell(core_.nodes[0].shared, ticket,
-                       {ticket.value, static_cast<uint32_t>(Errc::host_lost) | peer << 8,
-                        far_refusal, flag_system, 0},
-                       nullptr);
-        }
-    }
-}
-
-bool FarDoor::tell_lost(uint32_t peer)
-{
-    FarLane& lane = *core_.far.lane[peer];
-    for (;;) { // ends: each turn tells one, or there is no room
-        FarWatch w{};
-        {
-            const std::lock_guard guard(lane.lock);
-            if (lane.bereft.empty()) {
-                return true;
-            }
-            w = lane.bereft.front();
-        }
-        const Down news{w.watched, static_cast<uint32_t>(Life::stopped), failed_host, 0};
-        if (deliver(peer, {w.watcher, w.watched, core_.image.table.down, 0, sizeof news}, &news,
-                    false) == Delivered::no_room) {
-            return false;
-        }
-        const std::lock_guard guard(lane.lock);
-        lane.bereft.pop_front();
-    }
-}
-
-// To one who watches an actor of this host from another.
-void FarDoor::send_down(uint32_t peer, Address watcher, const Down& news)
-{
-    FarLane& lane = *core_.far.lane[peer];
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&news);
-    {
-        const std::lock_guard guard(lane.lock);
-        lane.queue.push_back({{watcher.value, news.actor, core_.image.table.down, 0, sizeof news},
-                              {bytes, bytes + sizeof news}});
-    }
-    wake(peer);
 }
 
 bool FarDoor::is_lost(uint32_t peer) const { return core_.far.lane[peer]->lost; }

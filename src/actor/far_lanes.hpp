@@ -6,10 +6,15 @@
 #include "port.hpp"
 
 #include <denizen/actor/any_runtime.hpp>
+#include <denizen/actor/detail/system_op.hpp>
 #include <denizen/actor/far.hpp>
+#include <denizen/actor/topic.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,13 +26,59 @@ struct FarWatch {
     uint32_t watched;
 };
 
+inline bool is_watch(const Header& h)
+{
+    return h.flags == flag_system && (h.type == static_cast<uint32_t>(SystemOp::watch) ||
+                                      h.type == static_cast<uint32_t>(SystemOp::unwatch));
+}
+
+bool is_topic_change(const Header& h); // far_topics.cpp
+
+// Who subscribes here to one pattern, and the address by which other hosts publish to them.
+struct FarMulticast {
+    Address address;
+    std::shared_ptr<const std::vector<uint32_t>> members; // short addresses, in their order
+};
+
+struct FarTopics {
+    struct Less {
+        bool operator()(const TopicKey& a, const TopicKey& b) const
+        {
+            return std::lexicographical_compare(a.word, a.word + 4, b.word, b.word + 4);
+        }
+    };
+    std::mutex lock; // may be held when a lane's is taken
+    std::map<TopicKey, FarMulticast, Less> multicast;
+    std::map<uint32_t, TopicKey> pattern; // by the multicast's address
+    uint32_t next = 0;                    // number of the next multicast
+};
+
+// What another host is still to be told of a multicast here.
+struct FarTelling {
+    bool there; // or it is no more
+    TopicKey pattern;
+};
+
 struct FarLane {
-    std::mutex lock;           // of the queue, `why`, and the watches
+    std::mutex lock;           // of the queue, `why`, the watches, and the topics
     std::deque<Message> queue; // from the host's threads, with short addresses
     std::atomic<bool> lost{false};
     std::string why;
-    std::vector<FarWatch> watches; // of actors there, by actors and threads here
-    std::deque<FarWatch> bereft;   // the host was lost, and they have not been told yet
+    std::vector<FarWatch> watches;          // of actors there, by actors and threads here
+    std::deque<FarWatch> bereft;            // the host was lost, and they have not been told yet
+    std::vector<FarWatch> bereaved;         // they have been told
+    std::map<uint32_t, FarTelling> telling; // by multicast
+    std::atomic<size_t> count_telling{0};
+    std::map<uint32_t, TopicKey> theirs;   // the multicasts there that this host publishes to
+    std::map<uint32_t, TopicKey> orphaned; // of a lost host: the lead is to forget these
+    std::atomic<uint64_t> told{0},
+        heard{0}; // of multicasts here to that host, and of its to this one
+    // A message to a multicast that some of its members have got. Only who delivers looks at it.
+    std::shared_ptr<const std::vector<uint32_t>> fan;
+    size_t fanned = 0;
+    std::mutex aside_lock;
+    std::deque<Message> aside; // to actors here, with short addresses: see give_aside()
+    std::atomic<size_t> count_aside{0};
     Bell* bell = nullptr;
     std::vector<uint32_t> head;     // by node: the next ticket of its ring
     std::vector<uint32_t> credited; // and what its workers know of that
@@ -39,6 +90,8 @@ struct FarLanes {
     std::vector<std::unique_ptr<FarLane>> lane; // by host
     uint32_t capacity = 0;                      // of a queue, and slots of a ring
     Port port;                                  // the workers' rings for what comes from them
+    FarTopics topics;
+    std::atomic<bool> held{false}; // for a snapshot: no thread of this host sends to another
 
     std::mutex asks_lock;
     std::vector<uint32_t> asked;  // by cell: the host that is to answer, + 1

@@ -228,6 +228,7 @@ void AnyRuntime::Core::close(uint64_t timeout_ns)
     if (closed) {
         return;
     }
+    held = nullptr;
     const uint64_t begin = now_ns();
     std::string problem;
     if (nodes[0].backend->commanded() == Command::pause) {

@@ -7,8 +7,11 @@
 #include "core.hpp"
 #include "fingerprint.hpp"
 #include "snapshot_check.hpp"
+#include "snapshot_far.hpp"
 #include "snapshot_host.hpp"
 #include "snapshot_memory.hpp"
+
+#include <optional>
 
 namespace denizen {
 namespace {
@@ -85,14 +88,18 @@ void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
     const std::scoped_lock guards(save_mutex, names.mutex, placing.mutex, moving.mutex);
     check_alive();
-    if (options.hosts != 0) {
-        throw Error(Errc::bad_argument, path + ": a snapshot is of one host; what is on its way "
-                                               "between the hosts of a cluster would not be in it");
+    if (options.hosts != 0 && held == nullptr) {
+        throw Error(Errc::bad_argument, path + ": what is on its way between the hosts of a "
+                                               "cluster would not be in a snapshot of one; use the "
+                                               "cluster's save()");
     }
     const uint64_t begin = now_ns();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};
     {
-        const Away away(*this, deadline_ns);
+        std::optional<Away> away;
+        if (held == nullptr) {
+            away.emplace(*this, deadline_ns);
+        }
         check_alive();
         save_host(*this, sections, deadline_ns);
         save_memory(*this, sections);
@@ -100,8 +107,33 @@ void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
     write_snapshot(path, SnapshotKind::program, layout_abi, sections, left(begin, deadline_ns));
 }
 
+void AnyRuntime::Core::hold_workers(uint64_t deadline_ns)
+{
+    const std::lock_guard guard(save_mutex);
+    if (options.hosts == 0) {
+        throw Error(Errc::bad_argument, "the program is of no cluster; save() it as it runs");
+    }
+    if (held == nullptr) {
+        far.held = true; // before the workers: what a thread sends afterwards is of after the cut
+        try {
+            held = std::make_shared<Away>(*this, deadline_ns);
+        } catch (...) {
+            far.held = false;
+            throw;
+        }
+    }
+}
+
+void AnyRuntime::Core::let_workers_go()
+{
+    const std::lock_guard guard(save_mutex);
+    held = nullptr;
+    far.held = false;
+}
+
 void AnyRuntime::Core::restore(const SnapshotFile& file)
 {
+    compare_far(file, *this);
     compare_geometry(file, *this);
     restore_host(file, *this);
     restore_memory(file, *this);

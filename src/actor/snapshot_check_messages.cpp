@@ -21,6 +21,7 @@ using RingName = std::tuple<size_t, uint32_t>;
 // Of the second part. Sources number a worker's rings in global memory.
 constexpr uint32_t near_rings = 64; // and the near worker's number
 constexpr uint32_t egress_ring = 128;
+constexpr uint32_t host_ring = 256; // and the number of the host that it goes to
 
 template <class T>
 T from(const uint32_t* words)
@@ -47,6 +48,7 @@ struct SnapshotCheck::RingView {
     RingName name;
     Address reader;
     bool to_host = false;
+    bool to_other_host = false;
     uint32_t mask = 0;
     uint32_t head = 0; // the reader's next ticket
     uint32_t tail = 0;
@@ -216,7 +218,12 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
                 case RingKind::peer: {
                     const uint32_t node = p.index / max_workers;
                     const uint32_t to = p.index % max_workers;
-                    good = node < s.nodes && node != s.node && to < s.workers;
+                    if (node == s.node) {
+                        good = to < s.far.hosts;
+                        ring = {s.node, host_ring + to};
+                        break;
+                    }
+                    good = node < s.nodes && to < s.workers;
                     if (good) {
                         ring = {c_.worker_index(Address::actor(to, 0, node)),
                                 source_of(c_.nodes[node], s.node)};
@@ -272,8 +279,11 @@ void SnapshotCheck::check_ring(const RingView& r, Flight& flight)
             const Header h = decode(first.packet[0]);
             rest = slots_for(h.length);
             require(rest <= n - i, r.reader, "is sent a message without its end");
-            if (r.to_host) {
+            if (r.to_host || (r.to_other_host && (h.flags & flag_system) == 0)) {
                 check_payload(r.reader, h, flag_traced);
+            } else if (r.to_other_host) { // take() passes over what it does not know
+                require(h.flags == flag_system && h.length <= first_payload, r.reader,
+                        "is to give another host an order that there is not");
             } else {
                 check_message(r.reader, h, words + 3);
             }
@@ -358,8 +368,14 @@ void SnapshotCheck::check_messages()
                          there.credits + w * credit_stride, other);
                 }
             }
-            for (const uint32_t source : {source_host, source_host_urgent}) {
-                Port& port = c_.ports[source == source_host ? 0 : AnyRuntime::Core::urgent];
+            const uint32_t source_hosts = source_peer + s.nodes - 1;
+            for (const uint32_t source : {source_host, source_host_urgent, source_hosts}) {
+                if (source == source_hosts && s.far.hosts == 0) {
+                    continue;
+                }
+                Port& port = source == source_hosts  ? c_.far.port
+                             : source == source_host ? c_.ports[0]
+                                                     : c_.ports[AnyRuntime::Core::urgent];
                 const HostRing& l = port.table[reader];
                 require(l.place.seen == done[source], r.reader,
                         "has handled other messages of the host "
@@ -408,6 +424,19 @@ void SnapshotCheck::check_messages()
                 read_memory(node, r.slots.data(), r.memory, sizeof(Slot) * r.slots.size());
                 check_ring(r, flight);
             }
+        }
+        for (uint32_t h = 0; h < s.far.hosts; ++h) {
+            const PeerLink& others = s.peer[s.node];
+            RingView r;
+            r.name = {s.node, host_ring + h};
+            r.reader = worker_of(image, 0);
+            r.to_other_host = true;
+            r.mask = c_.far.capacity - 1;
+            r.head = r.credit = c_.far.lane[h]->head[s.node];
+            r.tail = word(node, others.tails + h * credit_stride);
+            r.memory = const_cast<Slot*>(others.inboxes) + uint64_t{h} * c_.far.capacity;
+            r.slots.assign(r.memory, r.memory + c_.far.capacity);
+            check_ring(r, flight);
         }
         RingView r;
         r.name = {s.node, egress_ring};

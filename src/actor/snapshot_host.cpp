@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot_host.hpp"
 
+#include "snapshot_far.hpp"
 #include "snapshot_memory.hpp"
 
 namespace denizen {
@@ -325,6 +326,14 @@ void save_host(AnyRuntime::Core& core, std::vector<SnapshotSection>& sections, u
         const std::lock_guard read(core.dead_mutex);
         sections.push_back(dead_section(core));
     }
+    if (core.options.hosts != 0) {
+        const std::lock_guard from_others(core.far.port.lock);
+        const std::vector<uint32_t> far_heads =
+            heads_of(core, source_peer + static_cast<uint32_t>(core.nodes.size()) - 1);
+        sections.push_back(host_rings_section("rings of other hosts", core, core.far.port,
+                                              far_heads, deadline_ns));
+        sections.push_back(far_section(core));
+    }
     sections.push_back(cells_section(core.cells));
     sections.push_back(host_section(core));
 }
@@ -337,6 +346,10 @@ void restore_host(const SnapshotFile& file, AnyRuntime::Core& core)
     take_egress(file.section("egress"), core);
     take_dead(file.section("dead letters"), core);
     take_cells(file.section("cells"), core.cells);
+    restore_far(file, core);
+    if (core.options.hosts != 0) {
+        take_host_rings(file.section("rings of other hosts"), core, core.far.port);
+    }
     core.flush_stores();
 }
 

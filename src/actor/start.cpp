@@ -124,6 +124,10 @@ void AnyRuntime::Core::check_options() const
         throw Error(Errc::bad_argument,
                     "asks = " + std::to_string(options.asks) + "; use 1 to 65,536");
     }
+    if (options.hosts != 0 && options.asks > FarFormat::multicast_bit) {
+        throw Error(Errc::bad_argument, "asks = " + std::to_string(options.asks) +
+                                            "; a host of a cluster has at most 32,768");
+    }
     if (options.idle.count() < 0 || options.host_timeout.count() < 1) {
         throw Error(Errc::bad_argument,
                     "idle = " + std::to_string(options.idle.count()) +
@@ -144,11 +148,6 @@ void AnyRuntime::Core::check_options() const
                                             std::to_string(options.hosts) + "; use at most " +
                                             std::to_string(max_hosts) +
                                             ", and a host's number counted from 0");
-    }
-    if (options.hosts != 0 && !options.restore.empty()) {
-        throw Error(Errc::bad_argument, options.restore +
-                                            ": a snapshot is of one host; a host of a "
-                                            "cluster cannot go on from it");
     }
     if (options.hosts != 0 && options.nodes == max_nodes) {
         throw Error(Errc::bad_argument, "nodes = " + std::to_string(options.nodes) +

@@ -6,6 +6,7 @@
 #include <denizen/cluster/link.hpp>
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -62,6 +63,33 @@ void clusters(nb::module_& m)
         return a.is_far() && f.host_of(a) < f.hosts ? static_cast<int64_t>(f.host_of(a)) : -1;
     });
 
+    // Changes of the patterns that are subscribed to here that have left for a host; None: some
+    // wait.
+    m.def("topics_told", [](AnyRuntime& rt, uint32_t host) -> std::optional<uint64_t> {
+        uint64_t count = 0;
+        return rt.far().told(host, count) ? std::optional(count) : std::nullopt;
+    });
+    m.def("topics_heard", [](AnyRuntime& rt, uint32_t host) { return rt.far().heard(host); });
+    m.def("topics_settle",
+          [](AnyRuntime& rt, uint32_t host, const std::string& pattern, double timeout) {
+              const Unlocked unlocked;
+              rt.far().settle_topics(host, pattern, seconds(timeout));
+          });
+
+    // For a snapshot of the cluster.
+    m.def("hold", [](AnyRuntime& rt, double timeout) {
+        const Unlocked unlocked;
+        rt.hold(seconds(timeout));
+    });
+    m.def("let_go", [](AnyRuntime& rt) {
+        const Unlocked unlocked;
+        rt.let_go();
+    });
+    m.def("renew", [](AnyRuntime& rt, uint32_t host) {
+        const Unlocked unlocked;
+        rt.far().renew(host);
+    });
+
     nb::class_<Link>(m, "Link")
         .def_static(
             "rings",
@@ -88,6 +116,7 @@ void clusters(nb::module_& m)
                          }
                      })
         .def_prop_ro("why", &Link::why)
+        .def_prop_ro("settled", &Link::settled)
         .def("counts", &counts)
         .def("idle", &Link::idle)
         .def("lose",

@@ -85,12 +85,17 @@ public:
     }
     bool idle() override
     {
-        if (!door_.empty(host_) || holds_.load(std::memory_order_acquire)) {
+        if (!door_.empty(host_) || holds_.load(std::memory_order_acquire) ||
+            !door_.none_aside(host_)) {
             return false;
         }
         return state() == State::lost
                    ? settled_.load(std::memory_order_acquire)
                    : wire_->all_acknowledged() && !undelivered_.load(std::memory_order_acquire);
+    }
+    bool settled() const override
+    {
+        return settled_.load(std::memory_order_acquire) && heard_.load(std::memory_order_acquire);
     }
     void lose(const std::string& why) override
     {
@@ -228,6 +233,7 @@ private:
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
             const bool lost = state() == State::lost;
+            door_.give_aside(host_);
             uint32_t n = 0;
             for (; n < batch; ++n) {
                 if (!have && (!lost || finishes)) {
@@ -315,6 +321,7 @@ private:
                 wire_->rest();
             }
         }
+        heard_.store(true, std::memory_order_release);
     }
 
     FarDoor& door_;
@@ -329,6 +336,7 @@ private:
     std::atomic<uint64_t> resumed_{0};
     bool buried_ = false;
     std::atomic<bool> settled_{false};
+    std::atomic<bool> heard_{false}; // the receiver has given out all that had come
     mutable std::mutex lock_;
     std::string why_;
     std::string told_; // by lose()
@@ -354,7 +362,10 @@ public:
         const FarCounts c = door_.counts(door_.own());
         return {c.taken, c.taken, c.delivered, c.refused, 0, 0};
     }
-    bool idle() override { return door_.empty(door_.own()) && !holds_; }
+    bool idle() override
+    {
+        return door_.empty(door_.own()) && !holds_ && door_.none_aside(door_.own());
+    }
     void lose(const std::string&) override {}
     void close() override
     {
@@ -373,6 +384,7 @@ private:
         Header h;
         while (!stop_) { // ends by close()
             holds_ = true;
+            door_.give_aside(own);
             const bool taken = door_.take(own, h, payload.data());
             for (bool again = false; taken && !stop_; again = true) { // ends by room
                 if (door_.deliver(own, h, payload.data(), again) != Delivered::no_room) {

@@ -495,7 +495,7 @@ TEST(stream, messages_for_nobody_are_counted_and_the_link_goes_on)
         {0, self, good},                                  // no address of a cluster's
         {f.far(1, 0).value, self, good},                  // of another host
         {f.far(0, 50).value, self, good},                 // no actor
-        {f.far(0, 0x3ffffff).value, self, good},          // a cell that nobody waits at
+        {f.far(0, 0x3ff7fff).value, self, good},          // a cell that nobody waits at
         {sink.value, f.far(0, 1).value, good},            // a sender that is ours
         {sink.value, self, 100u | 4u << 15},              // no message of the program
         {sink.value, self, number | 1u << 10 | 4u << 15}, // the runtime's own

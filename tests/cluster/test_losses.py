@@ -50,7 +50,7 @@ def test_a_connection_that_breaks_is_taken_up_again(cluster, transport):
         pytest.skip("memory of one machine does not break")
     (sink,) = cluster.spawn("Sink", host=1)
     (source,) = cluster.spawn("Source", host=0)
-    links = cluster._local.links
+    links = cluster._hosts.local.links
     for number in range(5):
         cluster.send(source, "Go", to=sink, count=4000)
         links._links[1].halt()
@@ -61,8 +61,8 @@ def test_a_connection_that_breaks_is_taken_up_again(cluster, transport):
 
 
 def test_who_does_not_know_the_token_is_refused_and_counted(cluster, transport):
-    links = cluster._local.links
-    place = cluster._about[1]["place"]
+    links = cluster._hosts.local.links
+    place = cluster._hosts.about[1]["place"]
     before = cluster.stats()[1]["refused_connections"]
     other = bytes(32)
     for dialled in (0, 1, 7):
@@ -85,13 +85,13 @@ def test_what_knows_the_token_and_sends_no_frames_is_lost(cluster, transport):
     """
     if transport == "rings":
         pytest.skip("rings have no frames")
-    links = cluster._local.links
+    links = cluster._hosts.local.links
     end = time.monotonic() + 30
     while 2 not in cluster.lost:  # host 2 itself comes back: whoever is faster
         assert time.monotonic() < end
         with (
             suppress(OSError, denizen.DenizenError),
-            links._open(cluster._about[0]["place"], 5.0) as sock,
+            links._open(cluster._hosts.about[0]["place"], 5.0) as sock,
         ):
             handshake.dial(sock, links._token, 2, 0, links._epochs[2], 0)
             sock.sendall(struct.pack("<Q", 1) * 64)

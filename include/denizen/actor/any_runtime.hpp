@@ -391,7 +391,13 @@ public:
     // Writes the whole program to a file, as it is between two messages of each worker: no message
     // under way is lost or doubled in it. Then the program goes on. Options::restore takes it back.
     // The file appears in one step: a process that dies here leaves the last one.
+    // A host of a cluster is saved while it is held: see hold().
     void save(const std::string& path, nanoseconds deadline);
+    // From now on no worker of a host runs, and none of its threads sends to another one, until
+    // let_go(). Once all hosts of a cluster are held and what was between them has arrived, they
+    // are of one moment. Errc::timeout: a handler has not come to its end.
+    void hold(nanoseconds deadline);
+    void let_go();
     // The same for the state of one actor, between two of its messages; load_actor() gives it to an
     // actor of the same type. Errc::bad_snapshot: of another type, or altered.
     void save_actor(Address actor, const std::string& path, nanoseconds deadline);

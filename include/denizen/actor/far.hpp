@@ -3,7 +3,8 @@
 // come from one. It knows no transport; denizen/cluster/link.hpp carries the messages. Host only.
 //
 // A watch of an actor elsewhere goes to its host as an order, and is noted here: if that host is
-// lost, those who watch are told so (tell_lost()).
+// lost, those who watch are told so (tell_lost()). The same goes for subscriptions, of which each
+// host tells the others (src/actor/far_topics.cpp).
 //
 // Each other host has a lane: a ring that the workers write (the node's own PeerLink, rings.hpp)
 // and a queue for the host's own threads, both bounded. One thread takes from a lane; any may
@@ -11,8 +12,12 @@
 #pragma once
 
 #include <denizen/actor/any_runtime.hpp>
+#include <denizen/actor/topic.hpp>
 
 namespace denizen {
+
+struct FarTelling; // src/actor/far_lanes.hpp
+enum class SystemOp : uint32_t;
 
 // What became of a message that came from another host.
 enum class Delivered { yes, no_room, refused };
@@ -43,7 +48,7 @@ public:
     // Sleeps until there may be one, wake() is called, or `ns` have passed.
     void sleep(uint32_t peer, uint64_t ns);
     void wake(uint32_t peer);
-    // Whether nothing waits in a host's lane.
+    // Whether no whole message waits in a host's lane.
     bool empty(uint32_t peer);
 
     // A message from host `from`. no_room: its actor's worker has not kept up and its policy is to
@@ -61,9 +66,43 @@ public:
 
     FarCounts counts(uint32_t peer) const;
 
+    // While this host is held for a snapshot, what finds no room is set aside. Gives it out; false:
+    // some of it has no room yet.
+    bool give_aside(uint32_t peer);
+    // Nothing is aside, or it is to be in a snapshot.
+    bool none_aside(uint32_t peer) const;
+
+    // How many changes of patterns that are subscribed to here have left for a host; false: more
+    // of them wait. And how many have come from it.
+    bool told(uint32_t peer, uint64_t& count);
+    uint64_t heard(uint32_t peer) const;
+    // Returns once publishers here reach what has come from a host. Errc::exhausted: there was no
+    // room for that pattern of its actors; Errc::timeout.
+    void settle_topics(uint32_t peer, std::string_view pattern, nanoseconds deadline);
+
+    // The host has been started again, or this one has, from a snapshot: nothing has gone to it or
+    // come from it yet, and it is told of all multicasts here. No link to it is open. Who was told
+    // that actors of it are lost is told that they run, and watches them again.
+    void renew(uint32_t peer);
+
 private:
+    enum class Given { yes, no_room, buried };
+
+    // far_deliver.cpp
+    Given give(uint32_t from, Header h, const void* payload, bool again);
+    Given give_in_turn(uint32_t from, const Header& h, const void* payload, bool again);
+    Delivered deliver_reply(uint32_t from, const Header& h, const void* payload, bool refusal);
+    Delivered deliver_multicast(uint32_t from, const Header& h, const void* payload, bool again);
     void note_watch(uint32_t peer, const Header& h);
     void send_down(uint32_t peer, Address watcher, const Down& news);
+    // far_topics.cpp
+    void note_topic(SystemOp op, const TopicKey& pattern, uint32_t subscriber);
+    void tell_hosts(Address multicast, const FarTelling& news);
+    bool take_telling(uint32_t peer, Header& h, void* payload);
+    bool tell_lead(SystemOp op, const TopicKey& pattern, Address multicast, Address answer_to);
+    Given give_telling(const Header& h, const void* payload);
+    Delivered deliver_telling(uint32_t from, const Header& h, const void* payload);
+    bool forget_multicasts(uint32_t peer);
 
     AnyRuntime::Core& core_;
 };

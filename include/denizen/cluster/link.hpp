@@ -63,6 +63,8 @@ public:
     virtual LinkCounts counts() const = 0;
     // Nothing is on its way out: all that was taken has been acknowledged, and nothing waits.
     virtual bool idle() = 0;
+    // It is lost, and all that was under way to the other host is buried or acknowledged.
+    virtual bool settled() const { return false; }
     // Says that the other host is lost: who sees to the processes knows first.
     virtual void lose(const std::string& why) = 0;
     // A stream's: ends it, if it has not ended, and returns how many bytes of the other side's

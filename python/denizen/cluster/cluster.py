@@ -3,43 +3,26 @@
 
 from __future__ import annotations
 
-import base64
-import logging
-import os
-import pickle
-import secrets
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from denizen import _core, errors, threads
+from denizen import _core
 from denizen.actor import ActorType
 from denizen.closing import Closing
-from denizen.cluster import control
-from denizen.cluster.host import Local
 from denizen.cluster.links import TRANSPORTS
+from denizen.cluster.processes import Processes
+from denizen.cluster.snapshots import PathLike, Saved, Snapshots
+from denizen.cluster.topics import Topics
 from denizen.device import capability, parse_device
-from denizen.errors import (
-    ArgumentError,
-    DeadlineError,
-    DenizenError,
-    HostLostError,
-    MissingPackageError,
-    NoActorError,
-)
+from denizen.errors import ArgumentError, DeadlineError, NoActorError
 from denizen.life import HOST
 from denizen.message import MessageType
 from denizen.program import Program
@@ -47,14 +30,9 @@ from denizen.runtime import Addresses, Messages, Received, _program_of
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
 
-log = logging.getLogger(__name__)
-
 MOST_HOSTS = 1023
-_HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sys.argv[1])))"
 # What comes from another host waits in host rings; on a GPU these are dear.
 _ROOM = {"host_ring_slots": 2048}
-_PAUSE = 0.005  # seconds between two looks at the processes
-_ENDS = 0.1  # seconds that a process may take from the end of its connections to its own
 
 
 @dataclass(frozen=True)
@@ -68,7 +46,7 @@ class Host:
     lost: str  # why; empty: it lives
 
 
-class Cluster(Closing):
+class Cluster(Topics, Snapshots, Closing):
     """Runs a program on several hosts: processes, each with a runtime of its own.
 
     An actor's address means the same on all of them: a handler sends to an actor on another host by
@@ -77,19 +55,23 @@ class Cluster(Closing):
 
     Args:
         program: as Runtime's. Types that the main module or a function defines are sent along.
-        hosts: how many; or the device of each, as Runtime's: ``["gpu:0", "gpu:1", "cpu:2"]``.
+        hosts: how many, 2 if not given; or the device of each: ``["gpu:0", "gpu:1", "cpu:2"]``.
         device: of every host, where `hosts` is a number.
         transport: "rings": memory that the processes share; "tcp": connections, on loopback.
         deadline: seconds of silence after which a host is lost.
         spin: seconds that a link's threads look for the next message before they sleep.
         start_timeout: seconds until all hosts are up.
+        restore: what save() wrote of a cluster of the same program and sizes: go on from there, on
+            as many hosts and the same devices if not given.
+        restart: "snapshot": a host whose process ends is started again from the last snapshot, see
+            restart_lost().
         options: sizes, as Runtime's, of every host.
     """
 
     def __init__(
         self,
         program: Program | ActorType | Sequence[ActorType],
-        hosts: int | Sequence[str] = 2,
+        hosts: int | Sequence[str] | None = None,
         *,
         device: str = "cpu:1",
         transport: str = "rings",
@@ -97,10 +79,21 @@ class Cluster(Closing):
         deadline: float = 2.0,
         spin: float = 20e-6,
         start_timeout: float = 120.0,
+        restore: PathLike | None = None,
+        restart: str | None = None,
         **options: int,
     ) -> None:
         program = _program_of(program)
-        devices = _devices(hosts, device)
+        if restart not in (None, "snapshot"):
+            raise ArgumentError(f'restart = "{restart}"; use "snapshot", or leave it out')
+        self._saved = None if restore is None else Saved.read(restore)
+        if hosts is None and self._saved is not None:
+            hosts = self._saved.devices
+        devices = _devices(2 if hosts is None else hosts, device)
+        if self._saved is not None and len(devices) != len(self._saved.devices):
+            raise ArgumentError(
+                f"{len(devices)} hosts; the snapshot is of {len(self._saved.devices)}"
+            )
         if transport not in TRANSPORTS:
             raise ArgumentError(f'transport = "{transport}"; use {" or ".join(TRANSPORTS)}')
         if not _seconds(deadline) >= 0.01:
@@ -111,47 +104,27 @@ class Cluster(Closing):
                 program.compile_gpu(capability(where))
             elif not where.interpreted:
                 program.compile_cpu()
-        self._process = os.getpid()
-        self._closed = False
-        self._lost: dict[int, str] = {}
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
-        self._callers: dict[int, control.Caller] = {}
-        self._folder = Path(tempfile.mkdtemp(prefix="denizen-cluster-"))
-        token = secrets.token_bytes(32)
         given = {
-            "hosts": len(devices),
             "transport": transport,
-            "folder": str(self._folder),
             "address": address,
             "deadline": float(deadline),
             "spin": float(spin),
             "options": {**_ROOM, **options} if _on_cpu(devices) else options,
-            "path": sys.path,
         }
-        end = time.monotonic() + start_timeout
-        self._local: Local | None = None
-        try:
-            packed = base64.b64encode(_pack(program)).decode()
-            for number in range(1, len(devices)):
-                place = {"number": number, "device": devices[number]}
-                self._start({**given, **place, "program": packed, "token": token.hex()}, number)
-            self._local = Local(program, {**given, "number": 0, "device": devices[0]}, token)
-            self._about = {0: self._local.describe()}
-            for number in self._callers:
-                self._about[number] = self._hear(number, end)
-            self._connect(max(end - time.monotonic(), 1.0))
-        except BaseException:
-            self.close()
-            raise
+        self._devices, self._links_then, self.restarts = devices, {}, []
+        self._saving = threading.RLock()
+        files = {} if self._saved is None else {h: self._saved.file(h) for h in range(len(devices))}
+        self._hosts = Processes(program, devices, given, files, start_timeout)
+        if restart == "snapshot":
+            self._hosts.on_loss = self._start_again
         self.program = program
         self._next = cycle(range(len(devices)))
-        self._watching = threads.start(self._look_after, "denizen cluster")
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self._hosts.closed:
             return f"<denizen.Cluster {self.program.name}: closed>"
         lost = f", {len(self.lost)} lost" if self.lost else ""
-        return f"<denizen.Cluster {self.program.name}: {len(self._about)} hosts{lost}>"
+        return f"<denizen.Cluster {self.program.name}: {len(self._hosts.about)} hosts{lost}>"
 
     # ---- the hosts
 
@@ -161,17 +134,17 @@ class Cluster(Closing):
         lost = self.lost
         return [
             Host(n, a["device"], a["workers"], a["pid"], lost.get(n, ""))
-            for n, a in sorted(self._about.items())
+            for n, a in sorted(self._hosts.about.items())
         ]
 
     @property
     def lost(self) -> dict[int, str]:
         """The hosts that are lost to this one, and why."""
-        return {**self._lost, **self._here().links.lost()}
+        return self._hosts.lost
 
     def host_of(self, address: int) -> int:
         """The number of the host that an address is on. ArgumentError if it is of no cluster."""
-        host = _core.host_of(self._here().core, _address(address))
+        host = _core.host_of(self._hosts.local.core, _address(address))
         if host < 0:
             raise ArgumentError(
                 f"{int(address):#010x} is no address of this cluster; use one that its spawn() "
@@ -224,16 +197,16 @@ class Cluster(Closing):
     def _spawn(  # noqa: PLR0917
         self, host: int, kind: str, count: int, name: str | None, near: int | None, timeout: float
     ) -> Addresses:
-        found = self._call(
+        found = self._hosts.call(
             host, "spawn", timeout, actor=kind, count=count, name=name, near=near, timeout=timeout
         )
         return np.array(found, np.uint32)
 
     def find(self, name: str, *, timeout: float = 1.0) -> int:
         """The address of the actor of this name, on whichever host; NoActorError if none lives."""
-        for host in self._living():
+        for host in self._hosts.living():
             with suppress(NoActorError):
-                return int(self._call(host, "find", timeout, name=name, timeout=timeout))
+                return int(self._hosts.call(host, "find", timeout, name=name, timeout=timeout))
         raise NoActorError(f'no host has an actor that is called "{name}"')
 
     def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
@@ -269,11 +242,11 @@ class Cluster(Closing):
         at = 0 if watcher == HOST else self.host_of(watcher)
         given = {"watcher": int(watcher), "watched": int(watched), "ends": ends}
         self.host_of(watched)
-        self._call(at, "watch", timeout, timeout=timeout, **given)
+        self._hosts.call(at, "watch", timeout, timeout=timeout, **given)
 
     def _life(self, verb: str, actor: int, timeout: float) -> None:
         host = self.host_of(actor)
-        self._call(host, "life", timeout, verb=verb, address=int(actor), timeout=timeout)
+        self._hosts.call(host, "life", timeout, verb=verb, address=int(actor), timeout=timeout)
 
     # ---- messages, from this process's threads
 
@@ -286,11 +259,11 @@ class Cluster(Closing):
         **fields: Any,
     ) -> None:
         """As Runtime.send(). HostLostError if the actor's host is lost."""
-        self._here().runtime.send(address, message, timeout=timeout, **fields)
+        self._hosts.local.runtime.send(address, message, timeout=timeout, **fields)
 
     def send_many(self, addresses: ArrayLike, messages: Messages, *, timeout: float = 60.0) -> None:
         """As Runtime.send_many()."""
-        self._here().runtime.send_many(addresses, messages, timeout=timeout)
+        self._hosts.local.runtime.send_many(addresses, messages, timeout=timeout)
 
     def ask(
         self,
@@ -301,7 +274,7 @@ class Cluster(Closing):
         **fields: Any,
     ) -> np.void:
         """As Runtime.ask(). HostLostError if the actor's host is lost before it answers."""
-        return self._here().runtime.ask(address, message, timeout=timeout, **fields)
+        return self._hosts.local.runtime.ask(address, message, timeout=timeout, **fields)
 
     def ask_many(
         self,
@@ -312,7 +285,7 @@ class Cluster(Closing):
         timeout: float = 10.0,
     ) -> Messages:
         """As Runtime.ask_many()."""
-        return self._here().runtime.ask_many(addresses, messages, reply, timeout=timeout)
+        return self._hosts.local.runtime.ask_many(addresses, messages, reply, timeout=timeout)
 
     async def ask_async(
         self,
@@ -323,7 +296,9 @@ class Cluster(Closing):
         **fields: Any,
     ) -> np.void:
         """As Runtime.ask_async()."""
-        return await self._here().runtime.ask_async(address, message, timeout=timeout, **fields)
+        return await self._hosts.local.runtime.ask_async(
+            address, message, timeout=timeout, **fields
+        )
 
     def receive(self, *, timeout: float = 1.0) -> Received:
         """The next message to this process.
@@ -331,7 +306,7 @@ class Cluster(Closing):
         From host 0's own actors to ``denizen::host``, or a reply of an actor of any host to what
         this process's threads have sent it.
         """
-        here = self._here()
+        here = self._hosts.local
         got = here.runtime.receive(timeout=timeout)
         return Received(got.type, got.message, int(here.far(_one(got.sender))[0]))
 
@@ -348,15 +323,20 @@ class Cluster(Closing):
             left = end - time.monotonic()
             if left <= 0:
                 raise DeadlineError(f"messages are still under way after {timeout:.3g} s")
-            now = {h: self._call(h, "quiet", left, timeout=left) for h in self._living()}
-            for b in self._children.keys() - now.keys() - ended.keys():
-                ended[b] = self._has_ended(b)
+            now = {
+                h: self._hosts.call(h, "quiet", left, timeout=left) for h in self._hosts.living()
+            }
+            for b in set(self._hosts.children) - now.keys() - ended.keys():
+                ended[b] = self._hosts.has_ended(b)
+            lost = self.lost
             arrived = all(
                 idle
-                and (now[b][h][1] == a if b in now else a < 0 or not (ended[b] or b in self._lost))
+                and (
+                    b == h
+                    or (now[b][h][1] == a if b in now else a < 0 or not (ended[b] or b in lost))
+                )
                 for h, rows in now.items()
                 for b, (a, _, idle) in enumerate(rows)
-                if b != h
             )
             if arrived and now == before:
                 return
@@ -370,7 +350,7 @@ class Cluster(Closing):
         letters here), "delivered" from it, "refused" (for nobody, or no messages), its "state"
         ("up", "broken", "lost") and "why" it is lost.
         """
-        stats = {h: self._call(h, "stats", 10.0) for h in self._living()}
+        stats = {h: self._hosts.call(h, "stats", 10.0) for h in self._hosts.living()}
         for of_host in stats.values():
             of_host["links"] = {int(h): c for h, c in of_host["links"].items()}
         return stats
@@ -380,14 +360,14 @@ class Cluster(Closing):
 
         ``denizen top --pid PID`` shows one (:attr:`hosts` has the processes).
         """
-        return {h: str(self._call(h, "serve_metrics", 10.0)) for h in self._living()}
+        return {h: str(self._hosts.call(h, "serve_metrics", 10.0)) for h in self._hosts.living()}
 
     def dead_letters(self) -> dict[int, list[dict[str, Any]]]:
         """By host that lives: the dead letters since the last call, each with its "text".
 
         "payload" has the first bytes of the message, at most 24.
         """
-        letters = {h: self._call(h, "dead_letters", 10.0) for h in self._living()}
+        letters = {h: self._hosts.call(h, "dead_letters", 10.0) for h in self._hosts.living()}
         for of_host in letters.values():
             for letter in of_host:
                 letter["payload"] = bytes.fromhex(letter["payload"])
@@ -400,127 +380,26 @@ class Cluster(Closing):
         other; hosts that have not given each other up by then go on. With transport="tcp".
         """
         for host in one:
-            self._call(host, "partition", 5.0, others=list(other))
+            self._hosts.call(host, "partition", 5.0, others=list(other))
         for host in other:
-            self._call(host, "partition", 5.0, others=list(one))
+            self._hosts.call(host, "partition", 5.0, others=list(one))
 
     def close(self, *, timeout: float = 5.0) -> None:
         """Ends all hosts, without waiting for messages under way (:meth:`drain` does)."""
-        if os.getpid() != self._process or self._closed:
-            return
-        self._closed = True
-        for caller in self._callers.values():
-            caller.close()  # each host ends by that
-        try:
-            if self._local is not None:
-                self._local.close(timeout)
-        finally:
-            end = time.monotonic() + timeout
-            for child in self._children.values():
-                try:
-                    child.wait(max(end - time.monotonic(), 0.1))
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._hosts.close(timeout)
 
-    # ---- processes
-
-    def _start(self, given: dict[str, Any], number: int) -> None:
-        ours, theirs = socket.socketpair()
-        try:
-            child = subprocess.Popen(
-                [sys.executable, "-c", _HOST, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
-        finally:
-            theirs.close()
-        self._children[number] = child
-        self._callers[number] = control.Caller(ours, number)
-        control.put(ours, given)
-
-    def _hear(self, number: int, end: float) -> dict[str, Any]:
-        """What a host says when it is up."""
-        sock = self._callers[number]._sock
-        sock.settimeout(max(end - time.monotonic(), 0.1))
-        try:
-            said = control.get(sock)
-        except TimeoutError:
-            raise DeadlineError(f"host {number} is not up in time (start_timeout)") from None
-        if said is None:
-            status = self._children[number].wait()
-            raise HostLostError(f"host {number} ended with status {status} before it was up")
-        if "error" in said:
-            kind = getattr(errors, str(said["error"]), DenizenError)
-            raise kind(f"host {number}: {said['text']}")
-        return dict(said["result"])
-
-    def _connect(self, timeout: float) -> None:
-        places = {str(n): about["place"] for n, about in self._about.items()}
-        results: list[BaseException] = []
-
-        def connect(host: int) -> None:
-            try:
-                self._call(host, "connect", timeout, places=places, timeout=timeout)
-            except BaseException as error:
-                results.append(error)
-
-        running = [threads.start(connect, "denizen connects", (n,)) for n in self._about]
-        for thread in running:
-            thread.join()
-        if results:
-            raise results[0]
-
-    def _look_after(self) -> None:
-        """Processes that have ended: the links know by themselves, the callers here."""
-        while not self._closed:  # ends by close()
-            for number, child in self._children.items():
-                if number not in self._lost and (status := child.poll()) is not None:
-                    why = f"its process has ended ({_how(status)})"
-                    if self._closed:
-                        return
-                    self._lost[number] = f"host {number} was lost: {why}"
-                    self._here().links.lose(number, why)
-                    log.warning("%s", self._lost[number])
-            time.sleep(_PAUSE)
-
-    def _has_ended(self, host: int) -> bool:
-        """Whether the process of a lost host has ended. Its links may know before its parent."""
-        try:
-            self._children[host].wait(_ENDS)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    # ---- who is asked
-
-    def _here(self) -> Local:
-        if self._closed or self._local is None:
-            raise errors.ClosedError("the cluster is closed")
-        return self._local
+    # ---- which host
 
     def _number(self, host: int) -> int:
-        if not isinstance(host, int | np.integer) or not 0 <= host < len(self._about):
-            raise ArgumentError(f"host = {host!r}; there are {len(self._about)}, counted from 0")
+        if not isinstance(host, int | np.integer) or not 0 <= host < len(self._hosts.about):
+            raise ArgumentError(
+                f"host = {host!r}; there are {len(self._hosts.about)}, counted from 0"
+            )
         return int(host)
-
-    def _living(self) -> list[int]:
-        lost = self.lost
-        return [n for n in sorted(self._about) if n not in lost]
 
     def _pick(self) -> int:
         lost = self.lost
         return next(n for n in self._next if n not in lost)  # ends: host 0 lives
-
-    def _call(self, host: int, method: str, patience: float, /, **given: Any) -> Any:
-        here = self._here()
-        if host == 0:
-            return here.answer(method, given)
-        if host in self._lost or (why := here.links.lost().get(host, "")):
-            raise HostLostError(self._lost.get(host) or why)
-        return self._callers[host].call(method, _seconds(patience), **given)
 
 
 def _on_cpu(devices: Sequence[str]) -> bool:
@@ -537,26 +416,6 @@ def _devices(hosts: int | Sequence[str], device: str) -> list[str]:
     if not 1 <= len(devices) <= MOST_HOSTS:
         raise ArgumentError(f"hosts = {hosts!r}; use 1 to {MOST_HOSTS}")
     return devices
-
-
-def _pack(program: Program) -> bytes:
-    """As a process can take it that does not have what the main module defines."""
-    pack: Callable[[Any], bytes] = pickle.dumps
-    if program.in_python:
-        try:
-            from numba import cloudpickle  # noqa: PLC0415  (what compiles the handlers has it)
-        except ImportError:
-            raise MissingPackageError("Numba") from None
-        pack = cloudpickle.dumps
-    return pack(program)
-
-
-def _how(status: int) -> str:
-    if status >= 0:
-        return f"status {status}"
-    with suppress(ValueError):
-        return signal.Signals(-status).name
-    return f"signal {-status}"
 
 
 def _one(address: int) -> NDArray[np.uint32]:

@@ -13,6 +13,7 @@ import pickle
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from denizen import _core
 from denizen.cluster import control
 from denizen.cluster.links import Links
-from denizen.errors import ArgumentError
+from denizen.errors import ArgumentError, DeadlineError
 from denizen.life import HOST
 from denizen.program import Program
 from denizen.runtime import Runtime
@@ -36,7 +37,11 @@ class Local:
     def __init__(self, program: Program, given: Mapping[str, Any], token: bytes) -> None:
         self.number, self.hosts = given["number"], given["hosts"]
         self.runtime = Runtime(
-            program, given["device"], _place=(self.number, self.hosts), **given["options"]
+            program,
+            given["device"],
+            restore=given.get("restore"),
+            _place=(self.number, self.hosts),
+            **given["options"],
         )
         self.core: _core.Runtime = self.runtime._native("cluster")
         try:
@@ -109,12 +114,41 @@ class Local:
         do = self.runtime.unwatch if ends else self.runtime.watch
         do(watcher, self.short(watched), timeout=timeout)
 
+    def topic(self, verb: str, address: int, pattern: str, timeout: float) -> list[int]:
+        """Subscribes or unsubscribes. By host: how many changes have left for it by then."""
+        if verb not in ("subscribe", "unsubscribe"):
+            raise ArgumentError(f'no actor can "{verb}" to a topic')
+        end = time.monotonic() + timeout
+        address = address if address == HOST else self.short(address)
+        getattr(self.runtime, verb)(address, pattern, timeout=timeout)
+        told: list[int] = []
+        while not self.links.quiet(self.number):  # ends by the lane's thread
+            _wait(end, "this host has not noted the change yet")
+        for host in range(self.hosts):
+            while (count := _core.topics_told(self.core, host)) is None:  # ends by the link
+                _wait(end, f"host {host} has not been told of all subscriptions")
+            told.append(count)
+        return told
+
+    def hear_topics(self, host: int, count: int, pattern: str, timeout: float) -> None:
+        """Returns once publishers here know what host `host` had told of by `count` changes."""
+        end = time.monotonic() + timeout
+        while _core.topics_heard(self.core, host) < count:  # ends by these, its loss or `end`
+            if host in self.links.lost():
+                return
+            _wait(end, f"host {host}'s subscriptions have not come")
+        _core.topics_settle(self.core, host, pattern, max(end - time.monotonic(), 0.1))
+
     def quiet(self, timeout: float) -> list[list[int]]:
         """Waits until nothing is under way here; then what has gone to each host and come from it.
 
         By host: taken, delivered and refused, and whether nothing is on its way.
         """
         self.runtime.drain(timeout=timeout)
+        return self.flow()
+
+    def flow(self) -> list[list[int]]:
+        """The same at once."""
         rows = [[0, 0, 1] for _ in range(self.hosts)]
         for host, c in self.links.counts().items():
             rows[host] = [c["taken"], c["delivered"] + c["refused"], int(c["idle"])]
@@ -140,6 +174,35 @@ class Local:
             for d in self.runtime.dead_letters()
         ]
 
+    def hold(self, timeout: float) -> None:
+        _core.hold(self.core, timeout)
+
+    def let_go(self) -> None:
+        _core.let_go(self.core)
+
+    def save(self, path: str, timeout: float) -> None:
+        self.runtime.save(path, timeout=timeout)
+
+    def link_counts(self) -> dict[str, dict[str, int]]:
+        return {
+            str(h): {k: int(c[k]) for k in ("acknowledged", "delivered")}
+            for h, c in self.links.counts().items()
+        }
+
+    def leave(self, host: int, why: str, timeout: float) -> dict[str, int]:
+        """Has no link to a lost host any more. Returns what the link had counted."""
+        return self.links.leave(host, why, timeout)
+
+    def abandon(self, host: int, why: str) -> None:
+        """It was left, and is lost after all."""
+        self.links.abandon(host, why)
+
+    def renew(self) -> None:
+        """This one has been restored, and the others have not: they have left it."""
+        for host in range(self.hosts):
+            if host != self.number:
+                _core.renew(self.core, host)
+
     def serve_metrics(self) -> str:
         return self.runtime.serve_metrics()
 
@@ -161,7 +224,17 @@ _METHODS = frozenset(
         "find",
         "life",
         "watch",
+        "topic",
+        "hear_topics",
         "quiet",
+        "flow",
+        "hold",
+        "let_go",
+        "save",
+        "link_counts",
+        "leave",
+        "abandon",
+        "renew",
         "serve_metrics",
         "stats",
         "dead_letters",
@@ -170,6 +243,12 @@ _METHODS = frozenset(
         "partition",
     }
 )
+
+
+def _wait(end: float, what: str) -> None:
+    if time.monotonic() > end:
+        raise DeadlineError(what)
+    time.sleep(0.0005)
 
 
 def _plain(what: Any) -> Any:

@@ -69,6 +69,8 @@ class Links:
         if transport == "rings":
             self.place = str(folder / f"host-{number}")
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            with suppress(FileNotFoundError):
+                os.unlink(self.place)  # of the process that was this host before
             self._listener.bind(self.place)
             self._listener.listen(hosts)
         else:
@@ -83,7 +85,8 @@ class Links:
         self._places = dict(places)
         end = time.monotonic() + timeout
         for host in range(self._number):
-            self._dial(host, max(end - time.monotonic(), 0.1))
+            if host not in self._links:
+                self._dial(host, max(end - time.monotonic(), 0.1))
         with self._lock:
             if not self._lock.wait_for(
                 lambda: len(self._links) == self._hosts, max(end - time.monotonic(), 0)
@@ -93,7 +96,8 @@ class Links:
                     f"host {self._number} has no link to host {', '.join(map(str, missing))} after "
                     f"{timeout:.3g} s"
                 )
-        self._watching = threads.start(self._watch, "denizen links")
+        if self._watching is None:
+            self._watching = threads.start(self._watch, "denizen links")
 
     def counts(self) -> dict[int, dict[str, Any]]:
         """By host: the link's counts, its state, and why it is lost."""
@@ -103,6 +107,12 @@ class Links:
             host: {**link.counts(), "state": link.state, "why": link.why, "idle": link.idle()}
             for host, link in sorted(links.items())
         }
+
+    def quiet(self, host: int) -> bool:
+        """Whether nothing is on its way to that host. This one's own number: to itself."""
+        with self._lock:
+            link = self._links[host]
+        return link.idle()
 
     def lost(self) -> dict[int, str]:
         """The hosts that are lost, and why."""
@@ -116,6 +126,42 @@ class Links:
             link = self._links.get(host)
         if link is not None:
             link.lose(why)
+
+    def leave(self, host: int, why: str, timeout: float) -> dict[str, int]:
+        """Closes the link to a lost host, so that there may be another: see connect().
+
+        Returns what it has counted: all is acknowledged, or lost.
+        """
+        end = time.monotonic() + timeout
+        with self._lock:
+            link = self._links[host]
+        link.lose(why)
+        while not link.settled:  # ends by the link's threads
+            if time.monotonic() > end:
+                raise DeadlineError(
+                    f"host {self._number} has not buried what was under way to host {host} after "
+                    f"{timeout:.3g} s"
+                )
+            time.sleep(0.001)
+        counts = link.counts()
+        link.close()
+        _core.renew(self._core, host)
+        with self._lock:
+            del self._links[host], self._epochs[host]
+        return {k: int(counts[k]) for k in ("taken", "acknowledged", "delivered", "lost")}
+
+    def abandon(self, host: int, why: str) -> None:
+        """Nobody will link to it: what is under way to it, and will be, is buried."""
+        with self._lock:
+            if host not in self._links:
+                ours, theirs = socket.socketpair()
+                theirs.close()
+                self._links[host] = _core.Link.stream(
+                    self._core, host, ours.detach(), 0, self._deadline, self._spin
+                )
+                self._epochs[host] = 0
+            link = self._links[host]
+        link.lose(why)
 
     def partition(self, hosts: set[int]) -> None:
         """From now on these are out of reach, as if a cable had been cut. Streams only."""

@@ -254,7 +254,7 @@ def _killed(players: denizen.Program, device: str, transport: str, *, quick: boo
     for _ in range(3 if quick else 15):
         with Cluster(players, 2, device=device, transport=transport) as cluster:
             pid = cluster.hosts[1].pid
-            links = cluster._here().links
+            links = cluster._hosts.local.links
             begin = time.perf_counter()
             os.kill(pid, signal.SIGKILL)
             while not links.lost():  # ends: by the link's deadline at the latest

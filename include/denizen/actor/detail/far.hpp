@@ -6,7 +6,9 @@
 // and a place is, as the host that it is on reads it,
 //   0 | worker of all nodes : rest | local : local_bits    an actor
 //   0 | 1...1                                              the host's own threads
-//   1 | lap : rest | cell : 16                             the reply cell of an ask
+//   1 | lap : rest | 0 | cell : 15                         the reply cell of an ask
+//   1 | high : rest | 1 | low : 15                         a multicast: who subscribes to one
+//   pattern
 // The host's number takes as many bits as the cluster has hosts.
 #pragma once
 
@@ -36,6 +38,21 @@ struct FarFormat {
     DENIZEN_HD constexpr uint32_t first_cell() const { return 1u << (place_bits - 1); }
     DENIZEN_HD constexpr uint32_t own_threads() const { return first_cell() - 1; }
     DENIZEN_HD constexpr uint32_t laps() const { return 1u << (place_bits - 1 - cell_bits); }
+
+    // Multicasts: a message to one is for all who subscribe there to its pattern
+    // (src/actor/far_topics).
+    static constexpr uint32_t multicast_bit = 1u << (cell_bits - 1);
+    DENIZEN_HD constexpr uint32_t multicasts() const { return laps() * multicast_bit; }
+    DENIZEN_HD constexpr bool is_multicast(Address a) const
+    {
+        return a.is_far() && place_of(a) >= first_cell() && (a.value & multicast_bit) != 0;
+    }
+    DENIZEN_HD constexpr Address multicast(uint32_t of_host, uint32_t number) const
+    {
+        const uint32_t high = number / multicast_bit & (laps() - 1);
+        return far(of_host, first_cell() | high << cell_bits | multicast_bit |
+                                (number & (multicast_bit - 1)));
+    }
 
     DENIZEN_HD constexpr Address far(uint32_t of_host, uint32_t place) const
     {

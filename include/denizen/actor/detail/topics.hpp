@@ -235,6 +235,18 @@ DENIZEN_HD constexpr bool is_topic_op(SystemOp op)
            op == SystemOp::aim;
 }
 
+// For the other hosts of the cluster (src/actor/far_topics.cpp): who subscribes here. Multicasts of
+// theirs do so only in this host's tables.
+DENIZEN_COLD inline void tell_own_lane(const Shared& s, uint32_t id, SystemOp op,
+                                       const TopicRequest& r)
+{
+    if (!Address{r.subscriber}.is_far()) {
+        const Header h{s.far.multicast(s.far.host, 0).value, r.subscriber,
+                       static_cast<uint32_t>(op), flag_system, sizeof r};
+        post_raw(s, id, h, &r, Priority::data);
+    }
+}
+
 // At worker 0, all lanes. `later`: another node answers.
 DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op, uint32_t sender,
                                        const uint32_t* words, bool& later)
@@ -262,6 +274,9 @@ DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op
                                  topic_table_full, sender});
             }
             return Errc::exhausted;
+        }
+        if (s.far.hosts != 0 && s.node == 0) {
+            tell_own_lane(s, id, op, r);
         }
         later = s.node + 1 < s.nodes;
         if (later) {

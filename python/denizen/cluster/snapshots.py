@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of a whole cluster, and hosts that are started again from them.
+
+A snapshot is a folder: ``cluster.json``, which is written last, and the file of each host, as
+Runtime.save() writes one. All files are of one moment: the workers of all hosts are taken off, and
+what is on its way between the hosts arrives, before the first is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from denizen.cluster.processes import Processes
+from denizen.errors import ArgumentError, DeadlineError, DenizenError, SnapshotError
+from denizen.files import whole
+from denizen.values import seconds as _seconds
+
+log = logging.getLogger(__name__)
+
+_FORMAT = 1
+_INDEX = "cluster.json"
+_TRY = 0.5  # seconds that the hosts are held at first while what is between them arrives
+_LONGEST = 8.0
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A host that was started again from a snapshot, and what its actors do not know.
+
+    By other host: how many messages from there had been acknowledged since the snapshot
+    (``received``), and how many to there had been delivered since (``sent``). Of the first its
+    actors have seen none, and the second they may send again.
+    """
+
+    host: int
+    received: dict[int, int]
+    sent: dict[int, int]
+
+
+class Saved:
+    """A snapshot that was written, or is to be restored."""
+
+    def __init__(self, folder: Path, index: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.devices: list[str] = list(index["devices"])
+        self._index = index
+
+    @classmethod
+    def read(cls, path: PathLike) -> Saved:
+        """SnapshotError if it is none, or not whole."""
+        folder = Path(path)
+        try:
+            index = json.loads((folder / _INDEX).read_text())
+            if index["format"] != _FORMAT or len(index["files"]) != len(index["devices"]):
+                raise SnapshotError(
+                    f'snapshot "{folder}" has format {index["format"]}; this version reads '
+                    f"{_FORMAT}"
+                )
+            saved = cls(folder, index)
+            for host, file in enumerate(index["files"]):
+                if _digest(folder / file["name"]) != file["sha256"]:
+                    raise SnapshotError(
+                        f'snapshot "{folder}": the file of host {host}, {file["name"]}, is not the '
+                        "one that was saved"
+                    )
+        except OSError as error:
+            raise SnapshotError(f'no snapshot of a cluster in "{folder}": {error}') from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise SnapshotError(f'snapshot "{folder}": {_INDEX} is damaged: {error}') from None
+        return saved
+
+    def file(self, host: int) -> str:
+        return str((self.folder / self._index["files"][host]["name"]).resolve())
+
+    def number(self) -> int:
+        return int(self._index["number"])
+
+
+class Snapshots:
+    """The part of Cluster that is about snapshots."""
+
+    _hosts: Processes
+    _devices: list[str]
+    _saved: Saved | None
+    _links_then: dict[int, dict[int, dict[str, int]]]  # by host and other, when it was saved
+    _saving: threading.RLock
+
+    restarts: list[Restart]
+
+    def save(self, path: PathLike, *, timeout: float = 30.0) -> None:
+        """Writes the whole cluster to a folder: all actors, and every message that is under way.
+
+        It is of one moment for all hosts: a message is in it with the sender's state that has sent
+        it, or not at all. Meanwhile the hosts stand still, and sends from this process wait. A save
+        that fails leaves the last one. DeadlineError if what is between the hosts did not arrive;
+        HostLostError if one of them is lost.
+        """
+        end = time.monotonic() + _seconds(timeout)
+        with self._saving:
+            self._all_live()
+            folder = Path(path)
+            folder.mkdir(parents=True, exist_ok=True)
+            before = None
+            with suppress(SnapshotError):
+                before = Saved.read(folder)
+            number = 1 if before is None else before.number() + 1
+            names = [f"{number}-host-{h}.dzs" for h in range(len(self._devices))]
+            try:
+                self._stand_still(end)
+                for host, name in enumerate(names):
+                    left = max(end - time.monotonic(), 0.1)
+                    given = {"path": str((folder / name).resolve()), "timeout": left}
+                    self._hosts.call(host, "save", left, **given)
+                links = {h: self._hosts.call(h, "link_counts", 5.0) for h in range(len(names))}
+            finally:
+                self._go_on()
+            index = {
+                "format": _FORMAT,
+                "number": number,
+                "devices": self._devices,
+                "files": [{"name": n, "sha256": _digest(folder / n)} for n in names],
+            }
+            with whole(folder / _INDEX) as part:
+                Path(part).write_text(json.dumps(index, indent=1))
+            self._saved = Saved(folder, index)
+            self._links_then = {h: {int(b): c for b, c in of.items()} for h, of in links.items()}
+            for old in folder.glob("*-host-*.dzs"):
+                if old.name not in names:
+                    old.unlink(missing_ok=True)
+
+    def restart_lost(self, *, timeout: float = 60.0) -> list[Restart]:
+        """Starts each host that is lost again, from the last snapshot; returns which.
+
+        What is left of its process is killed. Its actors have their addresses and are as they were
+        in the snapshot, with the messages that were under way to them then. ``send`` and ``ask``
+        reach them again, from all hosts; who watched one of them gets a ``Down`` with life
+        "running", and watches it on. All of it is in :attr:`restarts` too.
+        """
+        with self._saving:
+            lost = sorted(self._hosts.lost)
+            if not lost:
+                return []
+            if self._saved is None:
+                raise ArgumentError("there is no snapshot of this cluster yet; save() makes one")
+            files = {h: self._saved.file(h) for h in lost}
+            before = self._hosts.restart(files, timeout)
+            made = [self._account(host, before) for host in lost]
+            self.restarts.extend(made)
+        return made
+
+    def _start_again(self) -> None:
+        """The process of a host has ended."""
+        if self._saved is None:
+            return
+        try:
+            self.restart_lost()
+        except (DenizenError, OSError) as error:
+            log.warning("no host was started again: %s", error)
+
+    def _account(self, host: int, before: dict[int, dict[int, dict[str, int]]]) -> Restart:
+        """From the counts of the links that the others had to it."""
+        received, sent = {}, {}
+        for other, counts in before.items():
+            now = counts[host]
+            then = self._links_then.get(other, {}).pop(host, {"acknowledged": 0, "delivered": 0})
+            received[other] = now["acknowledged"] - then["acknowledged"]
+            sent[other] = now["delivered"] - then["delivered"]
+        self._links_then.pop(host, None)
+        return Restart(host, received, sent)
+
+    def _all_live(self) -> None:
+        for host in self._hosts.lost:
+            self._hosts.call(host, "describe", 1.0)  # HostLostError says why
+
+    def _stand_still(self, end: float) -> None:
+        """All workers off, and nothing between the hosts.
+
+        A ring that is full may need a worker that is off: then all go on for a while.
+        """
+        patience = _TRY
+        while True:  # ends when they stand still, or by the deadline
+            with suppress(DeadlineError):
+                for host in range(len(self._devices)):
+                    self._hosts.call(host, "hold", patience, timeout=patience)
+                if self._arrived(time.monotonic() + patience):
+                    return
+            self._go_on()
+            if time.monotonic() > end:
+                raise DeadlineError(
+                    "the cluster was not saved: messages between its hosts are still under way"
+                )
+            self._all_live()
+            time.sleep(patience / 4)
+            patience = min(2 * patience, _LONGEST)
+
+    def _arrived(self, end: float) -> bool:
+        before: Any = None
+        while time.monotonic() < end:
+            now = {h: self._hosts.call(h, "flow", 5.0) for h in range(len(self._devices))}
+            arrived = all(
+                idle and (a == b or now[b][a][1] == taken)
+                for a, rows in now.items()
+                for b, (taken, _, idle) in enumerate(rows)
+            )
+            if arrived and now == before:
+                return True
+            before = now if arrived else None
+            time.sleep(0.001)
+        return False
+
+    def _go_on(self) -> None:
+        for host in self._hosts.living():
+            with suppress(DenizenError):
+                self._hosts.call(host, "let_go", 10.0)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
