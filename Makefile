@@ -26,7 +26,7 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-$v)) clang++)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
-    gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
+    cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
     test-asan-all test-model test-simulation test-plants test-fuzz test-install test-headers test-code docs wheel \
     test-wheel prepare lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
@@ -41,6 +41,7 @@ help:
 	@echo 'make wheel      the wheel to publish, into dist/; DENIZEN_CUDA=OFF: without the device half'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
 	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
+	@echo 'make cpu-bench  all experiments on CPU threads, records into benchmarks/results, and their page'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
 
 run: install
@@ -237,10 +238,12 @@ gpu-install:
 # need their keepers' threads. Those on the GPU mostly wait for NVRTC: four at a time. Without
 # pytest-xdist both run one test at a time.
 GPU_FILTER := -*/cpu*:*_cpu?:*_cpu?x?
-PYTEST := PYTHONPATH=$(CURDIR)/$(BUILD)/site python3 -m pytest -p no:cacheprovider
+PYTEST := DENIZEN_BENCH_DIR=$(CURDIR)/$(BUILD)/benchmarks PYTHONPATH=$(CURDIR)/$(BUILD)/site \
+    python3 -m pytest -p no:cacheprovider
 gpu-test:
-	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DPython_EXECUTABLE="$$(command -v python3)"
-	cmake --build $(BUILD) -t denizen_wheel denizen_gpu_tests -- -k 0
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DDENIZEN_BENCHMARKS=ON \
+	    -DPython_EXECUTABLE="$$(command -v python3)"
+	cmake --build $(BUILD) -t denizen_wheel denizen_gpu_tests bench_driver -- -k 0
 	@$(MAKE) --no-print-directory gpu-install
 	@status=0; some() { python3 -c 'import xdist' 2>/dev/null && printf '%s ' -n $$1 --dist loadfile; }; \
 	$(PYTEST) $$(some $(shell expr \( $$(nproc) + 1 \) / 2)) -m 'not deep and not gpu' >$(BUILD)/beside.log 2>&1 & beside=$$!; \
@@ -280,6 +283,12 @@ endif
 	for tool in racecheck synccheck; do \
 	    $(SANITIZE) $$tool --kernel-name kernel_substring=wave_pass \
 	        $(BUILD)/tests/wave/test_wave_methods --gtest_filter='$(SANITIZED_WAVE)' || exit 1; done
+
+# Every experiment on CPU threads, on a machine that does nothing else; then what is made of records.
+cpu-bench: bench
+	denizen bench all --device cpu --idle --out benchmarks/results $(QUICK)
+	denizen bench table
+	python tools/docs/home.py
 
 gpu-bench: gpu-install
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_BENCHMARKS=ON

@@ -2,7 +2,7 @@
 // Mode S on one core: I/Q bytes in memory to messages, over noise alone, over a quiet and over a
 // crowded sky, and over signals near the limit; every message is compared with what was sent. Also
 // over dump1090's recording, repeated, if DENIZEN_DATA names the folder of modes1.bin, and then
-// beside dump1090 itself, if DENIZEN_DUMP1090 names its program.
+// beside dump1090 itself, if DENIZEN_DUMP1090_MEMORY names rivals/dump1090_memory.c, compiled.
 #include "adsb_resident.hpp"
 #include "common.hpp"
 
@@ -18,8 +18,6 @@
 #include <iterator>
 #include <map>
 #include <random>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
@@ -119,22 +117,18 @@ std::vector<uint8_t> contents(const std::string& path)
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Msps of dump1090 over the file, by the processor time of its process; 0 if it failed.
-double rival_pass(const char* program, const std::string& path, size_t samples)
+// Msps of dump1090 over the file's samples, once they are in memory, by the processor time of its
+// thread; 0 if it failed or found fewer messages than `least`.
+double rival_pass(const char* program, const std::string& path, size_t samples, uint64_t least)
 {
-    const pid_t child = fork();
-    if (child == 0) {
-        if (std::freopen("/dev/null", "w", stdout) == nullptr) _exit(1);
-        execl(program, program, "--ifile", path.c_str(), "--raw", nullptr);
-        _exit(1);
-    }
-    int status = 0;
-    rusage used{};
-    if (child < 0 || wait4(child, &status, 0, &used) != child || status != 0) return 0;
-    const auto us = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
-    };
-    return static_cast<double>(samples) / (us(used.ru_utime) + us(used.ru_stime));
+    const std::string command = std::string("\"") + program + "\" \"" + path + "\"";
+    FILE* told = popen(command.c_str(), "r");
+    if (told == nullptr) return 0;
+    unsigned long long ns = 0;
+    unsigned long long messages = 0;
+    const bool read = std::fscanf(told, "%llu %llu", &ns, &messages) == 2;
+    if (pclose(told) != 0 || !read || ns == 0 || messages < least) return 0;
+    return static_cast<double>(samples) / static_cast<double>(ns) * 1e3;
 }
 
 // The recording: dump1090's list of its messages must be found as often as it is repeated.
@@ -157,28 +151,32 @@ void recorded(const std::string& folder, const char* rival, bool quick)
     }
     const uint32_t rounds = quick ? 5 : 31;
     const size_t samples = r.iq.size() / 2;
-    Samples ours(rounds);
+    Samples ours[2] = {Samples(rounds), Samples(rounds)}; // and A/A
     Samples theirs(rounds);
     bool right = true;
     bool ran = true;
-    interleaved(rounds, rival != nullptr ? 2 : 1, [&](size_t k) {
-        if (k == 1) {
-            theirs.add(rival_pass(rival, path, samples));
+    interleaved(rounds, rival != nullptr ? 3 : 2, [&](size_t k) {
+        if (k == 2) {
+            theirs.add(rival_pass(rival, path, samples, r.frames));
             ran &= theirs.values().back() > 0;
             return;
         }
         std::map<std::string, int> found;
-        ours.add(receive(r, [&](const radio::Message& m) { found[radio::to_hex(m.frame)] += 1; }));
+        ours[k].add(
+            receive(r, [&](const radio::Message& m) { found[radio::to_hex(m.frame)] += 1; }));
         for (const auto& [frame, count] : r.sent) right &= found[frame] >= count;
     });
     if (rival != nullptr) unlink(path.c_str());
     Case one("recorded signal", Json().add("cores", 1), "Msps");
     one.n = rounds * samples;
     one.verified = right;
-    if (rival != nullptr) one.ratio_base = {"recorded signal, dump1090"};
-    one.print(ours);
+    if (rival != nullptr) one.ratio_base = {"recorded signal, dump1090 in memory"};
+    one.print(ours[0]);
+    one.ratio_base.clear();
+    one.arm = "A/A";
+    one.print(ours[1]);
     if (rival == nullptr) return;
-    Case other("recorded signal, dump1090", Json().add("cores", 1), "Msps");
+    Case other("recorded signal, dump1090 in memory", Json().add("cores", 1), "Msps");
     other.n = rounds * samples;
     other.verified = ran;
     other.print(theirs);
@@ -226,7 +224,7 @@ int main(int argc, char** argv)
         one.print(again[k]);
     }
     if (const char* folder = std::getenv("DENIZEN_DATA"))
-        recorded(folder, std::getenv("DENIZEN_DUMP1090"), quick);
+        recorded(folder, std::getenv("DENIZEN_DUMP1090_MEMORY"), quick);
     keep_on(cores); // workers on threads of the CPU have all
     resident_receiver(recordings[1].iq, device, quick);
     return 0;

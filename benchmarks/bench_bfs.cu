@@ -184,6 +184,7 @@ void measure_graph(const Arguments& arguments, const std::string& name, const Cs
     if (!arguments.gpu()) {
         rivals.push_back("plain queue");
         denizen("auto", on_cpu, Method::automatic).ratio_base = rivals;
+        denizen("auto", on_cpu, Method::automatic).arm = "A/A";
         denizen("narrow", on_cpu, Method::narrow);
         denizen("wide", on_cpu, Method::wide);
         denizen("tasks", on_cpu, Method::tasks);

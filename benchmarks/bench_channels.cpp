@@ -28,6 +28,9 @@
 #if __has_include(<concurrentqueue/concurrentqueue.h>)
 #include <concurrentqueue/concurrentqueue.h>
 #define HAVE_CONCURRENT 1
+#elif __has_include(<concurrentqueue/moodycamel/concurrentqueue.h>)
+#include <concurrentqueue/moodycamel/concurrentqueue.h>
+#define HAVE_CONCURRENT 1
 #endif
 
 namespace {
@@ -139,6 +142,21 @@ public:
 
 private:
     moodycamel::ConcurrentQueue<Item> queue_{depth};
+};
+
+// As its author says to use it where a thread stays: a token for each end.
+class ConcurrentTokens {
+public:
+    void send(const Item& item) { queue_.enqueue(producer_, item); }
+    void receive(Item& item)
+    {
+        until([&] { return queue_.try_dequeue(consumer_, item); });
+    }
+
+private:
+    moodycamel::ConcurrentQueue<Item> queue_{depth};
+    moodycamel::ProducerToken producer_{queue_};
+    moodycamel::ConsumerToken consumer_{queue_};
 };
 #endif
 
@@ -266,6 +284,7 @@ int main(int argc, char** argv)
 #endif
 #if HAVE_CONCURRENT
     rival("moodycamel concurrent", circulate<Concurrent>);
+    rival("moodycamel concurrent with tokens", circulate<ConcurrentTokens>);
 #endif
     add("denizen channel", circulate<Ours>, rivals);
     add("denizen channel", circulate<Ours>, {}, "A/A");

@@ -261,16 +261,17 @@ void on_gpu(int gpu, const Given& given, const std::vector<Taken>& expected, uin
     for (int k = 0; k < kernels; ++k) {
         const auto kernel = static_cast<Kernel>(k);
         check(cudaMemset(taken, 0, blocks * sizeof(Taken)));
-        Samples rate(rounds);
-        for (uint32_t round = 0; round <= rounds; ++round) { // the first is a warm-up
+        const auto run = [&] {
             const uint64_t begin = now_ns();
             streams<<<blocks, block_threads>>>(kernel, there, pieces, taken, kept, late);
             check(cudaGetLastError());
             check(cudaDeviceSynchronize()); // ends: the kernel has a limit
             const auto ns = static_cast<double>(now_ns() - begin);
-            if (round > 0)
-                rate.add(static_cast<double>(samples_of(kernel)) * pieces * blocks / ns * 1e3);
-        }
+            return static_cast<double>(samples_of(kernel)) * pieces * blocks / ns * 1e3;
+        };
+        run(); // a warm-up
+        Samples rates[2] = {Samples(rounds), Samples(rounds)};
+        interleaved(rounds, 2, [&](size_t again) { rates[again].add(run()); });
         uint32_t left = 0;
         check(cudaMemcpy(&left, late, sizeof left, cudaMemcpyDeviceToHost));
         Case one(names[k], Json().add("on", "GPU, one stream for each SM"), "Msps");
@@ -281,7 +282,9 @@ void on_gpu(int gpu, const Given& given, const std::vector<Taken>& expected, uin
             check(cudaMemcpy(got.get(), taken + block, sizeof(Taken), cudaMemcpyDeviceToHost));
             one.verified &= agree(expected[static_cast<size_t>(k)], *got);
         }
-        one.print(rate);
+        one.print(rates[0]);
+        one.arm = "A/A";
+        one.print(rates[1]);
     }
     for (void* p : {static_cast<void*>(there), static_cast<void*>(taken), static_cast<void*>(kept),
                     static_cast<void*>(late)})
@@ -307,15 +310,16 @@ int main(int argc, char** argv)
     const uint32_t pieces = quick ? 50 : 500;
     const uint32_t rounds = quick ? 5 : 31;
     std::vector<Taken> expected(kernels);
-    std::vector<Samples> rates(kernels, Samples(rounds));
-    interleaved(rounds, kernels, [&](size_t k) {
+    std::vector<Samples> rates(2 * kernels, Samples(rounds)); // each twice
+    interleaved(rounds, 2 * kernels, [&](size_t i) {
+        const size_t k = i % kernels;
         const auto kernel = static_cast<Kernel>(k);
         Streams fresh(*given);
         std::fill(std::begin(expected[k].real), std::end(expected[k].real), 0.0f);
         const uint64_t begin = processor_ns();
         loops(kernel, fresh, *given, pieces, expected[k]);
         const auto ns = static_cast<double>(processor_ns() - begin);
-        rates[k].add(static_cast<double>(samples_of(kernel)) * pieces / ns * 1e3);
+        rates[i].add(static_cast<double>(samples_of(kernel)) * pieces / ns * 1e3);
     });
     for (size_t k = 0; k < kernels; ++k) {
         const auto kernel = static_cast<Kernel>(k);
@@ -328,6 +332,8 @@ int main(int argc, char** argv)
         one.verified = by_team(team, kernel, *given, pieces, ~0ull, *taken, *kept, *workspace) &&
                        agree(expected[k], *taken);
         one.print(rates[k]);
+        one.arm = "A/A";
+        one.print(rates[kernels + k]);
     }
 #if defined(__CUDACC__)
     if (std::strncmp(device, "cpu", 3) != 0)

@@ -7,6 +7,9 @@
 #include "flow_blocks.hpp"
 #include "flow_radio.hpp"
 #include "program.hpp"
+#if defined(__CUDACC__)
+#include "rivals/copies.cuh"
+#endif
 
 #include <denizen/dsp/resident/program.hpp>
 #include <denizen/flow/resident.hpp>
@@ -89,10 +92,10 @@ flow::Executors executors_for(How how, flow::Flowgraph& graph)
     return executors;
 }
 
-void latency(How how, uint32_t under_way, bool quick)
+// Microseconds of each of `quanta` quanta, after a tenth as many that are not counted.
+void latency(How how, uint32_t under_way, uint64_t quanta, Samples& samples, bool& right)
 {
     constexpr size_t kernels = 3;
-    const uint64_t quanta = quick ? 2'000 : 50'000;
     const uint64_t warm = quanta / 10;
     Stamps stamps;
     flow::Flowgraph graph;
@@ -114,16 +117,42 @@ void latency(How how, uint32_t under_way, bool quick)
     auto& circuit = graph.circuit("samples", source.out, under_way, quantum_bytes / sizeof(float));
     graph.start(executors_for(how, graph));
     graph.wait(120s);
-    Samples samples(quanta);
     for (size_t i = warm; i < sink.us.size(); ++i) samples.add(sink.us[i]);
-    Case row("latency of a quantum", Json()
-                                         .add("executor", how_names[static_cast<int>(how)])
-                                         .add("under_way", under_way)
-                                         .add("blocks", kernels + 2)
-                                         .add("bytes", quantum_bytes));
-    row.n = quanta;
-    row.verified = sink.right && sink.us.size() == quanta + warm && circuit.at_home() == under_way;
-    row.print(samples);
+    right &= sink.right && sink.us.size() == quanta + warm && circuit.at_home() == under_way;
+}
+
+// Each executor, with one quantum under way and with as many as keep all busy; the first one twice.
+// In each round a graph is made anew.
+void latencies(bool quick)
+{
+    struct Arm {
+        How how;
+        uint32_t under_way;
+        Samples samples;
+        bool right = true;
+    };
+    const uint32_t rounds = quick ? 3 : 15;
+    const uint64_t quanta = quick ? 700 : 4'000;
+    std::vector<Arm> arms;
+    for (const How how : {How::threads, How::sequence, How::pool})
+        for (const uint32_t under_way : {1u, 6u})
+            arms.push_back({how, under_way, Samples(rounds * quanta)});
+    arms.push_back(arms.front()); // A/A
+    interleaved(rounds, arms.size(), [&](size_t i) {
+        latency(arms[i].how, arms[i].under_way, quanta, arms[i].samples, arms[i].right);
+    });
+    for (size_t i = 0; i < arms.size(); ++i) {
+        Case row("latency of a quantum",
+                 Json()
+                     .add("executor", how_names[static_cast<int>(arms[i].how)])
+                     .add("under_way", arms[i].under_way)
+                     .add("blocks", 5)
+                     .add("bytes", quantum_bytes));
+        row.n = rounds * quanta;
+        row.verified = arms[i].right;
+        if (i + 1 == arms.size()) row.arm = "A/A";
+        row.print(arms[i].samples);
+    }
 }
 
 struct WaitingSource : flow::Block { // for a device that has nothing: asleep, or asked again
@@ -194,22 +223,54 @@ void chains(bool quick)
 {
     const size_t cores = std::max<size_t>(all_cores.size(), 1);
     const uint32_t rounds = quick ? 3 : 11;
+    struct Arm {
+        size_t kernels;
+        Samples msps;
+        bool right = true;
+    };
+    std::vector<Arm> arms; // each twice
+    for (int again = 0; again < 2; ++again)
+        for (const size_t kernels : {1, 4, 12}) arms.push_back({kernels, Samples(rounds)});
+    const auto run = [&](Arm& arm) {
+        const size_t used = std::min(cores, arm.kernels);
+        const uint64_t samples = (quick ? 1ull << 24 : 1ull << 28) / arm.kernels;
+        const ChainResult got =
+            run_chain(Kind::futex, used, arm.kernels, static_cast<uint32_t>(used) + 1,
+                      quantum_bytes / sizeof(float), samples, false);
+        arm.right &= got.right;
+        return got.msps;
+    };
+    for (Arm& arm : arms) run(arm); // a warm-up
+    interleaved(rounds, arms.size(), [&](size_t i) { arms[i].msps.add(run(arms[i])); });
+    for (size_t i = 0; i < arms.size(); ++i) {
+        Case row("chain of saxpy", Json().add("blocks", arms[i].kernels), "Msps");
+        row.n = rounds;
+        row.verified = arms[i].right;
+        if (i >= arms.size() / 2) row.arm = "A/A";
+        row.print(arms[i].msps);
+    }
+}
+
+// One turn of each chain, with a source that sends data and a sink that sums them: the lab lets it
+// take turns with GNU Radio, whose program is another.
+void chains_with_data(bool quick)
+{
+    const size_t cores = std::max<size_t>(all_cores.size(), 1);
+    std::vector<float> data(1 << 16);
+    for (size_t i = 0; i < data.size(); ++i)
+        data[i] = 0.5f + static_cast<float>(i) / static_cast<float>(data.size());
     for (const size_t kernels : {1, 4, 12}) {
         const size_t used = std::min(cores, kernels);
-        const uint64_t samples = (quick ? 1ull << 24 : 1ull << 28) / kernels;
-        Samples msps(rounds);
-        bool right = true;
-        for (uint32_t r = 0; r <= rounds; ++r) { // the first is a warm-up
-            const ChainResult got =
-                run_chain(Kind::futex, used, kernels, static_cast<uint32_t>(used) + 1,
-                          quantum_bytes / sizeof(float), samples, false);
-            right &= got.right;
-            if (r > 0) msps.add(got.msps);
-        }
-        Case row("chain of saxpy", Json().add("blocks", kernels), "Msps");
-        row.n = rounds;
-        row.verified = right;
-        row.print(msps);
+        const ChainResult got =
+            run_chain(Kind::futex, used, kernels, static_cast<uint32_t>(used) + 1,
+                      quantum_bytes / sizeof(float), (quick ? 1ull << 24 : 1ull << 28) / kernels,
+                      false, saxpy_kernel, data);
+        Case row("chain with data", Json().add("blocks", kernels), "Msps");
+        row.n = 1;
+        row.verified = got.right;
+        Samples one(1);
+        one.add(got.msps);
+        row.print(one);
     }
 }
 
@@ -302,30 +363,36 @@ void radio(const Arguments& arguments)
     flow::Resident resident(flow::resident::image(), options, chain_workers);
     bool right = true;
     std::vector<double> us;
+    const uint64_t alone = quanta / rounds;       // one at a time, of each round
     receive(resident, signal, 1, 200, us, right); // a warm-up
-    receive(resident, signal, 1, quanta, us, right);
-    Samples latency(us.size());
-    for (const double one : us) latency.add(one);
-    Samples rate(rounds);
-    for (uint32_t r = 0; r <= rounds; ++r) {
-        const double msps = receive(resident, signal, in_flight, quanta, us, right);
-        if (r > 0) rate.add(msps);
-    }
+    Samples latency[2] = {Samples(rounds * alone), Samples(rounds * alone)}; // and A/A
+    interleaved(rounds, 2, [&](size_t again) {
+        receive(resident, signal, 1, alone, us, right);
+        for (const double one : us) latency[again].add(one);
+    });
+    receive(resident, signal, in_flight, quanta, us, right); // a warm-up
+    Samples rate[2] = {Samples(rounds), Samples(rounds)};
+    interleaved(rounds, 2, [&](size_t again) {
+        rate[again].add(receive(resident, signal, in_flight, quanta, us, right));
+    });
     const auto row = [&](const char* name, const char* unit, const Samples& samples, bool verified,
-                         const char* base) {
+                         const char* base, const char* arm = "") {
         Case one(name,
                  Json().add("bytes", quantum_bytes).add("taps", radio_taps).add("down", radio_down),
                  unit);
         one.n = quanta;
         one.verified = verified;
+        one.arm = arm;
         if (base != nullptr) one.ratio_base = {base};
         one.print(samples);
     };
     const bool beside = rival && !rival->msps.empty();
-    row("filter and demodulate, one quantum", "us", latency, right,
+    row("filter and demodulate, one quantum", "us", latency[0], right,
         beside ? "filter and demodulate, one quantum, launches" : nullptr);
-    row("filter and demodulate, stream", "Msps", rate, right,
+    row("filter and demodulate, stream", "Msps", rate[0], right,
         beside ? "filter and demodulate, stream, launches" : nullptr);
+    row("filter and demodulate, one quantum", "us", latency[1], right, nullptr, "A/A");
+    row("filter and demodulate, stream", "Msps", rate[1], right, nullptr, "A/A");
     if (beside) {
         Samples their_latency(rival->latency_us.size());
         for (const double one : rival->latency_us) their_latency.add(one);
@@ -341,12 +408,16 @@ void radio(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    return run_program(argc, argv, [](const Arguments& arguments) {
+    const bool with_data = argc > 1 && std::strcmp(argv[argc - 1], "--chains-with-data") == 0;
+    argc -= with_data ? 1 : 0;
+    return run_program(argc, argv, [&](const Arguments& arguments) {
+        if (with_data) return chains_with_data(arguments.quick);
         print_environment(
             environment(arguments).add("cores_allowed", std::max<size_t>(all_cores.size(), 1)));
-        for (const How how : {How::threads, How::sequence, How::pool}) {
-            for (const uint32_t under_way : {1u, 6u}) latency(how, under_way, arguments.quick);
-        }
+#if defined(__CUDACC__)
+        if (arguments.gpu()) print_copies(arguments.quick);
+#endif
+        latencies(arguments.quick);
         for (const How how : {How::threads, How::pool}) {
             for (const bool sleeps : {true, false}) idle(how, sleeps, arguments.quick);
         }

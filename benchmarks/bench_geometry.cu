@@ -115,23 +115,22 @@ public:
                 throw std::runtime_error("actors are not where their addresses are drawn");
     }
 
-    void measure(const Load& load, const Json& params)
+    // One more sample of `result`. `hops`: what a sample takes; 0, and it is found.
+    void measure(const Load& load, uint32_t& hops, Case& result, Samples& samples)
     {
         const uint32_t tokens =
             load.pattern == Pattern::chains ? load.tokens : load.tokens * workers_;
         Go go{load.pattern, tokens, 4};
-        Case result(load.name, params, "M/s");
-        result.verified = true;
         const double target_us = quick_ ? 1e4 : 5e4;
-        for (int i = 0; i < 2; ++i) { // a warm-up that tells how many hops a sample needs
+        const uint64_t counted = result.n;
+        for (int i = hops == 0 ? 0 : 2; i < 2; ++i) { // a short walk, and one by its rate
             const double rate = walk(go, result);
-            go.hops = static_cast<uint32_t>(std::clamp(rate * target_us / tokens, 4.0, 1e5));
+            go.hops = hops = static_cast<uint32_t>(std::clamp(rate * target_us / tokens, 4.0, 1e5));
         }
-        result.n = 0;
-        const uint32_t repetitions = quick_ ? 3 : 7;
-        Samples samples(repetitions);
-        for (uint32_t i = 0; i < repetitions; ++i) samples.add(walk(go, result));
-        result.print(samples);
+        go.hops = hops;
+        walk(go, result); // a warm-up
+        result.n = counted;
+        samples.add(walk(go, result));
     }
 
     const Description& description() const { return runtime_.description(); }
@@ -191,48 +190,87 @@ std::string title(const Shape& shape)
     return text;
 }
 
+// The loads of one shape, and what they made.
+struct Arm {
+    Shape shape;
+    bool again = false;          // A/A
+    size_t fitting = ~size_t{0}; // so many of the loads, as far as is known
+    size_t at = 0;               // the load that it is under
+    struct Row {
+        Case result;
+        Samples samples;
+        uint32_t hops = 0;
+    };
+    std::vector<Row> rows = {};
+};
+
+// A program of this shape, under all loads.
+void take_turn(const Arguments& arguments, Arm& arm, uint32_t actors, uint32_t rounds, bool& told)
+{
+    std::vector<Load> loads{{Pattern::chains, "chains", actors / 64},
+                            {Pattern::hot_spot, "hot spot", 16}};
+    for (const uint32_t tokens : {1u, 8u, 64u, 256u, 1024u, 4096u, 8192u})
+        loads.push_back({Pattern::random, "random", tokens});
+    std::fprintf(stderr, "%s\n", title(arm.shape).c_str());
+    Walk walk(arguments, arm.shape, actors);
+    const Description& d = walk.description();
+    std::fprintf(stderr, "  %u workers, %u on an SM, clusters of %u, %.0f MB\n", d.workers,
+                 d.per_sm, d.cluster, static_cast<double>(d.device_bytes) * 1e-6);
+    if (!told) print_environment(environment(arguments, d));
+    told = true;
+    for (arm.at = 0; arm.at < std::min(loads.size(), arm.fitting); ++arm.at) {
+        const size_t i = arm.at;
+        if (i == arm.rows.size()) {
+            Json params = Json().add("geometry", title(arm.shape));
+            if (loads[i].pattern == Pattern::random) params.add("in flight", loads[i].tokens);
+            Case result(loads[i].name, params, "M/s");
+            result.verified = true;
+            if (arm.again) result.arm = "A/A";
+            arm.rows.push_back({std::move(result), Samples(rounds)});
+        }
+        Arm::Row& row = arm.rows[i];
+        walk.measure(loads[i], row.hops, row.result, row.samples);
+    }
+    walk.close();
+}
+
 void measure(const Arguments& arguments)
 {
-    std::vector<Shape> shapes{{}};
+    std::vector<Arm> arms{{Shape{}}, {Shape{}, true}};
     if (arguments.gpu()) {
         const auto sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
         for (const uint32_t share : {2u, 1u}) {
-            for (const uint32_t per_sm : {1u, 4u, 8u}) shapes.push_back({sms / share, per_sm, 0});
+            for (const uint32_t per_sm : {1u, 4u, 8u}) arms.push_back({{sms / share, per_sm, 0}});
         }
-        shapes.push_back({sms / 4, 1, 1024}); // small, and what was chosen once
-        shapes.push_back({sms, 4, 1024});
-        if (!arguments.quick) shapes.push_back({sms, 4, 65536});
+        arms.push_back({{sms / 4, 1, 1024}}); // small, and what was chosen once
+        arms.push_back({{sms, 4, 1024}});
+        if (!arguments.quick) arms.push_back({{sms, 4, 65536}});
     }
     const uint32_t actors = arguments.gpu() ? 8192 : 512;
+    const uint32_t rounds = arguments.quick ? 3 : 9;
+    std::erase_if(arms, [&](const Arm& arm) {
+        const Case named("geometry", Json().add("geometry", title(arm.shape)));
+        return !named.title().ends_with(arguments.only) && !arguments.wants(named);
+    });
     bool told = false;
-    for (const Shape& shape : shapes) {
-        const Json params = Json().add("geometry", title(shape));
-        Case arm("geometry", params);
-        if (!arm.title().ends_with(arguments.only) && !arguments.wants(arm)) continue;
-        std::fprintf(stderr, "%s\n", arm.title().c_str());
+    interleaved(rounds, arms.size(), [&](size_t i) {
+        if (arms[i].fitting == 0) return;
+        arms[i].at = 0;
         try {
-            Walk walk(arguments, shape, actors);
-            const Description& d = walk.description();
-            std::fprintf(stderr, "  %u workers, %u on an SM, clusters of %u, %.0f MB\n", d.workers,
-                         d.per_sm, d.cluster, static_cast<double>(d.device_bytes) * 1e-6);
-            if (!told) print_environment(environment(arguments, d));
-            told = true;
-            walk.measure({Pattern::chains, "chains", actors / 64}, params);
-            walk.measure({Pattern::hot_spot, "hot spot", 16}, params);
-            for (const uint32_t tokens : {1u, 8u, 64u, 256u, 1024u, 4096u, 8192u}) {
-                Json with = params;
-                walk.measure({Pattern::random, "random", tokens}, with.add("in flight", tokens));
-            }
-            walk.close();
+            take_turn(arguments, arms[i], actors, rounds, told);
         } catch (const Error& error) {
             // So many warps may need more registers than an SM has, and so many messages more room
-            // than all rings and outboxes have.
+            // than all rings and outboxes have: the loads before go on.
             const bool known =
                 error.code() == Errc::bad_argument || error.code() == Errc::exhausted;
             if (!known || !told) throw;
             std::fprintf(stderr, "  %s\n", error.what());
+            arms[i].fitting = arms[i].at;
+            while (arms[i].rows.size() > arms[i].at) arms[i].rows.pop_back(); // ends: one less each
         }
-    }
+    });
+    for (const Arm& arm : arms)
+        for (const Arm::Row& row : arm.rows) row.result.print(row.samples);
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #if defined(__CUDACC__)
 #include "device/mapped.hpp"
 #include "device_ring.cuh"
+#include "rivals/copies.cuh"
 
 #include <denizen/wire/wait.hpp>
 
@@ -254,7 +255,10 @@ void measure(const Arguments& arguments)
 {
     print_environment(environment(arguments));
 #if defined(__CUDACC__)
-    if (arguments.gpu()) measure_device(arguments);
+    if (arguments.gpu()) {
+        print_copies(arguments.quick);
+        measure_device(arguments);
+    }
 #endif
     measure_cpu_rings(arguments.quick);
 }

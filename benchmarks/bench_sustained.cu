@@ -10,6 +10,9 @@
 #include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
+#if defined(__CUDACC__)
+#include "rivals/copies.cuh"
+#endif
 
 #include <atomic>
 #include <bit>
@@ -182,6 +185,9 @@ void measure(const Arguments& arguments)
     const uint64_t interval = arguments.quick ? 500'000'000 : 1'000'000'000;
     const uint32_t intervals = arguments.quick ? 6 : 60;
     const std::vector<int> cores = allowed_cores();
+#if defined(__CUDACC__)
+    if (arguments.gpu()) print_copies(arguments.quick);
+#endif
 
     Runtime<Echoing> runtime(arguments.device, arguments.options());
     Flow flow(runtime, arguments);
@@ -189,14 +195,15 @@ void measure(const Arguments& arguments)
     flow.start(arguments.gpu() ? cores : std::vector<int>{}); // CPU workers need the cores too
     std::this_thread::sleep_for(std::chrono::nanoseconds(interval)); // warm
 
-    Samples rates(intervals);
+    Samples rates[2] = {Samples(intervals), Samples(intervals)}; // and A/A
+    uint32_t done = 0;                                           // intervals
     Samples asks(size_t{intervals} * 2000);
     bool right = true;
     uint32_t number = 0;
     uint64_t since = now_ns();
     const uint64_t begin_count = flow.received();
     uint64_t count = begin_count;
-    while (rates.size() < intervals && !flow.failed()) { // ends by the clock
+    while (done < intervals && !flow.failed()) { // ends by the clock
         const uint64_t begin = now_ns();
         const Number answer = runtime.ask<Number>(flow.actor(), Probe{number}, 10s);
         const uint64_t end = now_ns();
@@ -204,8 +211,9 @@ void measure(const Arguments& arguments)
         asks.add_ns_as_us(end - begin);
         if (end - since >= interval) {
             const uint64_t now_count = flow.received();
-            rates.add(static_cast<double>(now_count - count) * 1e3 /
-                      static_cast<double>(end - since));
+            // The two take turns by a sequence of no period (Thue and Morse's).
+            rates[std::popcount(done++) % 2].add(static_cast<double>(now_count - count) * 1e3 /
+                                                 static_cast<double>(end - since));
             count = now_count;
             since = end;
         }
@@ -217,14 +225,16 @@ void measure(const Arguments& arguments)
                  static_cast<unsigned long long>(flow.received()),
                  static_cast<unsigned long long>(flow.wrong()));
     runtime.close();
-    if (rates.size() < 2) throw std::runtime_error("the echoes stopped at once");
+    if (done < 4) throw std::runtime_error("the echoes stopped at once");
 
     Case echoes("echoes",
                 Json().add("numbers_per_message", 1).add("host_threads", 2).add("actors", actors),
                 "M/s");
     echoes.n = count - begin_count;
     echoes.verified = complete;
-    echoes.print(rates);
+    echoes.print(rates[0]);
+    echoes.arm = "A/A";
+    echoes.print(rates[1]);
     Case stream("echo latency", Json().add("of", "the stream"));
     stream.n = flow.latencies().size();
     stream.verified = complete;

@@ -133,6 +133,8 @@ void measure_room(const Arguments& arguments, uint32_t cells)
         static_cast<uint32_t>(std::clamp((arguments.quick ? 5e7 : 2.5e8) / count, 2.0, 1000.0));
     simulated("CPU threads", on_cpu, cpu, Method::threads, cpu_steps).ratio_base = {
         "update of two arrays"};
+    if (!arguments.gpu())
+        simulated("CPU threads", on_cpu, cpu, Method::threads, cpu_steps).arm = "A/A";
     const auto elements = static_cast<size_t>(count);
     const auto a = on_huge_pages(elements * sizeof(float));
     const auto b = on_huge_pages(elements * sizeof(float));

@@ -103,22 +103,44 @@ private:
     std::string text_;
 };
 
+// The number of the round that interleaved() is at, 0 outside of one.
+inline uint64_t round_under_way = 0;
+
 // Measurements of one case, in `unit`, in the order taken. Reserve what you will add: growing
-// inside a timed loop is itself measured.
+// inside a timed loop is itself measured. They know the rounds of interleaved() they were added in:
+// neighbours within one are alike, and an interval counts the round as one.
 class Samples {
 public:
     explicit Samples(std::size_t expected) { values_.reserve(expected); }
 
-    void add(double value) { values_.push_back(value); }
-    void add_ns_as_us(uint64_t ns) { values_.push_back(static_cast<double>(ns) * 1e-3); }
+    void add(double value)
+    {
+        if (round_ != round_under_way) {
+            round_ = round_under_way;
+            begins_.push_back(values_.size());
+        }
+        values_.push_back(value);
+    }
+    void add_ns_as_us(uint64_t ns) { add(static_cast<double>(ns) * 1e-3); }
     std::size_t size() const { return values_.size(); }
     const std::vector<double>& values() const { return values_; }
 
-    // At most `limit` of them, evenly spread over time, the largest always among them (a maximum
-    // that thinning lost would be a lie).
+    // How many rounds they come in, each with as many; 0 where they do not.
+    std::size_t rounds() const
+    {
+        const std::size_t count = begins_.size();
+        if (count == 0 || values_.size() % count != 0) return 0;
+        for (std::size_t i = 0; i < count; ++i)
+            if (begins_[i] != i * (values_.size() / count)) return 0;
+        return count;
+    }
+
+    // At most `limit` of them, evenly spread over time, as many of each round, the largest always
+    // among them (a maximum that thinning lost would be a lie).
     std::vector<double> thinned(std::size_t limit = 20000) const
     {
         if (values_.size() <= limit) return values_;
+        if (rounds() != 0) limit = std::max(limit / rounds(), std::size_t{1}) * rounds();
         const auto largest = static_cast<std::size_t>(
             std::max_element(values_.begin(), values_.end()) - values_.begin());
         std::vector<double> kept(limit);
@@ -132,6 +154,8 @@ public:
 
 private:
     std::vector<double> values_;
+    std::vector<std::size_t> begins_; // of the rounds
+    uint64_t round_ = 0;
 };
 
 // One finished case. `n` is the number of events behind the samples (round trips, messages, tasks).
@@ -165,6 +189,7 @@ struct Case {
         line.add("n", n).add("verified", verified);
         if (!ratio_base.empty()) line.add("ratio_base", ratio_base);
         if (!arm.empty()) line.add("arm", arm);
+        if (samples.rounds() != 0) line.add("rounds", samples.rounds());
         line.add("samples", samples.thinned());
         std::printf("%s\n", line.str().c_str());
         std::fflush(stdout);
@@ -202,18 +227,22 @@ inline bool keep_on(const std::vector<int>& cores)
 inline bool pin_to_core(int core) { return keep_on({core}); }
 
 // Calls `turn(i)` for every i below `count`, forwards in even rounds and backwards in odd ones:
-// what drifts with time then falls on all of them alike. `budget`: seconds, after which no round
+// what drifts with time then falls on all of them alike. The samples added meanwhile know their
+// round. By one thread at a time. `budget`: seconds, after which no round
 // begins but the first three.
 template <class Turn>
 void interleaved(uint32_t rounds, size_t count, Turn turn,
                  double budget = std::numeric_limits<double>::infinity())
 {
     constexpr uint32_t least = 3;
+    static uint64_t number = 0; // of each round of the program
     const uint64_t begin = now_ns();
     for (uint32_t round = 0; round < rounds; ++round) {
-        if (round >= least && static_cast<double>(now_ns() - begin) * 1e-9 > budget) return;
+        if (round >= least && static_cast<double>(now_ns() - begin) * 1e-9 > budget) break;
+        round_under_way = ++number;
         for (size_t k = 0; k < count; ++k) turn(round % 2 == 0 ? k : count - 1 - k);
     }
+    round_under_way = 0;
 }
 
 } // namespace denizen::bench

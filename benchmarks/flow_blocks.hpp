@@ -8,8 +8,11 @@
 #include <denizen/flow/graph.hpp>
 
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <thread>
 
 namespace denizen::bench {
@@ -86,10 +89,13 @@ private:
 };
 
 // Sends whole quanta as they are, until it is stopped or `most` samples have left. Only a quantum's
-// first samples are ever written.
+// first samples are ever written; with `data`, of whole quanta, those are sent again and again.
 struct Empties : flow::Block {
     flow::Source<float> out{*this, "out"};
-    Empties(std::string name, uint64_t most = ~0ull) : Block(std::move(name)), most_(most) {}
+    Empties(std::string name, uint64_t most = ~0ull, std::span<const float> data = {})
+        : Block(std::move(name)), most_(most), data_(data)
+    {
+    }
 
 private:
     void work() override
@@ -100,19 +106,29 @@ private:
             return;
         }
         most_ -= room.size();
+        if (!data_.empty()) {
+            std::memcpy(room.data(), data_.data() + at_, room.size_bytes());
+            at_ = (at_ + room.size()) % data_.size();
+        }
         out.produce(room.size());
     }
     uint64_t most_;
+    std::span<const float> data_;
+    size_t at_ = 0;
 };
 
-// Reads nothing; tells when the first and when the last of `total` samples came, so that a rate is
-// that of the graph at work, without its start and end.
+// Reads nothing, or sums all, a thousand at a time; tells when the first and when the last of
+// `total` samples came, so that a rate is that of the graph at work, without its start and end.
 struct TimingSink : flow::Block {
     flow::In<float> in{*this, "in"};
     uint64_t first_ns = 0;
     uint64_t last_ns = 0;
     uint64_t first_samples = 0;
-    TimingSink(std::string name, uint64_t total) : Block(std::move(name)), total_(total) {}
+    double sum = 0;
+    TimingSink(std::string name, uint64_t total, bool sums)
+        : Block(std::move(name)), total_(total), sums_(sums)
+    {
+    }
 
 private:
     void work() override
@@ -122,10 +138,17 @@ private:
             first_ns = now_ns();
             first_samples = count;
         }
+        constexpr size_t together = 1024;
+        for (size_t i = 0; sums_ && i < count; i += together) {
+            float part = 0;
+            for (const float x : in.view().subspan(i, std::min(together, count - i))) part += x;
+            sum += part;
+        }
         in.consume(count);
         if (in.position() == total_) last_ns = now_ns();
     }
     uint64_t total_;
+    bool sums_;
 };
 
 // Those of this process, whatever its main thread is pinned to by now.
@@ -147,17 +170,30 @@ struct ChainResult {
     bool right = false;
 };
 
+// The mean of `data` after so many of the kernels.
+inline double mean_after(std::span<const float> data, size_t kernels)
+{
+    double sum = 0;
+    for (float x : data) {
+        for (size_t k = 0; k < kernels; ++k) x = by * x + plus;
+        sum += x;
+    }
+    return sum / static_cast<double>(data.size());
+}
+
 // `kernels` saxpy blocks on `cores` cores: each core has its share of them, in their order, and the
 // first and the last core the source and the sink as well, so the quanta go round all cores.
-// `fake`: see SaxpyBlock. Stops after `samples`; all is checked.
+// `fake`: see SaxpyBlock. Stops after `samples`; all is checked. `data`: what the source sends and
+// the sink sums, else neither touches a sample.
 inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t quanta,
                              size_t quantum, uint64_t samples, bool fake,
-                             SaxpyKernel kernel = saxpy_kernel)
+                             SaxpyKernel kernel = saxpy_kernel, std::span<const float> data = {})
 {
-    const uint64_t total = samples / quantum * quantum;
+    const size_t unit = data.empty() ? quantum : data.size();
+    const uint64_t total = samples / unit * unit;
     flow::Flowgraph graph;
-    auto& source = graph.add<Empties>("source", total);
-    auto& sink = graph.add<TimingSink>("sink", total);
+    auto& source = graph.add<Empties>("source", total, data);
+    auto& sink = graph.add<TimingSink>("sink", total, !data.empty());
     std::vector<SaxpyBlock*> blocks;
     for (size_t k = 0; k < kernels; ++k) {
         blocks.push_back(
@@ -192,6 +228,10 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     graph.wait(std::chrono::seconds(60));
     bool right = circuit.at_home() == quanta && sink.in.position() == total;
     for (const SaxpyBlock* block : blocks) right &= block->done == total;
+    if (!data.empty()) {
+        const double expected = mean_after(data, kernels);
+        right &= std::fabs(sink.sum / static_cast<double>(total) - expected) < 1e-4 * expected;
+    }
     const auto ns = static_cast<double>(sink.last_ns - sink.first_ns);
     return {ns > 0 ? static_cast<double>(total - sink.first_samples) / ns * 1e3 : 0, right};
 }

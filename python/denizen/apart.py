@@ -17,36 +17,74 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
 # What can be asked for, by name: a function of _core, and how its result becomes bytes.
 _CALLS = ("compile_cubin", "compile_ltoir", "link_cubin")
 
 
-def compile_apart(call: str, *given: object, folders: Sequence[str]) -> bytes:
+class Ending:
+    """Ends, from any thread, the compilations that were given it, also those that begin later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self.ended = False
+
+    def end(self) -> None:
+        with self._lock:
+            self.ended = True
+            for child in self._children:
+                child.kill()
+
+    @contextmanager
+    def of(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
+        with self._lock:
+            self._children.add(child)
+            if self.ended:
+                child.kill()
+        try:
+            yield
+        finally:
+            with self._lock:  # from here on its number may be another process's
+                self._children.remove(child)
+
+
+def can_end() -> bool:
+    """Whether compilations are done apart, so that they can be ended."""
+    return bool(sys.executable) and not getattr(sys, "frozen", False)
+
+
+def compile_apart(
+    call: str, *given: object, folders: Sequence[str], ending: Ending | None = None
+) -> bytes:
     """What _core's function ``call`` makes of what is given.
 
     Args:
         call: one of compile_cubin, compile_ltoir, link_cubin.
         folders: where PyPI's wheels of NVRTC and nvJitLink lie.
+        ending: by which another thread may end it.
 
-    Raises CompileError as that function does, and if the process dies of it.
+    Raises CompileError as that function does, and if the process dies of it or is ended.
     """
     from denizen import _core  # noqa: PLC0415  (the process that works has no package)
     from denizen.errors import CompileError, from_code  # noqa: PLC0415
 
-    if not sys.executable or getattr(sys, "frozen", False):
+    if not can_end():
         return _made(_core, call, given, folders)
     work = memoryview(pickle.dumps((sys.path, _core.__file__, call, given, list(folders))))
     command = [sys.executable, "-I", "-S", __file__]
-    with subprocess.Popen(
-        command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
+    with (
+        subprocess.Popen(
+            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child,
+        (ending or Ending()).of(child),
+    ):
         assert child.stdin is not None and child.stdout is not None
         try:
             with suppress(BrokenPipeError):  # it is dead already; then there is no answer either

@@ -59,6 +59,11 @@ class Cache:
                 os.unlink(part, dir_fd=here)
             raise _cannot_keep(self.folder, os.strerror(error.errno or 0)) from error
 
+    def remove(self, name: str) -> None:
+        """Takes the file of this name away, if there is one."""
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self._descriptor)
+
     # Compiled code ends with the SHA-256 of the rest, which loaders do not mind: what a full disk
     # or a killed process has left behind is compiled again.
 

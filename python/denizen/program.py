@@ -17,17 +17,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
 
 from denizen import _core
 from denizen.actor import ActorType
-from denizen.apart import compile_apart
+from denizen.apart import Ending, compile_apart
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError, OnlyTheCall
 from denizen.handlers import text as handler_text
 from denizen.handlers.plan import Plan, ordered, plan
+from denizen.headers import own_headers
 from denizen.life import DOWN
 from denizen.message import MessageType, check_name, fields_of, html_table
 
@@ -249,9 +249,9 @@ class Program:
         """
         if self.in_python:
             with OnlyTheCall():
-                return self._refer(self._with_handlers_cpu())
+                return self.referring(self._with_handlers_cpu())
         library = library_of(self.text(), self.name, self.flags)
-        return self._refer(_core.load_library(library, list(self.actors), list(self.messages)))
+        return self.referring(_core.load_library(library, list(self.actors), list(self.messages)))
 
     def compile_gpu(self, architecture: int) -> _core.Image:
         """Compiles for a GPU with NVRTC; handlers in Python by numba-cuda, and nvJitLink links
@@ -267,7 +267,7 @@ class Program:
                 cubin = self._with_handlers_gpu(architecture)
         else:
             cubin = cubin_of(self.text(), self.name, architecture, self.flags)
-        return self._refer(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
+        return self.referring(_core.load_cubin(cubin, list(self.actors), list(self.messages)))
 
     def _with_handlers_cpu(self) -> _core.Image:
         from denizen.handlers import compiled  # noqa: PLC0415  (most programs need none)
@@ -287,7 +287,8 @@ class Program:
         parts = partial(gpu_parts, plan, messages, architecture)
         return link(self.text(), self.name, architecture, self.flags, plan.text, parts)
 
-    def _refer(self, image: _core.Image) -> _core.Image:
+    def referring(self, image: _core.Image) -> _core.Image:
+        """The image, which now says where its messages refer to buffers."""
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
         return image
 
@@ -299,6 +300,7 @@ def link(  # noqa: PLR0917
     flags: Sequence[str],
     code: str,
     parts: Callable[[], list[tuple[str, bytes]]],
+    ending: Ending | None = None,
 ) -> bytes:
     """A cubin: the text by NVRTC, the handlers by Numba, linked as LTO-IR.
 
@@ -306,24 +308,75 @@ def link(  # noqa: PLR0917
         code: what the handlers do; equal ones are the same code.
         parts: makes their LTO-IR, by its symbols.
     """
-    all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
-    # Without the compilers' versions: what has been linked runs where none is installed.
-    key = _key(text, flags, ".cubin", ("-fma=0", code, *all_flags))
+    key = link_key(text, architecture, flags, code)
     with open_cache() as kept:
         cubin = kept.code(key)
         if cubin is None:
             folders = _find_nvrtc()
             made = parts()
-            options = [*all_flags, "-dlto", "--relocatable-device-code=true", *_include_paths()]
+            options = [
+                *_gpu_flags(architecture, flags),
+                "-dlto",
+                "--relocatable-device-code=true",
+                *_include_paths(),
+            ]
             try:
-                whole = compile_apart("compile_ltoir", text, name, options, folders=folders)
+                whole = compile_apart(
+                    "compile_ltoir", text, name, options, folders=folders, ending=ending
+                )
             except CompileError as error:
                 raise _refusal(str(error), text, name) from None
-            # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
-            how = [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
-            cubin = compile_apart("link_cubin", [(name, whole), *made], how, folders=folders)
+            how = link_flags(architecture)
+            cubin = compile_apart(
+                "link_cubin", [(name, whole), *made], how, folders=folders, ending=ending
+            )
             kept.keep_code(key, cubin)
     return cubin
+
+
+def _gpu_flags(architecture: int, flags: Sequence[str]) -> tuple[str, ...]:
+    return (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
+
+
+def link_flags(architecture: int) -> list[str]:
+    """For nvJitLink."""
+    # Without -fma=0 the sums of products would differ from the CPU's in their last bits.
+    return [f"-arch=sm_{architecture}", "-lto", "-fma=0"]
+
+
+def link_key(text: str, architecture: int, flags: Sequence[str], code: str) -> str:
+    """The name under which link() keeps a cubin."""
+    # Without the compilers' versions: what has been linked runs where none is installed.
+    return _key(text, flags, ".cubin", ("-fma=0", code, *_gpu_flags(architecture, flags)))
+
+
+def cubin_key(text: str, architecture: int, flags: Sequence[str]) -> str:
+    """The name under which cubin_of() keeps a cubin."""
+    _find_nvrtc()
+    version = str(_core.nvrtc_version())
+    return _key(text, flags, ".cubin", (version, *_gpu_flags(architecture, flags)))
+
+
+def compile_text(  # noqa: PLR0917
+    text: str,
+    name: str,
+    architecture: int,
+    flags: Sequence[str],
+    further: Sequence[str] = (),
+    ending: Ending | None = None,
+) -> bytes:
+    """A cubin by NVRTC, which is not kept. Raises as cubin_of().
+
+    Args:
+        further: options that are not the user's.
+    """
+    options = [*_gpu_flags(architecture, flags), *further, *_include_paths()]
+    try:
+        return compile_apart(
+            "compile_cubin", text, name, options, folders=_find_nvrtc(), ending=ending
+        )
+    except CompileError as error:
+        raise _refusal(str(error), text, name) from None
 
 
 def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
@@ -394,7 +447,13 @@ def _include_paths() -> list[str]:
     return [f"--include-path={p}" for p in (get_include(), get_include() / "denizen" / "rtc")]
 
 
-def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ()) -> bytes:
+def cubin_of(
+    text: str,
+    name: str,
+    architecture: int,
+    flags: Sequence[str] = (),
+    ending: Ending | None = None,
+) -> bytes:
     """A translation unit compiled by NVRTC, from the cache if it was before.
 
     Args:
@@ -405,19 +464,13 @@ def cubin_of(text: str, name: str, architecture: int, flags: Sequence[str] = ())
 
     Raises CompileError with NVRTC's messages, or if NVRTC is not to be found.
     """
-    folders = _find_nvrtc()
-    all_flags = (*_GPU_FLAGS, f"--gpu-architecture=sm_{architecture}", *flags)
-    key = _key(text, flags, ".cubin", (str(_core.nvrtc_version()), *all_flags))
+    key = cubin_key(text, architecture, flags)
     with open_cache() as kept:
         cubin = kept.code(key)
         if cubin is None:
             log.info("compiling %s for sm_%d", name, architecture)
             began = time.perf_counter()
-            options = [*all_flags, *_include_paths()]
-            try:
-                cubin = compile_apart("compile_cubin", text, name, options, folders=folders)
-            except CompileError as error:
-                raise _refusal(str(error), text, name) from None
+            cubin = compile_text(text, name, architecture, flags, ending=ending)
             log.info("compiled %s in %.1f s", name, time.perf_counter() - began)
             kept.keep_code(key, cubin)
     return cubin
@@ -429,25 +482,7 @@ def _key(text: str, flags: Sequence[str], suffix: str, key: Iterable[str]) -> st
     for part in (text, _headers_digest(), str(_core.layout_abi), *key):
         digest.update(part.encode())
         digest.update(b"\0")
-    for header in _own_headers(text, flags):
+    for header in own_headers(text, flags):
         digest.update(header.read_bytes())
         digest.update(b"\0")
     return digest.hexdigest()[:32] + suffix
-
-
-def _own_headers(text: str, flags: Sequence[str]) -> list[Path]:
-    """The files that `text` includes, and those they include, in the folders of `-I` flags."""
-    folders = [
-        Path(m[1]) for m in (re.fullmatch(r"(?:-I|--include-path=)(.+)", f) for f in flags) if m
-    ]
-    folders += [Path(f) for before, f in pairwise(flags) if before == "-I"]
-    found: dict[Path, None] = {}
-    texts = [(text, folders)]
-    while texts and folders:  # ends: each file is read once
-        here, where = texts.pop()
-        for name in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', here, re.MULTILINE):
-            path = next((f / name for f in where if (f / name).is_file()), None)
-            if path is not None and path not in found:
-                found[path] = None
-                texts.append((path.read_text("utf-8", "replace"), [path.parent, *folders]))
-    return list(found)

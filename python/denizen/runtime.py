@@ -18,7 +18,7 @@ from denizen import buffer as _buffers
 from denizen.actor import ActorType
 from denizen.buffer import Buffer
 from denizen.closing import Closing
-from denizen.device import breath_of, capability, parse_device
+from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import (
     ArgumentError,
     DeadlineError,
@@ -29,6 +29,7 @@ from denizen.errors import (
 from denizen.life import Lives
 from denizen.message import METADATA, MessageType, fields_of, html_table
 from denizen.program import Program
+from denizen.quick import Exchange, Optimise, chosen, start_of
 from denizen.replies import AsyncReplies
 from denizen.snapshot import Path, Snapshots
 from denizen.telemetry import Telemetry
@@ -149,6 +150,12 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         mapped: GPU: write messages straight into device memory where the machine can.
         prefer_l1: GPU: what the program does not need of an SM's shared memory is L1, and not for
             kernels beside it. For handlers that read much of the GPU's memory.
+        optimise: GPU, of a program that is compiled for the first time. "background": start with
+            code that is compiled in a fraction of the time and is slower; a process beside compiles
+            the optimised code, which takes over while the program runs (``description["code"]``).
+            "wait": start with the optimised code. None: as $DENIZEN_OPTIMISE says, else
+            "background". With breath_us=None, and where C++ text has variables in the GPU's memory,
+            it waits in any case. What is compiled is kept: later starts have the optimised code.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,
@@ -176,6 +183,7 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         breath_us: int | Literal["auto"] | None = "auto",
         mapped: bool = True,
         prefer_l1: bool = False,
+        optimise: Optimise | None = None,
         restore: Path | None = None,
         trace: bool = False,
         _place: tuple[int, int] | None = None,
@@ -219,6 +227,7 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         self._by_dtype = {id(m.dtype): i for i, m in enumerate(self._types)}
         self._actors = {name: i for i, name in enumerate(program.actors)}
         self._core: _core.Runtime
+        self._exchange: Exchange | None = None
         if where.interpreted:
             from denizen.handlers.interpreter import Interpreter  # noqa: PLC0415
 
@@ -229,8 +238,8 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
                 _core.Runtime, Interpreter(plan, program.actors, messages, slots_of_dead)
             )
         else:
-            image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
-            self._core = _core.Runtime(image, gpu, where.first, options)
+            quick = chosen(optimise) and gpu and breath != 0
+            self._core, self._exchange = _started(program, where, options, quick)
         self._process = os.getpid()
         if log.isEnabledFor(logging.INFO):
             about = self._core.description
@@ -267,9 +276,11 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
     def description(self) -> dict[str, Any]:
         """Device, nodes, workers of each, how they lie together, memory taken, start time in ms.
 
-        "geometry": why it is these workers.
+        "geometry": why it is these workers. "code": "optimised", or "quick" as long as a program
+        runs that was compiled for a quick start (`optimise`).
         """
-        return self._core.description
+        code = "optimised" if self._exchange is None else self._exchange.code
+        return {**self._core.description, "code": code}
 
     # ---- life of actors
 
@@ -678,6 +689,8 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
                 self._server.close()
                 self._server = None
             self._async.close()
+            if self._exchange is not None:
+                self._exchange.end()
             if not self._closed:
                 log.info("%s is closing", self.program.name)
             self._closed = True
@@ -755,6 +768,31 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
                 f"dtype {dtype} is {which} of this program; make the array with the message's own"
             )
         return self._ids[same[0]]
+
+
+def _started(
+    program: Program, where: Device, options: dict[str, int | str], quick: bool
+) -> tuple[_core.Runtime, Exchange | None]:
+    """The program, running; with what will give it other code, if it started quickly."""
+    on_gpu = where.on_gpu
+
+    def run(image: _core.Image) -> _core.Runtime:
+        return _core.Runtime(image, on_gpu, where.first, options)
+
+    if not quick:
+        image = program.compile_gpu(capability(where)) if on_gpu else program.compile_cpu()
+        return run(image), None
+    image, background = start_of(program, capability(where))
+    if background is None:
+        return run(image), None
+    try:
+        core = run(image)
+    except ArgumentError as error:
+        # The quick code leaves room for any code. The optimised code may do with less.
+        if "registers per thread" not in str(error):
+            raise
+        return run(program.compile_gpu(capability(where))), None
+    return core, Exchange(core, program, background)
 
 
 def _program_of(given: Program | ActorType | Sequence[ActorType]) -> Program:

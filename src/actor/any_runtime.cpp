@@ -343,6 +343,8 @@ void AnyRuntime::park(nanoseconds deadline)
     }
 }
 
+void AnyRuntime::exchange(const Image& image) { core().exchange(image); }
+
 bool AnyRuntime::parked() const { return !core().closed && core().parked(); }
 
 Stats AnyRuntime::stats()

@@ -33,6 +33,9 @@ public:
     virtual void wire(const Shared& shared) = 0;
     // Puts the node's workers on the processor and returns.
     virtual void launch() = 0;
+    // From the next incarnation on the workers run this code, which is of the same program. Throws,
+    // and then they go on with what they have.
+    virtual void exchange(const Image& image) = 0;
     virtual void command(Command c) = 0;
     virtual Command commanded() const = 0;
     // Makes Control and Report tell a state not older than this call. False if that did not happen

@@ -203,11 +203,13 @@ struct AnyRuntime::Core : Asking {
     // For an error's text: who keeps the program from being in this mode, and what it was doing.
     // Empty if that is nobody by now.
     std::string who_is_not(Mode mode);
+    void exchange(const Image& next);
     void close(uint64_t timeout_ns);
 
     Process process; // that the workers are of
     Description description;
     std::mutex close_mutex;
+    std::mutex exchange_mutex; // not the above: a handler that is stuck holds an exchange up
     std::mutex save_mutex;
     std::mutex dead_mutex; // the rings of dead letters have one reader
     Placing placing;

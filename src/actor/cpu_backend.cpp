@@ -136,6 +136,12 @@ public:
         }
     }
 
+    void exchange(const Image&) override
+    {
+        throw Error(Errc::bad_argument, "the program runs on CPU threads, where it is compiled "
+                                        "once; exchange() is for a GPU");
+    }
+
     void command(Command c) override
     {
         if (!thread_control_) {

@@ -21,6 +21,7 @@ struct Geometry {
     // lie in the same bank of shared memory, and a warp's look at 32 rings takes 32 cycles of the
     // SM's. A packet's length makes it 4. On the CPU slots are to fill their cache lines: 0.
     uint32_t gap = 0;
+    uint32_t stage = 0; // bytes of a worker's stage behind the boxes (detail/whole.hpp); 0: none
 
     size_t near_bytes() const { return sizeof(Slot) * near_slots + gap; }
     size_t box_bytes() const
@@ -28,7 +29,7 @@ struct Geometry {
         const size_t bytes = sizeof(NearBox) + sizeof(Slot) * local_slots + near * near_bytes();
         return (bytes + alignof(NearBox) - 1) / alignof(NearBox) * alignof(NearBox);
     }
-    size_t shared_bytes() const { return per_sm * box_bytes(); }
+    size_t shared_bytes() const { return per_sm * (box_bytes() + stage); }
 };
 
 // Slots of the longest message, with the stamp that it has while messages are traced.
@@ -43,9 +44,20 @@ inline uint32_t least_slots(const ProgramTable& table)
     return std::bit_ceil(2 * message_slots(table));
 }
 
+// Bytes of the stage of a worker: the longest message in whole slots, if any message takes all
+// lanes of a warp.
+inline uint32_t stage_bytes(const ProgramTable& table)
+{
+    bool whole = message_slots(table) > 1;
+    for (uint32_t a = 0; a < table.actors; ++a) {
+        whole |= table.actor[a].grain == static_cast<uint32_t>(Grain::warp);
+    }
+    return whole ? (message_slots(table) * next_payload + 127) / 128 * 128 : 0;
+}
+
 // Chooses the rings of a box so that those of one SM's workers take at most `limit` bytes: as large
 // as `g` has them, else smaller, else none between workers, else none at all.
-inline Geometry with_boxes(Geometry g, uint32_t least, size_t limit)
+inline Geometry with_rings(Geometry g, uint32_t least, size_t limit)
 {
     const uint32_t local = std::max(g.local_slots, least);
     g.near = std::min({g.per_sm * g.cluster, g.workers, max_near});
@@ -65,6 +77,15 @@ inline Geometry with_boxes(Geometry g, uint32_t least, size_t limit)
         g.local_slots = g.local_slots > least ? g.local_slots / 2 : 1;
     }
     return g;
+}
+
+// The same with the stages that `g` has; with none if rings would have to be smaller for them.
+inline Geometry with_boxes(Geometry g, uint32_t least, size_t limit)
+{
+    const Geometry staged = with_rings(g, least, limit);
+    g.stage = 0;
+    const Geometry bare = with_rings(g, least, limit);
+    return staged.box_bytes() == bare.box_bytes() && staged.shared_bytes() <= limit ? staged : bare;
 }
 
 // Workers of whole clusters on at most `sms` SMs. Where there are several on an SM, the last place

@@ -29,7 +29,8 @@ class GpuBackend final : public Backend {
 public:
     GpuBackend(const Image& image, const Options& options, int ordinal, Return back)
         : driver_(driver()), info_(device_info(ordinal)), back_(std::move(back)),
-          want_mapped_(options.mapped), tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
+          want_mapped_(options.mapped), options_(options),
+          tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
     {
         if (!info_.cooperative_launch || info_.major < 8) {
             throw Error(Errc::no_device,
@@ -133,13 +134,30 @@ public:
         kept.info = info_;
         kept.needed = back_.needed;
         kept.returned = back_.made;
-        kept.launch = [this](uint32_t number, bool successor) {
-            Shared shared = shared_;
-            shared.incarnation = number;
-            shared.successor = successor ? 1 : 0;
-            launch_kernel(shared);
-        };
+        kept.launch = launching(function_);
         keeper_.start(std::move(kept));
+    }
+
+    void exchange(const Image& image) override
+    {
+        if (shared_.breath.ns == 0) {
+            throw Error(Errc::bad_argument,
+                        named() + " has one kernel for ever, as breath = 0 says, and it is not "
+                                  "exchanged; set a breath");
+        }
+        const auto load = [&] {
+            const ContextScope scope(context_);
+            const Function function = function_of(image, next_module_, options_.prefer_l1);
+            grid_.admit(info_, function, options_);
+            // Once without workers, as in open(). It stands between two incarnations.
+            launch_kernel(function, Shared{});
+            return function;
+        };
+        Function function = nullptr;
+        if (!residents().without_any([&] { function = load(); })) {
+            refuse_to_wait();
+        }
+        keeper_.exchange(launching(function));
     }
 
     void command(Command c) override { keeper_.command(c); }
@@ -231,26 +249,36 @@ private:
         }
     }
 
-    void open(const Image& image, const Options& options)
+    // The kernel of a program. Out of a cubin: in `module`, which is loaded unless it was before.
+    Function function_of(const Image& image, Module& module, bool prefer_l1) const
     {
-        const ContextScope scope(context_);
+        Function function = nullptr;
         if (image.cubin.empty()) {
-            function_ = static_cast<Function>(image.kernel());
+            function = static_cast<Function>(image.kernel());
         } else {
-            check(driver_.module_load_data(&module_, image.cubin.data()), "cuModuleLoadData",
-                  "the program's cubin");
-            check(driver_.module_get_function(&function_, module_, "denizen_resident"),
+            if (module == nullptr) {
+                check(driver_.module_load_data(&module, image.cubin.data()), "cuModuleLoadData",
+                      "the program's cubin");
+            }
+            check(driver_.module_get_function(&function, module, "denizen_resident"),
                   "cuModuleGetFunction", "denizen_resident");
         }
         // An SM changes the split of its memory between L1 and shared memory only when it is empty.
         // Every other kernel's shared memory must fit beside ours: take the split with the most,
         // unless it is said that L1 matters more.
-        check(driver_.func_set_attribute(function_, func_shared_carveout,
-                                         options.prefer_l1 ? 0 : 100),
+        check(driver_.func_set_attribute(function, func_shared_carveout, prefer_l1 ? 0 : 100),
               "cuFuncSetAttribute", "shared memory carveout");
+        return function;
+    }
+
+    void open(const Image& image, const Options& options)
+    {
+        const ContextScope scope(context_);
+        function_ = function_of(image, module_, options.prefer_l1);
         const uint32_t taken = residents().taken(info_.ordinal); // here the mutex is held
         map_rings(options, image.table, taken);
-        grid_ = Grid::choose(info_, function_, options, image.table, taken, mapped_ != nullptr);
+        grid_ = Grid::choose(info_, function_, options, image.table, taken, mapped_ != nullptr,
+                             image.to_exchange);
         int least = 0;
         int greatest = 0;
         check(driver_.ctx_get_stream_priority_range(&least, &greatest),
@@ -261,7 +289,7 @@ private:
               "cuStreamCreateWithPriority");
         // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
         // and enlarge the context's local memory, and both wait for all that runs.
-        launch_kernel(Shared{});
+        launch_kernel(function_, Shared{});
         check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
     }
 
@@ -285,12 +313,24 @@ private:
         }
     }
 
-    void launch_kernel(Shared shared)
+    // What launches an incarnation.
+    std::function<void(uint32_t, bool)> launching(Function function)
+    {
+        return [this, function](uint32_t number, bool successor) {
+            Shared shared = shared_;
+            shared.incarnation = number;
+            shared.successor = successor ? 1 : 0;
+            launch_kernel(function, shared);
+        };
+    }
+
+    void launch_kernel(Function function, Shared shared) const
     {
         void* parameters[] = {&shared};
-        const LaunchConfig config = grid_.launch_on(stream_);
-        check(driver_.launch_kernel_ex(&config, function_, parameters, nullptr), "cuLaunchKernelEx",
-              grid_.text());
+        Grid grid = grid_; // its attributes are for this launch: exchange() has another thread
+        const LaunchConfig config = grid.launch_on(stream_);
+        check(driver_.launch_kernel_ex(&config, function, parameters, nullptr), "cuLaunchKernelEx",
+              grid.text());
     }
 
     void give_back()
@@ -309,8 +349,10 @@ private:
                     driver_.stream_destroy(stream);
                 }
             }
-            if (module_ != nullptr) {
-                driver_.module_unload(module_);
+            for (const Module module : {module_, next_module_}) {
+                if (module != nullptr) {
+                    driver_.module_unload(module);
+                }
             }
         }
         context_.release();
@@ -329,10 +371,12 @@ private:
     DeviceInfo info_;
     Return back_;
     bool want_mapped_;
+    Options options_;
     uint64_t tick_ns_;
     std::string why_not_;
     PrimaryContext context_;
     Module module_ = nullptr;
+    Module next_module_ = nullptr; // exchange() has loaded it; those in flight are of the first
     Function function_ = nullptr;
     Stream stream_ = nullptr;
     Stream copy_stream_ = nullptr;

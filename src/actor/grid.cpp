@@ -11,6 +11,9 @@ namespace denizen::gpu {
 namespace {
 
 constexpr uint32_t most_warps = 31; // that are workers, of a block's 32
+// On an SM, of a kernel with the most registers that a thread can have: 65,536 hold 8 x 32 x 256.
+constexpr uint32_t warps_of_any_kernel = 8;
+constexpr int most_registers = 255;
 
 int attribute(Function function, int which)
 {
@@ -43,31 +46,45 @@ uint32_t largest_cluster(const DeviceInfo& info, Function function, const Option
     return options.cluster != 0 ? options.cluster : possible && !under_sanitizer() ? 8u : 1u;
 }
 
+// What a kernel is looked for room for.
+struct Wanted {
+    Function function;
+    uint32_t least;     // slots of a ring
+    size_t most_shared; // bytes of an SM's shared memory
+    bool to_exchange;   // as in Grid::choose()
+};
+
+// Whether the kernel finds room on this grid, on `most_sms` SMs at the most.
+bool has_room(Grid& grid, Function function, uint32_t most_sms)
+{
+    const LaunchConfig config = grid.launch_on(nullptr);
+    const uint32_t cluster = grid.geometry.cluster;
+    int room = 0; // blocks, or clusters
+    if (cluster > 1) {
+        // An error of the driver's says that this GPU has no clusters of this size.
+        return grid.blocks <= most_sms &&
+               driver().occupancy_max_active_clusters(&room, function, &config) == success &&
+               grid.blocks <= static_cast<uint32_t>(room) * cluster;
+    }
+    check(driver().occupancy_max_active_blocks(&room, function, static_cast<int>(config.block[0]),
+                                               config.shared_bytes),
+          "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    return grid.blocks <= most_sms * static_cast<uint32_t>(room);
+}
+
 // The grid for `g`, if it finds room: with blocks == 0 if it does not.
-Grid try_grid(Geometry g, Function function, uint32_t least, uint32_t most_sms, size_t most_shared)
+Grid try_grid(Geometry g, const Wanted& wanted, uint32_t most_sms)
 {
     const uint32_t with_workers = (g.workers + g.per_sm - 1) / g.per_sm;
     g.cluster = std::min(g.cluster, std::bit_ceil(with_workers));
     Grid grid;
     grid.blocks = (with_workers + g.cluster - 1) / g.cluster * g.cluster;
-    grid.geometry = with_boxes(g, least, most_shared);
-    const LaunchConfig config = grid.launch_on(nullptr);
-    const Driver& cu = driver();
-    int room = 0; // blocks, or clusters
-    bool fits = false;
-    if (g.cluster > 1) {
-        // Without near rings there is no reason for a cluster. An error of the driver's says that
-        // this GPU has none of this size.
-        fits = grid.blocks <= most_sms && g.cluster * g.per_sm <= max_near &&
-               grid.geometry.near > 1 &&
-               cu.occupancy_max_active_clusters(&room, function, &config) == success &&
-               grid.blocks <= static_cast<uint32_t>(room) * g.cluster;
-    } else {
-        check(cu.occupancy_max_active_blocks(&room, function, static_cast<int>(config.block[0]),
-                                             config.shared_bytes),
-              "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-        fits = grid.blocks <= most_sms * static_cast<uint32_t>(room);
-    }
+    grid.geometry = with_boxes(g, wanted.least, wanted.most_shared);
+    // Without near rings there is no reason for a cluster.
+    const bool worth =
+        g.cluster == 1 || (g.cluster * g.per_sm <= max_near && grid.geometry.near > 1);
+    const bool fits = worth && (!wanted.to_exchange || grid.warps() <= warps_of_any_kernel) &&
+                      has_room(grid, wanted.function, most_sms);
     grid.blocks = fits ? grid.blocks : 0;
     return grid;
 }
@@ -77,17 +94,26 @@ struct Clusters {
     uint32_t most;
 };
 
+// Bytes of an SM's shared memory that the kernel may ask for. The other half is for kernels that
+// run beside us.
+size_t allow_shared(const DeviceInfo& info, Function function)
+{
+    const size_t most = info.shared_bytes / 2;
+    check(driver().func_set_attribute(function, func_max_dynamic_shared, static_cast<int>(most)),
+          "cuFuncSetAttribute", "dynamic shared memory");
+    return most;
+}
+
 // The grid with the most workers on each of `sms` that has near rings: these are worth more than
 // one more worker of an SM, whose boxes leave no room for them. If none has, the one with the most
 // workers; with blocks == 0 if none finds room.
-Grid filled(Geometry g, Function function, uint32_t least, uint32_t sms, size_t most_shared,
-            Clusters clusters, uint32_t most_per_sm)
+Grid filled(Geometry g, const Wanted& wanted, uint32_t sms, Clusters clusters, uint32_t most_per_sm)
 {
     Grid without;
     for (g.per_sm = most_per_sm; g.per_sm >= 1; --g.per_sm) {
         for (g.cluster = clusters.most; g.cluster >= clusters.least; g.cluster /= 2) {
             g.workers = workers_of(sms, g.cluster, g.per_sm);
-            const Grid grid = try_grid(g, function, least, sms, most_shared);
+            const Grid grid = try_grid(g, wanted, sms);
             if (grid.blocks != 0 && grid.geometry.near > 1) {
                 return grid;
             }
@@ -100,7 +126,7 @@ Grid filled(Geometry g, Function function, uint32_t least, uint32_t sms, size_t 
 } // namespace
 
 Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
-                  const ProgramTable& table, uint32_t taken, bool mapped)
+                  const ProgramTable& table, uint32_t taken, bool mapped, bool to_exchange)
 {
     const auto sms = static_cast<uint32_t>(info.sm_count);
     const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
@@ -109,25 +135,23 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
                                             " has " + std::to_string(sms));
     }
     const uint32_t most_cluster = largest_cluster(info, function, options);
-    // The other half is for kernels that run beside us.
-    const size_t most_shared = info.shared_bytes / 2;
-    check(driver().func_set_attribute(function, func_max_dynamic_shared,
-                                      static_cast<int>(most_shared)),
-          "cuFuncSetAttribute", "dynamic shared memory");
+    const uint32_t least = least_slots(table);
+    const Wanted wanted{function, least, allow_shared(info, function), to_exchange};
     Geometry g;
     g.local_slots = options.local_slots != 0 ? options.local_slots : 64;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
     g.gap = sizeof(Packet);
+    g.stage = stage_bytes(table);
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
     if (options.workers == 0) {
         const uint32_t wanted_sms =
             options.sms != 0 ? options.sms : std::max(1u, sms_of(sms, taken) / (mapped ? 1 : 2));
-        const uint32_t least = least_slots(table);
-        Grid grid = filled(g, function, least, wanted_sms, most_shared,
-                           {least_cluster, most_cluster}, mapped ? most_on_an_sm(least) : 1);
+        Grid grid = filled(g, wanted, wanted_sms, {least_cluster, most_cluster},
+                           mapped ? most_on_an_sm(least) : 1);
         if (grid.blocks != 0) {
             grid.why =
-                grid.why_chosen(info, options, taken, mapped, attribute(function, func_registers));
+                grid.why_chosen(info, options, taken, mapped,
+                                to_exchange ? most_registers : attribute(function, func_registers));
             return grid;
         }
     }
@@ -136,20 +160,34 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
          g.per_sm <= most_warps; ++g.per_sm) {
         for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
-            Grid grid = try_grid(g, function, least_slots(table), most_sms, most_shared);
+            Grid grid = try_grid(g, wanted, most_sms);
             if (grid.blocks != 0) {
                 grid.why = "as given";
                 return grid;
             }
         }
     }
-    throw Error(Errc::bad_argument,
-                std::to_string(g.workers) + " workers do not fit on " + std::to_string(most_sms) +
-                    " SMs with " + std::to_string(attribute(function, func_registers)) +
-                    " registers per thread" +
-                    (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
-                                               "; use fewer workers or a smaller cluster"
-                                         : "; use fewer workers"));
+    throw Error(
+        Errc::bad_argument,
+        std::to_string(g.workers) + " workers do not fit on " + std::to_string(most_sms) +
+            " SMs with " +
+            std::to_string(to_exchange ? most_registers : attribute(function, func_registers)) +
+            " registers per thread" +
+            (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
+                                       "; use fewer workers or a smaller cluster"
+                                 : "; use fewer workers"));
+}
+
+void Grid::admit(const DeviceInfo& info, Function function, const Options& options) const
+{
+    largest_cluster(info, function, options);
+    allow_shared(info, function);
+    Grid copy = *this; // a launch may be under way on this one, and writes its attributes
+    if (!has_room(copy, function, static_cast<uint32_t>(info.sm_count))) {
+        throw Error(Errc::bad_argument, text() + " find no room with " +
+                                            std::to_string(attribute(function, func_registers)) +
+                                            " registers per thread");
+    }
 }
 
 std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,

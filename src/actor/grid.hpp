@@ -15,8 +15,14 @@ struct Grid {
     // Throws Error(Errc::bad_argument) if the workers find no room. Needs the function's context.
     // `taken`: SMs that other programs of this process have, at most. `mapped`: the host rings lie
     // in the GPU's memory; else workers look at them across the bus, and fewer are chosen.
+    // `to_exchange`: another kernel of the program will be launched on this grid, which may take
+    // as many registers as a thread can have.
     static Grid choose(const DeviceInfo& info, Function function, const Options& options,
-                       const ProgramTable& table, uint32_t taken, bool mapped);
+                       const ProgramTable& table, uint32_t taken, bool mapped, bool to_exchange);
+
+    // Makes another kernel of the program ready to be launched on this grid. Throws
+    // Error(Errc::bad_argument) if it finds no room there.
+    void admit(const DeviceInfo& info, Function function, const Options& options) const;
 
     // Cooperative, so that every block is resident or the launch fails. Points into this grid.
     LaunchConfig launch_on(Stream stream);

@@ -2,6 +2,7 @@
 // What is true of a program only if it is true of all its nodes: that nothing is under way, that it
 // is paused or parked, that it has left.
 #include "core.hpp"
+#include "fingerprint.hpp"
 
 namespace denizen {
 
@@ -203,6 +204,21 @@ std::string AnyRuntime::Core::who_is_not(Mode mode)
         }
     }
     return who + (others != 0 ? " (and " + std::to_string(others) + " more)" : "");
+}
+
+void AnyRuntime::Core::exchange(const Image& next)
+{
+    const std::lock_guard guard(exchange_mutex);
+    if (program_section(next).bytes() != program_section(image).bytes()) {
+        throw Error(Errc::bad_argument, "this is another program: its actors or messages differ "
+                                        "from those of the one that runs");
+    }
+    for (const Node& node : nodes) { // nodes with different code understand each other
+        if (closed) {
+            return;
+        }
+        node.backend->exchange(next);
+    }
 }
 
 void AnyRuntime::Core::close(uint64_t timeout_ns)

@@ -290,7 +290,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.cell_count = options.asks;
     shared.buffer_count = options.buffers;
     shared.cell_slots = std::bit_ceil(longest);
-    shared.scratch_bytes = longest > 1 ? static_cast<uint32_t>(round_up(longest * 48, 128)) : 0;
+    shared.scratch_bytes = stage_bytes(image.table);
+    shared.stage_bytes = on_gpu ? g.stage : shared.scratch_bytes;
     shared.actor_types = image.table.actors;
     for (uint32_t a = 0; a < image.table.actors; ++a) {
         shared.overflow[a / 32] |= uint64_t{image.table.actor[a].overflow} << a % 32 * 2;

@@ -38,9 +38,17 @@ private:
     PyGILState_STATE state_;
 };
 
+// Python's main thread, in which alone its signal handlers run. Set as the module is initialised.
+inline unsigned long main_thread = 0;
+
 // Runs Python's signal handlers, in its main thread; throws what they raise, as KeyboardInterrupt.
+// Any other has none to run, and may wait longer than the interpreter lives: it does not ask for
+// the GIL.
 inline void check_signals()
 {
+    if (PyThread_get_thread_ident() != main_thread) {
+        return;
+    }
     const Locked locked;
     if (PyErr_CheckSignals() != 0) {
         throw nanobind::python_error();

@@ -56,6 +56,8 @@ void images(nb::module_& m)
                      })
         // By message type: the offsets of its references to buffers.
         .def_rw("buffers", &Image::buffers)
+        // GPU: code that another will take the place of, by Runtime.exchange().
+        .def_rw("to_exchange", &Image::to_exchange)
         .def("handles", [](const Image& i, uint32_t actor, uint32_t message) {
             return actor < i.table.actors && message < i.table.messages &&
                    i.table.can_handle(actor, message);

@@ -17,6 +17,8 @@ NB_MODULE(_core, m)
     // is no news to the user of a finished package.
     nb::set_leak_warnings(false);
 #endif
+    bind::main_thread = nb::cast<unsigned long>(
+        nb::module_::import_("threading").attr("main_thread")().attr("ident"));
     m.attr("_error") = nb::none(); // errors.py sets it
     m.attr("layout_abi") = layout_abi;
     m.attr("max_short") = first_payload;

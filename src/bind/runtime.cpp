@@ -39,6 +39,11 @@ void running(nb::class_<AnyRuntime>& runtime)
                  rt.park(seconds(timeout));
              })
         .def("parked", &AnyRuntime::parked)
+        .def("exchange",
+             [](AnyRuntime& rt, const Image& image) {
+                 const Unlocked unlocked;
+                 rt.exchange(image);
+             })
         .def("close", [](AnyRuntime& rt, double timeout) {
             const Unlocked unlocked;
             rt.close(seconds(timeout));

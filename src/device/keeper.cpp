@@ -251,7 +251,14 @@ void Keeper::queue(bool successor)
 {
     const uint32_t number = queued_.load(std::memory_order_relaxed) + 1;
     queued_.store(number, std::memory_order_relaxed);
+    const std::lock_guard guard(launch_mutex_);
     kept_.launch(number, successor);
+}
+
+void Keeper::exchange(std::function<void(uint32_t, bool)> launch)
+{
+    const std::lock_guard guard(launch_mutex_);
+    kept_.launch = std::move(launch);
 }
 
 // How long the keeper may sleep; 0: the program is off.

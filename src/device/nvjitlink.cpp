@@ -11,8 +11,8 @@ namespace denizen::gpu {
 namespace {
 
 using Handle = void*;
-using Status = int;       // nvJitLinkResult, 0 is success
-constexpr int lto_ir = 3; // NVJITLINK_INPUT_LTOIR
+using Status = int;     // nvJitLinkResult, 0 is success
+constexpr int any = 10; // NVJITLINK_INPUT_ANY: LTO-IR or a relocatable cubin, as it begins
 
 struct Table {
     Status (*version)(unsigned* major, unsigned* minor);
@@ -133,9 +133,9 @@ std::vector<char> link_cubin(const std::vector<LinkInput>& parts,
         table.create(&link.handle, static_cast<uint32_t>(arguments.size()), arguments.data()),
         "begin with these options");
     for (const LinkInput& part : parts) {
-        link.check(table.add_data(link.handle, lto_ir, part.code.data(), part.code.size(),
-                                  part.name.c_str()),
-                   "take " + part.name);
+        link.check(
+            table.add_data(link.handle, any, part.code.data(), part.code.size(), part.name.c_str()),
+            "take " + part.name);
     }
     link.check(table.complete(link.handle), "link the program");
     std::size_t size = 0;

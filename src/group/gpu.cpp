@@ -427,8 +427,12 @@ private:
     double read_rate(uint32_t peer)
     {
         const uint64_t bytes = std::min<uint64_t>(ref.layout.bytes(), uint64_t{64} << 20) / 16 * 16;
+        // Other programs of this GPU take turns with us, of some milliseconds each: a reading that
+        // waited for its turn says nothing of the link.
+        constexpr uint64_t patience_ns = 1'000'000'000;
         double best = 0;
-        for (int i = 0; i < 3; ++i) {
+        const uint64_t began = now_ns();
+        for (int i = 0; i < 3 || (best < least_gbs && now_ns() - began < patience_ns); ++i) {
             const uint64_t begin = now_ns();
             launch_kernel("check", static_cast<unsigned>(2 * chip_->info.sm_count), Launch::plain,
                           stream_, ref, peer, 0ull + bytes, reinterpret_cast<uint32_t*>(result_));

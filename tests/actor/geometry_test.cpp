@@ -52,6 +52,39 @@ TEST(geometry, rings_are_as_wanted_where_they_fit)
     EXPECT_EQ(alone.box_bytes() % alignof(NearBox), 0u) << "boxes lie side by side";
 }
 
+TEST(geometry, a_stage_lies_behind_the_boxes_and_costs_no_ring_its_slots)
+{
+    ProgramTable table{};
+    table.actors = 1;
+    table.max_message = 36 - stamp_bytes;
+    EXPECT_EQ(stage_bytes(table), 0u) << "no message takes all lanes";
+    table.actor[0].grain = static_cast<uint32_t>(Grain::warp);
+    EXPECT_EQ(stage_bytes(table), 128u);
+    for (const uint32_t bytes : {37u, 256u, 4096u, 65536u}) {
+        table.max_message = bytes;
+        EXPECT_GE(stage_bytes(table), slots_for(bytes + stamp_bytes) * next_payload);
+        EXPECT_EQ(stage_bytes(table) % alignof(NearBox), 0u) << "stages lie side by side";
+    }
+    Geometry wanted = of(2, 8);
+    const Geometry bare = with_boxes(wanted, short_messages, h100);
+    wanted.stage = 1024;
+    const Geometry staged = with_boxes(wanted, short_messages, h100);
+    EXPECT_EQ(staged.shared_bytes(), bare.shared_bytes() + 2 * 1024);
+    EXPECT_EQ(with_boxes(wanted, short_messages, staged.shared_bytes()).stage, 1024u);
+    const Geometry tight = with_boxes(wanted, short_messages, staged.shared_bytes() - 1);
+    EXPECT_EQ(tight.stage, 0u) << "rings go before the stage";
+    EXPECT_EQ(tight.box_bytes(), bare.box_bytes());
+    for (const uint32_t least : {2u, 32u, 256u, 4096u}) {
+        for (uint32_t per_sm = 1; per_sm <= 4; ++per_sm) {
+            Geometry g = of(per_sm, 8);
+            const size_t rings = with_boxes(g, least, h100).box_bytes();
+            g.stage = 48 * least / 2;
+            EXPECT_EQ(with_boxes(g, least, h100).box_bytes(), rings);
+            EXPECT_LE(with_boxes(g, least, h100).shared_bytes(), h100);
+        }
+    }
+}
+
 TEST(geometry, a_look_at_all_near_rings_meets_all_banks)
 {
     for (const uint32_t per_sm : {1u, 4u, 8u, 16u, 31u}) {

@@ -181,8 +181,8 @@ COMPILED = [
     ("ctx.reply(self)", 0, "a message is needed here, not the record or state"),
     ("x = doubled(m)", None, "a number is needed here, not the message Tick"),
     ("x = 0\nfor i in range(3):\n    x += self.sum\ny = x", None, "x is .*signed on one way and "),
-    ("x = 1 if m.n else self.sum", 0, "a value is .*signed .* write np.int64|np.uint64"),
-    ("if m.n:\n    x = 1\nelse:\n    x = m\ny = x", None, "x is .* on one way and .* on another"),
+    ("x = 1 if m.n else self.sum\nself.sum = x", 0, "a value is .*signed .* write np.int64|np.ui"),
+    ("if m.n:\n    x = 1\nelse:\n    x = m\nself.sum = x", None, "x is .* on one way|not the me"),
 ]
 
 

@@ -2,6 +2,7 @@
 """Handlers in Python mean the same on every backend: one body for the interpreter, CPU and GPU."""
 
 import math
+import os
 
 import calculator
 import numpy as np
@@ -239,6 +240,24 @@ def test_a_program_mixes_both(where):
         for i in range(3):
             answer = rt.ask(middle, Order(what=i, who=int(text)), timeout=20)
             assert answer["n"] == i + 1
+
+
+def test_for_a_gpu_beside_a_numpy_without_row_stack(run_python):
+    """NumPy 2.5; the parts by Numba alone."""
+    pytest.importorskip("numba.cuda")
+    printed = run_python(f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import numpy as np
+if hasattr(np, "row_stack"):
+    del np.row_stack
+import calculator
+from denizen.handlers.compiled import gpu_parts
+program = calculator.program()
+parts = gpu_parts(program.plan(), list(program.messages.values()), 90)
+print(len(parts) > 0, all(code for _, code in parts), hasattr(np, "row_stack"))
+""")
+    assert printed == "True True False\n"
 
 
 def test_a_cubin_is_made_without_a_gpu(nvrtc):

@@ -21,7 +21,9 @@ def workers_of(addresses):
 def two(request):
     if request.param.startswith("gpu") and _core.gpu_count() < 2:
         pytest.skip("there is one GPU")
-    with denizen.Runtime(sample.program(), request.param) as runtime:
+    # What is chosen may be one SM a cluster; on the CPU the option says nothing.
+    cluster = {"cluster": 2} if request.param.startswith("gpu") else {}
+    with denizen.Runtime(sample.program(), request.param, **cluster) as runtime:
         yield runtime
 
 

@@ -21,7 +21,7 @@ namespace {
 constexpr int launch_failed = 719;
 
 FakeDriver seen;
-int current = 0; // contexts on the stack of the one thread
+thread_local int current = 0; // contexts on the thread's stack
 
 // What a call that can fail begins with.
 bool fails() { return ++seen.calls == seen.fail_at; }
@@ -200,6 +200,7 @@ FAKE int cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes, Stre
     if (bytes == sizeof(uint32_t)) seen.busy = false;
     return result;
 }
+FAKE int cuMemsetD32Async(DevicePtr, unsigned, size_t, Stream) { return done(); }
 FAKE int cuMemsetD8Async(DevicePtr at, unsigned char value, size_t bytes, Stream)
 {
     const int result = done();

@@ -58,6 +58,21 @@ void keep_program()
     options.mapped = false;
     make_gpu_backend(image, options, 0, {})->allocate(4096, 4096, 4096);
 }
+// One whose code is exchanged: both modules are given back.
+void keep_exchanged()
+{
+    Image image;
+    image.cubin = code.cubin;
+    image.to_exchange = true;
+    Options options;
+    options.mapped = false;
+    const auto backend = make_gpu_backend(image, options, 0, {});
+    backend->allocate(4096, 4096, 4096);
+    Shared shared{};
+    shared.breath.ns = 2'000'000;
+    backend->wire(shared);
+    backend->exchange(image);
+}
 void keep_tasks()
 {
     task::Image image;
@@ -132,15 +147,14 @@ TEST_P(primary_context, is_let_go_whichever_call_fails)
     EXPECT_GT(thrown, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(gpu, primary_context,
-                         testing::Values(Keeper{"context", keep_context},
-                                         Keeper{"arena", keep_arena}, Keeper{"space", keep_space},
-                                         Keeper{"program", keep_program},
-                                         Keeper{"tasks", keep_tasks},
-                                         Keeper{"searches", keep_searches},
-                                         Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
-                                         Keeper{"scan", keep_scan}),
-                         [](const auto& keeper) { return keeper.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    gpu, primary_context,
+    testing::Values(Keeper{"context", keep_context}, Keeper{"arena", keep_arena},
+                    Keeper{"space", keep_space}, Keeper{"program", keep_program},
+                    Keeper{"exchanged", keep_exchanged}, Keeper{"tasks", keep_tasks},
+                    Keeper{"searches", keep_searches}, Keeper{"group", keep_group},
+                    Keeper{"wave", keep_wave}, Keeper{"scan", keep_scan}),
+    [](const auto& keeper) { return keeper.param.name; });
 
 // A program of this process that would stay on the GPU.
 struct Staying : gpu::Resident {

@@ -75,8 +75,9 @@ class Rank:
 
 
 @pytest.mark.gpu
-def test_killed_at_random(tmp_path):
-    """20 times: the others get the same named error within the deadline, and make a new group."""
+@pytest.mark.parametrize("times", [4, pytest.param(20, marks=pytest.mark.deep)])
+def test_killed_at_random(tmp_path, times):
+    """The others get the same named error within the deadline, and make a new group."""
     ranks = min(_core.gpu_count(), 8)
     if ranks < 2:
         pytest.skip("fewer than two GPUs")
@@ -87,7 +88,7 @@ def test_killed_at_random(tmp_path):
     try:
         for rank, process in enumerate(processes):
             process.begin(rank, 0)
-        for turn in range(20):
+        for turn in range(times):
             for process in processes:
                 assert process.line() == f"running {turn}"
             time.sleep(rng.random() * 0.1)

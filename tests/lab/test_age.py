@@ -73,6 +73,10 @@ def test_a_change_of_them_makes_a_record_older(project, changed, committed):
     assert age.complaints([one], {"ring": "2026-01-02"}, "2026-01-02") == []
     (told,) = age.complaints([one], {"ring": "2026-01-01"}, "2026-01-02")
     assert "it was allowed to be until 2026-01-01" in told
+    # One record's own exception counts before its experiment's.
+    both = {"ring": "2026-01-01", "ring/test-gpu": "2026-01-02"}
+    assert age.complaints([one], both, "2026-01-02") == []
+    assert age.complaints([one], {"ring/other-gpu": "2026-01-02"}, "2026-01-02") != []
 
 
 def test_a_commit_that_is_not_in_the_history_is_older(project):
@@ -89,6 +93,9 @@ def test_exceptions_are_experiments_with_a_date(tmp_path):
     assert age.exceptions(tmp_path) == {}
     (tmp_path / age.EXCEPTIONS).write_text('{"until": {"rings": "2026-01-01"}}')
     with pytest.raises(LabError, match='"rings": "2026-01-01" is no experiment with its date'):
+        age.exceptions(tmp_path)
+    (tmp_path / age.EXCEPTIONS).write_text('{"until": {"ring/no-gpu": "2026-01-01"}}')
+    with pytest.raises(LabError, match='"ring/no-gpu": "2026-01-01" is no experiment'):
         age.exceptions(tmp_path)
 
 

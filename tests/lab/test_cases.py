@@ -78,12 +78,13 @@ def test_start_is_measured_with_and_without_the_cache(tmp_path, monkeypatch):
         return image
 
     monkeypatch.setattr(denizen.Program, "compile_cpu", watched)
-    cold, cached = cases.start("cpu:1", quick=True)
+    cold, cached, again = cases.start("cpu:1", quick=True)
+    assert again.arm == "A/A" and again.key == cached.key and again.n == cached.n
     assert cold.params == {"how": "CPU, host compiler cold"}
     assert cached.params == {"how": "CPU, host compiler cached"}
     assert cold.verified and cached.verified
     # Once to find the compiler, a new text each time, once to fill the cache, then from the cache.
-    assert compiled == [True] + [True] * cold.n + [True] + [False] * cached.n
+    assert compiled == [True] + [True] * cold.n + [True] + [False] * 2 * cached.n
     assert os.environ["DENIZEN_CACHE"] == str(tmp_path)
 
 

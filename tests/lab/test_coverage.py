@@ -81,6 +81,32 @@ def ratio_coverage(kind, n, trials):
     return share(found, 1.0)
 
 
+def in_rounds(kind, rounds, trials):
+    """A level for each round, of 20 samples that differ from it by 2 %."""
+    draw, truth = KINDS[kind]
+    rng = np.random.default_rng(rounds)
+    found = []
+    for _ in range(trials // 100):
+        near = np.exp(rng.normal(scale=0.02, size=(100, rounds, 20)))
+        for one in draw(rng, 100, rounds)[:, :, None] * near:
+            found.append(stats.median_ci(one.ravel(), rounds=rounds))
+    return share(found, truth)
+
+
+def tail_in_rounds(kind, rounds, trials):
+    """Exponential samples, 400 to a round; the rounds are 10 % faster or slower (one sigma)."""
+    rng = np.random.default_rng(rounds)
+    coefficient = {"independent": 0.0, "AR(0.5)": 0.5}[kind]
+    spread = np.exp(0.1 * np.random.default_rng(1).normal(size=4_000_000))
+    truth = np.quantile(spread * np.random.default_rng(2).exponential(size=4_000_000), 0.99)
+    found = []
+    for _ in range(trials // 100):
+        levels = np.exp(0.1 * series(rng, 100, rounds, coefficient))
+        for one in levels[:, :, None] * rng.exponential(size=(100, rounds, 400)):
+            found.append(stats.percentile_ci(one.ravel(), 99.0, rounds=rounds))
+    return share(found, truth)
+
+
 def tail_coverage(kind, n, trials):
     draw, _ = KINDS[kind]
     truth = {"independent": math.log(100), "AR(0.5)": math.exp(2.326348)}[kind]
@@ -107,6 +133,32 @@ def test_so_does_that_of_a_ratio(kind):
     assert enough(ratio_coverage(kind, 11, 500), 500)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_do_those_of_samples_in_rounds(kind):
+    assert enough(in_rounds(kind, 12, 300), 300)
+    if kind in ("independent", "AR(0.5)"):
+        assert enough(tail_in_rounds(kind, 20, 300), 300)
+
+
+def test_samples_of_rounds_that_count_alone_would_be_noticed(monkeypatch):
+    median_ci = stats.median_ci
+    monkeypatch.setattr(stats, "median_ci", lambda samples, **_: median_ci(samples))
+    assert not enough(in_rounds("AR(0.5)", 20, 300), 300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [9, 15, 101])
+def test_equal_arms_that_took_turns_seldom_lie_farther_apart(kind, n):
+    draw, _ = KINDS[kind]
+    beyond = []
+    for both in draw(np.random.default_rng(n), 200, 2 * n):
+        first, second = both[::2], both[1::2]
+        most = stats.apart(first, second)
+        beyond.append(abs(math.log(np.median(first) / np.median(second))) > math.log1p(most))
+    assert enough(1 - np.mean(beyond), 200)
+    assert np.mean(beyond) > 0  # nor is it so wide that it says nothing
+
+
 def test_too_narrow_an_interval_would_be_noticed(monkeypatch):
     monkeypatch.setattr(stats, "_ALIKE", 0.0)  # as if neighbours were independent
     coverage.cache_clear()
@@ -123,6 +175,13 @@ def rows(trials):
         yield [f"{n:,}", *(text(coverage(kind, n, few)) for kind in KINDS)]
     for n in (11, 54, 400):
         yield [f"ratio, {n} each", *(text(ratio_coverage(kind, n, trials)) for kind in KINDS)]
+    for n in (9, 12, 20):
+        found = [text(in_rounds(kind, n, trials // 4)) for kind in KINDS]
+        yield [f"{n} rounds of 20", *found]
+    for n in (12, 20):
+        kinds = ("independent", "AR(0.5)")
+        found = [text(tail_in_rounds(kind, n, trials // 4)) for kind in kinds]
+        yield [f"p99, {n} rounds of 400", *found, "", ""]
     for n in (400, 2000, 20_000):
         few = trials if n <= 1000 else trials // 4
         found = [text(tail_coverage(kind, n, few)) for kind in ("independent", "AR(0.5)")]

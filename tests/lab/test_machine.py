@@ -200,14 +200,21 @@ int nvmlDeviceGetFieldValues(void* gpu, int count, Field* fields) {
 """
 
 
-def test_driver_library_is_called_with_its_types(tmp_path):
+def libraries(folder, **texts):
+    """Compiles each as lib<name>.so.1; without a compiler the test is skipped."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    (tmp_path / "fake.c").write_text(FAKE_DRIVER)
-    library = tmp_path / "libnvidia-ml.so.1"
-    command = [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "fake.c"]
-    subprocess.run(command, check=True)
+    for name, text in texts.items():
+        (folder / "fake.c").write_text(text)
+        library = folder / f"lib{name.replace('_', '-')}.so.1"
+        command = [compiler, "-shared", "-fPIC", "-o", library, folder / "fake.c"]
+        subprocess.run(command, check=True)
+
+
+def test_driver_library_is_called_with_its_types(tmp_path):
+    # A CUDA that does not start: the true one would say where its GPUs are.
+    libraries(tmp_path, nvidia_ml=FAKE_DRIVER, cuda="int cuInit(unsigned flags) { return 100; }")
     code = (
         "from denizen.nvml import Nvml\n"
         "gpu = Nvml.open(1)\n"
@@ -250,13 +257,7 @@ int cuDeviceGetPCIBusId(char* bus, int room, int device) {
 
 def test_a_gpu_is_found_where_cuda_has_it(tmp_path):
     """CUDA's first is the fastest, whatever its place on the bus."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    for name, text in (("libnvidia-ml.so.1", FAKE_DRIVER), ("libcuda.so.1", FAKE_CUDA)):
-        (tmp_path / "fake.c").write_text(text)
-        command = [compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "fake.c"]
-        subprocess.run(command, check=True)
+    libraries(tmp_path, nvidia_ml=FAKE_DRIVER, cuda=FAKE_CUDA)
     done = subprocess.run(
         [sys.executable, "-c", "from denizen.nvml import Nvml\n"
          "print(Nvml.open(0).name(), Nvml.open(1).name())"],

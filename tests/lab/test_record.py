@@ -43,6 +43,41 @@ def test_ratio_and_noise_floor():
     assert launch.noise_floor is None
 
 
+def test_a_case_measured_once_has_the_noise_of_those_in_its_unit():
+    rows = record.rows_of(
+        [
+            measured("ask", [4.0] * 9),
+            measured("ask", [4.1] * 9, arm="A/A"),
+            measured("spawn", [8.0] * 9),
+            measured("spawn", [8.8] * 9, arm="A/A"),
+            measured("rate", [1.0] * 9, "M/s"),
+            measured("rate", [2.0] * 9, "M/s", arm="A/A"),
+            measured("other", [5.0]),
+            measured("bytes", [5.0], "B"),
+        ]
+    )
+    by_case = {row.case: row for row in rows}
+    assert by_case["ask"].floor == pytest.approx(by_case["ask"].apart) == pytest.approx(0.025)
+    assert by_case["ask"].again == [4.1] * 9
+    assert by_case["other"].floor == pytest.approx(0.1)
+    assert by_case["bytes"].floor == pytest.approx(1.0)
+    assert by_case["other"].noise_floor is None
+    (alone,) = record.rows_of([measured("ask", [4.0])])
+    assert alone.floor is None
+
+
+def test_samples_of_rounds_are_as_sure_as_the_rounds():
+    values = np.repeat(np.arange(1.0, 10.0), 100)
+    rows = []
+    for rounds in (None, 9, 3):
+        one = measured("ask", values)
+        one.rounds = rounds
+        (row,) = record.rows_of([one])
+        assert row.rounds == rounds
+        rows.append(row)
+    assert [row.ci95 for row in rows] == [(3.0, 7.0), (1.0, 9.0), None]
+
+
 def test_base_with_equal_parameters_is_chosen():
     rows = record.rows_of(
         [

@@ -42,6 +42,36 @@ def test_rounds_are_the_unit():
         stats.median_ci(samples, rounds=7)
 
 
+def test_a_percentile_of_rounds_is_as_sure_as_the_rounds_are_alike():
+    random = np.random.default_rng(6)
+    samples = random.exponential(size=(12, 2000))
+    alike = stats.percentile_ci(samples.ravel(), 99.0, rounds=12)
+    low, high = stats.percentile_ci(samples.ravel(), 99.0)
+    assert alike[1] - alike[0] == pytest.approx(high - low, rel=1.0)
+    # One round in three is slow: the same samples, in rounds that differ.
+    samples[::3] *= 1.3
+    slow = stats.percentile_ci(samples.ravel(), 99.0, rounds=12)
+    assert slow is None or slow[1] - slow[0] > 1.5 * (alike[1] - alike[0])
+    assert stats.percentile_ci(samples[:8].ravel(), 99.0, rounds=8) is None
+    assert stats.summarize(samples[:8].ravel(), rounds=8).p99_ci95 is None
+
+
+def test_equal_arms_lie_as_far_apart_as_their_names_swapped():
+    # Levels 1 and 2 by turns in both arms: swapped at random their medians differ by up to half.
+    steady = np.resize([1.0, 1.001], 20)
+    assert stats.apart(steady, steady) == 0.0
+    assert stats.apart(steady, steady[::-1]) == pytest.approx(1e-3, rel=0.6)
+    drift = np.linspace(1.0, 2.0, 20)  # as much in both: rounds do not differ
+    assert stats.apart(drift, drift) == 0.0
+    # A thousand samples of a round tell no more than the round.
+    rounds = np.random.default_rng(7).normal(10, 1, (2, 12))
+    first, second = np.repeat(rounds, 1000, axis=1)
+    assert stats.apart(first, second, rounds=12) == pytest.approx(stats.apart(*rounds))
+    assert stats.apart(first, second, rounds=12) > 0.02
+    assert stats.apart(steady[:5], steady[:5]) is None
+    assert stats.apart(steady - 1, steady) is None
+
+
 def test_ratio_of_two_intervals():
     assert stats.ratio_ci(4.0, (4.0, 4.0), 2.0, (2.0, 2.0)) == (2.0, 2.0)
     # Of two that are equally sure, on the logarithms, each adds in quadrature.

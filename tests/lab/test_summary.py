@@ -47,7 +47,7 @@ def test_each_row_stands_in_the_table_of_its_standing():
     assert f"{line} 1.00x better (1.00 to 1.00) | 1 of 4: bytes 2 |" in level
     assert f"{line} 4.00x worse (4.00 to 4.00) | 1 of 4: bytes 3 |" in behind
     assert f"{line} 2.00x better (too few) | 1 of 4: bytes 4 |" in undecided
-    assert f"| pools | 1 / 1 / 1 / 1 | {RIVAL} |" in text
+    assert f"| pools | 1 / 1 / 1 / 1 | not measured | {RIVAL} |" in text
     # What wins against us is told as what we win: the same heading, the same columns.
     assert ahead.splitlines()[2] == behind.splitlines()[2]
 
@@ -62,8 +62,8 @@ def test_a_rivals_row_beside_ours_is_turned():
     assert (one.case, one.rival) == ("chain of saxpy", "chain of saxpy, GNU Radio")
     assert (one.rows[0].gain, one.rows[0].standing) == (2.0, table.AHEAD)
     name, told = one.uneven
-    assert name == "GNU Radio" and "start and stop" in told
-    assert f"- GNU Radio: {told}." in summary.text([made])
+    assert name == "chain of saxpy, GNU Radio" and "start and stop" in told
+    assert f"- {name}: {told}." in summary.text([made])
 
 
 def test_limits_and_our_own_ways_are_no_rivals():

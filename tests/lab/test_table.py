@@ -85,9 +85,28 @@ def test_a_difference_is_one_beyond_the_interval_and_the_noise():
     assert stands([20.0] * 9) == ("behind", "2.00x worse (2.00 to 2.00) than theirs")
     assert stands([9.9] * 9)[0] == "level"
     assert stands([9.0] * 9)[0] == "ahead"
-    assert stands([9.0] * 9, again=[11.0] * 9)[0] == "undecided"
+    assert stands([9.0] * 9, again=[11.0] * 9) == (
+        "undecided",
+        "1.11x better (1.11 to 1.11) than theirs: undecided, two equal arms lie up to 22 % apart",
+    )
     assert stands([5.0] * 8 + [11.0])[0] == "undecided"  # the interval spans 1
     assert stands([5.0] * 8) == ("undecided", "2.00x better (too few) than theirs: undecided")
+
+
+def test_the_notes_tell_how_far_equal_arms_lie_apart():
+    cases = [Measured("once", {}, "us", np.full(9, 5.0), 9, True)]
+    made = bench.build_record("dispatch", {}, cases, None, HERE, quick=False)
+    assert "A/A: no case was measured twice" in table.section(made)
+    for n, noise in ((1, 0.01), (2, 0.03), (3, 0.04)):
+        for arm, value in (("", 5.0), ("A/A", 5.0 * (1 + noise))):
+            one = Measured("ask", {"n": n}, "us", np.full(9, value), 9, True, (), arm)
+            cases.append(one)
+    made = bench.build_record("dispatch", {}, cases, None, HERE, quick=False)
+    assert (
+        "A/A: 3 of 4 cases were measured twice, by turns, and differed by 1 % to 4 %, "
+        "3 % in the middle. 95 % of the differences between two equal arms are below 1 % to 4 %, "
+        "3 % in the middle"
+    ) in table.section(made)
 
 
 def test_what_was_not_verified_says_so():

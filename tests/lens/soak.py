@@ -26,7 +26,9 @@ class Torch:
 
     def streams(self):
         torch = self.torch
-        return [(torch.cuda.Stream(), torch.zeros(1000, device="cuda")) for _ in range(STREAMS)]
+        made = [(torch.cuda.Stream(), torch.zeros(1000, device="cuda")) for _ in range(STREAMS)]
+        torch.cuda.synchronize()  # the zeros are written on another stream
+        return made
 
     def step(self, stream):
         with self.torch.cuda.stream(stream[0]):

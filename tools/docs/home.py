@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The home page's numbers and picture, out of the committed records."""
+"""The home page's numbers and picture, out of the committed records, and the numbers that other
+pages quote from them. As a program it writes these anew: after new records."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,21 +108,92 @@ def picture() -> str:
     )
 
 
-QUOTED = re.compile(r'\[([0-9.,]+)\]\(\.\./benchmarks/results/([\w./-]+)\.json "([^"]+)"\)')
+QUOTED = re.compile(r'\[([0-9.,]+)\]\(((?:\.\./)?benchmarks/results/)([\w./-]+)\.json "([^"]+)"\)')
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "share": 1.0, "%": 0.01}
+
+
+def _quoted(record: str, title: str) -> float:
+    """What ``case; key=value; in=ns`` is in the record, in another unit if it says so."""
+    case, *given = title.split("; ")
+    wanted = dict(one.split("=", 1) for one in given)
+    unit = wanted.pop("in", None)
+    found = Row(record, case, tuple((key, _value(value)) for key, value in wanted.items())).found()
+    median = float(found["median"])
+    return median if unit is None else median * _UNITS[found["unit"]] / _UNITS[unit]
+
+
+def _as_shown(shown: str, value: float) -> str:
+    """``value`` with the digits of ``shown``: its decimals, or its zeros at the end."""
+    digits = shown.replace(",", "")
+    decimals = len(digits.partition(".")[2])
+    zeros = 0 if decimals else len(digits) - len(digits.rstrip("0"))
+    return f"{round(value, decimals or -zeros):{',' if ',' in shown else ''}.{decimals}f}"
 
 
 def misquoted(text: str, page: str) -> Iterator[str]:
     """Each number that is not its record's: ``[2.5](….json "case; key=value")``."""
-    for shown, record, title in QUOTED.findall(text):
-        case, *given = title.split("; ")
-        params = tuple((key, _value(value)) for key, value in (one.split("=", 1) for one in given))
-        median = Row(record, case, params).median
-        digits = shown.replace(",", "")
-        decimals = len(digits.partition(".")[2])
-        zeros = 0 if decimals else len(digits) - len(digits.rstrip("0"))
-        if abs(float(digits) - median) > 0.5 * 10 ** (zeros - decimals) * 1.0001:
-            yield f'{page}: {shown} is quoted for "{title}"; {record} has {median:g}'
+    for shown, _, record, title in QUOTED.findall(text):
+        value = _quoted(record, title)
+        if _as_shown(shown, value) != shown:
+            yield f'{page}: {shown} is quoted for "{title}"; {record} has {value:g}'
+
+
+def requoted(text: str) -> str:
+    """``text`` with each number as its record has it: three digits if it changed, counts whole."""
+
+    def turned(found: re.Match[str]) -> str:
+        shown, folder, record, title = found.groups()
+        value = _quoted(record, title)
+        if _as_shown(shown, value) != shown:
+            decimals = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+            counted = value.is_integer() and value < 10_000
+            shown = f"{value:,.0f}" if counted else f"{float(f'{value:.3g}'):,.{decimals}f}"
+        return f'[{shown}]({folder}{record}.json "{title}")'
+
+    return QUOTED.sub(turned, text)
+
+
+# What looks like a measurement: a rate, nanoseconds, a share of a core, so many times as fast.
+_MEASURED = re.compile(
+    r"(?<![\w\[.,-])[0-9][0-9.,]* ?"
+    r"(?:[kMG]/s|[kMG]i?B/s|Msps|Mcells/s|ns\b|% of a core|(?:times|x|\u00d7) (?:as )?fast)"
+)
+# By page what is none, or is another's: settings, standards, clocks, and what a link beside names.
+_NO_MEASUREMENT = {
+    "docs/radio.md": ("2 Msps",),  # what the receiver works at
+    "docs/observe.md": (
+        "1 ns",
+        "32 ns",
+        "144 ns",
+        "176 ns",
+    ),  # buckets, a clock, a screen as printed
+    "docs/lens.md": ("24 ns", "500 ns", "22 GiB/s", "32 ns"),  # the paper's, and the clock's
+    "docs/comparison.md": ("1 ns",),  # NVIDIA's
+    "docs/group.md": ("10 GB/s",),  # a setting
+}
+
+
+def unsupported(text: str, page: str) -> Iterator[str]:
+    """Each number of the prose that looks measured and is quoted from no record."""
+    text = re.sub(r"^(```+).*?^\1", "", text, flags=re.M | re.S)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    for found in _MEASURED.findall(text):
+        if found not in _NO_MEASUREMENT.get(page, ()):
+            yield f'{page}: "{found}" is of no record: quote one, or leave it out'
 
 
 def _value(text: str) -> Any:
     return int(text) if text.isdecimal() else text
+
+
+def main() -> None:
+    """Puts what the records say into every page that quotes them."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        old = page.read_text("utf-8")
+        if (new := requoted(old)) != old:
+            page.write_text(new, "utf-8")
+            print(f"{page.relative_to(ROOT)}: written")
+
+
+if __name__ == "__main__":
+    main()

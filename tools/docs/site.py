@@ -109,6 +109,11 @@ def _rows() -> list[home.Row]:
     return [home.MESSAGES, home.INSIDE, *(row for _, row in home.WAYS)]
 
 
+def _is_prose(uri: str) -> bool:
+    """Whether the page was written by hand: figures.md is made of records, all of it."""
+    return uri != "figures.md" and not uri.startswith(("reference/", "source/"))
+
+
 def _uri(path: str) -> str:
     """Where a file of the repository is in the site."""
     if (ROOT / path).is_dir():
@@ -157,7 +162,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
                 raise PluginError(f"docs/index.md: {mark} is gone")
             markdown = markdown.replace(mark, made)
     markdown = markdown.replace("<details>", '<details markdown="1">')  # tables within them
-    for wrong in home.misquoted(markdown, f"docs/{uri}"):
+    for wrong in (
+        *home.misquoted(markdown, f"docs/{uri}"),
+        *(home.unsupported(markdown, f"docs/{uri}") if _is_prose(uri) else ()),
+    ):
         log.warning(wrong)  # which --strict takes for an error
     generated = uri.startswith("reference/")
     if generated or (uri.startswith("source/") and not uri.endswith(".md")):

@@ -48,6 +48,9 @@ struct Image {
     // the current context.
     std::vector<char> cubin;
     std::function<void*()> kernel;
+    // GPU: AnyRuntime::exchange() will bring another kernel, which may take more registers: the
+    // workers are laid out so that it finds room.
+    bool to_exchange = false;
 
     bool runs_on_gpu() const { return !cubin.empty() || static_cast<bool>(kernel); }
 };
@@ -352,6 +355,12 @@ public:
     // workers sleep by themselves.
     void park(nanoseconds deadline);
     bool parked() const;
+
+    // GPU: the same program, compiled otherwise, takes over from one incarnation of the kernel to
+    // the next. Actors, messages and their order are as before. Throws Errc::bad_argument for
+    // another program, without a breath, on the CPU, or where it finds no room; what ran goes on.
+    // Nothing once the runtime is closed.
+    void exchange(const Image& image);
 
     Stats stats();
     // Whether the durations of handlers are measured; off at first. When the call returns, every

@@ -5,6 +5,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
 #include <denizen/actor/detail/handover.hpp>
+#include <denizen/actor/detail/post_whole.hpp>
 #include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/system.hpp>
 #include <denizen/actor/detail/timers.hpp>
@@ -49,9 +50,16 @@ public:
         auto posted = detail::Posted::not_at_all;
         if constexpr (sizeof(M) > first_payload) {
             if (whole_warp_) {
-                const Header h{to.value, self_, type, 0, sizeof(M)};
-                posted = detail::post_by_all(shared_, worker_, h, &message,
-                                             detail::priority_of<M>(), policy_of(to));
+                constexpr Priority priority = detail::priority_of<M>();
+                if constexpr (alignof(M) % 4 == 0) {
+                    posted = detail::post_whole(shared_, worker_, to.value, self_, type, sizeof(M),
+                                                reinterpret_cast<const uint32_t*>(&message),
+                                                priority, policy_of(to));
+                } else {
+                    const Header h{to.value, self_, type, 0, sizeof(M)};
+                    posted =
+                        detail::post_by_all(shared_, worker_, h, &message, priority, policy_of(to));
+                }
             }
         }
         if (!whole_warp_ || denizen::lanes::id() == 0) {

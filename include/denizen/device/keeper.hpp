@@ -70,6 +70,10 @@ public:
     // With a breath: incarnations that have begun or are queued; else as launches().
     uint64_t incarnations() const { return queued_.load(std::memory_order_relaxed); }
 
+    // Exchanges the kernel: every incarnation that is queued from now on is launched by `launch`.
+    // Those that are queued already are not; the stream keeps the order. By any thread.
+    void exchange(std::function<void(uint32_t number, bool successor)> launch);
+
     // There may be a reason to go back: after a message has been published. By any thread, also
     // before start(): another node's may be on the GPU already.
     void wake();
@@ -123,6 +127,7 @@ private:
     bool stayed_ = false;               // it was on the GPU when hold() came
     std::atomic<Command> wanted_{Command::run};
     std::mutex command_mutex_; // wanted_ and ResidentWords::command change together
+    std::mutex launch_mutex_;  // Kept::launch, which exchange() sets and the keeper calls
     std::atomic<uint64_t> launches_{0};
     std::atomic<uint32_t> queued_{0};
     uint64_t launched_ns_ = 0; // the keeper's, as the next

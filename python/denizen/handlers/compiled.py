@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import importlib
@@ -221,13 +222,27 @@ def _without_scipy(package: str) -> None:
         if importlib.util.find_spec("scipy") is None:
             raise ImportError("SciPy is needed for linear algebra")
 
-    linear = importlib.import_module(f"{package}.linalg")
-    own = linear.ensure_blas
-    linear.ensure_blas = there  # type: ignore[attr-defined]
+    with _row_stack():
+        linear = importlib.import_module(f"{package}.linalg")
+        own = linear.ensure_blas
+        linear.ensure_blas = there  # type: ignore[attr-defined]
+        try:
+            importlib.import_module(name).ensure_blas = own  # type: ignore[attr-defined]
+        finally:
+            linear.ensure_blas = own  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _row_stack() -> Iterator[None]:
+    """numba-cuda 0.30.4 names ``numpy.row_stack`` as it is imported; NumPy 2.5 has no such name."""
+    if hasattr(np, "row_stack"):
+        yield
+        return
+    np.row_stack = np.vstack
     try:
-        importlib.import_module(name).ensure_blas = own  # type: ignore[attr-defined]
+        yield
     finally:
-        linear.ensure_blas = own  # type: ignore[attr-defined]
+        del np.row_stack
 
 
 def gpu_parts(

@@ -25,9 +25,10 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _SOURCES = re.compile(r"(?:denizen_program|target_sources)\(bench_(\w+)\s+([^)]*)\)")
 _IMPLEMENTED = (".cpp", ".cu")
 # How figures are computed and shown, not what is measured.
-_SHOWN = frozenset(
-    {"age", "goals", "options", "pictures", "record", "schema", "show", "stats", "summary", "table"}
-)
+_SHOWN = frozenset({
+    "age", "curves", "goals", "idle", "limits", "options", "pictures", "record", "schema", "show",
+    "stats", "summary", "table",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ def today(root: Path) -> str:
 
 
 def exceptions(results: Path) -> dict[str, str]:
-    """By experiment, until when its records may be older than their code; LabError if misnamed."""
+    """By experiment, or by experiment and device as ``ring/nvidia-h200``, until when its records
+    may be older than their code; LabError if misnamed."""
     path = results / EXCEPTIONS
     try:
         found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))["until"]
@@ -167,16 +169,23 @@ def exceptions(results: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path}: {error}; expected an object until of experiments") from error
     for name, until in found.items():
-        if name not in EXPERIMENTS or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", until):
+        known = name.partition("/")[0] in EXPERIMENTS
+        known = known and ("/" not in name or (results / f"{name}.json").is_file())
+        if not known or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", until):
             raise LabError(f'{path}: "{name}": "{until}" is no experiment with its date')
     return found
+
+
+def excuse(age: Age, allowed: dict[str, str]) -> str | None:
+    """Until when the record may be older: its own exception, else its experiment's."""
+    return allowed.get(age.path.with_suffix("").as_posix(), allowed.get(age.path.parts[0]))
 
 
 def complaints(found: Iterable[Age], allowed: dict[str, str], now: str) -> list[str]:
     """A line on each record that is older and may not be, or not any more."""
     told = []
     for age in found:
-        until = allowed.get(age.path.parts[0])
+        until = excuse(age, allowed)
         if age.older and (until is None or now > until):
             late = "" if until is None else f"; it was allowed to be until {until}"
             told.append(f"{age.path} is older than its code ({why(age)}){late}: measure it again")

@@ -162,8 +162,16 @@ def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[M
     right = right and stats["errors"] == 0 and stats["dead_letters"] == 0
     params: dict[str, Scalar] = {"breath_us": _BREATH_US} if on_gpu else {}
     asks = np.array(asker.microseconds)
+    # Windows by turns are two arms, by a sequence of no period (Thue and Morse's).
+    windows = np.array(rates) * 1e-6
+    second = np.array([bin(i).count("1") % 2 == 1 for i in range(windows.size)])
     made = [
-        Measured("messages", params, "M/s", np.array(rates) * 1e-6, handled, right),
+        Measured("messages", params, "M/s", windows[~second], handled, right),
+        *(
+            [Measured("messages", params, "M/s", windows[second], handled, right, arm="A/A")]
+            if second.any()
+            else []
+        ),
         Measured("lost", params, "messages", np.array([float(lost)]), sent, right),
         Measured("doubled or overtaken", params, "messages", np.array([float(wrong)]), sent, right),
         Measured("ask meanwhile", params, "us", asks, asks.size, right),

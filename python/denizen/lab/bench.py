@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 from denizen import machine, terminal
 from denizen.group import nccl
-from denizen.lab import cases, goals, programs
+from denizen.lab import cases, goals, idle, programs
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
+from denizen.quick import optimised_only
 
 # Seconds a C++ program may take. Every experiment is made to end well before.
 DEADLINE = 600.0
@@ -76,10 +78,16 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
         nccl.prepare()
     environment: programs.Environment = {}
     measured: list[Measured] = []
-    with Sampler(gpu) as sampler:
+    others = idle.busy()
+    begin = time.monotonic()
+    with Sampler(gpu) as sampler, optimised_only():
         if experiment not in IN_PYTHON:
             more = ["--quick"] if quick else []
             command = [str(programs.find(experiment)), "--device", device, *more]
             environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
         measured += cases.measure(experiment, device, quick=quick, beside=measured)
+    if not any(one.arm for one in measured):
+        terminal.error(f"{experiment}: no case was measured twice (A/A)")
+    environment["seconds"] = round(time.monotonic() - begin, 1)
+    environment["cores_busy_before"] = None if others is None else round(others, 2)
     return build_record(experiment, environment, measured, sampler.summary(), here, quick=quick)

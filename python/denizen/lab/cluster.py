@@ -187,8 +187,8 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
         for waits, spin in (("spinning", 1.0), ("sleeping", 0.0)):
             with Cluster(players, 2, device=of_host, transport=transport, spin=spin) as cluster:
                 params: dict[str, Scalar] = {"transport": transport, "links": waits}
-                rows.append(_hops(cluster, params, quick=quick))
-                rows.append(_loads(cluster, params, quick=quick))
+                rows += _hops(cluster, params, quick=quick)
+                rows += _loads(cluster, params, quick=quick)
         rows.append(_killed(players, of_host, transport, quick=quick))
     rows += _failures(of_host, quick=quick)
     rows += _sockets(quick=quick)
@@ -197,41 +197,56 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     return rows
 
 
-def _hops(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Measured:
+# An arm and, by turns with it, the same once more.
+_TWICE = ("", "A/A")
+
+
+def _hops(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> list[Measured]:
     (here,) = cluster.spawn("Player", host=0)
     (there,) = cluster.spawn("Player", host=1)
     hops = 200 if quick else 1000
-    samples = []
+    samples: dict[str, list[float]] = {arm: [] for arm in _TWICE}
     right = True
-    for turn in range(5 if quick else 50):
+    for turn in range(10 if quick else 100):
         begin = time.perf_counter()
         cluster.send(here, "Ball", other=there, left=hops)  # an even number: it ends here
         got = cluster.receive(timeout=60.0)
-        samples.append((time.perf_counter() - begin) * 1e6 / hops)
+        samples[_turn_of(turn)].append((time.perf_counter() - begin) * 1e6 / hops)
         right &= int(got.message["count"]) == (turn + 1) * (hops // 2 + 1)
         cluster.drain()
-    return Measured("one way, actor to actor", params, "us", np.array(samples), hops, right)
+    case = "one way, actor to actor"
+    return [
+        Measured(case, params, "us", np.array(samples[arm]), hops, right, arm=arm) for arm in _TWICE
+    ]
 
 
-def _loads(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Measured:
+def _turn_of(turn: int) -> str:
+    """Forth and back: the first, the second, the second, the first."""
+    return _TWICE[(turn + 1) // 2 % 2]
+
+
+def _loads(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> list[Measured]:
     (sink,) = cluster.spawn("Player", host=0)
     (source,) = cluster.spawn("Player", host=1)
     piece = 1000
     pieces = 20 if quick else 1000
     count = piece * pieces
-    samples = []
+    samples: dict[str, list[float]] = {arm: [] for arm in _TWICE}
     right = True
-    for _ in range(3 if quick else 10):
+    for turn in range(6 if quick else 20):
         cluster.send(sink, "Expect", count=count)
         cluster.drain()
         begin = time.perf_counter()
         cluster.send(source, "Go", other=sink, count=piece, first=0, left=pieces - 1)
         got = cluster.receive(timeout=120.0)
-        samples.append(count / (time.perf_counter() - begin) * 1e-6)
+        samples[_turn_of(turn)].append(count / (time.perf_counter() - begin) * 1e-6)
         right &= int(got.message["count"]) == count * (count - 1) // 2
         cluster.drain()
     case = "64-byte slots, a pair of hosts"
-    return Measured(case, params, "M/s", np.array(samples), count, right)
+    return [
+        Measured(case, params, "M/s", np.array(samples[arm]), count, right, arm=arm)
+        for arm in _TWICE
+    ]
 
 
 def _killed(players: denizen.Program, device: str, transport: str, *, quick: bool) -> Measured:

@@ -86,11 +86,23 @@ def _least_faster(row: Row) -> _Value | None:
     return _smallest([value for value in found if value is not None])
 
 
-def _least_of(*rivals: str) -> Callable[[Row], _Value | None]:
-    """Against the best of these; no answer if one did not run: it may not have been built in."""
+def _first_of(*names: str) -> Callable[[Row], _Value | None]:
+    """Against the first of these that ran: the fairer one, that older records have not."""
 
     def value(row: Row) -> _Value | None:
-        found = [_ratio(name)(row) for name in rivals]
+        return next((found for name in names if (found := _ratio(name)(row)) is not None), None)
+
+    return value
+
+
+def _least_of(*rivals: str | tuple[str, ...]) -> Callable[[Row], _Value | None]:
+    """Against the best of these; no answer if one did not run: it may not have been built in.
+
+    Of several names for a rival the first that ran counts.
+    """
+
+    def value(row: Row) -> _Value | None:
+        found = [_first_of(*((name,) if isinstance(name, str) else name))(row) for name in rivals]
         known = [one for one in found if one is not None]
         return _smallest(known) if len(known) == len(rivals) else None
 
@@ -247,7 +259,7 @@ _GOALS: tuple[_Goal, ...] = (
         1.3, "x",
         _least_of(
             "mutex and condition", "boost spsc_queue", "moodycamel readerwriter",
-            "moodycamel concurrent",
+            ("moodycamel concurrent with tokens", "moodycamel concurrent"),
         ),
         needs_gpu=False,
     ),
@@ -276,12 +288,14 @@ _GOALS: tuple[_Goal, ...] = (
         )
         for kind, bound in (("futex", 96), ("coroutine", 94))
     ),
+    # Of older records the first: its time holds the start and stop of GNU Radio's graph.
     *(
         _Goal(
-            "flow", f"chain of {blocks} saxpy blocks, throughput / GNU Radio's",
-            "chain of saxpy, GNU Radio", {"blocks": blocks}, ">=", 3, "x",
-            _faster("chain of saxpy"), needs_gpu=False,
+            "flow", f"chain of {blocks} saxpy blocks, {what}throughput / GNU Radio's",
+            f"{case}, GNU Radio", {"blocks": blocks}, ">=", 3, "x", _faster(case),
+            needs_gpu=False,
         )
+        for case, what in (("chain of saxpy", ""), ("chain with data", "data in and out, "))
         for blocks in (1, 4, 12)
     ),
     _Goal(
@@ -417,7 +431,8 @@ _GOALS: tuple[_Goal, ...] = (
     ),
     _Goal(
         "adsb", "one core over a recorded signal / dump1090", "recorded signal", {}, ">=", 3, "x",
-        _ratio("recorded signal, dump1090"), needs_gpu=False,
+        _first_of("recorded signal, dump1090 in memory", "recorded signal, dump1090"),
+        needs_gpu=False,
     ),
     _Goal(
         "adsb", "one core over a recorded signal", "recorded signal", {}, ">=", 330, "Msps",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment ``handlers``: one program with its handlers in Python and as C++ text.
 
-Each is measured twice, forth and back, in a runtime of its own: two at a time would share the GPU.
+Each is measured forth and back, in a runtime of its own: two at a time would share the GPU. The C++
+text is measured once more in each round, as A/A.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import denizen
-from denizen.lab.record import Measured
+from denizen.lab.record import Measured, Scalar
 
 _TIMEOUT = 60.0
 _EACH = 64  # actors on each worker
@@ -73,33 +74,43 @@ def as_text() -> denizen.Program:
 
 
 WAYS: dict[str, Callable[[], denizen.Program]] = {"C++ text": as_text, "Python": in_python}
+_AGAIN = "C++ text"
 
 
 def measure(device: str, *, quick: bool) -> list[Measured]:
     """Round trips in microseconds, and messages between random actors in M/s."""
-    asks: dict[str, list[NDArray[np.float64]]] = {way: [] for way in WAYS}
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
-    right = dict.fromkeys(WAYS, True)
-    turns = [*WAYS, *reversed(WAYS)]
-    for way in turns if quick else turns * 3:
-        with denizen.Runtime(WAYS[way](), device) as rt:
+    arms = [*((way, "") for way in WAYS), (_AGAIN, "A/A")]
+    asks: dict[tuple[str, str], list[NDArray[np.float64]]] = {arm: [] for arm in arms}
+    rates: dict[tuple[str, str], list[float]] = {arm: [] for arm in arms}
+    right = dict.fromkeys(arms, True)
+    turns = [*arms, *reversed(arms)]
+    rounds = 2 if quick else 10
+    for arm in turns * (rounds // 2):
+        with denizen.Runtime(WAYS[arm[0]](), device) as rt:
             workers = rt.description["workers"]
             walkers = rt.spawn("Walker", _EACH * workers)
-            right[way] &= _asks(rt, int(walkers[0]), asks[way], 1_000 if quick else 10_000)
-            right[way] &= _walks(rt, walkers, rates[way], 2_000 if quick else 20_000)
+            right[arm] &= _asks(rt, int(walkers[0]), asks[arm], 1_000 if quick else 10_000)
+            right[arm] &= _walks(rt, walkers, rates[arm], 2_000 if quick else 20_000)
     made = []
-    for way in WAYS:
-        base = () if way == "C++ text" else ("ask", "random targets")
-        samples = np.concatenate(asks[way])
-        case = "ask" if way == "C++ text" else "ask, Python"
-        made.append(
-            Measured(case, {"handlers": way}, "us", samples, samples.size, right[way], base[:1])
-        )
-        case = "random targets" if way == "C++ text" else "random targets, Python"
-        walks = np.array(rates[way])
-        made.append(
-            Measured(case, {"handlers": way}, "M/s", walks, walks.size, right[way], base[1:])
-        )
+    for way, again in arms:
+        params: dict[str, Scalar] = {"handlers": way}
+        trips = np.concatenate(asks[way, again])
+        walks = np.array(rates[way, again])
+        for case, unit, samples in (("ask", "us", trips), ("random targets", "M/s", walks)):
+            rival = way == "Python"
+            made.append(
+                Measured(
+                    f"{case}, Python" if rival else case,
+                    params,
+                    unit,
+                    samples,
+                    samples.size,
+                    right[way, again],
+                    (case,) if rival else (),
+                    again,
+                    rounds=rounds,
+                )
+            )
     return made
 
 

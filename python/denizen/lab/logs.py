@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from denizen import _core, procmine
+from denizen import _core, procmine, terminal
 from denizen.lab.record import LabError, Measured, Scalar
 
 _TIMEOUT = 3600.0
@@ -130,6 +130,7 @@ def rivals(_device: str, *, quick: bool) -> list[Measured]:
     measured = []
     for name, (package, timed) in RIVALS.items():
         if importlib.util.find_spec(package) is None:
+            terminal.error(f"no arm of {name}: there is no Python package {package}")
             continue
         events = 100_000 if quick else 1_000_000 if package == "pm4py" else 10_000_000
         log = procmine.generate(events)

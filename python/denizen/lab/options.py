@@ -26,6 +26,9 @@ def add(commands: Commands) -> None:
         "--out", type=Path, required=True, metavar="DIR", help="for <experiment>/<device>.json"
     )
     every.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    every.add_argument(
+        "--idle", action="store_true", help="refuse to begin while others are at work here"
+    )
     add_device(every)
     every.set_defaults(run=_all)
     tables = experiments.add_parser("table", help="put the figures of the records into a page")
@@ -53,8 +56,10 @@ def _one(given: argparse.Namespace) -> int:
 
 
 def _all(given: argparse.Namespace) -> int:
-    from denizen.lab import bench, show  # noqa: PLC0415
+    from denizen.lab import bench, idle, show  # noqa: PLC0415
 
+    if given.idle:
+        idle.need()
     status = 0
     for experiment in EXPERIMENTS:
         try:
@@ -64,6 +69,7 @@ def _all(given: argparse.Namespace) -> int:
             status = 1
             continue
         show.show(result)
+        terminal.line(f"{experiment}: {result.environment['seconds']} s")
         if result.verified:
             record.write(result, record.path_in(given.out, result))
         else:  # a record with wrong results must not replace a good one
@@ -101,7 +107,7 @@ def _older(given: argparse.Namespace) -> int:
     found = age.ages(root, results)
     allowed = age.exceptions(results)
     rows = [
-        (one.path.as_posix(), age.why(one), allowed.get(one.path.parts[0], "-"))
+        (one.path.as_posix(), age.why(one), age.excuse(one, allowed) or "-")
         for one in found
         if one.older
     ]

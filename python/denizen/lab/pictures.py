@@ -56,20 +56,25 @@ def _cut(words: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
+def begin(title: str, about: str, width: float, height: float, style: str) -> list[str]:
+    """The parts of an SVG's text that come first: a card with its title and a line about it."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+        f'width="{width:g}" height="{height:g}" role="img"><title>{escape(title)}</title>',
+        f"<style>{style}</style>",
+        f'<rect class="card" x="0.5" y="0.5" width="{width - 1:g}" height="{height - 1:g}"/>',
+        f'<text x="{_SIDE:g}" y="24" font-weight="600">{escape(_cut(title, 66))}</text>',
+        f'<text class="small" x="{_SIDE:g}" y="43">{escape(about)}</text>',
+    ]
+
+
 def _draw(title: str, about: str, lines: Sequence[_Line], left: int, *, one: bool) -> str:
     values = [end for _, _, marks in lines for _, value, ci95 in marks
               for end in (value, *(ci95 or ()))] + ([1.0] if one else [])  # fmt: skip
     axis = _Axis(values)
     height = _TOP + _LINE * len(lines) + (54 if left else 34)
     bottom = _TOP + _LINE * len(lines)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {height:g}" '
-        f'width="{_WIDTH:g}" height="{height:g}" role="img"><title>{escape(title)}</title>',
-        f"<style>{_STYLE}</style>",
-        f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1:g}" height="{height - 1:g}"/>',
-        f'<text x="{_SIDE:g}" y="24" font-weight="600">{escape(_cut(title, 66))}</text>',
-        f'<text class="small" x="{_SIDE:g}" y="43">{escape(about)}</text>',
-    ]
+    parts = begin(title, about, _WIDTH, height, _STYLE)
     for tick in axis.ticks():
         x = axis.x(tick)
         kind = "one" if one and tick == 1 else "grid"

@@ -96,7 +96,13 @@ class Measured:
 
 @dataclass(slots=True)
 class Row:
-    """One case of a record. Values in ``unit``; see the schema for the fields."""
+    """One case of a record. Values in ``unit``; see the schema for the fields.
+
+    ``again`` are samples of its A/A arm. Its median differed by ``noise_floor``; the medians of two
+    equal arms differ by less than ``apart`` in 95 % (:func:`denizen.lab.stats.apart`). A ratio
+    closer to 1 than ``floor`` tells nothing: the larger of both, or for a case that was not
+    measured twice the largest of the record's others, of those in its unit if there are any.
+    """
 
     case: str
     params: dict[str, Scalar]
@@ -115,8 +121,12 @@ class Row:
     cv: float | None
     verified: bool
     noise_floor: float | None
+    apart: float | None
+    floor: float | None
     samples: list[float]
     stride: int
+    rounds: int | None
+    again: list[float]
 
 
 @dataclass(slots=True)
@@ -204,6 +214,7 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
     """
     rows: dict[tuple[str, str], Row] = {}
     bases: dict[tuple[str, str], tuple[str, ...]] = {}
+    first: dict[tuple[str, str], Measured] = {}
     for item in measured:
         if item.arm:
             continue
@@ -232,9 +243,14 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
             cv=summary.cv,
             verified=item.verified,
             noise_floor=None,
+            apart=None,
+            floor=None,
             samples=[float(value) for value in kept],
             stride=stride,
+            rounds=item.rounds,
+            again=[],
         )
+        first[item.key] = item
         bases[item.key] = item.ratio_base
     for item in measured:
         if not item.arm:
@@ -245,7 +261,12 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
         if row.median != 0:
             again = float(np.median(stats.samples_array(item.samples)))
             row.noise_floor = abs(again / row.median - 1)
+            one = first[item.key]
+            rounds = one.rounds if one.rounds == item.rounds else None
+            row.apart = stats.apart(one.samples, item.samples, rounds=rounds)
+        row.again = [float(value) for value in stats.thin(item.samples, SAMPLES_KEPT)[0]]
         row.verified = row.verified and item.verified
+    _set_floors(list(rows.values()))
     for key, row in rows.items():
         for name in bases[key]:
             try:
@@ -258,6 +279,16 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
                 row.ratio_to[name] = row.median / base.median
                 row.ratio_ci95[name] = _ratio_ci(row, base)
     return list(rows.values())
+
+
+def _set_floors(rows: Sequence[Row]) -> None:
+    twice = [row for row in rows if row.noise_floor is not None]
+    for row in twice:
+        row.floor = max(row.noise_floor or 0.0, row.apart or 0.0)
+    for row in rows:
+        if row.noise_floor is None:
+            alike = [other for other in twice if other.unit == row.unit] or twice
+            row.floor = max((other.floor or 0.0 for other in alike), default=None)
 
 
 def rounded(value: Any) -> Any:
@@ -310,7 +341,8 @@ def _of_format_1(value: dict[str, Any]) -> Record:
     from denizen.lab import goals  # noqa: PLC0415  (made of records)
 
     newer: dict[str, Any] = {**value, "schema": 2, "goals": []}
-    more: dict[str, Any] = {"p99_ci95": None, "ratio_ci95": {}}
+    more: dict[str, Any] = {"p99_ci95": None, "ratio_ci95": {}, "apart": None, "floor": None}
+    more |= {"rounds": None, "again": []}
     if isinstance(old := value.get("rows"), list):
         newer["rows"] = [{**row, **more} if isinstance(row, dict) else row for row in old]
     schema.check_record(newer)
@@ -322,6 +354,7 @@ def _of_format_1(value: dict[str, Any]) -> Record:
     for row in rows:
         for name in row.ratio_to:
             row.ratio_ci95[name] = _ratio_ci(row, _base(row, name, rows))
+    _set_floors(rows)
     made = Record(**{**newer, "rows": rows})
     made.goals = goals.reached(made.experiment, rows, gpu=made.driver is not None)
     return made

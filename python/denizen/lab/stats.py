@@ -13,11 +13,15 @@ ramps, interrupts, arms that share a thermal state), and the intervals allow for
   what makes neighbours alike. A run has an odd length: then its median lies below the true median
   as often as above.
 - Eight samples or fewer are too few for 95 %: there is no interval, and no guess in its place.
-- Where samples come in rounds, the medians of the rounds are the values.
+- Where samples come in rounds, the medians of the rounds are the values, and the rounds are the
+  runs of a percentile.
 - **Percentile**: the interval of the share of samples below it, by the binomial distribution of as
   many samples as the rate of exceedances in the same 18 runs says they are worth (Woodruff 1952;
   Korn and Graubard 1998).
 - **Ratio of two medians**: from both intervals by MOVER on the logarithms (Zou and Donner 2008).
+- **A/A**: two equal arms that took turns could as well have been named the other way round in each
+  round. So the names are swapped at random, round by round, and what 95 % of the differences that
+  come out stay below is how far two equal arms lie apart (Fisher's randomisation).
 
 ``tests/lab/test_coverage.py`` simulates them; benchmarks/results/README.md has its table.
 """
@@ -38,8 +42,13 @@ RUNS = 18
 # Above one half, how often neighbours fall on the same side of the median; divided by the length of
 # the runs, since only their ends are neighbours.
 _ALIKE = 0.185
-# (Student's t of RUNS - 1 degrees of freedom over the normal quantile) squared, at 95 %.
-_FEW_RUNS = (2.1098 / 1.9600) ** 2
+_LEAST_ROUNDS = 9
+# Of rounds that are an autoregressive series of coefficient 0.5: the variance of their mean over
+# that of independent ones, (1 + 0.5) / (1 - 0.5), and how much of a degree of freedom each is worth
+# where that variance is estimated, (1 - 0.25) / (1 + 0.25).
+_ROUNDS_ALIKE, _ROUNDS_FREE = 3.0, 0.6
+_SWAPS = 2000
+_LEAST_SWAPPED = 6  # 32 differences; of five, one in sixteen is the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,39 @@ def _runs(count: int) -> tuple[NDArray[np.int64], int]:
     return np.rint(np.linspace(0, count - length, RUNS)).astype(np.int64), length
 
 
+def _in_rounds(values: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
+    if rounds < 1 or values.size % rounds != 0:
+        raise ValueError(f"{values.size} samples do not come in {rounds} equal rounds")
+    return values.reshape(rounds, -1)
+
+
+def _middles(values: NDArray[np.float64], rounds: int | None) -> tuple[NDArray[np.float64], int]:
+    """Medians of the rounds, if there are any, and of the runs of neighbours; and their length."""
+    if rounds is not None:
+        values = np.median(_in_rounds(values, rounds), axis=1)
+    begins, length = _runs(values.size)
+    middles: NDArray[np.float64] = np.median(values[begins[:, None] + np.arange(length)], axis=1)
+    return middles, length
+
+
+def apart(first: ArrayLike, second: ArrayLike, *, rounds: int | None = None) -> float | None:
+    """How far the medians of two equal arms that took turns lie apart, as a fraction.
+
+    95 % of the differences are below when the two are swapped at random in each round (without
+    ``rounds``: in each run of neighbours). None where fewer than six can be swapped, or a median is
+    not positive. Equal calls answer equally.
+    """
+    (a, _), (b, _) = (_middles(samples_array(one), rounds) for one in (first, second))
+    count = min(a.size, b.size)
+    pairs = np.array([a[:count], b[:count]])
+    if count < _LEAST_SWAPPED or pairs.min() <= 0:
+        return None
+    swapped = np.random.default_rng(count).random((_SWAPS, count)) < 0.5
+    ours = np.median(np.where(swapped, pairs[1], pairs[0]), axis=1)
+    theirs = np.median(np.where(swapped, pairs[0], pairs[1]), axis=1)
+    return float(np.expm1(np.quantile(np.abs(np.log(ours / theirs)), LEVEL)))
+
+
 def median_ci(
     samples: ArrayLike, *, level: float = LEVEL, rounds: int | None = None
 ) -> Interval | None:
@@ -110,15 +152,9 @@ def median_ci(
     With ``rounds`` the samples are so many groups of equal size, one after the other; ValueError if
     they cannot be.
     """
-    values = samples_array(samples)
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
-    if rounds is not None:
-        if rounds < 1 or values.size % rounds != 0:
-            raise ValueError(f"{values.size} samples do not come in {rounds} equal rounds")
-        values = np.median(values.reshape(rounds, -1), axis=1)
-    begins, length = _runs(values.size)
-    middles = np.median(values[begins[:, None] + np.arange(length)], axis=1)
+    middles, length = _middles(samples_array(samples), rounds)
     k = rank(middles.size, 0.5 + _ALIKE / length, level)
     if k == 0:
         return None
@@ -135,21 +171,48 @@ def _binomial_cdf(n: int, p: float) -> NDArray[np.float64]:
     return sums
 
 
-def percentile_ci(samples: ArrayLike, q: float, *, level: float = LEVEL) -> Interval | None:
-    """Confidence interval of the ``q``-th percentile, None where the samples are too few."""
+def _quantile_of_t(freedom: float) -> float:
+    """Student's t at 97.5 %, by its expansion in 1 / ``freedom``; within 0.2 % from five on."""
+    z = 1.959964
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / float(freedom ** (i + 1)) for i, term in enumerate(terms))
+
+
+def percentile_ci(
+    samples: ArrayLike, q: float, *, level: float = LEVEL, rounds: int | None = None
+) -> Interval | None:
+    """Confidence interval of the ``q``-th percentile, None where the samples are too few.
+
+    With ``rounds`` the samples are so many groups of equal size, of which it takes nine.
+    """
     values = samples_array(samples)
     share = q / 100
     ascending = np.sort(values)
     value = percentile(ascending, q)
     if value is None:
         return None
-    begins, length = _runs(values.size)
-    if length == 1:
-        return None
-    beyond = (values > value)[begins[:, None] + np.arange(length)].mean(axis=1)
-    alone = share * (1 - share) / length
-    # How many samples are worth one: the variance of the runs' shares, itself known from few runs.
-    worth = max(1.0, float(beyond.var(ddof=1)) / alone) * _FEW_RUNS
+    if rounds is not None and values.size // rounds > 1:
+        groups = _in_rounds(values, rounds)
+        if rounds < _LEAST_ROUNDS:
+            return None
+    else:
+        begins, length = _runs(values.size)
+        if length == 1:
+            return None
+        groups = values[begins[:, None] + np.arange(length)]
+    beyond = (groups > value).mean(axis=1)
+    alone = share * (1 - share) / groups.shape[1]
+    # How many samples are worth one: the variance of the groups' shares, itself known from few.
+    alike, freedom = (1.0, 1.0) if rounds is None else (_ROUNDS_ALIKE, _ROUNDS_FREE)
+    few = (_quantile_of_t(freedom * (beyond.size - 1)) / 1.959964) ** 2
+    # Of a series that is alike the variance of n is too small by about 1 - 2 / n.
+    few_alike = 1.0 if rounds is None else beyond.size / (beyond.size - 2)
+    between = max(0.0, few_alike * float(beyond.var(ddof=1)) / alone - 1)
+    worth = (1 + between * alike) * few
     count = int(values.size / worth)
     if count < 1:
         return None
@@ -207,7 +270,7 @@ def summarize(samples: ArrayLike, *, rounds: int | None = None) -> Summary:
         ci95=around(median_ci(values, rounds=rounds), median),
         p50=median,
         p99=percentile(ascending, 99.0),
-        p99_ci95=percentile_ci(values, 99.0),
+        p99_ci95=percentile_ci(values, 99.0, rounds=rounds),
         p999=percentile(ascending, 99.9),
         min=float(values.min()),
         max=float(values.max()),

@@ -26,7 +26,10 @@ _OURS = ("one kernel for ever", "one kernel for a run", "one kernel", "narrow", 
 _WITHOUT = frozenset({"beside", "driver"})
 # What a rival's figure holds that ours does not, or the other way round.
 CAVEATS = {
-    ("flow", "GNU Radio"): "its time holds start and stop of its graph, ours does not",
+    (
+        "flow",
+        "chain of saxpy, GNU Radio",
+    ): "its time holds the start and stop of its graph",
     ("adsb", "dump1090"): "its time holds the start of the process, the file and printing",
     (
         "wave",
@@ -115,9 +118,10 @@ def text(records: Sequence[Record]) -> str:
     """The summary as Markdown: one table for each standing, each made in the same way."""
     every = comparisons(records)
     parts = [
-        "A comparison is ahead or behind where its whole 95 % interval is, level where that lies "
-        "within 3 % of 1, else undecided. Each row of a record counts alone, so that one line can "
-        "stand in several tables. Why a goal was missed is in the "
+        "A comparison is ahead or behind where its whole 95 % interval is, and beyond what two "
+        "equal arms of its record lie apart (A/A: the case's own, else the largest); level where "
+        "that lies within 3 % of 1; else undecided. Each row of a record counts alone, so that one "
+        "line can stand in several tables. Why a goal was missed is in the "
         "[records' README](../benchmarks/results/README.md).",
     ]
     counts = {
@@ -129,7 +133,7 @@ def text(records: Sequence[Record]) -> str:
         + ", ".join(f"**{count} {standing}**" for standing, count in counts.items())
         + "."
     )
-    parts.append(_by_experiment(every, list(counts)))
+    parts.append(_by_experiment(every, list(counts), records))
     uneven = dict.fromkeys(one.uneven for one in every if one.uneven is not None)
     parts.append("Known to be uneven:")
     parts.append("\n".join(f"- {rival}: {told}." for rival, told in uneven) or "- nothing.")
@@ -148,8 +152,10 @@ def text(records: Sequence[Record]) -> str:
     return "\n\n".join(parts)
 
 
-def _by_experiment(every: Sequence[Comparison], standings: Sequence[str]) -> str:
-    """Rows of each standing by experiment, and who wins against us."""
+def _by_experiment(
+    every: Sequence[Comparison], standings: Sequence[str], records: Sequence[Record]
+) -> str:
+    """By experiment: rows of each standing, how far equal arms lie apart, who wins against us."""
     lines = []
     for experiment in dict.fromkeys(one.experiment for one in every):
         of = [one for one in every if one.experiment == experiment]
@@ -158,8 +164,27 @@ def _by_experiment(every: Sequence[Comparison], standings: Sequence[str]) -> str
             one.rival for one in of if any(row.standing == table.BEHIND for row in one.rows)
         )
         counts = [str(found.count(standing)) for standing in standings]
-        lines.append((experiment, " / ".join(counts), "; ".join(winners)))
-    return table.grid(("experiment", " / ".join(standings), "rivals that win"), lines, ())
+        floors = sorted(
+            row.floor
+            for record in records
+            for row in record.rows
+            if record.experiment == experiment
+            and row.noise_floor is not None
+            and row.floor is not None
+        )
+        apart = (
+            f"{table.percent(floors[len(floors) // 2])}, {table.percent(floors[-1])}"
+            if floors
+            else "not measured"
+        )
+        lines.append((experiment, " / ".join(counts), apart, "; ".join(winners)))
+    header = (
+        "experiment",
+        " / ".join(standings),
+        "two equal arms apart, middle and most",
+        "rivals that win",
+    )
+    return table.grid(header, lines, ())
 
 
 def short(device: str) -> str:

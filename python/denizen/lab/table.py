@@ -7,11 +7,12 @@ Nothing here measures or rounds a figure into a better one: what a table says is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from denizen.files import write_text
+from denizen.lab import idle
 from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better, path_in
 from denizen.lab.stats import Interval
 
@@ -29,6 +30,13 @@ def number(value: float | None) -> str:
     digits = 2 - math.floor(math.log10(abs(value)))
     text = f"{round(value, digits):,.{max(digits, 0)}f}"
     return text
+
+
+def percent(share: float | None) -> str:
+    """A fraction as percent, two significant digits: ``3.4 %``; ``-`` for None."""
+    if share is None:
+        return "-"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def interval(ci95: Interval | None) -> str:
@@ -62,15 +70,22 @@ def gain(row: Row, base: str) -> tuple[float, Interval | None]:
 
 
 def standing(row: Row, base: str) -> str:
-    """AHEAD or BEHIND where the whole interval of the ratio lies on that side of 1 and of what the
-    case differed by against itself (A/A), LEVEL where it lies within 3 % of 1, else UNDECIDED."""
+    """AHEAD or BEHIND where the whole interval of the ratio lies on that side of 1 and beyond what
+    two equal arms lie apart (``Row.floor``), LEVEL where it lies within 3 % of 1, else UNDECIDED.
+    """
     _, ci95 = gain(row, base)
     if ci95 is None:
         return UNDECIDED
     if ci95[0] >= 1 / (1 + _LEVEL_WITHIN) and ci95[1] <= 1 + _LEVEL_WITHIN:
         return LEVEL
-    noise = 1 + (row.noise_floor or 0.0)
+    noise = 1 + (row.floor or 0.0)
     return AHEAD if ci95[0] > noise else BEHIND if ci95[1] < 1 / noise else UNDECIDED
+
+
+def below_floor(row: Row, base: str) -> bool:
+    """Whether it is A/A alone that leaves a comparison undecided: its interval does not hold 1."""
+    _, ci95 = gain(row, base)
+    return ci95 is not None and not ci95[0] <= 1 <= ci95[1] and standing(row, base) == UNDECIDED
 
 
 def times(value: float, ci95: Interval | None) -> str:
@@ -92,6 +107,8 @@ def comparison(row: Row) -> str:
         name = rest if rest and row.case.startswith(f"{kind}, ") else base
         how = standing(row, base)
         told = "" if how in (AHEAD, BEHIND) else f": {how}"
+        if below_floor(row, base):
+            told += f", two equal arms lie up to {percent(row.floor)} apart"
         parts.append(f"{times(*gain(row, base))} than {name}{told}")
     return "; ".join(parts)
 
@@ -147,24 +164,47 @@ def source(record: Record) -> str:
     return " · ".join(parts)
 
 
+def _equal_arms(record: Record) -> str:
+    """How far cases lay apart from themselves."""
+    differed = sorted(row.noise_floor for row in record.rows if row.noise_floor is not None)
+    swapped = sorted(row.apart for row in record.rows if row.apart is not None)
+    if not differed:
+        return "A/A: no case was measured twice: nothing says what difference means nothing."
+
+    def spread(found: Sequence[float]) -> str:
+        if len(found) == 1:
+            return percent(found[0])
+        middle = percent(found[len(found) // 2])
+        return f"{percent(found[0])} to {percent(found[-1])}, {middle} in the middle"
+
+    told = (
+        f"A/A: {len(differed)} of {len(record.rows)} cases were measured twice, by turns, and "
+        f"differed by {spread(differed)}."
+    )
+    if swapped:
+        return (
+            f"{told} 95 % of the differences between two equal arms are below {spread(swapped)} "
+            "(their names swapped at random in each round)."
+        )
+    return told + " One difference each, which the next run's may exceed."
+
+
 def notes(record: Record) -> list[str]:
     """What a reader must know beside the rows: noise floor, load on the device."""
     lines = []
-    floors = sorted(row.noise_floor for row in record.rows if row.noise_floor is not None)
-    if floors:
-        lines.append(
-            f"A/A: {len(floors)} of {len(record.rows)} cases were measured twice. They differed by "
-            f"{100 * floors[len(floors) // 2]:.2g} % in the middle and {100 * floors[-1]:.2g} % at "
-            "most; one difference each, which the next run's may exceed."
-        )
-    else:
-        lines.append("A/A: no case was measured twice.")
+    lines.append(_equal_arms(record))
     for row in record.rows if record.experiment == "sustained" else ():
         if row.cv is not None and not lower_is_better(row.unit):
             lines.append(
                 f"{row.case}: coefficient of variation {100 * row.cv:.2g} % "
                 f"over {len(row.samples) * row.stride} samples."
             )
+    others = record.environment.get("cores_busy_before")
+    if isinstance(others, float) and others > idle.MOST:
+        lines.append(
+            f"Others were at work before it began, {others:.2f} cores' worth: the machine was not "
+            "quiet."
+        )
     sensors = record.nvml or {}
     if sensors.get("power_w") is not None:
         lines.append(
@@ -211,8 +251,14 @@ def section(record: Record) -> str:
     elif len(record.rows) > _FOLDED:
         summary = f"<summary>{len(record.rows)} rows</summary>"
         rows = f"<details>{summary}\n\n{rows}\n\n</details>"
+    from denizen.lab import curves  # noqa: PLC0415  (made of tables)
+
     parts = [
         f"**{source(record)}** ([record]({file}))",
+        "\n".join(
+            f"![{words}]({PICTURES}/{name}.svg)"
+            for name, (words, _) in curves.curves(record).items()
+        ),
         goals(record),
         rows,
         "\n".join(notes(record)),
@@ -226,9 +272,10 @@ def figures(records: Sequence[Record]) -> str:
     if not records:
         parts.append("No records yet: `denizen bench all` makes them.")
     else:
-        from denizen.lab import summary  # noqa: PLC0415  (made of tables)
+        from denizen.lab import limits, summary  # noqa: PLC0415  (made of tables)
 
-        parts += ["## Ahead, level, behind", summary.text(records), "## Experiments"]
+        parts += ["## Ahead, level, behind", summary.text(records)]
+        parts += ["## Limits", limits.text(records), "## Experiments"]
     for experiment, group in groupby(records, key=lambda record: record.experiment):
         parts.append(f"### {EXPERIMENTS[experiment]}")
         parts.append(f"![{EXPERIMENTS[experiment]}]({PICTURES}/{experiment}.svg)")
@@ -264,7 +311,11 @@ def update(page: Path, records: Sequence[Record]) -> bool:
     if new != old:
         write_text(page, new)
     changed = new != old
-    for path, text in pictures(page, records).items():
+    drawn = pictures(page, records)
+    for path in _strays(page, drawn):
+        path.unlink()
+        changed = True
+    for path, text in drawn.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(exist_ok=True)
             write_text(path, text)
@@ -274,18 +325,31 @@ def update(page: Path, records: Sequence[Record]) -> bool:
 
 def pictures(page: Path, records: Sequence[Record]) -> dict[Path, str]:
     """The pictures of ``page``: files and what belongs into them."""
-    from denizen.lab.pictures import picture  # noqa: PLC0415  (made of tables)
+    from denizen.lab import curves  # noqa: PLC0415  (made of tables)
+    from denizen.lab.pictures import picture  # noqa: PLC0415
 
-    return {
-        page.parent / PICTURES / f"{experiment}.svg": picture(experiment, list(group))
+    drawn = {
+        experiment: picture(experiment, list(group))
         for experiment, group in groupby(records, key=lambda record: record.experiment)
     }
+    for record in records:
+        drawn |= {name: text for name, (_, text) in curves.curves(record).items()}
+    return {page.parent / PICTURES / f"{name}.svg": text for name, text in drawn.items()}
+
+
+def _strays(page: Path, drawn: Mapping[Path, str]) -> set[Path]:
+    """Pictures in the page's folder that no record makes."""
+    return set((page.parent / PICTURES).glob("*.svg")) - drawn.keys()
 
 
 def current(page: Path, records: Sequence[Record]) -> bool:
     """Whether ``page`` and its pictures are what the records say."""
     text = read(page)
-    drawn = pictures(page, records).items()
-    return with_figures(text, records) == text and all(
-        path.exists() and path.read_text(encoding="utf-8") == svg for path, svg in drawn
+    drawn = pictures(page, records)
+    return (
+        with_figures(text, records) == text
+        and not _strays(page, drawn)
+        and all(
+            path.exists() and path.read_text(encoding="utf-8") == svg for path, svg in drawn.items()
+        )
     )

@@ -309,16 +309,12 @@ DENIZEN_COLD void publish_for_host(const Shared& s, uint32_t id, const Header& h
     }
 }
 
-// Takes the message at the head, which lane 0 holds, with all lanes. Returns the slots consumed; 0
-// if a long message is not complete yet, or has to wait where it is.
+// Takes the message at the head, which each lane holds, with all of them. Returns the slots
+// consumed; 0 if a long message is not complete yet, or has to wait where it is.
 template <class P>
 DENIZEN_COLD uint32_t serve_alone(const Shared& s, uint32_t id, const Source& source,
-                                  const Words& of_lane, bool observed)
+                                  const Words& words, bool observed)
 {
-    Words words;
-    for (uint32_t i = 0; i < 12; ++i) {
-        words.word[i] = lanes::shuffle(of_lane.word[i], 0);
-    }
     const Header h = words.header();
     const void* payload = words.word + 3;
     if (h.length > first_payload) {

@@ -28,7 +28,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 13;
+inline constexpr uint32_t layout_abi = 14;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {
@@ -124,10 +124,11 @@ struct TimersAndTopics {
 
 // What long messages, references and handlers' allocations need.
 struct Memory {
-    uint32_t scratch_bytes = 0;        // per worker; 0 if every message fits in one slot
-    uint32_t buffer_count = 0;         // entries of the buffer table
-    unsigned char* scratch = nullptr;  // [2][workers][scratch_bytes]
-    BufferEntry* buffers = nullptr;    // [buffer_count]
+    uint32_t scratch_bytes = 0;       // per worker; 0 if no message takes all lanes
+    uint32_t buffer_count = 0;        // entries of the buffer table
+    uint32_t stage_bytes = 0;         // of a worker's stage, see detail/whole.hpp; 0: there is none
+    unsigned char* scratch = nullptr; // [2][workers][scratch_bytes]
+    BufferEntry* buffers = nullptr;   // [buffer_count]
     const arena::Map* arena = nullptr; // the node's, if handlers allocate
 };
 

@@ -384,50 +384,6 @@ DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header&
     return true;
 }
 
-// What post_by_all() has come to.
-enum class Posted : uint32_t { not_at_all, yes, refused };
-
-// A message of several slots, written by all lanes of a warp; each makes the call. Not at all: it
-// has to go another way.
-DENIZEN_COLD inline Posted post_by_all(const Shared& s, uint32_t id, const Header& h,
-                                       const void* payload, Priority priority, Overflow policy)
-{
-    const Address to{h.destination};
-    if (to.is_reply_cell() || to.is_far() || !exists(s, to) || tracing(s, id)) {
-        return Posted::not_at_all;
-    }
-    const Path path = path_to(s, id, to, priority);
-    const Target t = target(s, id, path.kind, path.index);
-    const Outgoing m = outgoing(h, payload);
-    const uint32_t n = slots_for(h.length);
-    Drawn drawn{};
-    bool refused = false;
-    if (lanes::id() == 0) {
-        drawn = draw(s, id, path, t, n);
-        refused = drawn.free < n && overflow_of(s, to, policy) == Overflow::fail;
-    }
-    lanes::rejoin();
-    drawn.ticket = lanes::shuffle(drawn.ticket, 0);
-    drawn.free = lanes::shuffle(drawn.free, 0);
-    const bool sent = lanes::ballot(refused) == 0;
-    if (sent) {
-        write_parts(t, drawn, drawn.ticket + 1, m, lanes::id(), lanes::size);
-    }
-    if (lanes::id() == 0) {
-        if (!sent) {
-            send_nothing(s, id, path, t, drawn, h, n);
-        } else {
-            if (drawn.free < n) {
-                park_parts(s, id, path, drawn, m, n, false);
-            }
-            count_route(s, id, path.route);
-        }
-        wake(t);
-    }
-    lanes::sync();
-    return sent ? Posted::yes : Posted::refused;
-}
-
 } // namespace detail
 
 // Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at

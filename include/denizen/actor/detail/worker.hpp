@@ -12,6 +12,7 @@
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/timers.hpp>
+#include <denizen/actor/detail/whole.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
@@ -96,21 +97,33 @@ public:
             ActorEntry entry;
             const Sight sight = look_around();
             uint32_t from = nowhere;
-            if (left == 0 || !take_one(sight, from, batch, entry)) {
-                const uint32_t taken = in_a_row ? max_row - left : 0;
-                row_ended_ = taken == max_row;
-                local_rounds_ += taken / (max_row / max_local_rounds);
-                far_waited_ += taken / (max_row / max_wait);
+            Taken taken = Taken::nothing;
+            if (left != 0) {
+                taken = take_one(sight, from, batch, entry);
+            }
+            if (taken != Taken::side_by_side) {
+                const uint32_t in_row = in_a_row ? max_row - left : 0;
+                row_ended_ = in_row == max_row;
+                local_rounds_ += in_row / (max_row / max_local_rounds);
+                far_waited_ += in_row / (max_row / max_wait);
+            }
+            if (taken == Taken::nothing) {
                 uint32_t ready = sight.near;
                 from = pick(ready, sight);
-                if (from == nowhere || !take(from, ready, batch, entry)) {
-                    if (from == nowhere && handled_ == before && !outbox_used_ && !chores_) {
-                        worked_ = false;
-                        return false;
-                    }
+                if (from != nowhere) {
+                    taken = take(from, ready, batch, entry);
+                } else if (handled_ == before && !outbox_used_ && !chores_) {
+                    worked_ = false;
+                    return false;
+                }
+                if (taken == Taken::nothing) {
                     break;
                 }
                 left = 0;
+            }
+            if (taken == Taken::for_all) {
+                with_all(from, batch);
+                break;
             }
             side_by_side(batch, entry, left);
             handled_ += batch.n;
@@ -241,6 +254,9 @@ private:
     // Sources::ready() of the rings for urgent messages.
     static constexpr uint32_t urgent = 1u << source_host_urgent | 1u << source_node_urgent;
 
+    // Whether there are messages that take all lanes besides the runtime's own.
+    static constexpr bool takes_whole = P::has_long_messages || P::has_warp_actors;
+
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
@@ -283,12 +299,16 @@ private:
         return sight;
     }
 
+    // What was taken from a ring: messages that a lane each can handle, or the first one, which
+    // needs all lanes and which one of them has in `batch`.
+    enum class Taken { nothing, side_by_side, for_all };
+
     // The one message that there is, if it can be handled without further ado.
-    DENIZEN_HD bool take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
+    DENIZEN_HD Taken take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
     {
         const uint32_t all = sight.near | sight.far; // one of them is 0
         if (all == 0 || (all & (all - 1)) != 0 || sight.parked) {
-            return false;
+            return Taken::nothing;
         }
         if (sight.near != 0) {
             from = near;
@@ -296,21 +316,28 @@ private:
         } else {
             from = lanes::first(sight.far);
             if (from == source_host && (worked_ || jammed_ != 0)) {
-                return false;
+                return Taken::nothing;
             }
             if (sources_.was_ready(from)) { // messages have queued up
-                return false;
+                return Taken::nothing;
             }
             sources_.take(from, sight.far, batch);
         }
         const bool needs_all = alone(batch.words.header(), entry);
         if (lanes::ballot(batch.mine && !needs_all) != 0) {
-            return true;
+            return Taken::side_by_side;
+        }
+        if constexpr (takes_whole) {
+            // Near ones go first so many times, as in pick().
+            if (lanes::ballot(batch.mine) != 0 && (from != near || far_waited_ < max_wait)) {
+                far_waited_ += from == near ? 1 : 0;
+                return Taken::for_all;
+            }
         }
         if (from != near) {
             sources_.nothing_ready(); // nothing has been taken there
         }
-        return false;
+        return Taken::nothing;
     }
 
     // What this round serves. `ready`: of the near rings or of the sources.
@@ -405,9 +432,8 @@ private:
     }
 
     // Takes what has arrived there: the first message of its ring, or as many as can be handled
-    // side by side; true if there are such. One that needs all lanes is handled here, if it has not
-    // to wait where it is.
-    DENIZEN_HD bool take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
+    // side by side.
+    DENIZEN_HD Taken take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
     {
         if (from == near) {
             // A ring whose first message has to wait where it is lets the others go first.
@@ -421,30 +447,14 @@ private:
         }
         if (batch.n == 0) {
             blocked_ = true;
-            return false;
+            return Taken::nothing;
         }
         const bool needs_all = alone(batch.words.header(), entry);
         const uint32_t alones = lanes::ballot(needs_all && batch.mine);
         const uint32_t leader = lanes::first(alones);
         if (alones != 0 && (leader == 0 || batch.n == 1 || from == near)) {
-            if (from == near) {
-                batch.ring = near_.ring_of(leader);
-            } else if (from != local) {
-                batch.ring = sources_.source(from);
-            }
-            begin_turn();
-            const uint32_t n = serve_alone(batch, leader); // slots consumed
-            blocked_ = n == 0;
-            handled_ += blocked_ ? 0 : 1;
-            if (from == near) {
-                waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
-                near_.advance_near(lanes::id() == leader ? n : 0);
-            } else if (from == local) {
-                near_.advance_local(n);
-            } else {
-                sources_.advance(from, n);
-            }
-            return false;
+            batch.mine = lanes::id() == leader;
+            return Taken::for_all;
         }
         if (alones != 0) { // in ring order, up to the one that needs all lanes
             batch.n = leader;
@@ -453,7 +463,32 @@ private:
         if (P::can_fail && batch.n > 1) {
             keep_room(batch);
         }
-        return true;
+        return Taken::side_by_side;
+    }
+
+    // A message that needs all lanes, and is the first of its ring; it may have to wait there.
+    DENIZEN_HD void with_all(uint32_t from, const Batch& batch)
+    {
+        const uint32_t leader = lanes::first(lanes::ballot(batch.mine));
+        const Source ring = from == near    ? near_.ring_of(leader)
+                            : from == local ? batch.ring
+                                            : sources_.source(from);
+        begin_turn();
+        const uint32_t n = detail::serve_whole<P>( // slots consumed
+            s_, id_, ring.slots, ring.near, ring.mask, ring.head, observer_.on(), actors_,
+            s_.actors_per_worker, marks_.running, marks_.handled, detail::stage_offset(s_, id_),
+            s_.stage_bytes);
+        lanes::rejoin();
+        blocked_ = n == 0;
+        handled_ += blocked_ ? 0 : 1;
+        if (from == near) {
+            waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
+            near_.advance_near(lanes::id() == leader ? n : 0);
+        } else if (from == local) {
+            near_.advance_local(n);
+        } else {
+            sources_.advance(from, n);
+        }
     }
 
     // What was taken there has been handled.
@@ -482,18 +517,6 @@ private:
         }
         // More than 0xff: it does not run, or others wait for it.
         return h.flags != 0 || h.length > first_payload || entry.kind > 0xff || whole;
-    }
-
-    DENIZEN_HD uint32_t serve_alone(const Batch& batch, uint32_t leader)
-    {
-        Words words;
-        for (uint32_t i = 0; i < 12; ++i) {
-            words.word[i] = lanes::shuffle(batch.words.word[i], leader);
-        }
-        const Source ring = batch.ring; // a copy: what a call gets by reference is in local memory
-        const uint32_t n = detail::serve_alone<P>(s_, id_, ring, words, observer_.on());
-        lanes::rejoin();
-        return n;
     }
 
     // Each lane that has a message handles it. A single one that is alone there (`left` is not 0)

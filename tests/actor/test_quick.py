@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new program starts on a GPU with code that compiles quickly, and the optimised code takes over
+while it runs."""
+
+import logging
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import calculator
+import numpy as np
+import pytest
+import sample
+
+import denizen
+from denizen import program as program_module
+from denizen import quick
+
+GET = denizen.message("Get")
+VALUE = denizen.message("Value", [("n", "u4")])
+
+
+def constant(text="5", before="", name="program"):
+    handler = f"void on(const Get&, auto& ctx) {{ ctx.reply(Value{{{text}}}); }}"
+    source = f"{before}\nstruct Constant {{ {handler} }};"
+    return denizen.Program(source, actors=["Constant"], messages=[GET, VALUE], name=name)
+
+
+class Running:
+    """In place of a program on a GPU."""
+
+    def __init__(self):
+        self.exchanged = threading.Event()
+        self.images = []
+
+    def exchange(self, image):
+        self.images.append(image)
+        self.exchanged.set()
+
+
+_made = {}  # what has been compiled for any of these tests
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The calls that compile. Nothing is optimised, which takes long, and nothing made twice."""
+    calls = []
+    compile_apart = program_module.compile_apart
+
+    def counting(call, *given, **options):
+        calls.append(call)
+        *what, flags = given
+        least = ["-O0"] if call == "link_cubin" else ["--Ofast-compile=max"]
+        given = (*what, [*dict.fromkeys([*flags, *least])])
+        key = pickle.dumps((call, given))
+        if key not in _made:
+            _made[key] = compile_apart(call, *given, **options)
+        return _made[key]
+
+    monkeypatch.setattr(program_module, "compile_apart", counting)
+    monkeypatch.setattr(quick, "compile_apart", counting)
+    return calls
+
+
+@pytest.mark.parametrize("make", [constant, calculator.program], ids=["text", "Python"])
+def test_quick_code_first_and_then_the_optimised(make, empty_cache, nvrtc, compiled):
+    program = make()
+    image, background = quick.start_of(program, 90)
+    assert image.to_exchange
+    assert [p.suffix for p in empty_cache.iterdir()] == [".quick"]
+    core = Running()
+    exchange = quick.Exchange(core, program, background)
+    assert exchange.code == "quick"
+    assert core.exchanged.wait(120)
+    while exchange.code != "optimised":  # ends: the very next thing that the thread does
+        time.sleep(0.01)
+    (better,) = core.images
+    assert not better.to_exchange
+    assert better.state_sizes == image.state_sizes
+    assert {p.suffix for p in empty_cache.iterdir()} == {".quick", ".cubin"}
+    compiled.clear()
+    image, background = quick.start_of(program, 90)
+    assert compiled == []
+    assert background is None
+    assert not image.to_exchange
+    assert [p.suffix for p in empty_cache.iterdir()] == [".cubin"], "two of one program"
+
+
+def test_the_quick_code_is_kept_until_then(empty_cache, nvrtc, compiled):
+    quick.start_of(constant(), 90)
+    compiled.clear()
+    _, background = quick.start_of(constant(), 90)
+    assert compiled == []
+    assert background is not None
+
+
+def test_programs_of_the_same_text_are_optimised_once(empty_cache, nvrtc, compiled):
+    cores = [Running() for _ in range(3)]
+    starts = [quick.start_of(constant(), 90) for _ in cores]
+    compiled.clear()
+    waiting = [
+        quick.Exchange(core, constant(), background)
+        for core, (_, background) in zip(cores, starts, strict=True)
+    ]
+    waiting[1].end()
+    assert cores[0].exchanged.wait(120)
+    assert cores[2].exchanged.wait(120)
+    assert compiled == ["compile_cubin"]
+    assert not cores[1].images, "it was closed before"
+
+
+def test_nothing_is_compiled_for_programs_that_are_closed(empty_cache, nvrtc, caplog):
+    """The real thing, which would take seconds; the process that compiles is gone at once."""
+    program = constant()
+    _, background = quick.start_of(program, 90)
+    core = Running()
+    exchange = quick.Exchange(core, program, background)
+    (thread,) = [t for t in threading.enumerate() if t.name.startswith("denizen compiles")]
+    children = Path(f"/proc/self/task/{thread.native_id}/children")
+    while not children.read_text():  # ends: by the compiler's process
+        time.sleep(0.01)
+    with caplog.at_level(logging.WARNING):
+        exchange.end()
+        thread.join(20)
+    assert not thread.is_alive()
+    assert not core.images
+    assert not caplog.records, "an end that was asked for is no failure"
+    assert [p.suffix for p in empty_cache.iterdir()] == [".quick"]
+    assert quick.Background._running == {}
+
+
+def test_a_failure_to_optimise_is_a_warning(empty_cache, nvrtc, compiled, monkeypatch, caplog):
+    program = constant(name="mine")
+    _, background = quick.start_of(program, 90)
+
+    def fails(*_, **__):
+        raise denizen.CompileError("no memory")
+
+    monkeypatch.setattr(program_module, "compile_apart", fails)
+    core = Running()
+    with caplog.at_level(logging.WARNING):
+        exchange = quick.Exchange(core, program, background)
+        deadline = time.monotonic() + 60
+        while not caplog.records:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert "mine goes on without being optimised" in caplog.text
+    assert "no memory" in caplog.text
+    assert exchange.code == "quick"
+    assert not core.images
+
+
+def test_an_exchange_that_is_refused_is_a_warning(empty_cache, nvrtc, compiled, caplog):
+    class Refusing(Running):
+        def exchange(self, image):
+            super().exchange(image)
+            raise denizen.ArgumentError("no room")
+
+    refusing, other = Refusing(), Running()
+    program = constant(name="mine")
+    with caplog.at_level(logging.WARNING):
+        waiting = [
+            quick.Exchange(core, program, quick.start_of(program, 90)[1])
+            for core in (refusing, other)
+        ]
+        assert other.exchanged.wait(120)
+    assert "mine goes on without being optimised: no room" in caplog.text
+    assert waiting[0].code == "quick"
+
+
+def test_the_mistakes_of_a_handler_are_those_of_the_optimised_start(empty_cache, nvrtc):
+    with pytest.raises(denizen.CompileError, match="mine:2: ") as caught:
+        quick.start_of(constant("no_such_name", name="mine"), 90)
+    assert "no_such_name" in str(caught.value)
+
+
+def test_a_forked_child_compiles_for_itself():
+    """Of what the parent compiles it has the objects and no thread."""
+    background = quick.Background("x", "mine", lambda _: b"")
+    with quick.Background._lock:  # another thread holds it
+        quick.Background._running["x"] = background
+        pid = os.fork()
+        if pid == 0:
+            held = quick.Background._lock.locked()
+            os._exit(int(held or bool(quick.Background._running)))
+        del quick.Background._running["x"]
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+# ---- variables in the GPU's memory, of which each code has its own
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("int count;", ["count"]),
+        ("static int count = 3;", ["count"]),
+        ("namespace deep { int count; }", ["deep::count"]),
+        ("struct Kept { static inline int count = 0; };", ["Kept::count"]),
+        ("constexpr int table[4] = {1, 2, 3, 4};", []),
+        ("__device__ const float table[2] = {1, 2};", []),
+        ("struct Kept { static constexpr int count = 7; };", []),
+    ],
+)
+def test_programs_with_variables_are_not_exchanged(text, found, empty_cache, nvrtc):
+    use = {"count": "count", "deep::count": "deep::count", "Kept::count": "Kept::count"}
+    name = found[0] if found else ("table[ctx.self().value & 1]" if "table" in text else None)
+    expression = use.get(name, name) or "Kept::count"
+    program = constant(f"static_cast<uint32_t>({expression})", text)
+    quick_code = program_module.compile_text(program.text(), "p", 90, (), ("--Ofast-compile=max",))
+    assert quick.variables(quick_code, program.source) == found
+
+
+def test_a_program_with_variables_waits(empty_cache, nvrtc, compiled):
+    image, background = quick.start_of(constant("count++", "uint32_t count = 5;"), 90)
+    assert background is None
+    assert not image.to_exchange
+
+
+# ---- the option
+
+
+def test_the_option_and_the_environment(monkeypatch):
+    monkeypatch.delenv("DENIZEN_OPTIMISE")
+    assert quick.chosen(None)
+    assert not quick.chosen("wait")
+    with quick.optimised_only():
+        assert not quick.chosen(None)
+        assert quick.chosen("background")
+    assert "DENIZEN_OPTIMISE" not in os.environ
+    with pytest.raises(denizen.ArgumentError, match=r'optimise = .soon.; use "background" or "w'):
+        denizen.Runtime(sample.program(), "cpu:1", optimise="soon")
+    monkeypatch.setenv("DENIZEN_OPTIMISE", "never")
+    with pytest.raises(denizen.ArgumentError, match=r'DENIZEN_OPTIMISE = .never.; use "back'):
+        denizen.Runtime(sample.program(), "cpu:1")
+
+
+def test_on_the_cpu_all_code_is_optimised():
+    with denizen.Runtime(sample.program(), "cpu:1", optimise="background") as rt:
+        assert rt.description["code"] == "optimised"
+        with pytest.raises(denizen.ArgumentError, match="is for a GPU"):
+            rt._core.exchange(sample.program().compile_cpu())
+        with pytest.raises(denizen.ArgumentError, match="another program"):
+            rt._core.exchange(constant().compile_cpu())
+
+
+# ---- on a GPU
+
+
+def until_optimised(rt, ask, patience=120.0):
+    """Asks until the optimised code has answered some thousand times; returns how often."""
+    deadline = time.monotonic() + patience
+    asked = 0
+    left = 2000
+    while left:
+        ask()
+        asked += 1
+        left -= rt.description["code"] == "optimised"
+        assert time.monotonic() < deadline, rt.description["code"]
+    return asked
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("make", [sample.program, calculator.program], ids=["text", "Python"])
+def test_nothing_is_lost_when_the_code_is_exchanged(make, empty_cache):
+    """Asks go on throughout, one after the other and many at once; each is counted."""
+    program = make()
+    with denizen.Runtime(program, "gpu", optimise="background") as rt:
+        assert rt.description["code"] == "quick"
+        if make is sample.program:
+            counters = rt.spawn("Counter", 64)
+            adds = np.zeros(64, sample.ADD.dtype)
+            adds["n"] = 1
+
+            def step():
+                rt.send_many(counters, adds)
+                totals = rt.ask_many(counters, "Ask", sample.TOTAL, timeout=20)
+                assert len(set(totals["sum"].tolist())) == 1
+                seen.append(int(totals["sum"][0]))
+
+            seen = []
+            until_optimised(rt, step)
+            assert seen == list(range(1, len(seen) + 1))
+        else:
+            (keeper,) = rt.spawn(calculator.Keeper)
+            first = rt.ask(keeper, "Ask", timeout=20)
+            until_optimised(rt, lambda: rt.ask(keeper, "Ask", timeout=20))
+            assert rt.ask(keeper, "Ask", timeout=20).tobytes() == first.tobytes()
+        stats = rt.stats()
+        assert stats["launches"] == 1, "it has not left the GPU for that"
+        assert stats["dead_letters"] == 0
+    with denizen.Runtime(program, "gpu", optimise="background") as rt:
+        assert rt.description["code"] == "optimised"
+
+
+@pytest.mark.gpu
+def test_a_program_that_is_closed_at_once(empty_cache):
+    for _ in range(3):
+        with denizen.Runtime(sample.program(), "gpu", optimise="background") as rt:
+            assert rt.description["code"] == "quick"
+            (counter,) = rt.spawn("Counter")
+            rt.ask(counter, "Ask", timeout=20)
+            begin = time.monotonic()
+        assert time.monotonic() - begin < 20
+    assert [p.suffix for p in empty_cache.iterdir()] == [".quick"]
+
+
+@pytest.mark.gpu
+def test_one_kernel_for_ever_is_the_optimised_one(empty_cache):
+    with denizen.Runtime(sample.program(), "gpu", breath_us=None, optimise="background") as rt:
+        assert rt.description["code"] == "optimised"
+        with pytest.raises(denizen.ArgumentError, match="one kernel for ever"):
+            rt._core.exchange(sample.program().compile_gpu(90))
+
+
+@pytest.mark.gpu
+def test_a_parked_program_comes_back_with_the_optimised_code(empty_cache):
+    with denizen.Runtime(sample.program(), "gpu", optimise="background") as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, "Add", n=3)
+        rt.drain(timeout=20)
+        rt.park(timeout=20)
+        deadline = time.monotonic() + 120
+        while rt.description["code"] != "optimised":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert int(rt.ask(counter, "Ask", timeout=20)["sum"]) == 3

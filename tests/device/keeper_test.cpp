@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program's keeper launches, over a driver that is not there (fake_driver.cpp). A thread
+// stands for the GPU: it ends one incarnation after the other, in the order of the stream.
+#include "fake_driver.hpp"
+
+#include <denizen/base/clock.hpp>
+#include <denizen/device/keeper.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace denizen;
+using namespace denizen::gpu;
+
+// Before anybody asks for a driver.
+FakeDriver* const fake = [] {
+    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
+    const auto told = reinterpret_cast<decltype(&fake_driver)>(
+        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
+    return told == nullptr ? nullptr : told();
+}();
+
+struct Launch {
+    uint32_t number;
+    bool successor;
+    char kernel;
+};
+
+class Program {
+public:
+    Program() : context_(device_info(0))
+    {
+        Kept kept;
+        kept.blocks = 1;
+        kept.breath_ns = 1'000'000;
+        kept.tick_ns = 1'000'000;
+        kept.words = &words_;
+        kept.command = 1;
+        kept.context = &context_;
+        kept.info = device_info(0);
+        kept.launch = launching('a');
+        keeper.start(std::move(kept));
+        gpu_ = std::thread([this] { run(); });
+    }
+
+    ~Program()
+    {
+        keeper.command(Command::stop);
+        EXPECT_TRUE(keeper.join(10'000'000'000));
+        gpu_.join();
+    }
+
+    std::function<void(uint32_t, bool)> launching(char kernel)
+    {
+        return [this, kernel](uint32_t number, bool successor) {
+            const std::lock_guard guard(mutex_);
+            launches_.push_back({number, successor, kernel});
+        };
+    }
+
+    std::vector<Launch> launches()
+    {
+        const std::lock_guard guard(mutex_);
+        return launches_;
+    }
+
+    // Waits until so many have been launched by `kernel`.
+    bool launched(char kernel, size_t count)
+    {
+        const uint64_t begin = now_ns();
+        while (now_ns() - begin < 20'000'000'000) { // ends: by the keeper or by the deadline
+            const auto all = launches();
+            if (static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const Launch& l) {
+                    return l.kernel == kernel;
+                })) >= count) {
+                return true;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return false;
+    }
+
+    Keeper keeper;
+
+private:
+    void run()
+    {
+        for (;;) { // ends: the program is told to stop
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            const auto queued = static_cast<uint32_t>(launches().size());
+            const uint32_t ended = load<Scope::system>(&words_.ended);
+            const auto told = load<Scope::system, Order::acquire>(&words_.command);
+            if (told == static_cast<uint32_t>(Command::stop)) {
+                store<Scope::system>(&words_.ended, queued);
+                store<Scope::system, Order::release>(&words_.mode,
+                                                     static_cast<uint32_t>(Mode::left));
+                return;
+            }
+            store<Scope::system>(&words_.mode, static_cast<uint32_t>(Mode::running));
+            if (ended < queued) {
+                store<Scope::system, Order::release>(&words_.ended, ended + 1);
+            }
+        }
+    }
+
+    ResidentWords words_;
+    PrimaryContext context_;
+    std::mutex mutex_;
+    std::vector<Launch> launches_;
+    std::thread gpu_;
+};
+
+TEST(keeper, launches_the_other_kernel_from_one_incarnation_to_the_next)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    Program program;
+    ASSERT_TRUE(program.launched('a', 3));
+    program.keeper.exchange(program.launching('b'));
+    const size_t before = program.launches().size();
+    ASSERT_TRUE(program.launched('b', 3));
+    const auto all = program.launches();
+    for (size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(all[i].number, i + 1) << "none is lost and none comes twice";
+        EXPECT_EQ(all[i].successor, i != 0) << "each goes on where the one before it has ended";
+        if (i >= before) {
+            EXPECT_EQ(all[i].kernel, 'b') << "launch " << i + 1;
+        }
+    }
+    EXPECT_EQ(program.keeper.launches(), 1u) << "the program has not left the GPU for it";
+}
+
+TEST(keeper, exchanges_while_it_launches)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    Program program;
+    for (size_t turn = 1; turn <= 20; ++turn) {
+        program.keeper.exchange(program.launching('b'));
+        ASSERT_TRUE(program.launched('b', turn));
+        program.keeper.exchange(program.launching('a'));
+    }
+}
+
+} // namespace

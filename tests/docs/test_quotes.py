@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each measured number of the docs is quoted from a record and renewed with it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/docs"))
+import home  # noqa: E402
+
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "figures.md"),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_looks_measured_is_a_records(page):
+    text, name = page.read_text("utf-8"), page.relative_to(ROOT).as_posix()
+    assert [*home.misquoted(text, name), *home.unsupported(text, name)] == []
+    assert home.requoted(text) == text
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """A record of a made-up experiment: `put(ask=2.5)` writes its rows."""
+    monkeypatch.setattr(home, "ROOT", tmp_path)
+    folder = tmp_path / home.RESULTS / "made"
+    folder.mkdir(parents=True)
+
+    def put(**medians):
+        rows = [
+            {"case": case, "params": {"bytes": 4}, "unit": "us", "median": value}
+            for case, value in medians.items()
+        ]
+        record = {"verified": True, "device": "D", "commit": "0" * 40, "rows": rows}
+        (folder / "up.json").write_text(json.dumps(record))
+
+    return put
+
+
+def quote(shown, title):
+    return f'takes [{shown}](../benchmarks/results/made/up.json "{title}") µs'
+
+
+def test_a_number_keeps_its_digits_until_the_record_changes(records):
+    records(ask=2.5432)
+    told = quote("2.5", "ask; bytes=4")
+    assert home.requoted(told) == told and not list(home.misquoted(told, "page"))
+    in_ns = quote("2,543", "ask; in=ns")
+    assert home.requoted(in_ns) == in_ns and not list(home.misquoted(in_ns, "page"))
+    records(ask=3.1415)
+    assert home.requoted(told) == quote("3.14", "ask; bytes=4")
+    assert home.requoted(in_ns) == quote("3,140", "ask; in=ns")
+    assert list(home.misquoted(told, "page")) == [
+        'page: 2.5 is quoted for "ask; bytes=4"; made/up has 3.1415'
+    ]
+    records(ask=76.0)
+    assert home.requoted(told) == quote("76", "ask; bytes=4")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It makes 250 M/s.", ["250 M/s"]),
+        ('It makes [250](../benchmarks/results/made/up.json "ask") M/s.', []),
+        (
+            "A block costs 20 ns, 5 times as fast.",
+            ["20 ns", "5 times as fast"],
+        ),
+        ("It takes 17 to 30 % of a core.", ["30 % of a core"]),
+        ("A breath lasts 2 ms, `send(250 M/s)`.", []),
+        ("```text\n250 M/s\n```", []),
+    ],
+)
+def test_what_looks_measured(text, found):
+    told = [line.split('"')[1] for line in home.unsupported(text, "docs/page.md")]
+    assert told == found
