@@ -36,14 +36,35 @@ function(denizen_harden target)
     target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now)
 endfunction()
 
-# denizen_part(<name> [NEEDS <part>...] SOURCES <file>... [BIND <file>...])
+# denizen_together(<target> <file>...): the sources of a folder are compiled eight at a time, so that what
+# their headers bring is parsed and compiled once for eight. (CMake leaves out those with options of
+# their own.)
+function(denizen_together target)
+    if(NOT DENIZEN_UNITY)
+        return()
+    endif()
+    foreach(source IN LISTS ARGN)
+        string(REPLACE ${PROJECT_SOURCE_DIR} "" folder ${source})
+        cmake_path(GET folder PARENT_PATH folder)
+        string(MAKE_C_IDENTIFIER "${folder}" folder)
+        math(EXPR batch "${count_of_${folder}} + 0")
+        math(EXPR count_of_${folder} "${batch} + 1")
+        math(EXPR batch "${batch} / 8")
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${batch})
+    endforeach()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# denizen_part(<name> [NEEDS <part>...] SOURCES <file>... [ALONE <file>...] [BIND <file>...])
 # The library denizen::<name> of this folder, whose include/ is public; a file of another part is
-# reached by its public header, or, of the core's, by its path in src/. BIND: what the extension module
-# needs to show it to Python.
+# reached by its public header, or, of the core's, by its path in src/. ALONE: sources whose names
+# outside of any header would meet those of their neighbours: each is compiled by itself. BIND: what the
+# extension module needs to show it to Python.
 function(denizen_part name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "NEEDS;SOURCES;BIND")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "NEEDS;SOURCES;ALONE;BIND")
     set(target denizen_${name})
-    add_library(${target} STATIC ${arg_SOURCES})
+    add_library(${target} STATIC ${arg_SOURCES} ${arg_ALONE})
+    denizen_together(${target} ${arg_SOURCES})
     add_library(denizen::${name} ALIAS ${target})
     set(root ${CMAKE_CURRENT_SOURCE_DIR})
     if(name STREQUAL core)
@@ -57,9 +78,8 @@ function(denizen_part name)
     endforeach()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:denizen_strict>)
     denizen_harden(${target})
-    # What nearly every source includes is parsed once. Not under a sanitizer: there a source that lacks an
-    # include of its own is found.
-    if(NOT DENIZEN_SANITIZE AND NOT DENIZEN_DEVICE_CHECK)
+    # What nearly every source includes is parsed once.
+    if(DENIZEN_UNITY AND NOT DENIZEN_DEVICE_CHECK)
         if(name STREQUAL core)
             target_precompile_headers(${target} PRIVATE
                 <denizen/actor/any_runtime.hpp> <algorithm> <map>)
@@ -134,6 +154,10 @@ function(denizen_module)
         set(abi NB_STATIC)
     endif()
     nanobind_add_module(_core ${abi} NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
+    denizen_together(_core ${ARGN})
+    if(DENIZEN_UNITY AND TARGET nanobind-static) # as nanobind's own nb_combined.cpp
+        set_target_properties(nanobind-static PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    endif()
     denizen_compile(_core)
     denizen_harden(_core)
     # Where the C++ library is linked statically its symbols would be this module's to give, and those

@@ -158,7 +158,7 @@ std::pair<Made, Here&> made(const std::string& name, const Arguments&... argumen
 }
 
 template <class Sample>
-Made agc(const std::string& name, float reference, float rate, float most)
+Made flow_agc(const std::string& name, float reference, float rate, float most)
 {
     auto [handle, block] = made<Agc<Sample>>(name, reference, rate, most);
     handle->has_port("samples", block.samples);
@@ -194,7 +194,7 @@ Made channelizer(const std::string& name, const Array<float>& taps, uint32_t cha
 constexpr auto nothing_else = [](LibraryBlock&, auto&) {};
 
 template <class Sample, class Tap>
-Made fir(const std::string& name, const Array<Tap>& taps, uint32_t down, const Where& where)
+Made flow_fir(const std::string& name, const Array<Tap>& taps, uint32_t down, const Where& where)
 {
     return make<Fir<Sample, Tap>, ResidentFir<Sample, Tap>>(
         where, name, [](LibraryBlock& h, auto& b) { h.has_messages("taps", b.taps); },
@@ -242,11 +242,11 @@ void flow_signals(nb::module_& m)
             b.posts.at(name)(value);
         });
 
-    m.def("flow_fir_real", &fir<float, float>, nb::arg("name"), nb::arg("taps"), nb::arg("down"),
-          nb::arg("where").none());
-    m.def("flow_fir_complex", &fir<Complex, float>, nb::arg("name"), nb::arg("taps"),
+    m.def("flow_fir_real", &flow_fir<float, float>, nb::arg("name"), nb::arg("taps"),
           nb::arg("down"), nb::arg("where").none());
-    m.def("flow_fir_complex_taps", &fir<Complex, Complex>, nb::arg("name"), nb::arg("taps"),
+    m.def("flow_fir_complex", &flow_fir<Complex, float>, nb::arg("name"), nb::arg("taps"),
+          nb::arg("down"), nb::arg("where").none());
+    m.def("flow_fir_complex_taps", &flow_fir<Complex, Complex>, nb::arg("name"), nb::arg("taps"),
           nb::arg("down"), nb::arg("where").none());
     m.def(
         "flow_fm",
@@ -260,8 +260,8 @@ void flow_signals(nb::module_& m)
     m.def("flow_given_complex", &given<Complex, Complex>);
     m.def("flow_given_complex_real", &given<Complex, float>);
     m.attr("flow_given") = resident::Given::name;
-    m.def("flow_agc_real", &agc<float>);
-    m.def("flow_agc_complex", &agc<Complex>);
+    m.def("flow_agc_real", &flow_agc<float>);
+    m.def("flow_agc_complex", &flow_agc<Complex>);
     m.def("flow_resampler_real", &resampler<float, float>);
     m.def("flow_resampler_complex", &resampler<Complex, float>);
     m.def("flow_resampler_complex_taps", &resampler<Complex, Complex>);

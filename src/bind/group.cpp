@@ -187,7 +187,7 @@ void groups(nb::module_& m)
              nb::bytes cubin, double timeout, uint64_t heap_bytes, double least_gbs,
              const std::vector<Row>& table, const std::string& engine, const std::string& token) {
               GroupOptions options = options_of(timeout, heap_bytes, least_gbs, table);
-              options.engine = named<Engine>("engine", engine, 3);
+              options.engine = named<group::Engine>("engine", engine, 3);
               options.token = token;
               const Code code = code_of(cubin);
               const Unlocked unlocked;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain.hpp"
+#include "refuse.hpp"
 
 #include <denizen/base/clock.hpp>
 
@@ -22,8 +23,6 @@ constexpr size_t least_piece = 128; // samples
 
 // Types of messages, resident/program.hpp.
 enum : uint32_t { of_setup, of_values, of_scalars, of_job, of_done };
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(Errc::bad_argument, why); }
 
 uint64_t rounded(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 

@@ -11,14 +11,9 @@
 #include "chain.hpp"
 #include "cores.hpp"
 #include "plan.hpp"
+#include "refuse.hpp"
 
 namespace denizen::flow {
-namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(Errc::bad_argument, why); }
-
-} // namespace
-
 Flowgraph::Flowgraph() = default;
 
 Flowgraph::~Flowgraph()

@@ -3,11 +3,10 @@
 // loop, a circuit with fewer quanta than its ports may hold. Afterwards nothing can overflow or
 // starve.
 #include "plan.hpp"
+#include "refuse.hpp"
 
 namespace denizen::flow {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(Errc::bad_argument, why); }
 
 std::string quoted(const Port& port) { return "port \"" + port.label() + '"'; }
 

@@ -3,16 +3,11 @@
 #include <denizen/flow/resident.hpp>
 
 #include "chain.hpp"
+#include "refuse.hpp"
 
 #include <algorithm>
 
 namespace denizen::flow {
-namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(Errc::bad_argument, why); }
-
-} // namespace
-
 namespace detail {
 
 uint32_t refuse_taps(const std::string& name, size_t taps, uint32_t down)

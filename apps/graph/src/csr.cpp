@@ -9,7 +9,6 @@
 namespace denizen::graph {
 namespace {
 
-constexpr uint64_t most_vertices = (uint64_t{1} << 31) - 1;
 constexpr uint64_t most_arcs = (uint64_t{1} << 32) - 1;
 
 // A hub's row may be as long as all others together.

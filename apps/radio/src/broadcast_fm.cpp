@@ -12,7 +12,7 @@
 namespace denizen::radio {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 constexpr size_t block = 1 << 16; // samples taken at once
 constexpr double floor_hz = 3;    // below it the audio is cut: a receiver off the station is silent
 

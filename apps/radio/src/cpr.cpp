@@ -37,7 +37,7 @@ int longitude_zones(double latitude)
     if (at < 1e-9) return 59;
     if (at > 87) return 1;
     if (at == 87) return 2;
-    const double pi = std::numbers::pi;
+    using std::numbers::pi;
     const double across = std::cos(pi / 180 * at);
     const double least = 1 - std::cos(pi / (2 * 15)); // 15 zones from the equator to a pole
     return static_cast<int>(std::floor(2 * pi / std::acos(1 - least / (across * across))));

@@ -13,7 +13,7 @@
 namespace denizen::radio {
 namespace {
 
-constexpr size_t checked = 1 << 16; // values between two looks at Ctrl-C
+constexpr size_t between_looks = 1 << 16; // values, at Ctrl-C
 
 // Half microseconds with a pulse (1) and without.
 std::vector<double> pulses(const Frame& frame)
@@ -60,7 +60,7 @@ std::vector<uint8_t> modulate(const std::vector<Burst>& bursts, size_t samples, 
     std::vector<double> signal;
     signal.reserve(2 * samples);
     for (size_t k = 0; k < samples; ++k) {
-        if (k % checked == 0) check_interrupt();
+        if (k % between_looks == 0) check_interrupt();
         const double magnitude = noise * std::sqrt(-std::log(uniform()));
         const double angle = 2 * std::numbers::pi * uniform();
         signal.push_back(magnitude * std::cos(angle));
@@ -73,7 +73,7 @@ std::vector<uint8_t> modulate(const std::vector<Burst>& bursts, size_t samples, 
     std::vector<uint8_t> out;
     out.reserve(signal.size());
     for (size_t k = 0; k < signal.size(); ++k) {
-        if (k % checked == 0) check_interrupt();
+        if (k % between_looks == 0) check_interrupt();
         out.push_back(static_cast<uint8_t>(std::clamp(std::floor(signal[k] + 128), 0.0, 255.0)));
     }
     return out;

@@ -8,7 +8,7 @@
 namespace denizen::radio {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 constexpr double pilot_hz = 19e3;
 constexpr double bandwidth = 500;  // Hz around 19 kHz that the loop looks at; audio ends at 15 kHz
 constexpr double natural = 8;      // Hz, of the loop; its damping is 1

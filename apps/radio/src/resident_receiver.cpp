@@ -15,10 +15,10 @@
 namespace denizen::radio {
 namespace {
 
-constexpr uint64_t patience_ns = 30'000'000'000;             // for a block to be scanned
-constexpr size_t whole = 2 * (lead + block_samples + reach); // bytes that a block needs
-constexpr size_t copy_bytes = (whole + 127) / 128 * 128;     // of a copy of them
-constexpr size_t alignment = 16;                             // of a block, see load_block()
+constexpr uint64_t patience_ns = 30'000'000'000;                    // for a block to be scanned
+constexpr size_t window_bytes = 2 * (lead + block_samples + reach); // bytes that a block needs
+constexpr size_t copy_bytes = (window_bytes + 127) / 128 * 128;     // of a copy of them
+constexpr size_t alignment = 16;                                    // of a block, see load_block()
 
 struct OneThread {
     uint32_t rank() const { return 0; }
@@ -96,7 +96,7 @@ std::unique_ptr<ScanWorkers> scan_on_cpu(uint32_t threads)
 
 ResidentReceiver::ResidentReceiver(std::unique_ptr<ScanWorkers> workers,
                                    std::optional<Position> receiver)
-    : workers_(std::move(workers)), iq_(whole), airspace_(receiver)
+    : workers_(std::move(workers)), iq_(window_bytes), airspace_(receiver)
 {
     // A few for each team, so that none waits for the host; 256 are 8 s of signal and 50 MB.
     const uint32_t slots = std::clamp(4 * workers_->size(), 16u, 256u);
@@ -138,7 +138,7 @@ void ResidentReceiver::feed_in_place(const uint8_t* iq, size_t bytes, const Sink
         const size_t staged = filled_ - 2 * lead;
         const size_t behind = staged + (position_ == 0 ? 0 : 2 * lead);
         const bool here = static_cast<size_t>(iq - begin) >= behind &&
-                          static_cast<size_t>(end - iq) + staged >= whole - 2 * lead &&
+                          static_cast<size_t>(end - iq) + staged >= window_bytes - 2 * lead &&
                           reinterpret_cast<uintptr_t>(iq - staged) % alignment == 0;
         if (!here) {
             stage(iq, end, sink);

@@ -10,6 +10,8 @@
 
 namespace denizen::graph {
 
+inline constexpr uint64_t most_vertices = (uint64_t{1} << 31) - 1;
+
 // The neighbours of v are neighbours[offsets[v] .. offsets[v + 1]), ascending, each once and never
 // v itself. Vertices and arcs are counted in 32 bits.
 struct Csr {

@@ -22,7 +22,6 @@ enum class Format {
 // `undirected`: adds the twin of every arc. A graph whose arcs all have twins is undirected in any
 // case. Errors are Errc::bad_argument and begin with "<name>:<line>:"; a weight is 0 to 2^32 - 1.
 // `limit`: of vertices. A line of a few bytes can name 2^31 - 1, which take gigabytes.
-inline constexpr uint64_t most_vertices = (uint64_t{1} << 31) - 1;
 Csr parse(std::string_view text, const std::string& name, Format format = Format::automatic,
           bool undirected = false, uint64_t limit = most_vertices);
 
