@@ -7,7 +7,6 @@ Where tests run so, no test of an interrupt could find one.
 """
 
 import contextlib
-import os
 import re
 import signal
 
@@ -15,9 +14,6 @@ import pytest
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# On a GPU tests run optimised code from the start. Those of the quick start say otherwise.
-os.environ.setdefault("DENIZEN_OPTIMISE", "wait")
 
 
 def pytest_collection_modifyitems(items):

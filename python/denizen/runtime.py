@@ -153,9 +153,9 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         optimise: GPU, of a program that is compiled for the first time. "background": start with
             code that is compiled in a fraction of the time and is slower; a process beside compiles
             the optimised code, which takes over while the program runs (``description["code"]``).
-            "wait": start with the optimised code. None: as $DENIZEN_OPTIMISE says, else
-            "background". With breath_us=None, and where C++ text has variables in the GPU's memory,
-            it waits in any case. What is compiled is kept: later starts have the optimised code.
+            "wait": start with the optimised code. None: as $DENIZEN_OPTIMISE says, else "wait".
+            With breath_us=None, and where C++ text has variables in the GPU's memory, it waits in
+            any case. What is compiled is kept: later starts have the optimised code.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,

@@ -229,13 +229,15 @@ def test_a_program_with_variables_waits(empty_cache, nvrtc, compiled):
 
 
 def test_the_option_and_the_environment(monkeypatch):
-    monkeypatch.delenv("DENIZEN_OPTIMISE")
+    monkeypatch.delenv("DENIZEN_OPTIMISE", raising=False)
+    assert not quick.chosen(None)
+    monkeypatch.setenv("DENIZEN_OPTIMISE", "background")
     assert quick.chosen(None)
     assert not quick.chosen("wait")
     with quick.optimised_only():
         assert not quick.chosen(None)
         assert quick.chosen("background")
-    assert "DENIZEN_OPTIMISE" not in os.environ
+    assert os.environ["DENIZEN_OPTIMISE"] == "background"
     with pytest.raises(denizen.ArgumentError, match=r'optimise = .soon.; use "background" or "w'):
         denizen.Runtime(sample.program(), "cpu:1", optimise="soon")
     monkeypatch.setenv("DENIZEN_OPTIMISE", "never")

@@ -45,6 +45,17 @@ def test_a_framework_that_is_missing_is_said_and_has_no_rows(monkeypatch, capsys
     assert "no arm of Nobody: there is no Python package nobody_has_this" in capsys.readouterr().err
 
 
+def test_a_framework_that_does_not_run_alone_is_said_and_has_no_rows(monkeypatch, capsys):
+    def child(name, _device, *, beside):
+        raise LabError(f"{name} ended with 1")
+
+    monkeypatch.setattr(beside, "_child", child)
+    monkeypatch.setattr(neighbours, "ALL", {"Broken": (list, "numpy")})
+    assert beside.frameworks("gpu", quick=True) == []
+    said = capsys.readouterr().err
+    assert "no arm of Broken, which does not run alone: Broken ended with 1" in said
+
+
 def test_a_neighbour_that_fails_is_named():
     if importlib.util.find_spec("cupy") is not None:
         pytest.skip("CuPy is here, so it does not fail")

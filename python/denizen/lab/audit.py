@@ -9,9 +9,10 @@ what was lost, doubled or overtaken.
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import os
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ _MOST = 2048  # actors
 _TOKENS = 8  # for each actor
 _WINDOW = 1.0  # seconds for a sample of the rate
 _BREATH_US = 1000
+_PATIENCE = 120.0  # seconds that a program of PyTorch may take; alone it takes some
 
 HOP = denizen.message("Hop", [("origin", "u4"), ("number", "u4")])
 BEGIN = denizen.message("Begin", [("index", "u4")])
@@ -144,7 +146,7 @@ def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[M
         rt.send_many(np.resize(actors, begins.size), begins)
         asker = _Asker(rt, actors)
         asker.start()
-        rates, runs, same = _run_beside(rt, programs, alone, lasts)
+        rates, runs, same = _run_beside(rt, alone, lasts)
         asker.ending.set()
         asker.join()
         if asker.error is not None:
@@ -181,35 +183,62 @@ def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[M
     return made
 
 
+class _Neighbours(threading.Thread):
+    """Runs programs of PyTorch in turn until it is told to stop, and compares their results."""
+
+    def __init__(self, alone: dict[str, list[float]]) -> None:
+        super().__init__(name="audit-neighbours", daemon=True)
+        self.runs: dict[str, list[float]] = {name: [] for name in alone}  # seconds of each
+        self.same = True
+        self.error: BaseException | None = None
+        self.ending = threading.Event()
+        self._alone = alone
+        self._begun = ("", 0.0)  # which runs, and since when
+
+    def run(self) -> None:
+        try:
+            for name in itertools.cycle(self._alone):
+                if self.ending.is_set():
+                    return
+                self._begun = (name, time.perf_counter())
+                result = neighbours.ALL[name][0]()
+                self.runs[name].append(time.perf_counter() - self._begun[1])
+                self.same = self.same and bool(np.allclose(result, self._alone[name], rtol=1e-4))
+        except BaseException as error:  # told by check()
+            self.error = error
+
+    def check(self, rt: denizen.Runtime) -> None:
+        """LabError if a program failed, or does not return."""
+        if self.error is not None:
+            raise LabError(f"{self._begun[0]} failed beside the audit: {self.error}")
+        name, since = self._begun
+        if self.is_alive() and since and time.perf_counter() - since > _PATIENCE:
+            stats = rt.stats()
+            raise LabError(
+                f"{name} has not returned for {_PATIENCE:g} s beside the audit: see "
+                f"py-spy dump --pid {os.getpid()}. {stats['handled']:,} messages were handled in "
+                f"{stats['launches']:,} incarnations. {rt.stuck()}".rstrip()
+            )
+
+
 def _run_beside(
-    rt: denizen.Runtime, programs: list[str], alone: dict[str, list[float]], lasts: float
+    rt: denizen.Runtime, alone: dict[str, list[float]], lasts: float
 ) -> tuple[list[float], dict[str, list[float]], bool]:
     """Runs the programs in turn until the time is over: messages a second, seconds of each run,
     and whether each had the results it has alone."""
     rates: list[float] = []
-    runs: dict[str, list[float]] = {name: [] for name in programs}
-    same = True
     begin = at = time.perf_counter()
     seen = rt.stats()["handled"]
-
-    def look() -> None:
-        nonlocal at, seen
-        if (now := time.perf_counter()) - at >= _WINDOW:
+    beside = _Neighbours(alone)
+    beside.start()
+    while (now := time.perf_counter()) - begin < lasts or not rates or beside.is_alive():
+        time.sleep(0.05)
+        beside.check(rt)
+        if now - begin >= lasts:
+            beside.ending.set()
+        if now - at >= _WINDOW:
             handled = rt.stats()["handled"]
             rates.append((handled - seen) / (now - at))
             at, seen = now, handled
-
-    turn = 0
-    while time.perf_counter() - begin < lasts or not rates:
-        if programs:
-            name = programs[turn % len(programs)]
-            program: Callable[[], list[float]] = neighbours.ALL[name][0]
-            started = time.perf_counter()
-            result = program()
-            runs[name].append(time.perf_counter() - started)
-            same = same and np.allclose(result, alone[name], rtol=1e-4)
-            turn += 1
-        else:
-            time.sleep(0.05)
-        look()
-    return rates, runs, bool(same)
+    beside.check(rt)
+    return rates, beside.runs, beside.same

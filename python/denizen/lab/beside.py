@@ -151,7 +151,8 @@ def frameworks(device: str, *, quick: bool) -> list[Measured]:
     """Seconds of each program alone and beside, and the messages beside it in M/s.
 
     Verified: the results are those it has alone, every token ended once, and a million messages
-    were handled each second. What is not installed is said and has no rows; on a CPU nothing has.
+    were handled each second. What is not installed or does not run alone is said and has no rows;
+    on a CPU nothing has.
     """
     if device.startswith("cpu"):
         return []
@@ -165,7 +166,11 @@ def frameworks(device: str, *, quick: bool) -> list[Measured]:
         alone, beside = [], []
         if module not in warm:  # its files are read for the first time
             warm.add(module)
-            _child(name, device, beside=False)
+            try:
+                _child(name, device, beside=False)
+            except LabError as error:
+                terminal.error(f"no arm of {name}, which does not run alone: {error}")
+                continue
         for _ in range(runs):
             alone.append(_child(name, device, beside=False))
             beside.append(_child(name, device, beside=True))
