@@ -28,6 +28,10 @@ def constant(text="5", before="", name="program"):
     return denizen.Program(source, actors=["Constant"], messages=[GET, VALUE], name=name)
 
 
+def warnings(caplog):
+    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 class Running:
     """In place of a program on a GPU."""
 
@@ -96,15 +100,35 @@ def test_the_quick_code_is_kept_until_then(empty_cache, nvrtc, compiled):
     assert background is not None
 
 
-def test_programs_of_the_same_text_are_optimised_once(empty_cache, nvrtc, compiled):
+@pytest.fixture
+def held(monkeypatch, compiled):
+    """What is compiled waits from hold() on until its event is set."""
+    compile_apart = program_module.compile_apart
+
+    def hold():
+        go = threading.Event()
+
+        def waiting(*given, **options):
+            assert go.wait(60)
+            return compile_apart(*given, **options)
+
+        monkeypatch.setattr(program_module, "compile_apart", waiting)
+        return go
+
+    return hold
+
+
+def test_programs_of_the_same_text_are_optimised_once(empty_cache, nvrtc, compiled, held):
     cores = [Running() for _ in range(3)]
     starts = [quick.start_of(constant(), 90) for _ in cores]
     compiled.clear()
+    go = held()
     waiting = [
         quick.Exchange(core, constant(), background)
         for core, (_, background) in zip(cores, starts, strict=True)
     ]
     waiting[1].end()
+    go.set()
     assert cores[0].exchanged.wait(120)
     assert cores[2].exchanged.wait(120)
     assert compiled == ["compile_cubin"]
@@ -126,7 +150,7 @@ def test_nothing_is_compiled_for_programs_that_are_closed(empty_cache, nvrtc, ca
         thread.join(20)
     assert not thread.is_alive()
     assert not core.images
-    assert not caplog.records, "an end that was asked for is no failure"
+    assert not warnings(caplog), "an end that was asked for is no failure"
     assert [p.suffix for p in empty_cache.iterdir()] == [".quick"]
     assert quick.Background._running == {}
 
@@ -143,7 +167,7 @@ def test_a_failure_to_optimise_is_a_warning(empty_cache, nvrtc, compiled, monkey
     with caplog.at_level(logging.WARNING):
         exchange = quick.Exchange(core, program, background)
         deadline = time.monotonic() + 60
-        while not caplog.records:
+        while not warnings(caplog):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert "mine goes on without being optimised" in caplog.text
@@ -152,7 +176,7 @@ def test_a_failure_to_optimise_is_a_warning(empty_cache, nvrtc, compiled, monkey
     assert not core.images
 
 
-def test_an_exchange_that_is_refused_is_a_warning(empty_cache, nvrtc, compiled, caplog):
+def test_an_exchange_that_is_refused_is_a_warning(empty_cache, nvrtc, held, caplog):
     class Refusing(Running):
         def exchange(self, image):
             super().exchange(image)
@@ -160,12 +184,20 @@ def test_an_exchange_that_is_refused_is_a_warning(empty_cache, nvrtc, compiled, 
 
     refusing, other = Refusing(), Running()
     program = constant(name="mine")
+    backgrounds = [quick.start_of(program, 90)[1] for _ in range(2)]
+    go = held()
     with caplog.at_level(logging.WARNING):
         waiting = [
-            quick.Exchange(core, program, quick.start_of(program, 90)[1])
-            for core in (refusing, other)
+            quick.Exchange(core, program, background)
+            for core, background in zip((refusing, other), backgrounds, strict=True)
         ]
+        go.set()
         assert other.exchanged.wait(120)
+        assert refusing.exchanged.wait(120)
+        deadline = time.monotonic() + 60
+        while not warnings(caplog):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     assert "mine goes on without being optimised: no room" in caplog.text
     assert waiting[0].code == "quick"
 

@@ -82,6 +82,7 @@ log.read = lambda path: read(path + ".gz")
 import numpy as np
 case, activity, time = np.uint32([3, 3]), np.uint32([0, 1]), np.int64([5, 9])
 """,
+    ("scale.md", 1): COUNTING + "cluster = denizen.Cluster(program)\n",
     ("snapshots.md", 0): COUNTING
     + """
 rt = denizen.Runtime(program)

@@ -33,6 +33,8 @@ from denizen.values import seconds as _seconds
 MOST_HOSTS = 1023
 # What comes from another host waits in host rings; on a GPU these are dear.
 _ROOM = {"host_ring_slots": 2048}
+# Seconds that a process may take from the end of its links, by which others know, to its own.
+_ENDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -326,15 +328,12 @@ class Cluster(Topics, Snapshots, Closing):
             now = {
                 h: self._hosts.call(h, "quiet", left, timeout=left) for h in self._hosts.living()
             }
-            for b in set(self._hosts.children) - now.keys() - ended.keys():
-                ended[b] = self._hosts.has_ended(b)
-            lost = self.lost
+            for b in set(self._hosts.children) - now.keys():
+                if not ended.get(b):
+                    patience = 0.0 if b in ended else _ENDS
+                    ended[b] = self._hosts.has_ended(b, patience=patience)
             arrived = all(
-                idle
-                and (
-                    b == h
-                    or (now[b][h][1] == a if b in now else a < 0 or not (ended[b] or b in lost))
-                )
+                idle and (b == h or (now[b][h][1] == a if b in now else a < 0 or not ended[b]))
                 for h, rows in now.items()
                 for b, (a, _, idle) in enumerate(rows)
             )

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 _HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sys.argv[1])))"
 _PAUSE = 0.005  # seconds between two looks at the processes
-_ENDS = 0.1  # seconds that a process may take from the end of its connections to its own
 
 
 class Processes:
@@ -122,10 +121,10 @@ class Processes:
         """The same for one whose process may live although it is lost."""
         return self._callers[host].call(method, _seconds(patience), **given)
 
-    def has_ended(self, host: int) -> bool:
-        """Whether the process of a lost host has ended. Its links may know before its parent."""
+    def has_ended(self, host: int, *, patience: float) -> bool:
+        """Whether the process of a host has ended, or does so within ``patience`` seconds."""
         try:
-            self._children[host].wait(_ENDS)
+            self._children[host].wait(patience)
         except subprocess.TimeoutExpired:
             return False
         return True
