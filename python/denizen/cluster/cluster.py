@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from denizen import _core
 from denizen.actor import ActorType
 from denizen.closing import Closing
+from denizen.cluster.host import all_arrived
 from denizen.cluster.links import TRANSPORTS
 from denizen.cluster.processes import Processes
 from denizen.cluster.snapshots import PathLike, Saved, Snapshots
@@ -332,11 +333,7 @@ class Cluster(Topics, Snapshots, Closing):
                 if not ended.get(b):
                     patience = 0.0 if b in ended else _ENDS
                     ended[b] = self._hosts.has_ended(b, patience=patience)
-            arrived = all(
-                idle and (b == h or (now[b][h][1] == a if b in now else a < 0 or not ended[b]))
-                for h, rows in now.items()
-                for b, (a, _, idle) in enumerate(rows)
-            )
+            arrived = all_arrived(now, ended)
             if arrived and now == before:
                 return
             before = now if arrived else None

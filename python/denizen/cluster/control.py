@@ -77,6 +77,18 @@ class Caller:
                 ) from None
             except OSError as error:
                 raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
+        return self._result(answer)
+
+    def hear(self, patience: float) -> Any:
+        """What the host says by itself, once it is up. None: its process has ended.
+
+        TimeoutError if it has not within ``patience`` seconds.
+        """
+        self._sock.settimeout(patience)
+        said = get(self._sock)
+        return None if said is None else self._result(said)
+
+    def _result(self, answer: Mapping[str, Any]) -> Any:
         if "error" in answer:
             kind = getattr(errors, str(answer["error"]), DenizenError)
             raise kind(f"host {self._host}: {answer['text']}")

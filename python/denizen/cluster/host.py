@@ -245,6 +245,18 @@ _METHODS = frozenset(
 )
 
 
+def all_arrived(flows: Mapping[int, list[list[int]]], ended: Mapping[int, bool]) -> bool:
+    """Whether nothing is on its way between hosts, by what flow() has told of each.
+
+    Of one that is not among them, all have to know if its process has ``ended``.
+    """
+    return all(
+        idle and (b == a or (flows[b][a][1] == taken if b in flows else taken < 0 or not ended[b]))
+        for a, rows in flows.items()
+        for b, (taken, _, idle) in enumerate(rows)
+    )
+
+
 def _wait(end: float, what: str) -> None:
     if time.monotonic() > end:
         raise DeadlineError(what)

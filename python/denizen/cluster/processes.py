@@ -149,19 +149,14 @@ class Processes:
 
     def _hear(self, number: int, end: float) -> dict[str, Any]:
         """What a host says when it is up."""
-        sock = self._callers[number]._sock
-        sock.settimeout(max(end - time.monotonic(), 0.1))
         try:
-            said = control.get(sock)
+            said = self._callers[number].hear(max(end - time.monotonic(), 0.1))
         except TimeoutError:
             raise DeadlineError(f"host {number} is not up in time (start_timeout)") from None
         if said is None:
             status = self._children[number].wait()
             raise HostLostError(f"host {number} ended with status {status} before it was up")
-        if "error" in said:
-            kind = getattr(errors, str(said["error"]), DenizenError)
-            raise kind(f"host {number}: {said['text']}")
-        return dict(said["result"])
+        return dict(said)
 
     def _connect(self, hosts: Sequence[int], timeout: float) -> None:
         """These to all others; who has a link to another keeps it."""

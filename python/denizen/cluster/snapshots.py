@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.errors import ArgumentError, DeadlineError, DenizenError, SnapshotError
 from denizen.files import whole
@@ -209,11 +210,7 @@ class Snapshots:
         before: Any = None
         while time.monotonic() < end:
             now = {h: self._hosts.call(h, "flow", 5.0) for h in range(len(self._devices))}
-            arrived = all(
-                idle and (a == b or now[b][a][1] == taken)
-                for a, rows in now.items()
-                for b, (taken, _, idle) in enumerate(rows)
-            )
+            arrived = all_arrived(now, {})  # all of them live
             if arrived and now == before:
                 return True
             before = now if arrived else None

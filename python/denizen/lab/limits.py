@@ -147,27 +147,22 @@ class Limited:
 
 
 def _limit(headline: _Headline, row: Row, rows: Sequence[Row]) -> Row | None:
-    fitting = [
-        other
-        for other in rows
-        if headline.limit == other.case
-        and all(other.params.get(key) == value for key, value in headline.limit_params.items())
-        and all(
-            row.params[key] == other.params[key] for key in row.params.keys() & other.params.keys()
-        )
-    ]
-    if not fitting:  # a word has no size, and a copy is as fast with another
-        fitting = [
+    def fitting(besides: frozenset[str]) -> list[Row]:
+        """Those of the limit's case with the parameters of ``row``, besides these."""
+        return [
             other
             for other in rows
             if headline.limit == other.case
             and all(other.params.get(key) == value for key, value in headline.limit_params.items())
             and all(
                 row.params[key] == other.params[key]
-                for key in (row.params.keys() & other.params.keys()) - _HOW
+                for key in (row.params.keys() & other.params.keys()) - besides
             )
         ]
-    return fitting[0] if len(fitting) == 1 else None
+
+    # A word has no size, and a copy is as fast with another.
+    found = fitting(frozenset()) or fitting(_HOW)
+    return found[0] if len(found) == 1 else None
 
 
 def _told(headline: _Headline, record: Record) -> _Value | None:
