@@ -23,7 +23,7 @@ from denizen.cluster.processes import Processes
 from denizen.cluster.snapshots import PathLike, Saved, Snapshots
 from denizen.cluster.topics import Topics
 from denizen.device import capability, parse_device
-from denizen.errors import ArgumentError, DeadlineError, NoActorError
+from denizen.errors import ArgumentError, DeadlineError, HostLostError, NoActorError
 from denizen.life import HOST
 from denizen.message import MessageType
 from denizen.program import Program
@@ -208,7 +208,7 @@ class Cluster(Topics, Snapshots, Closing):
     def find(self, name: str, *, timeout: float = 1.0) -> int:
         """The address of the actor of this name, on whichever host; NoActorError if none lives."""
         for host in self._hosts.living():
-            with suppress(NoActorError):
+            with suppress(NoActorError, HostLostError):
                 return int(self._hosts.call(host, "find", timeout, name=name, timeout=timeout))
         raise NoActorError(f'no host has an actor that is called "{name}"')
 
@@ -326,9 +326,7 @@ class Cluster(Topics, Snapshots, Closing):
             left = end - time.monotonic()
             if left <= 0:
                 raise DeadlineError(f"messages are still under way after {timeout:.3g} s")
-            now = {
-                h: self._hosts.call(h, "quiet", left, timeout=left) for h in self._hosts.living()
-            }
+            now = self._hosts.call_living("quiet", left, timeout=left)
             for b in set(self._hosts.children) - now.keys():
                 if not ended.get(b):
                     patience = 0.0 if b in ended else _ENDS
@@ -346,7 +344,7 @@ class Cluster(Topics, Snapshots, Closing):
         letters here), "delivered" from it, "refused" (for nobody, or no messages), its "state"
         ("up", "broken", "lost") and "why" it is lost.
         """
-        stats = {h: self._hosts.call(h, "stats", 10.0) for h in self._hosts.living()}
+        stats = self._hosts.call_living("stats", 10.0)
         for of_host in stats.values():
             of_host["links"] = {int(h): c for h, c in of_host["links"].items()}
         return stats
@@ -356,14 +354,14 @@ class Cluster(Topics, Snapshots, Closing):
 
         ``denizen top --pid PID`` shows one (:attr:`hosts` has the processes).
         """
-        return {h: str(self._hosts.call(h, "serve_metrics", 10.0)) for h in self._hosts.living()}
+        return self._hosts.call_living("serve_metrics", 10.0)
 
     def dead_letters(self) -> dict[int, list[dict[str, Any]]]:
         """By host that lives: the dead letters since the last call, each with its "text".
 
         "payload" has the first bytes of the message, at most 24.
         """
-        letters = {h: self._hosts.call(h, "dead_letters", 10.0) for h in self._hosts.living()}
+        letters = self._hosts.call_living("dead_letters", 10.0)
         for of_host in letters.values():
             for letter in of_host:
                 letter["payload"] = bytes.fromhex(letter["payload"])

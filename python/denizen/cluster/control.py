@@ -8,9 +8,11 @@ has started. No message of an actor goes this way.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +21,7 @@ from denizen.errors import DeadlineError, DenizenError, HostLostError
 
 MOST = 64 << 20  # bytes of a request or an answer
 
+_LOOK = 50  # milliseconds between two looks whether a host that is silent is lost
 _LENGTH = struct.Struct("<I")
 
 
@@ -57,15 +60,20 @@ class Caller:
         self._lock = threading.Lock()
         self._number = 0
 
-    def call(self, method: str, patience: float, /, **given: Any) -> Any:
+    def call(
+        self, method: str, patience: float, lost: Callable[[], str | None], /, **given: Any
+    ) -> Any:
+        """``lost`` says why the host is lost once it is: an answer is waited for until then."""
         with self._lock:
             self._number += 1
             number = self._number
             # The host keeps the deadline; this one is for a host that does not.
             self._sock.settimeout(patience + 5.0)
+            end = time.monotonic() + patience + 5.0
             try:
                 put(self._sock, {"n": number, "do": method, "given": given})
                 while True:  # ends: by the answer; what answers an earlier request is passed over
+                    self._await(end, lost)
                     answer = get(self._sock)
                     if answer is None:
                         raise HostLostError(f"host {self._host} was lost: its process has ended")
@@ -78,6 +86,16 @@ class Caller:
             except OSError as error:
                 raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
         return self._result(answer)
+
+    def _await(self, end: float, lost: Callable[[], str | None]) -> None:
+        """Until the host says something. TimeoutError, or HostLostError."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        while not poll.poll(_LOOK):  # ends: by a word, the end of the socket, the deadline
+            if why := lost():
+                raise HostLostError(why)
+            if time.monotonic() > end:
+                raise TimeoutError
 
     def hear(self, patience: float) -> Any:
         """What the host says by itself, once it is up. None: its process has ended.

@@ -113,13 +113,25 @@ class Processes:
         here = self.local
         if host == 0:
             return here.answer(method, given)
-        if host in self._lost or (why := here.links.lost().get(host, "")):
-            raise HostLostError(self._lost.get(host) or why)
-        return self.call_anyway(host, method, patience, **given)
+
+        def lost() -> str | None:
+            return self._lost.get(host) or here.links.lost().get(host)
+
+        if why := lost():
+            raise HostLostError(why)
+        return self._callers[host].call(method, _seconds(patience), lost, **given)
+
+    def call_living(self, method: str, patience: float, /, **given: Any) -> dict[int, Any]:
+        """Has each host that lives do something; by host, without those that are lost meanwhile."""
+        results: dict[int, Any] = {}
+        for host in self.living():
+            with suppress(HostLostError):
+                results[host] = self.call(host, method, patience, **given)
+        return results
 
     def call_anyway(self, host: int, method: str, patience: float, /, **given: Any) -> Any:
-        """The same for one whose process may live although it is lost."""
-        return self._callers[host].call(method, _seconds(patience), **given)
+        """As call() for one whose process may live although it is lost."""
+        return self._callers[host].call(method, _seconds(patience), lambda: None, **given)
 
     def has_ended(self, host: int, *, patience: float) -> bool:
         """Whether the process of a host has ended, or does so within ``patience`` seconds."""
