@@ -69,6 +69,37 @@ DENIZEN_HD inline Algorithm only_for(Kind kind, Algorithm algorithm)
     }
 }
 
+// What moves elements that are not summed up: those of 8 bytes as pairs of i32, 8-bit floats as u8.
+DENIZEN_HD constexpr Type mover_of(Type type)
+{
+    switch (type) {
+    case Type::f64:
+    case Type::i64: return Type::i32;
+    case Type::f8e4m3:
+    case Type::f8e5m2: return Type::u8;
+    default: return type;
+    }
+}
+
+// The same call by the mover of its elements.
+DENIZEN_HD inline Call moved(Call call)
+{
+    if (!reduces(call.kind)) {
+        call.count *= size_of(call.type) / size_of(mover_of(call.type));
+        call.type = mover_of(call.type);
+    }
+    return call;
+}
+
+// Types that only their sums need a text of their own for (see moved()).
+template <class T>
+inline constexpr bool only_reduced = mover_of(Narrow<T>::type) != Narrow<T>::type;
+template <class T>
+DENIZEN_HD constexpr bool reduces_as(Kind kind)
+{
+    return only_reduced<T> || reduces(kind);
+}
+
 // Three words, which the ranks compare in every call. A count has 48 bits.
 DENIZEN_HD inline Packet signature_of(const Call& call)
 {
@@ -98,7 +129,8 @@ DENIZEN_HD inline const char* to_string(Algorithm algorithm)
 }
 DENIZEN_HD inline const char* to_string(Type type)
 {
-    const char* const names[] = {"f32", "f16", "bf16", "i32"};
+    const char* const names[] = {"f32", "f16", "bf16",   "i32",   "f64",
+                                 "i64", "u8",  "f8e4m3", "f8e5m2"};
     return static_cast<uint32_t>(type) < types ? names[static_cast<uint32_t>(type)] : "?";
 }
 DENIZEN_HD inline const char* to_string(Op op)

@@ -40,11 +40,17 @@ DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Cal
     if (channel.index() >= call.channels) return true;
     if (!channel.begin(call)) return false;
     if (call.kind == Kind::barrier) return channel.meet();
-    switch (call.type) {
-    case Type::f32: return perform_on<float>(channel, call);
-    case Type::i32: return perform_on<int32_t>(channel, call);
-    case Type::f16: return perform_on<Half>(channel, call);
-    case Type::bf16: return perform_on<BFloat>(channel, call);
+    const Call its = moved(call);
+    switch (its.type) {
+    case Type::f32: return perform_on<float>(channel, its);
+    case Type::i32: return perform_on<int32_t>(channel, its);
+    case Type::f16: return perform_on<Half>(channel, its);
+    case Type::bf16: return perform_on<BFloat>(channel, its);
+    case Type::f64: return perform_on<double>(channel, its);
+    case Type::i64: return perform_on<int64_t>(channel, its);
+    case Type::u8: return perform_on<uint8_t>(channel, its);
+    case Type::f8e4m3: return perform_on<Float8E4M3>(channel, its);
+    case Type::f8e5m2: return perform_on<Float8E5M2>(channel, its);
     }
     return false;
 }
@@ -85,25 +91,6 @@ DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
     }
 }
 
-template <class T>
-struct TypeOf;
-template <>
-struct TypeOf<float> {
-    static constexpr Type value = Type::f32;
-};
-template <>
-struct TypeOf<int32_t> {
-    static constexpr Type value = Type::i32;
-};
-template <>
-struct TypeOf<Half> {
-    static constexpr Type value = Type::f16;
-};
-template <>
-struct TypeOf<BFloat> {
-    static constexpr Type value = Type::bf16;
-};
-
 template <class T, class Memory>
 DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32_t channels,
                                const T* in, T* out, uint64_t count, Op op, Algorithm algorithm,
@@ -111,7 +98,7 @@ DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32
 {
     Call call;
     call.kind = kind;
-    call.type = TypeOf<T>::value;
+    call.type = Narrow<T>::type;
     call.op = op;
     call.algorithm = algorithm != Algorithm::automatic
                          ? algorithm
@@ -130,7 +117,13 @@ template <class T, class Memory>
 DENIZEN_HD inline bool perform_as(Channel<Memory>& channel, const Call& call)
 {
     if (channel.index() >= call.channels) return true;
-    return channel.begin(call) && perform_on<T>(channel, call);
+    if (!channel.begin(call)) return false;
+    if constexpr (only_reduced<T>) {
+        const Call its = moved(call);
+        if (its.type == Type::i32) return perform_on<int32_t>(channel, its);
+        if (its.type == Type::u8) return perform_on<uint8_t>(channel, its);
+    }
+    return perform_on<T>(channel, call);
 }
 
 template <class T, class Memory>
