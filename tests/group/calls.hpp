@@ -131,7 +131,7 @@ inline std::vector<Call> all_calls()
         for (const Algorithm algorithm :
              {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
               Algorithm::push, Algorithm::push_twice}) {
-            if (only_for(kind, algorithm) != algorithm) continue;
+            if (only_for(kind, Type::f32, algorithm) != algorithm) continue;
             Call call;
             call.kind = kind;
             call.algorithm = algorithm;

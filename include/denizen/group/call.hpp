@@ -20,11 +20,11 @@ enum class Kind : uint32_t {
 enum class Algorithm : uint32_t {
     automatic,  // by the group's table
     one_shot,   // packets to every peer, one way; no barrier
-    two_shot,   // all_reduce: packets, reduce-scatter and all-gather; others: one_shot
+    two_shot,   // all_reduce of common types: packets, reduce-scatter and all-gather; else one_shot
     pull,       // a barrier, then loads from every peer
-    pull_twice, // all_reduce: pull a reduce-scatter, then an all-gather; others: pull
+    pull_twice, // all_reduce of common types: pull a reduce-scatter, then an all-gather; else pull
     push,       // stores into every peer's stage, piece by piece
-    push_twice  // all_reduce: push a reduce-scatter and an all-gather; others: push
+    push_twice  // all_reduce of common types: push a reduce-scatter and an all-gather; else push
 };
 
 inline constexpr uint32_t kinds = 6;
@@ -57,10 +57,10 @@ DENIZEN_HD inline bool gathers(Kind kind) // each peer's goes to another part of
 {
     return kind == Kind::all_gather || kind == Kind::all_to_all;
 }
-// What another collective does where all_reduce has an algorithm of its own.
-DENIZEN_HD inline Algorithm only_for(Kind kind, Algorithm algorithm)
+// What a call does that is none of all_reduce's with algorithms of their own.
+DENIZEN_HD constexpr Algorithm only_for(Kind kind, Type type, Algorithm algorithm)
 {
-    if (kind == Kind::all_reduce) return algorithm;
+    if (kind == Kind::all_reduce && is_common(type)) return algorithm;
     switch (algorithm) {
     case Algorithm::two_shot: return Algorithm::one_shot;
     case Algorithm::pull_twice: return Algorithm::pull;

@@ -121,10 +121,7 @@ private:
 
 // Loops over ranks are written for N of them: 2 and 4 are compiled by themselves, since on the
 // device a short call takes as long as its instructions do; max_ranks stands for any other number,
-// and for all of them where that would not pay: with types of 8 bytes and of one.
-template <class T>
-inline constexpr bool has_loops_by_ranks = sizeof(T) == 2 || sizeof(T) == 4;
-
+// and for all of them with types that are not common.
 template <uint32_t N, class Memory>
 DENIZEN_HD inline uint32_t ranks_of(const Channel<Memory>& channel)
 {
@@ -137,7 +134,7 @@ template <class T, class Memory, class F>
 DENIZEN_HD inline auto for_ranks(const Channel<Memory>& channel, const F& f)
 {
     (void)channel;
-    if constexpr (has_loops_by_ranks<T>) {
+    if constexpr (is_common(Narrow<T>::type)) {
 #if defined(DENIZEN_GROUP_RANKS)
         constexpr bool apart = DENIZEN_GROUP_RANKS == 2 || DENIZEN_GROUP_RANKS == 4;
         return f.template operator()<apart ? DENIZEN_GROUP_RANKS : max_ranks>();

@@ -22,12 +22,18 @@ namespace denizen::group {
 template <class T, class Memory>
 DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
 {
-    switch (only_for(call.kind, call.algorithm)) {
+    const Algorithm algorithm = only_for(call.kind, Narrow<T>::type, call.algorithm);
+    if constexpr (is_common(Narrow<T>::type)) {
+        switch (algorithm) {
+        case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
+        case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
+        case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
+        default: break;
+        }
+    }
+    switch (algorithm) {
     case Algorithm::pull: return channel.go_on(pull<T>(channel, call));
-    case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
     case Algorithm::push: return channel.go_on(push<T>(channel, call));
-    case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
-    case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
     default: return channel.go_on(one_shot<T>(channel, call));
     }
 }
@@ -70,7 +76,8 @@ DENIZEN_HD inline uint64_t place_of(const GroupRef& group, const void* at, uint6
 // written to where the peers want them, on the same condition.
 DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
 {
-    if (call.kind == Kind::all_reduce && call.algorithm == Algorithm::push_twice) {
+    const bool two_hops = call.kind == Kind::all_reduce && is_common(call.type);
+    if (two_hops && call.algorithm == Algorithm::push_twice) {
         call.out_place = place_of(group, call.out, call.count * size_of(call.type));
     }
     if (call.algorithm != Algorithm::pull && call.algorithm != Algorithm::pull_twice) return;
@@ -80,7 +87,7 @@ DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
     const uint64_t from = place_of(group, in, bytes * (scatters(call.kind) ? group.ranks() : 1));
     const bool destroys =
         in == out && (call.kind == Kind::all_reduce || call.kind == Kind::all_to_all);
-    if (call.kind == Kind::all_reduce && (destroys || call.algorithm == Algorithm::pull_twice)) {
+    if (two_hops && (destroys || call.algorithm == Algorithm::pull_twice)) {
         const uint64_t to = place_of(group, out, bytes);
         if (from == 0 || to == 0) return;
         call.algorithm = Algorithm::pull_twice; // each rank overwrites what it alone reads

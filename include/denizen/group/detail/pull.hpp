@@ -85,7 +85,7 @@ DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op o
                                        const Source& source, uint32_t copies, const Target& target)
 {
     using Wide = typename Narrow<T>::Wide;
-    constexpr uint32_t unroll = !DENIZEN_ON_DEVICE ? 1 : sizeof(T) == 1 ? 2 : 4;
+    constexpr uint32_t unroll = DENIZEN_ON_DEVICE && is_common(Narrow<T>::type) ? 4 : 1;
     bool vectors_fit = true;
     DENIZEN_ROLLED
     for (uint32_t r = 0; r < ranks; ++r) vectors_fit = vectors_fit && aligned(source(r));
