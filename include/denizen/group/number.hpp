@@ -96,7 +96,8 @@ DENIZEN_HD inline float widen(Half value)
 #endif
 }
 
-// Of 8-bit floats out of line: a packet has twelve of them, and text for each takes long to compile.
+// Of 8-bit floats out of line: a packet has twelve of them, and text for each takes long to
+// compile.
 DENIZEN_ONCE inline float widen(Float8E5M2 value)
 {
     return widen(Half{static_cast<uint16_t>(value.bits << 8)}); // its upper half
