@@ -26,6 +26,8 @@ class Instruction:
 
     @property
     def name(self) -> str:
+        if self.kind in ("bar", "beq", "bne", "goto", "label"):
+            return self.kind
         words = (self.kind, self.order, self.scope, self.operation)
         return ".".join(word for word in words if word)
 
