@@ -128,10 +128,11 @@ test-python test-python-all: install $(VENV)/.dev
 	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
-# its tests in test-cpp.)
-test-device: $(VENV)/.cuda
+# its tests in test-cpp.) Then the machine code around each fence and each access of 16 bytes.
+test-device: $(VENV)/.cuda $(VENV)/.dev
 	cmake --preset device
 	cmake --build build/device -t denizen_device -- -k 0
+	tests/device/orders/check
 
 # The core's concurrency under a sanitizer; -all: every test that can run there.
 test-tsan test-asan: test-%: $(VENV)/.tools
@@ -146,6 +147,7 @@ test-tsan-all test-asan-all: test-%-all: $(VENV)/.tools
 
 test-model:
 	tests/model/check.sh
+	tests/model/ptx/check
 
 # The whole runtime under a scheduler that chooses every interleaving (docs/testing.md). Some seconds of it
 # are in test-tsan. SEEDS=N: of each scenario; FROM=N: the first.

@@ -4,9 +4,14 @@
 // sequence it expects has the payload too: no index to read, no fence to wait for. NCCL calls the
 // idea LL (low latency); here it is the only thing that ever crosses between two processors.
 //
-// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one. These
-// functions are for global memory: with a generic address the compiler would ask each time where it
-// points. Shared memory's are in actor/detail/near.hpp.
+// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one. And
+// of `ld.relaxed.b128` ptxas makes two loads of 4 bytes if the code behind uses no more than, say,
+// the first word and the sequence (13.0 to 13.5, sm_80 to sm_100, and of ld.acquire too). It leaves
+// `ld.volatile.b128` whole, which the memory model takes for a relaxed load of system scope
+// (tests/device/orders).
+//
+// These functions are for global memory: with a generic address the compiler would ask each time
+// where it points. Shared memory's are in base/cluster.hpp.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -52,15 +57,9 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
 #if DENIZEN_ON_DEVICE
     uint64_t low = 0;
     uint64_t high = 0;
-    if constexpr (S == Scope::system) {
-        asm volatile("{ .reg .b128 t; ld.relaxed.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
-                     : "=l"(low), "=l"(high)
-                     : "l"(__cvta_generic_to_global(p)));
-    } else {
-        asm volatile("{ .reg .b128 t; ld.relaxed.gpu.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
-                     : "=l"(low), "=l"(high)
-                     : "l"(__cvta_generic_to_global(p)));
-    }
+    asm volatile("{ .reg .b128 t; ld.volatile.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+                 : "=l"(low), "=l"(high)
+                 : "l"(__cvta_generic_to_global(p)));
     return {
         {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high)},
         static_cast<uint32_t>(high >> 32)};
