@@ -20,7 +20,7 @@
     with denizen.Runtime(Writer) as rt, io.Service(rt, "logs", modes=io.WRITE | io.CREATE) as files:
         number = files.open("today.log", io.WRITE | io.CREATE)
 
-docs/io.md tells what is promised. In C++ text the types are called as in the table there (IoOpen, ...).
+docs/io.md tells what is promised, and what the types are called in C++ text.
 """
 
 from __future__ import annotations
