@@ -26,15 +26,13 @@ M message_of(const Request& r)
 bool Service::Desk::take()
 {
     std::vector<std::shared_ptr<Storage>> memory;
-    for (uint32_t i = 0; i < batch && has_room(); ++i) {
-        Message message;
-        if (!runtime.served(message, memory)) {
-            return i != 0;
-        }
+    uint32_t taken = 0;
+    for (Message message; taken < batch && has_room() && runtime.served(message, memory); ++taken) {
         ++live.requests;
         handle(std::move(message), memory);
+        message = {};
     }
-    return true; // there may be more
+    return taken != 0;
 }
 
 void Service::Desk::handle(Message&& message, const std::vector<std::shared_ptr<Storage>>& memory)

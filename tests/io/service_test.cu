@@ -109,6 +109,29 @@ TEST_P(IoFiles, reads_at_offsets_see_the_writes_before_them)
     EXPECT_EQ(dones, turns);
 }
 
+// From the last to the first, and every second one twice: none may be joined with the one before.
+TEST_P(IoFiles, writes_go_to_their_offsets)
+{
+    constexpr uint32_t blocks = 40;
+    const uint32_t file = opened("scattered", new_file);
+    std::string expected;
+    uint32_t sent = 0;
+    for (uint32_t i = blocks; i-- > 0;) {
+        const std::string text(40, static_cast<char>('A' + i));
+        expected.insert(0, text);
+        for (uint32_t again = 0; again <= i % 2; ++again) {
+            const std::string first(40, again == i % 2 ? text[0] : '?');
+            rt->send(agent, write_of<Line>(file, first, uint64_t{i} * 40, sent++));
+        }
+    }
+    for (uint32_t i = 0; i < sent; ++i) {
+        const auto d = rt->receive<io::Done>(20s);
+        EXPECT_EQ(d.tag, i);
+        EXPECT_EQ(d.bytes, 40u);
+    }
+    EXPECT_EQ(folder.read("scattered"), expected);
+}
+
 TEST_P(IoFiles, buffers_take_what_messages_do_not)
 {
     constexpr uint64_t bytes = 3 << 20;

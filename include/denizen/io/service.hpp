@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and sockets for a program's handlers: a thread of the host that takes the requests of
-// io/messages.hpp out of the egress rings, does them in batches, and sends the answers. Host only.
+// io/messages.hpp out of the egress rings, does them in batches, and sends the answers. It ends
+// before its runtime does. Host only.
 //
 //   denizen::Runtime<P> rt(denizen::Device::gpu());
-//   denizen::io::Service io(rt, {.root = "/var/log/mine", .modes = io::mode_write |
-//   io::mode_create}); rt.send(writer, Begin{io.open("today.log", io::mode_write |
-//   io::mode_create)});
+//   denizen::io::Service files(rt, {.root = "/var/log/mine", .modes = mode});
+//   rt.send(writer, Begin{files.open("today.log", mode)});
 //
 // The workers know nothing of it, and a program without a service pays nothing for it. Operations
 // go through io_uring where the kernel allows it, else the thread does them itself by pread, pwrite
