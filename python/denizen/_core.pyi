@@ -134,6 +134,29 @@ def topics_told(runtime: Runtime, host: int) -> int | None: ...
 def topics_heard(runtime: Runtime, host: int) -> int: ...
 def topics_settle(runtime: Runtime, host: int, pattern: str, timeout: float) -> None: ...
 
+class IoService:
+    def __init__(
+        self,
+        runtime: Runtime,
+        requests: list[tuple[int, int, int]],
+        data: list[tuple[int, int, int]],
+        done: int,
+        root: str,
+        modes: int,
+        files: int,
+        under_way: int,
+        bytes: int,
+        connect: list[str],
+        listen: list[str],
+        engine: int,
+        /,
+    ) -> None: ...
+    def open(self, path: str, mode: int, /) -> int: ...
+    def address(self, place: int, /) -> str: ...
+    def drain(self, timeout: float, /) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def close(self, timeout: float, /) -> None: ...
+
 link_memory: int
 
 class Link:

@@ -102,6 +102,7 @@ PRINTED = {
     ("flow.md", 2): r"1000 Hz\n",
     ("graphs.md", 0): r"699 698\n\d+\n",
     ("index.md", 0): r"42\n",
+    ("io.md", 0): r"0\n1\n2\n\n",
     ("iq.md", 0): r"48000 signed 16-bit 5000\n",
     ("lens.md", 0): r"(cu\w+ \d+ Decoded.*\n)+",
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
@@ -122,7 +123,13 @@ PRINTED = {
     ("wave.md", 0): r"\d\.\d+ \(64, 64, 64\)\n",
 }
 TORCH = {("README.md", 1), ("gpu-sharing.md", 0), ("tutorial.md", 4)}
-HANDLERS = {("README.md", 0), ("index.md", 0), ("python-handlers.md", 0), ("tutorial.md", 0)}
+HANDLERS = {
+    ("README.md", 0),
+    ("index.md", 0),
+    ("io.md", 0),
+    ("python-handlers.md", 0),
+    ("tutorial.md", 0),
+}
 RANKS = {("group.md", 0): 2}
 
 
