@@ -27,6 +27,7 @@ from denizen.lab import (
     gnuradio,
     handlers,
     logs,
+    scale,
     searches,
 )
 from denizen.lab.record import Measured, Scalar
@@ -253,6 +254,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "beside": (beside.loads, beside.frameworks, beside.kills),
     "audit": (audit.measure,),
     "cluster": (cluster.measure,),
+    "scale": (scale.measure,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
