@@ -137,7 +137,10 @@ class Port:
 def begin(local: Local, engine: str, desks: list[int], given: Mapping[str, Any]) -> None:
     """Starts the engine "module:function" on a thread of this host (Cluster.call())."""
     module, _, name = engine.partition(":")
-    function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    try:
+        function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(f'no engine "{engine}": {error}; give "module:function"') from error
     port = Port(local.runtime, local.number, desks, _TO_ENGINE)
 
     def work() -> None:

@@ -43,7 +43,8 @@ def measure(*, quick: bool) -> list[Measured]:
     """The rows of those that are installed; of the others a line says why there are none."""
     rows: list[Measured] = []
     for package, name, rival in (("grpc", "grpcio", _grpc), ("ray", "ray", _ray)):
-        if importlib.util.find_spec(package) is None:
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None:  # a mere folder of that name is none
             terminal.error(f"cluster: no rows of {name}, it is not installed: pip install {name}")
             continue
         rows += rival(quick=quick)

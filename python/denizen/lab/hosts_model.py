@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _BATCH = 256  # most messages that a thread takes together
-WINDOW = 1024  # messages of each host that are under way
+WINDOW = 256  # messages of each host that are under way
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,12 @@ class Costs:
 class Found:
     """What a simulation came to: messages of each host in a microsecond, and what was busy.
 
-    ``shares``: of the time of all cores, by "worker", "wakes" and "links" (what their messages
+    ``core``: microseconds of cores for each message, of all threads. ``shares``: of the time of all cores, by "worker", "wakes" and "links" (what their messages
     take). ``batch``: messages that a sending thread took together, on average.
     """
 
     rate: float
+    core: float
     shares: dict[str, float]
     batch: float
 
@@ -174,6 +175,7 @@ def simulate(hosts: int, cores: int, costs: Costs, each: int, *, together: bool 
     every = 1000 * s.now * cores * (1 if together else hosts)
     return Found(
         each / s.now,
+        s.shares.total() / 1000 / (hosts * each),
         {name: busy / every for name, busy in s.shares.items()},
         s.batched / max(s.batches, 1),
     )

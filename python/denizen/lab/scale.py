@@ -64,6 +64,8 @@ _TRANSPORTS = ("rings", "tcp")
 _CORES = (2, 16)
 _HOSTS = (2, 3, 10, 30, 100, 300, 1000)
 _WAIT = 120.0
+_RATE = "messages of all hosts"
+_CORE = "core time of a message"
 
 
 def program() -> denizen.Program:
@@ -208,24 +210,32 @@ def _compared(
     each = 32_000 if quick else 320_000
     params: dict[str, Scalar] = {"hosts": hosts, "transport": transport}
     rates: dict[str, list[float]] = {"": [], "A/A": []}
+    core = []
     right = True
+    me = os.getpid()
     with Cluster(nodes, hosts, transport=transport, spin=0.0) as cluster:
+        pids = [host.pid for host in cluster.hosts]
         for turn in range(4 if quick else 20):
             all_nodes = _meet(cluster, each)
+            before = [_core_us(pid) for pid in pids]
             seconds, complete = _flood(cluster, all_nodes, each)
+            spent = [_spent(b, _core_us(pid)) for b, pid in zip(before, pids, strict=True)]
+            spent[0].pop(str(me), None)  # this thread, which waits
             right &= complete
             rates[("", "A/A")[(turn + 1) // 2 % 2]].append(hosts * each / seconds * 1e-6)
-    cores = os.cpu_count() or 1
-    found = hosts_model.simulate(hosts, cores, costs, min(each, 50_000), together=True)
+            core.append(sum(sum(one.values()) for one in spent) / (hosts * each))
+    found = hosts_model.simulate(
+        hosts, os.cpu_count() or 1, costs, min(each, 50_000), together=True
+    )
+    every = [*rates[""], *rates["A/A"]]
     for arm, samples in rates.items():
-        yield Measured(
-            "messages of all hosts", params, "M/s", np.array(samples), hosts * each, right, arm=arm
-        )
-    simulated = hosts * found.rate
-    measured = median([*rates[""], *rates["A/A"]])
+        yield Measured(_RATE, params, "M/s", np.array(samples), hosts * each, right, arm=arm)
+    yield Measured(_CORE, params, "us", np.array(core), hosts * each, right)
     for case, unit, value in (
-        ("messages of all hosts, simulated", "M/s", simulated),
-        ("simulated / measured", "share", simulated / measured),
+        (f"{_RATE}, simulated", "M/s", hosts * found.rate),
+        (f"{_CORE}, simulated", "us", found.core),
+        (f"{_RATE}, simulated / measured", "share", hosts * found.rate / median(every)),
+        (f"{_CORE}, simulated / measured", "share", found.core / median(core)),
     ):
         yield Measured(case, params, unit, np.array([value]), 1, right)
 
@@ -233,7 +243,7 @@ def _compared(
 def _simulated(costs: Costs, *, quick: bool) -> Iterator[Measured]:
     for cores in _CORES:
         for hosts in _HOSTS if not quick else _HOSTS[:5]:
-            each = max(100, min(20_000, 100_000 // hosts))
+            each = max(3 * hosts_model.WINDOW, min(20_000, 100_000 // hosts))
             found = hosts_model.simulate(hosts, cores, costs, each)
             params: dict[str, Scalar] = {"hosts": hosts, "cores": cores}
             for case, unit, value in (
