@@ -45,6 +45,20 @@ def test_engines_send_to_each_other(engines):
         assert (values[:-1] == array).all()
 
 
+def test_what_the_caller_and_host_0s_engine_send_at_once_stays_apart(engines):
+    array = np.arange(40_000, dtype=np.uint64)  # of 40 messages
+    for number in range(6):
+        engines.send(0, sample.PASS, array, number)
+    for number in range(6, 12):
+        engines.send(1, sample.ADD, array, number)
+    for _ in range(12):
+        got = engines.receive()
+        values = got.data.view(np.uint64)
+        added = 0 if got.tag == sample.PASSED else 11
+        assert (values[: len(array)] == array + np.uint64(added)).all()
+        assert got.sender == 1
+
+
 def test_an_error_of_an_engine_is_raised_by_the_caller(engines):
     engines.send(2, sample.FAIL, np.zeros(1, np.uint64))
     with pytest.raises(denizen.DenizenError, match="host 2: as it was told"):

@@ -7,14 +7,15 @@ from denizen.lab import calls
 from denizen.lab.hosts_model import WINDOW, Costs, simulate
 
 COSTS = Costs(post=0.2, handle=0.3, wake_out=5.0, out=0.1, wake_in=7.0, in_=0.1, wire=20.0)
-EACH = 20 * WINDOW
+EACH = 60 * WINDOW
 
 
 def test_a_worker_that_is_the_slowest_sets_the_rate():
-    slow = Costs(post=2.0, handle=3.0, wake_out=5.0, out=0.1, wake_in=7.0, in_=0.1, wire=20.0)
+    slow = Costs(post=2.0, handle=3.0, wake_out=0.1, out=0.1, wake_in=0.1, in_=0.1, wire=1.0)
     found = simulate(2, 16, slow, EACH)
     assert found.rate == pytest.approx(1 / 5.0, rel=0.05)
     assert found.shares["worker"] == pytest.approx(1 / 16, rel=0.05)
+    assert found.core == pytest.approx(5.2 + 0.2 / found.batch, rel=0.05)
 
 
 def test_one_core_for_all_is_busy_with_all():
@@ -31,10 +32,11 @@ def test_a_window_bounds_what_a_wire_carries():
 
 
 def test_more_hosts_mean_smaller_batches_and_more_wakes():
-    few, some, many = (simulate(hosts, 4, COSTS, 4 * WINDOW) for hosts in (2, 10, 60))
+    few, some, many = (simulate(hosts, 4, COSTS, 8 * WINDOW) for hosts in (2, 8, 30))
     assert few.batch > some.batch > many.batch >= 1
     assert few.shares["wakes"] < some.shares["wakes"] < many.shares["wakes"]
-    assert few.rate > some.rate > many.rate
+    assert few.core < some.core < many.core
+    assert some.rate > many.rate
 
 
 def test_it_is_the_same_each_time():

@@ -46,6 +46,8 @@ struct Desk {
     void on(const ToCaller& m, auto& ctx) { ctx.send(denizen::host, m); }
 };
 """
+CALLER = 2**32 - 1
+"""Who sends what the caller sends: host 0's process has an engine that sends beside it."""
 _FAILED = 2**32 - 1  # tag of an engine's error
 _AT_ONCE = 64  # messages taken together
 _LONGEST = 0.002  # seconds between two looks for messages
@@ -56,14 +58,17 @@ class Arrived:
     """An array that has come, as bytes: ``data.view(dtype)`` is what was sent."""
 
     sender: int
-    """The host; what the caller has sent is of host 0."""
+    """The host, or CALLER."""
     tag: int
     number: int
     data: NDArray[np.uint8]
 
 
 class Port:
-    """What an engine, or the caller, sends arrays by and gets them from. ``number`` is its host."""
+    """What an engine, or the caller, sends arrays by and gets them from.
+
+    ``number`` is the engine's host, or CALLER.
+    """
 
     def __init__(
         self, runtime: Runtime, number: int, desks: Sequence[int], reads: denizen.MessageType
@@ -185,7 +190,7 @@ class Engines(Closing):
         self.cluster = Cluster(program, hosts, transport=transport, deadline=deadline)
         try:
             desks = [int(self.cluster.spawn("Desk", host=h)[0]) for h in range(hosts)]
-            self._port = Port(self.cluster._hosts.local.runtime, 0, desks, _TO_CALLER)
+            self._port = Port(self.cluster._hosts.local.runtime, CALLER, desks, _TO_CALLER)
             for host in range(hosts):
                 self.cluster.call(
                     host, f"{__name__}:begin", engine=engine, desks=desks, given=dict(given)

@@ -74,7 +74,7 @@ def _rows(
 
 
 def _grpc(*, quick: bool) -> list[Measured]:
-    import grpc  # noqa: PLC0415  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    import grpc  # noqa: PLC0415
 
     peer = subprocess.Popen(
         [sys.executable, "-c", _GRPC_PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -98,7 +98,7 @@ def _grpc(*, quick: bool) -> list[Measured]:
 
 
 def _ray(*, quick: bool) -> list[Measured]:
-    import ray  # noqa: PLC0415  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    import ray  # noqa: PLC0415
 
     class Peer:
         total = 0

@@ -40,8 +40,9 @@ class Costs:
 class Found:
     """What a simulation came to: messages of each host in a microsecond, and what was busy.
 
-    ``core``: microseconds of cores for each message, of all threads. ``shares``: of the time of all cores, by "worker", "wakes" and "links" (what their messages
-    take). ``batch``: messages that a sending thread took together, on average.
+    ``core``: microseconds of cores for each message, of all threads. ``shares``: of the time of all
+    cores, by "worker", "wakes" and "links" (what their messages take). ``batch``: messages that a
+    sending thread took together, on average.
     """
 
     rate: float

@@ -208,8 +208,8 @@ def engine(
 
 def _log(events: NDArray[Any], activities: int, cases: int) -> Log:
     """Without names, which stay with the caller."""
-    columns = [np.ascontiguousarray(events[name]) for name in _EVENT.names or ()]
-    return Log("a host's cases", [""] * cases, [""] * activities, *columns)
+    case, activity, moment = (np.ascontiguousarray(events[name]) for name in _EVENT.names or ())
+    return Log("a host's cases", [""] * cases, [""] * activities, case, activity, moment)
 
 
 def _answer(port: Port, mined: Mined, durations: _Durations) -> None:
