@@ -155,6 +155,16 @@ class Cluster(Topics, Snapshots, Closing):
             )
         return int(host)
 
+    def call(self, host: int, function: str, *, timeout: float = 10.0, **given: Any) -> Any:
+        """Runs a function of a module in a host's process; ``given`` and what it returns are JSON.
+
+        Args:
+            function: "module:function", called as ``function(local, **given)`` with the host's
+                :class:`denizen.cluster.host.Local`, on the thread that answers for the host.
+        """
+        number = self._number(host)
+        return self._hosts.call(number, "call", timeout, function=function, given=given)
+
     # ---- actors
 
     def spawn(

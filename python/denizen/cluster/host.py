@@ -8,13 +8,14 @@ one's end of the socket.
 from __future__ import annotations
 
 import base64
+import importlib
 import os
 import pickle
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Local:
 
     def __init__(self, program: Program, given: Mapping[str, Any], token: bytes) -> None:
         self.number, self.hosts = given["number"], given["hosts"]
+        self.at_close: list[Callable[[], None]] = []
         self.runtime = Runtime(
             program,
             given["device"],
@@ -70,6 +72,8 @@ class Local:
         return _core.to_short(self.core, address)
 
     def close(self, timeout: float) -> None:
+        for end in self.at_close:
+            end()
         self.links.close()
         self.runtime.close(timeout=timeout)
 
@@ -87,6 +91,11 @@ class Local:
             "pid": os.getpid(),
             "place": self.links.place,
         }
+
+    def call(self, function: str, given: Mapping[str, Any]) -> Any:
+        """Runs function(self, **given) of a module: "module:function"."""
+        module, _, name = function.partition(":")
+        return getattr(importlib.import_module(module), name)(self, **given)
 
     def connect(self, places: Mapping[str, str], timeout: float) -> None:
         self.links.connect({int(h): place for h, place in places.items()}, timeout)
@@ -218,6 +227,7 @@ class Local:
 
 _METHODS = frozenset(
     {
+        "call",
         "describe",
         "connect",
         "spawn",

@@ -28,6 +28,7 @@ from denizen.lab import (
     handlers,
     io,
     logs,
+    scale,
     searches,
 )
 from denizen.lab.record import Measured, Scalar
@@ -254,6 +255,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "beside": (beside.loads, beside.frameworks, beside.kills),
     "audit": (audit.measure,),
     "cluster": (cluster.measure,),
+    "scale": (scale.measure,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),

@@ -54,8 +54,9 @@ EXPERIMENTS = {
     "io": "I/O: blocks of handlers written to a file, by a service and by the host itself",
     "audit": "Audit: minutes of messages between random actors, each accounted for",
     "cluster": "Cluster: messages between hosts on one machine, and the end of one",
+    "scale": "Scale: what a message costs between hosts, and 2 to 1,000 hosts simulated by that",
 }
-IN_PYTHON = frozenset({"audit", "cluster", "handlers", "io"})
+IN_PYTHON = frozenset({"audit", "cluster", "handlers", "io", "scale"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})
