@@ -35,7 +35,7 @@ class Local:
     """A runtime that is a host of a cluster, and what others may ask of it."""
 
     def __init__(self, program: Program, given: Mapping[str, Any], token: bytes) -> None:
-        self.number, self.hosts = given["number"], given["hosts"]
+        self.number, self.hosts, self.node = given["number"], given["hosts"], given["node"]
         self.runtime = Runtime(
             program,
             given["device"],
@@ -86,6 +86,7 @@ class Local:
             "workers": self.runtime.description["workers"],
             "pid": os.getpid(),
             "place": self.links.place,
+            "node": self.node,
         }
 
     def connect(self, places: Mapping[str, str], timeout: float) -> None:
