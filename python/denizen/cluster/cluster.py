@@ -111,6 +111,8 @@ class Cluster(Topics, Snapshots, Closing):
             )
         if not _seconds(deadline) >= 0.01:
             raise ArgumentError(f"deadline = {deadline}; use 0.01 s or more")
+        if placement is not None:
+            placement.check(len(devices))
         # Once, and not by every host; on another machine each compiles for itself.
         for one in dict.fromkeys(devices if placement is None else devices[:1]):
             where = parse_device(one)

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import shutil
-import signal
 import tempfile
 import threading
 import time
@@ -87,6 +85,15 @@ class RayPlacement:
                 raise ArgumentError(f'no Ray at address "{self.address}": {error}') from None
         return ray
 
+    def check(self, hosts: int) -> None:
+        """Before anything is started: that it is for so many hosts, and that there is Ray."""
+        if self.nodes and len(self.nodes) != hosts - 1:
+            raise ArgumentError(
+                f"{len(self.nodes)} nodes for {hosts - 1} hosts; give one for each host but "
+                "host 0, which is in this process"
+            )
+        self.connect()
+
     def other_nodes(self) -> list[str]:
         """All that live, without the one that this process is on."""
         ray = self.connect()
@@ -113,11 +120,6 @@ class RayActors:
         end: float,
     ) -> None:
         others = len(devices) - 1
-        if placement.nodes and len(placement.nodes) != others:
-            raise ArgumentError(
-                f"{len(placement.nodes)} nodes for {others} hosts; give one for each host but "
-                "host 0, which is in this process"
-            )
         self._ray = placement.connect()
         self._placement = placement
         self._bundles = [_bundle(d, placement.resources) for d in devices]
@@ -161,12 +163,14 @@ class RayActors:
         again = number in self._started
         self._started.add(number)
         if again:
+            with suppress(KeyError):  # one that did not come up
+                self._ray.kill(self._waiting.pop(number)[0])
             self._waiting[number] = self._make(number)
-        while True:  # ends by where the actor is, or by `end`
-            actor, asked = self._waiting.pop(number)
+        at = None
+        while at is None:  # ends by where the actor is, or by `end`
+            actor, asked = self._waiting[number]
             try:
                 at = self._where(number, asked, end)
-                break
             except HostLostError as error:
                 # Ray starts actors on a node that is gone until it knows.
                 if not again or "node" not in str(error.__cause__) or time.monotonic() > end:
@@ -174,18 +178,15 @@ class RayActors:
                 log.info("host %d once more: %s", number, error)
                 time.sleep(_PAUSE)
                 self._waiting[number] = self._make(number)
-        try:
-            if self.one_machine and at["machine"] != self._machine:
-                raise HostLostError(
-                    f"host {number} was lost: Ray has started it again on {at['address']}, and the "
-                    "links of this cluster are on one machine; restore all of it from its snapshot"
-                )
-        except BaseException:
+        del self._waiting[number]  # close() kills those that are still there
+        if self.one_machine and at["machine"] != self._machine:
             self._ray.kill(actor)
-            raise
+            raise HostLostError(
+                f"host {number} was lost: Ray has started it again on {at['address']}, and the "
+                "links of this cluster are on one machine; restore all of it from its snapshot"
+            )
         told = {**self.here, **given, "address": self._listens(at), "node": at["node"]}
-        near = at["machine"] == self._machine
-        return RayChild(self._ray, actor, number, (told, program, token), near=near)
+        return RayChild(self._ray, actor, number, (told, program, token))
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -261,12 +262,9 @@ class RayChild:
 
     ends_within = 5.0
 
-    def __init__(
-        self, ray: Any, actor: Any, number: int, given: tuple[Any, ...], *, near: bool
-    ) -> None:
-        self._ray, self._actor, self._number, self._near = ray, actor, number, near
+    def __init__(self, ray: Any, actor: Any, number: int, given: tuple[Any, ...]) -> None:
+        self._ray, self._actor, self._number = ray, actor, number
         self._lock = threading.Lock()
-        self._pid = 0
         self._killed = False
         self._held = actor.hold.remote().future()
         # The token goes to the actor's process alone; arguments of a constructor are kept by Ray.
@@ -279,9 +277,7 @@ class RayChild:
             raise HostLostError(
                 f"host {self._number} ended before it was up: {_reason(error)}"
             ) from error
-        told = dict(control.result(said, self._number))
-        self._pid = told["pid"]
-        return told
+        return dict(control.result(said, self._number))
 
     def call(
         self, method: str, patience: float, lost: Callable[[], str | None], /, **given: Any
@@ -321,10 +317,6 @@ class RayChild:
     def kill(self) -> str:
         if not self._killed:
             self._killed = True
-            # A process that is stopped does not hear of Ray that it has to end.
-            if self._near and self._pid and self.ended() is None:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(self._pid, signal.SIGKILL)
             with suppress(Exception):  # Ray may be shut down
                 self._ray.kill(self._actor)
         return self.ended(_DIES) or "Ray was told to kill its actor"
