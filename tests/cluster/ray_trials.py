@@ -200,6 +200,28 @@ def test_actors_end_with_the_process_that_has_started_them(nodes):
     until(lambda: ray.available_resources()["CPU"] == 6)
 
 
+def test_hosts_are_lost_when_ray_is_shut_down_in_this_process(nodes):
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import cluster_sample, ray, denizen\n"
+        "ray.init(address=sys.argv[2], log_to_driver=False)\n"
+        "with denizen.Cluster(cluster_sample.PROGRAM, 2, placement='ray', max_actors=64) as made:\n"
+        "    ray.shutdown()\n"
+        "    while not made._hosts._lost: time.sleep(0.01)\n"
+        "    print(made._hosts._lost[1])\n"
+    )
+    here = os.path.dirname(__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", code, here, nodes.address],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "host 1 was lost: Ray was shut down in the cluster's process\n"
+    until(lambda: ray.available_resources()["CPU"] == 6)
+
+
 @pytest.mark.parametrize("given", [{"hosts": "ray"}, {"hosts": 3, "placement": "ray"}], ids=str)
 def test_the_host_of_a_lost_node_is_started_again_on_another_one(nodes, tmp_path, given):
     with Cluster(

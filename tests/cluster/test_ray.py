@@ -62,7 +62,7 @@ def test_trials_with_ray(trials):
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=1800,
         env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -302,6 +302,8 @@ class RayChild:
         return control.result(answer, self._number)
 
     def ended(self, patience: float = 0.0) -> str | None:
+        if not self._ray.is_initialized():
+            return "Ray was shut down in the cluster's process"
         try:
             self._held.result(patience)
         except NotYet:
