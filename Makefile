@@ -74,6 +74,10 @@ $(VENV)/.dev: $(VENV)/.tools
 	python -m pip install -q -c constraints.txt --group dev --group docs
 	touch $@
 
+$(VENV)/.ray: $(VENV)/.dev
+	python -m pip install -q -c constraints.txt --group ray
+	touch $@
+
 $(VENV)/.wheel: $(VENV)/.tools
 	python -m pip install -q -c constraints.txt --group wheel
 	touch $@
@@ -125,6 +129,7 @@ $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 	    [ -z "$$files" ] || python -m pytest -m 'not deep' $$files
 
 # Not those that need a browser; -all: these too.
+test-python-all: $(VENV)/.ray
 test-python test-python-all: install $(VENV)/.dev
 	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 

@@ -72,15 +72,15 @@ from denizen.program import Program, get_include
 from denizen.runtime import ListedActor, Received, Runtime
 
 if _TYPE_CHECKING:
-    from denizen.cluster import Cluster
+    from denizen.cluster import Cluster, RayPlacement
 else:
 
     def __getattr__(name: str) -> object:
-        """Cluster is imported when it is used: it brings sockets and JSON."""
-        if name == "Cluster":
-            from denizen.cluster import Cluster  # noqa: PLC0415
+        """The cluster is imported when it is used: it brings sockets and JSON."""
+        if name in ("Cluster", "RayPlacement"):
+            from denizen import cluster  # noqa: PLC0415
 
-            return Cluster
+            return getattr(cluster, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -122,6 +122,7 @@ __all__ = [
     "MissingPackageError",
     "NoActorError",
     "Program",
+    "RayPlacement",
     "Received",
     "RingFullError",
     "Runtime",

@@ -131,6 +131,7 @@ HANDLERS = {
     ("tutorial.md", 0),
 }
 RANKS = {("group.md", 0): 2}
+RAY = {("scale.md", 2)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 
 
 def blocks(page, *languages):
@@ -166,6 +167,8 @@ def test_a_python_snippet_runs(name, number, tmp_path):
     key = (name, number)
     if key in TORCH and not has_torch():
         pytest.skip("needs PyTorch and a GPU")
+    if key in RAY:
+        pytest.skip("needs Ray: see tests/cluster/ray_trials.py")
     if key in HANDLERS:
         pytest.importorskip("numba")
     text = SETUP.get(key, "") + code(name, number)
@@ -189,7 +192,7 @@ def test_a_python_snippet_runs(name, number, tmp_path):
 
 def test_what_is_said_of_snippets_is_of_one():
     known = set(python()) | {("tutorial.md", 4)}
-    assert not (SETUP.keys() | PRINTED.keys() | TORCH | RANKS.keys()) - known
+    assert not (SETUP.keys() | PRINTED.keys() | TORCH | RANKS.keys() | RAY) - known
 
 
 # (page, number): what stands before the fragment, and whether it is the inside of a function.

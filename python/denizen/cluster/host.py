@@ -36,7 +36,7 @@ class Local:
     """A runtime that is a host of a cluster, and what others may ask of it."""
 
     def __init__(self, program: Program, given: Mapping[str, Any], token: bytes) -> None:
-        self.number, self.hosts = given["number"], given["hosts"]
+        self.number, self.hosts, self.node = given["number"], given["hosts"], given["node"]
         self.at_close: list[Callable[[], None]] = []
         self.runtime = Runtime(
             program,
@@ -90,6 +90,7 @@ class Local:
             "workers": self.runtime.description["workers"],
             "pid": os.getpid(),
             "place": self.links.place,
+            "node": self.node,
         }
 
     def call(self, function: str, given: Mapping[str, Any]) -> Any:
