@@ -6,6 +6,7 @@ It is imported when it is used, and imports PyTorch and onnx only for a model th
 
 from __future__ import annotations
 
+from denizen.infer.importing import model_of
 from denizen.infer.model import Model, Op
 
-__all__ = ["Model", "Op"]
+__all__ = ["Model", "Op", "model_of"]
