@@ -11,7 +11,7 @@ from denizen.infer.fold import model_of
 from denizen.infer.layouts import LAYOUTS, first_with_a_step
 from denizen.infer.model import Model
 from denizen.infer.onnx_call import Call
-from denizen.infer.onnx_layers import LAYERS
+from denizen.infer.onnx_layers import LAYERS, OF_ZEROS
 from denizen.infer.steps import SUPPORTED, InputWidth, Size, Steps, Value, Zeros, refuse
 
 _TOKENS = (6, 7)  # TensorProto.INT32, INT64
@@ -87,13 +87,21 @@ class _Graph:
         name = node.name or f"{node.op_type} {index}"
         done = LAYERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         if done is None:
-            refuse(name, node.op_type, f"it is not supported; supported are {SUPPORTED}")
+            older = node.op_type in ("ReduceMean", "Pow", "Sqrt")
+            hint = ". A LayerNorm or GELU in parts? Export with opset 20 or later" if older else ""
+            refuse(name, node.op_type, f"it is not supported; supported are {SUPPORTED}{hint}")
         unknown = [one for one in node.input if one not in values]
         if unknown:
             refuse(name, node.op_type, f"its input {unknown[0]!r} is made by no node before it")
         call = Call(steps, name, node, self.opset, self.tensors, fixed)
+        inputs = [values[one] for one in node.input]
+        if inputs and isinstance(inputs[0], Zeros) and node.op_type in OF_ZEROS:
+            values.update((output, inputs[0]) for output in node.output)
+            return
         try:
-            made = done(call, *(values[one] for one in node.input))
+            made = done(call, *inputs)
+        except ArgumentError:  # a ValueError, too
+            raise
         except (TypeError, AttributeError, ValueError, IndexError, KeyError) as error:
             raise ArgumentError(
                 f"layer {name!r} ({node.op_type}) cannot be resident: its inputs or attributes are "

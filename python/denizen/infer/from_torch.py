@@ -124,6 +124,8 @@ class _Part:
             refuse(name, what, f"it is not supported; supported are {SUPPORTED}")
         try:
             return done(torch_functions.Call(steps, name, what), *args, **kwargs)
+        except ArgumentError:  # a ValueError, too
+            raise
         except (TypeError, AttributeError, ValueError, IndexError) as error:
             _unread(name, what, error)
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from denizen.infer import axes as moves
-from denizen.infer.onnx_call import Call, is_zero
+from denizen.infer.onnx_call import Call, Stack, is_zero
 from denizen.infer.steps import Size, Value, Zeros
 
 MOST_SHAPE = 64  # items of a shape that is computed
@@ -28,7 +29,12 @@ def _constant(c: Call) -> Any:
 
 def _of_shape(c: Call, shape: Any) -> Any:
     tensor = c.attribute("value")
-    if tensor is not None and c.tensors.array(tensor, c.name).any():
+    fill = np.zeros(1, np.float32) if tensor is None else c.tensors.array(tensor, c.name)
+    if not any(isinstance(dim, Size) for dim in np.atleast_1d(shape)):
+        dims = c.ints(shape, "shape")
+        if math.prod(dims) <= MOST_SHAPE:
+            return np.full(dims, fill.reshape(-1)[0])
+    if fill.any():
         c.refuse("constants other than zeros of a computed shape")
     return Zeros()
 
@@ -57,8 +63,10 @@ def _gather(c: Call, data: Any, index: Any) -> Any:
         if where.size > MOST_SHAPE:
             c.refuse(f"{where.size} items of a constant; at most {MOST_SHAPE}")
         return np.asarray(np.take(data, where.astype(np.int64), axis))
-    if isinstance(data, Zeros):
-        return data
+    if isinstance(data, Stack):
+        if where.ndim or axis != data.axis:
+            c.refuse("several of the states of a recurrent layer; take one, such as h[-1]")
+        return moves.select(data.values[int(where)], axis, 0, c.name)
     if where.ndim == 0:
         return moves.select(c.value(data), axis, int(where), c.name)
     if where.ravel().tolist() == [-1]:
@@ -86,20 +94,18 @@ def _squeeze(c: Call, x: Any, axes: Any = None) -> Any:
     where = _axes(c, axes)
     if isinstance(x, np.ndarray):
         return np.squeeze(x, None if where is None else tuple(where))
-    return x if isinstance(x, Zeros) else moves.squeeze(c.value(x), where, c.name)
+    return moves.squeeze(c.value(x), where, c.name)
 
 
 def _unsqueeze(c: Call, x: Any, axes: Any = None) -> Any:
     where = _axes(c, axes) or []
     if isinstance(x, np.ndarray):
         return np.expand_dims(x, tuple(where))
-    return x if isinstance(x, Zeros) else moves.unsqueeze(c.value(x), where, c.name)
+    return moves.unsqueeze(c.value(x), where, c.name)
 
 
 def _reshape(c: Call, x: Any, shape: Any) -> Any:
     dims = list(np.atleast_1d(c.constant(shape, "shape")))
-    if isinstance(x, Zeros):
-        return x
     if isinstance(x, np.ndarray):
         return x.reshape([int(dim) for dim in dims])
     value = c.value(x)

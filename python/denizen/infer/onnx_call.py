@@ -7,7 +7,7 @@ a TypeError or the like, to which from_onnx.py adds the node's name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,14 @@ from numpy.typing import NDArray
 
 from denizen.infer.onnx_file import Tensors
 from denizen.infer.steps import Size, Steps, Value, refuse
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Values along a new axis, of which one is taken later: the last states of several layers."""
+
+    values: Sequence[Value]
+    axis: int
 
 
 @dataclass(frozen=True)

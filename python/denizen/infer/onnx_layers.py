@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denizen.infer import axes as moves
 from denizen.infer.onnx_axes import AXES
-from denizen.infer.onnx_call import Call, is_zero
+from denizen.infer.onnx_call import Call, Stack, is_zero
 from denizen.infer.steps import LayoutError, Value, Zeros
 
 
@@ -209,6 +209,11 @@ def _concat(c: Call, *parts: Any) -> Any:
         return np.concatenate([part.astype(object) for part in parts], axis)
     if all(is_zero(part) or isinstance(part, Zeros) for part in parts):
         return Zeros()
+    values = [part for part in parts if isinstance(part, Value)]
+    if len(values) == len(parts) and all(
+        v.axes[axis] in "1B" and "T" not in v.axes for v in values
+    ):
+        return Stack(values, axis)
     return c.steps.concat([c.value(part) for part in parts], axis, c.name)
 
 
@@ -223,6 +228,20 @@ def _dropout(c: Call, x: Any, ratio: Any = None, training: Any = None) -> Any:
     return x
 
 
+# Of an initial state they make another.
+OF_ZEROS = frozenset(
+    (
+        "Cast",
+        "Expand",
+        "Gather",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    )
+)
 LAYERS: dict[str, Callable[..., Any]] = {
     **AXES,
     "Gemm": _gemm,
