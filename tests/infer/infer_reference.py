@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Model in NumPy, in double precision: one step of one stream after the other, as plainly written as
-its definition (denizen.infer.Op)."""
+"""A Model in NumPy, in double precision: one step of one stream after the other, written as plainly
+as its definition (denizen.infer.Op)."""
 
 import math
 

@@ -118,8 +118,8 @@ class Tensors:
         location = entries.get("location", "")
         folder = self.folder.resolve()
         # Resolved: neither "..", nor an absolute path, nor a link may lead out of the folder.
-        path = (folder / location).resolve()
-        if not location or "\0" in location or folder not in path.parents:
+        path = (folder / location.replace("\0", "")).resolve()
+        if folder not in path.parents or "\0" in location:
             raise ArgumentError(
                 f"tensor {name!r} lies in {location!r}, which is not in the model's folder {folder}"
             )
