@@ -26,14 +26,19 @@ def model_of(steps: Steps, output: int) -> Model:
     for node in nodes:
         if node.kind in ("mul", "erf"):
             refuse(node.name, node.kind.capitalize(), "only a product that is a SiLU or a GELU")
-    ops = tuple(Op(n.kind, n.inputs, n.weights, n.settings, n.name) for n in nodes)
+    names: dict[str, int] = {}  # a layer that is used twice is two, each with its own state
+    ops = []
+    for node in nodes:
+        used = names[node.name] = names.get(node.name, 0) + 1
+        name = node.name if used == 1 else f"{node.name}#{used}"
+        ops.append(Op(node.kind, node.inputs, node.weights, node.settings, name))
     width = 1 if steps.tokens else steps.widths[0]
     if width is None:
         raise ArgumentError("no layer of the model says how wide its input is; give width=")
     widths = [width]
     for op in ops:
         widths.append(op.width(tuple(widths[value] for value in op.inputs)))
-    return Model(tuple(widths), ops, output, steps.tokens)
+    return Model(tuple(widths), tuple(ops), output, steps.tokens)
 
 
 def _live(nodes: Sequence[Node], output: int) -> tuple[list[Node], int]:

@@ -26,6 +26,7 @@ from denizen.lab import (
     filters,
     gnuradio,
     handlers,
+    infer,
     logs,
     searches,
 )
@@ -257,6 +258,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
     "handlers": (handlers.measure,),
+    "infer": (infer.measure,),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),

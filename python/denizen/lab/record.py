@@ -53,8 +53,9 @@ EXPERIMENTS = {
     "handlers": "Handlers: the same program in Python and as C++ text",
     "audit": "Audit: minutes of messages between random actors, each accounted for",
     "cluster": "Cluster: messages between hosts on one machine, and the end of one",
+    "infer": "Infer: one time step of a model, from the host's call to its answer",
 }
-IN_PYTHON = frozenset({"audit", "cluster", "handlers"})
+IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})
