@@ -72,15 +72,20 @@ from denizen.program import Program, get_include
 from denizen.runtime import ListedActor, Received, Runtime
 
 if _TYPE_CHECKING:
+    from denizen import infer as infer
     from denizen.cluster import Cluster
 else:
 
     def __getattr__(name: str) -> object:
-        """Cluster is imported when it is used: it brings sockets and JSON."""
+        """Imported when they are used: Cluster brings sockets and JSON, infer has its importers."""
         if name == "Cluster":
             from denizen.cluster import Cluster  # noqa: PLC0415
 
             return Cluster
+        if name == "infer":
+            import denizen.infer  # noqa: PLC0415
+
+            return denizen.infer
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
