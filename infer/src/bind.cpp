@@ -183,9 +183,9 @@ void states_of_models(nb::class_<Engine>& engine)
 
 } // namespace
 
-void models(nb::module_& m)
+void models(nb::module_& module)
 {
-    nb::class_<Engine> engine(m, "InferEngine");
+    nb::class_<Engine> engine(module, "InferEngine");
     engine
         .def("__init__",
              [](Engine* self, const GivenModel& model, uint32_t streams, const std::string& format,

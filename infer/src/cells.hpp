@@ -6,7 +6,8 @@
 //   1  who asks takes a cell from the free ones, fills it, marks it pending and sends its number
 //   2  the model answers into it and marks it done; it wakes who has marked it sleeping meanwhile
 //   3  who asked takes the answer and gives the cell back
-//   2' who asked gives up and marks it abandoned; at 2 the model finds that, and gives it back
+//   2' who asked gives up and marks it abandoned; at 2 the model finds that, and gives it back,
+//      without the work if it has not begun
 // clang-format on
 #pragma once
 
@@ -98,6 +99,12 @@ public:
         const auto before = static_cast<CellState>(exchange<Scope::system, Order::acq_rel>(
             &cells_[i].state, static_cast<uint32_t>(CellState::abandoned)));
         if (before == CellState::done) give_back(i);
+    }
+
+    // Whether nobody waits for the answer any more.
+    bool abandoned(uint32_t i) const
+    {
+        return load<Scope::system>(&cells_[i].state) == static_cast<uint32_t>(CellState::abandoned);
     }
 
     bool done(uint32_t i) const

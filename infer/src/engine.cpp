@@ -165,7 +165,7 @@ struct Engine::Core {
                 if (left == 0) {
                     throw Error(Errc::timeout, "the resident model has not answered within " +
                                                    detail::seconds(deadline.passed_ns()) +
-                                                   "; the step may still be made");
+                                                   "; what has begun is still made");
                 }
                 if (server->ended() && !cells.done(number)) { // sent as it ended
                     throw Error(Errc::closed, "the resident model is closed; make a new one");

@@ -139,6 +139,10 @@ void Server::step(Cell& cell)
 void Server::serve(uint32_t number)
 {
     Cell& cell = cells[number];
+    if (cells.abandoned(number)) {
+        cells.answer(number);
+        return;
+    }
     const uint64_t begin = now_ns();
     const auto relaxed = std::memory_order_relaxed; // counters, of which the leader is the writer
     switch (cell.request) {

@@ -320,7 +320,8 @@ TEST_P(InferEngine, AFullMailboxIsToldAndEmptiesAgain)
     std::vector<float> y(7);
     engine.end(tickets[1], y);
     for (int i = 0; i < 10; ++i) engine.step(0, bytes(x), y); // both places are free again
-    EXPECT_EQ(engine.stats().steps, 12u);
+    EXPECT_GE(engine.stats().steps, 11u); // the abandoned one is made if it had begun
+    EXPECT_LE(engine.stats().steps, 12u);
 }
 
 TEST(InferWait, ADeadlineThatPassesLeavesTheModelWhole)

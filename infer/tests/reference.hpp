@@ -62,18 +62,7 @@ public:
         return op(OpKind::concat, std::move(all), sum, {});
     }
 
-    // The last value is the answer.
-    const Model& model()
-    {
-        model_.output = static_cast<uint32_t>(model_.ops.size());
-        return model_;
-    }
-
-    // As many weights of other values.
-    void draw_again()
-    {
-        for (auto& weight : weights_) draw(weight);
-    }
+    const Model& model() const { return model_; } // the last value is the answer
 
 private:
     uint32_t width(uint32_t value) const { return model_.widths[value]; }
@@ -96,6 +85,7 @@ private:
         model_.ops.push_back(
             {kind, std::move(inputs), std::move(spans), settings, "l" + std::to_string(number)});
         model_.widths.push_back(out);
+        model_.output = number;
         return number;
     }
 

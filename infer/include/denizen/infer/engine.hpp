@@ -72,8 +72,8 @@ public:
 
     // All of the following throw bad_argument for a stream or sizes that the model does not have,
     // full if there was no room for a request until the deadline, timeout if there was no answer,
-    // closed after close() or in a forked child. After a timeout or an interrupt the step may
-    // still be made, and nobody gets its answer.
+    // closed after close() or in a forked child. After a timeout, an interrupt or abandon() a
+    // step that has begun is made, and nobody gets its answer; one that has not begun is not made.
 
     // `input`: the floats of value 0 or one int32, `output`: the floats of the answer. Returns the
     // version of the weights that made it.
