@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from denizen.infer.importing import model_of
 from denizen.infer.model import Model, Op
+from denizen.infer.resident import Answer, Answers, Resident, Stats
 
-__all__ = ["Model", "Op", "model_of"]
+__all__ = ["Answer", "Answers", "Model", "Op", "Resident", "Stats", "model_of"]
