@@ -94,6 +94,7 @@ MODELS: dict[str, Callable[[], infer.Model]] = {
     "MLP, 3 x 1024": lambda: mlp(3, 1024),
     "Conv1d, 4 x 64, 3 taps": lambda: conv(4, 64, 3),
 }
+THROUGHPUT = ("lstm_tiny, 2 x 128", "lstm_small, 3 x 256")
 # With which their answers may differ from single precision's, which NumPy's are.
 _TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 
@@ -133,7 +134,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     made: list[Measured] = []
     for name, model in MODELS.items():
         made += _latencies(name, model(), device, quick=quick)
-    for name in ("lstm_tiny, 2 x 128", "lstm_small, 3 x 256"):
+    for name in THROUGHPUT:
         made.append(_throughput(name, MODELS[name](), device, quick=quick))
     return made + _floor(device, quick=quick)
 
