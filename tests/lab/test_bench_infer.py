@@ -60,10 +60,13 @@ def test_a_gpu_is_not_measured_as_a_cpu():
         infer.measure("gpu:0", quick=True)
 
 
+# torch.compile takes some ten seconds for each.
+@pytest.mark.parametrize("package", ["onnxruntime", pytest.param("torch", marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", SMALL)
-def test_rivals_answer_as_numpy_does_and_begin_again(name):
-    if not any(map(importlib.util.find_spec, ("onnxruntime", "torch"))):
-        pytest.skip("no rival is installed")
+def test_rivals_answer_as_numpy_does_and_begin_again(name, package, monkeypatch):
+    pytest.importorskip(package)
+    if package != "torch":
+        monkeypatch.setattr(infer_rivals, "_torch", lambda model: [])
     model = SMALL[name]()
     x = np.random.default_rng(0).standard_normal((9, model.widths[0])).astype(np.float32)
     expected = infer_rivals.numpy_answers(model, x)
