@@ -16,7 +16,7 @@ EXTRAS := $(if $(wildcard /dev/nvidiactl),[handlers-gpu],[handlers])
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
-    $(shell find apps cmake dsp include lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
+    $(shell find apps cmake dsp include infer lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
 CORE := $(filter-out fuzz install model simulation support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 PARTS := $(filter-out device,$(CORE)) dsp $(patsubst apps/%/,%,$(wildcard apps/*/))
 # ThreadSanitizer needs a predictable address space.

@@ -126,6 +126,7 @@ void tracing(nanobind::class_<AnyRuntime>& runtime);   // tracing.cpp
 
 // Of the kit and the applications, in their own folders' bind.cpp:
 void signals(nanobind::module_& m);
+void models(nanobind::module_& m);
 void graphs(nanobind::module_& m);
 void process_mining(nanobind::module_& m);
 void radios(nanobind::module_& m);

@@ -38,6 +38,7 @@ NB_MODULE(_core, m)
     bind::groups(m);
 
     bind::signals(m);
+    bind::models(m);
     bind::graphs(m);
     bind::process_mining(m);
     bind::radios(m);

@@ -68,6 +68,15 @@ def join(address, rank, ranks, device, token):
     assert (address, rank, ranks, device) == ("tcp://node0:29500", 3, 16, "gpu:3")
 group.join = join
 """,
+    ("inference.md", 1): """
+import onnx
+from onnx import helper
+kind = onnx.TensorProto.FLOAT
+w = helper.make_tensor("w", kind, [2, 3], range(6))
+x, y = (helper.make_tensor_value_info(n, kind, ["t", w]) for n, w in (("x", 3), ("y", 2)))
+head = helper.make_node("Gemm", ["x", "w"], ["y"], "head", transB=1)
+onnx.save(helper.make_model(helper.make_graph([head], "g", [x], [y], [w])), "model.onnx")
+""",
     ("lens.md", 0): f"""
 import shutil
 shutil.copy({str(ROOT / "tests/lens/captures/h100-580.159.04-small.lens.gz")!r}, "run.lens.gz")
@@ -103,6 +112,9 @@ PRINTED = {
     ("graphs.md", 0): r"699 698\n\d+\n",
     ("index.md", 0): r"42\n",
     ("io.md", 0): r"0\n1\n2\n\n",
+    ("inference.md", 0): r"\(4,\) \(3, 4\)\n",
+    ("inference.md", 1): r"\['head'\] \(3, 2\) 8\n",
+    ("inference.md", 2): r"\[-?\d\.\d+, -?\d\.\d+\]\n",
     ("iq.md", 0): r"48000 signed 16-bit 5000\n",
     ("lens.md", 0): r"(cu\w+ \d+ Decoded.*\n)+",
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
@@ -130,6 +142,7 @@ HANDLERS = {
     ("python-handlers.md", 0),
     ("tutorial.md", 0),
 }
+MODULES = {("inference.md", 0): "torch", ("inference.md", 1): "onnx"}
 RANKS = {("group.md", 0): 2}
 RAY = {("scale.md", 2)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 
@@ -171,6 +184,8 @@ def test_a_python_snippet_runs(name, number, tmp_path):
         pytest.skip("needs Ray: see tests/cluster/ray_trials.py")
     if key in HANDLERS:
         pytest.importorskip("numba")
+    if key in MODULES:
+        pytest.importorskip(MODULES[key])
     text = SETUP.get(key, "") + code(name, number)
     (tmp_path / "snippet.py").write_text(text, "utf-8")  # handlers in Python are read from a file
     children = [
@@ -192,7 +207,8 @@ def test_a_python_snippet_runs(name, number, tmp_path):
 
 def test_what_is_said_of_snippets_is_of_one():
     known = set(python()) | {("tutorial.md", 4)}
-    assert not (SETUP.keys() | PRINTED.keys() | TORCH | RANKS.keys() | RAY) - known
+    said = SETUP.keys() | PRINTED.keys() | TORCH | MODULES.keys() | RANKS.keys() | RAY
+    assert not said - known
 
 
 # (page, number): what stands before the fragment, and whether it is the inside of a function.

@@ -28,6 +28,7 @@ PYTHON = {
     "tasks": ("denizen.tasks", ""),
     "flow": ("denizen.flow", ""),
     "dsp": ("denizen.dsp", ""),
+    "infer": ("denizen.infer", ""),
     "group": ("denizen.group", ""),
     "graph": ("denizen.graph", ""),
     "procmine": ("denizen.procmine", ""),
