@@ -73,15 +73,15 @@ from denizen.runtime import ListedActor, Received, Runtime
 
 if _TYPE_CHECKING:
     from denizen import infer as infer
-    from denizen.cluster import Cluster
+    from denizen.cluster import Cluster, RayPlacement
 else:
 
     def __getattr__(name: str) -> object:
-        """Imported when they are used: Cluster brings sockets and JSON, infer has its importers."""
-        if name == "Cluster":
-            from denizen.cluster import Cluster  # noqa: PLC0415
+        """Imported when they are used: a cluster brings sockets and JSON, infer its importers."""
+        if name in ("Cluster", "RayPlacement"):
+            from denizen import cluster  # noqa: PLC0415
 
-            return Cluster
+            return getattr(cluster, name)
         if name == "infer":
             import denizen.infer  # noqa: PLC0415
 
@@ -127,6 +127,7 @@ __all__ = [
     "MissingPackageError",
     "NoActorError",
     "Program",
+    "RayPlacement",
     "Received",
     "RingFullError",
     "Runtime",

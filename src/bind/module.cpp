@@ -32,6 +32,7 @@ NB_MODULE(_core, m)
     bind::arenas(m);
     bind::runtimes(m);
     bind::clusters(m);
+    bind::services(m);
     bind::tasks(m);
     bind::flows(m);
     bind::groups(m);

@@ -24,6 +24,7 @@ log = get_plugin_logger("denizen")
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = {
     "denizen": ("denizen", "Programs of actors, messages, buffers, errors."),
+    "io": ("denizen.io", ""),
     "tasks": ("denizen.tasks", ""),
     "flow": ("denizen.flow", ""),
     "dsp": ("denizen.dsp", ""),

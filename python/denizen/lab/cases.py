@@ -27,7 +27,9 @@ from denizen.lab import (
     gnuradio,
     handlers,
     infer,
+    io,
     logs,
+    scale,
     searches,
 )
 from denizen.lab.record import Measured, Scalar
@@ -254,11 +256,13 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "beside": (beside.loads, beside.frameworks, beside.kills),
     "audit": (audit.measure,),
     "cluster": (cluster.measure,),
+    "scale": (scale.measure,),
     "bfs": (searches.bfs,),
     "dispatch": (ask,),
     "flow": (gnuradio.chains,),
     "handlers": (handlers.measure,),
     "infer": (infer.measure,),
+    "io": (io.measure,),
     "ring": (send_many,),
     "start": (start, power),
     "adsb": (adsb.detection,),
