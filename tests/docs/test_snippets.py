@@ -113,7 +113,7 @@ PRINTED = {
     ("index.md", 0): r"42\n",
     ("io.md", 0): r"0\n1\n2\n\n",
     ("inference.md", 0): r"\(4,\) \(3, 4\)\n",
-    ("inference.md", 1): r"Answer\(output=array\(\[2\., 2\.[\s\S]*version=2[\s\S]*",
+    ("inference.md", 1): r"Answer.*\[2\., .*version=1\) Answer.*\[3\., .*version=2\) Stats.*\n",
     ("inference.md", 2): r"\['head'\] \(3, 2\) 8\n",
     ("inference.md", 3): r"\[-?\d\.\d+, -?\d\.\d+\]\n",
     ("iq.md", 0): r"48000 signed 16-bit 5000\n",
