@@ -26,6 +26,7 @@ FOLDERS = {
             "device",
             "actor",
             "cluster",
+            "io",
             "task",
             "flow",
             "group",

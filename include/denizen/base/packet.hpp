@@ -12,6 +12,9 @@
 //
 // These functions are for global memory: with a generic address the compiler would ask each time
 // where it points. Shared memory's are in base/cluster.hpp.
+//
+// aarch64 without FEAT_LSE2 (before Armv8.4; qemu before 8.1): compile with DENIZEN_WITHOUT_LSE2.
+// All that share a ring must be compiled alike.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -77,10 +80,20 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
     copy_bytes(&value, &raw, sizeof value);
     return value;
 #elif defined(__aarch64__)
-    // LDP is single-copy atomic with FEAT_LSE2 (Armv8.4); the fence makes it an acquire.
     uint64_t low = 0;
     uint64_t high = 0;
+#if defined(DENIZEN_WITHOUT_LSE2)
+    // The pair was read at once if what was read could be stored: the loop ends when nobody wrote
+    // in between. The memory must be writable.
+    uint32_t failed = 0;
+    asm volatile("1:\n\tldaxp %0, %1, [%3]\n\tstxp %w2, %0, %1, [%3]\n\tcbnz %w2, 1b"
+                 : "=&r"(low), "=&r"(high), "=&r"(failed)
+                 : "r"(p)
+                 : "memory");
+#else
+    // LDP is single-copy atomic with FEAT_LSE2 (Armv8.4); the fence makes it an acquire.
     asm volatile("ldp %0, %1, [%2]\n\tdmb ishld" : "=r"(low), "=r"(high) : "r"(p) : "memory");
+#endif
     Packet value;
     copy_bytes(&value, &low, 8);
     copy_bytes(reinterpret_cast<char*>(&value) + 8, &high, 8);
@@ -123,7 +136,17 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
     uint64_t high = 0;
     copy_bytes(&low, &value, 8);
     copy_bytes(&high, reinterpret_cast<const char*>(&value) + 8, 8);
+#if defined(DENIZEN_WITHOUT_LSE2)
+    uint64_t old = 0;
+    uint64_t older = 0;
+    uint32_t failed = 0;
+    asm volatile("1:\n\tldxp %0, %1, [%5]\n\tstlxp %w2, %3, %4, [%5]\n\tcbnz %w2, 1b"
+                 : "=&r"(old), "=&r"(older), "=&r"(failed)
+                 : "r"(low), "r"(high), "r"(p)
+                 : "memory");
+#else
     asm volatile("dmb ish\n\tstp %0, %1, [%2]" ::"r"(low), "r"(high), "r"(p) : "memory");
+#endif
 #endif
 }
 
