@@ -34,4 +34,9 @@ struct Segment {
 void multiply_rows(Format format, const void* weights, size_t groups, const Segment* segments,
                    size_t count, float* out, size_t row_stride, size_t group_stride);
 
+// The same without the instructions of one machine: what multiply_rows() is where there are none.
+void multiply_rows_portably(Format format, const void* weights, size_t groups,
+                            const Segment* segments, size_t count, float* out, size_t row_stride,
+                            size_t group_stride);
+
 } // namespace denizen::infer

@@ -3,6 +3,8 @@
 // dealt to any number of parts.
 #include "reference.hpp"
 
+#include "../src/rows.hpp"
+
 #include <denizen/base/error.hpp>
 
 #include <gtest/gtest.h>
@@ -201,6 +203,46 @@ TEST(InferKinds, WhatAFormatOfWeightsCosts)
         if (format == Format::bf16) {
             EXPECT_GT(most, 1e-5); // it is not fp32
         }
+    }
+}
+
+// One input is 1 and the others 0, so a row's sum is one weight: of each 16-bit word its value.
+TEST(InferRows, EveryHalfIsReadAsWhatItIsWithAndWithoutTheMachinesInstructions)
+{
+    constexpr size_t words = 1u << 16;
+    alignas(64) static uint16_t weights[words];
+    for (size_t i = 0; i < words; ++i) weights[i] = static_cast<uint16_t>(i);
+    const auto value = [](Format format, uint32_t bits) {
+        const uint32_t exponent_bits = format == Format::fp16 ? 5 : 8;
+        const uint32_t fraction_bits = 15 - exponent_bits;
+        const auto exponent = static_cast<int>(bits >> fraction_bits & ((1u << exponent_bits) - 1));
+        const auto fraction = static_cast<double>(bits & ((1u << fraction_bits) - 1));
+        const int bias = (1 << (exponent_bits - 1)) - 1 + static_cast<int>(fraction_bits);
+        const double size = exponent == 0
+                                ? std::ldexp(fraction, 1 - bias)
+                                : std::ldexp(fraction + (1u << fraction_bits), exponent - bias);
+        return bits >> 15 ? -size : size;
+    };
+    std::vector<float> out(words / lanes);
+    for (const Format format : {Format::fp16, Format::bf16}) {
+        const uint32_t infinite = format == Format::fp16 ? 0x7c00 : 0x7f80; // and above: no weights
+        for (uint16_t& word : weights) word = (word & 0x7fff) < infinite ? word : uint16_t{0};
+        for (const bool portable : {false, true}) {
+            for (size_t lane = 0; lane < lanes; ++lane) {
+                alignas(64) float x[lanes] = {};
+                x[lane] = 1;
+                const Segment segment = {x, 1};
+                (portable ? multiply_rows_portably
+                          : multiply_rows)(format, weights, words / lanes / rows_together, &segment,
+                                           1, out.data(), 1, rows_together);
+                for (size_t row = 0; row < out.size(); ++row) {
+                    const uint32_t word = weights[row * lanes + lane];
+                    ASSERT_EQ(out[row], static_cast<float>(value(format, word)))
+                        << to_string(format) << " " << word << (portable ? ", portable" : "");
+                }
+            }
+        }
+        for (size_t i = 0; i < words; ++i) weights[i] = static_cast<uint16_t>(i);
     }
 }
 

@@ -68,7 +68,7 @@ def join(address, rank, ranks, device, token):
     assert (address, rank, ranks, device) == ("tcp://node0:29500", 3, 16, "gpu:3")
 group.join = join
 """,
-    ("inference.md", 1): """
+    ("inference.md", 2): """
 import onnx
 from onnx import helper
 kind = onnx.TensorProto.FLOAT
@@ -113,8 +113,9 @@ PRINTED = {
     ("index.md", 0): r"42\n",
     ("io.md", 0): r"0\n1\n2\n\n",
     ("inference.md", 0): r"\(4,\) \(3, 4\)\n",
-    ("inference.md", 1): r"\['head'\] \(3, 2\) 8\n",
-    ("inference.md", 2): r"\[-?\d\.\d+, -?\d\.\d+\]\n",
+    ("inference.md", 1): r"Answer.*\[2\., .*version=1\) Answer.*\[3\., .*version=2\) Stats.*\n",
+    ("inference.md", 2): r"\['head'\] \(3, 2\) 8\n",
+    ("inference.md", 3): r"\[-?\d\.\d+, -?\d\.\d+\]\n",
     ("iq.md", 0): r"48000 signed 16-bit 5000\n",
     ("lens.md", 0): r"(cu\w+ \d+ Decoded.*\n)+",
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
@@ -142,7 +143,7 @@ HANDLERS = {
     ("python-handlers.md", 0),
     ("tutorial.md", 0),
 }
-MODULES = {("inference.md", 0): "torch", ("inference.md", 1): "onnx"}
+MODULES = {("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
 RANKS = {("group.md", 0): 2}
 RAY = {("scale.md", 2)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 

@@ -33,6 +33,7 @@ FOLDERS = {
         )
     },
     "dsp": "dsp/include/denizen/dsp",
+    "infer": "infer/include/denizen/infer",
     **{
         part: f"apps/{part}/include/denizen/{part}"
         for part in ("graph", "procmine", "radio", "transactions", "wave")

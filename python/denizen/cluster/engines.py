@@ -182,7 +182,7 @@ class Engines(Closing):
         given: Mapping[str, Any],
         *,
         transport: str = "rings",
-        deadline: float = 2.0,
+        deadline: float = 10.0,
     ) -> None:
         program = denizen.Program(
             _TEXT, actors=["Desk"], messages=[_TO_ENGINE, _TO_CALLER], name="desks"

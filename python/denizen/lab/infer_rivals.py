@@ -8,7 +8,7 @@ inputs and outputs. Each keeps its state from call to call as its users do.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,16 +144,15 @@ def _onnxruntime(model: Model) -> Rival:
     from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
 
     graph = _Step(model)
-    values = [
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in named]
-        for named in (
-            graph.shapes.items(),
-            [(name, None) for name in (graph.answer, *graph.states.values())],
-        )
-    ]
+
+    def values(named: Mapping[str, Any]) -> list[Any]:
+        float32 = TensorProto.FLOAT
+        return [helper.make_tensor_value_info(n, float32, shape) for n, shape in named.items()]
+
+    answers = values(dict.fromkeys((graph.answer, *graph.states.values())))
     weights = [numpy_helper.from_array(array, name) for name, array in graph.weights.items()]
     proto = helper.make_model(
-        helper.make_graph(graph.nodes, "step", *values, weights),
+        helper.make_graph(graph.nodes, "step", values(graph.shapes), answers, weights),
         opset_imports=[helper.make_opsetid("", 18)],
         ir_version=9,
     )

@@ -26,6 +26,7 @@ from denizen.errors import ArgumentError
 CHUNK = 4096  # flights handed to the runtime at once
 _ASK_TIMEOUT = 5.0
 _DRAIN_TIMEOUT = 60.0
+_DEADLINE = 10.0  # seconds of silence after which a host is lost
 
 FLIGHT = denizen.message(
     "Flight",
@@ -219,7 +220,9 @@ def _started(
         return denizen.Runtime(program(), device=device, trace=trace)
     if trace:
         raise ArgumentError("a trace is of one host: leave out --trace")
-    return denizen.Cluster(program(), hosts, device=device_of_host(device), transport=transport)
+    return denizen.Cluster(
+        program(), hosts, device=device_of_host(device), transport=transport, deadline=_DEADLINE
+    )
 
 
 def _where(rt: denizen.Runtime | denizen.Cluster) -> str:

@@ -48,7 +48,7 @@ class ShardedStage(Closing):
         device: str = "auto",
         *,
         transport: str = "rings",
-        deadline: float = 2.0,
+        deadline: float = 10.0,
         workers: int | None = None,
         shards: int | None = None,
         batch: int = 0,
