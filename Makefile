@@ -16,7 +16,7 @@ EXTRAS := $(if $(wildcard /dev/nvidiactl),[handlers-gpu],[handlers])
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
-    $(shell find apps cmake dsp include lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
+    $(shell find apps cmake dsp include infer lens python src tools -name tests -prune -o -type f ! -name '*.pyc' -print 2>/dev/null)
 CORE := $(filter-out fuzz install model simulation support,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 PARTS := $(filter-out device,$(CORE)) dsp $(patsubst apps/%/,%,$(wildcard apps/*/))
 # ThreadSanitizer needs a predictable address space.
@@ -28,7 +28,7 @@ CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
     test-asan-all test-model test-simulation test-plants test-fuzz test-install test-headers test-code docs wheel \
-    test-wheel prepare lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
+    test-wheel test-aarch64 prepare lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -52,7 +52,8 @@ test:
 
 test-deep:
 	@tools/run-parts system-deep prepare lint test-cpp test-headers bench test-code test-python-all test-device \
-	    test-tsan-all test-asan-all test-model test-simulation test-plants test-fuzz test-install test-wheel
+	    test-tsan-all test-asan-all test-model test-simulation test-plants test-fuzz test-install test-wheel \
+	    test-aarch64
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
 $(VENV)/.tools: pyproject.toml constraints.txt
@@ -71,6 +72,10 @@ $(VENV)/.cuda: $(VENV)/.tools tools/nvcc.py
 
 $(VENV)/.dev: $(VENV)/.tools
 	python -m pip install -q -c constraints.txt --group dev --group docs
+	touch $@
+
+$(VENV)/.ray: $(VENV)/.dev
+	python -m pip install -q -c constraints.txt --group ray
 	touch $@
 
 $(VENV)/.wheel: $(VENV)/.tools
@@ -124,14 +129,16 @@ $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 	    [ -z "$$files" ] || python -m pytest -m 'not deep' $$files
 
 # Not those that need a browser; -all: these too.
+test-python-all: $(VENV)/.ray
 test-python test-python-all: install $(VENV)/.dev
 	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
-# its tests in test-cpp.)
-test-device: $(VENV)/.cuda
+# its tests in test-cpp.) Then the machine code around each fence and each access of 16 bytes.
+test-device: $(VENV)/.cuda $(VENV)/.dev
 	cmake --preset device
 	cmake --build build/device -t denizen_device -- -k 0
+	tests/device/orders/check
 
 # The core's concurrency under a sanitizer; -all: every test that can run there.
 test-tsan test-asan: test-%: $(VENV)/.tools
@@ -146,6 +153,7 @@ test-tsan-all test-asan-all: test-%-all: $(VENV)/.tools
 
 test-model:
 	tests/model/check.sh
+	tests/model/ptx/check
 
 # The whole runtime under a scheduler that chooses every interleaving (docs/testing.md). Some seconds of it
 # are in test-tsan. SEEDS=N: of each scenario; FROM=N: the first.
@@ -190,6 +198,15 @@ test-install: build install
 	tests/install/check.sh core $(CURDIR)/build/core-prefix
 	tests/install/check.sh all $(CURDIR)/build/prefix
 	tests/install/check.sh all "$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)')"
+
+# The core for aarch64, by a cross compiler, and tests of its packets, rings, workers and I/O under
+# qemu-user, which has no io_uring: there the service is portable.
+AARCH64_TESTS := base_atomics base_errors wire_rings actor_calls io_service
+test-aarch64: $(VENV)/.tools
+	GTEST_SOURCE=/usr/src/googletest cmake --preset release -B build/aarch64 \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DDENIZEN_CUDA=OFF
+	cmake --build build/aarch64 -t denizen_core $(AARCH64_TESTS:%=test_%) -- -k 0
+	$(CTEST) --test-dir build/aarch64 -R "^($$(echo $(AARCH64_TESTS) | tr ' ' '|'))$$"
 
 # A dead link, a page outside the navigation and a number that is not its record's are errors; the tests
 # in tests/docs build it, too.

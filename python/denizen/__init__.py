@@ -72,15 +72,20 @@ from denizen.program import Program, get_include
 from denizen.runtime import ListedActor, Received, Runtime
 
 if _TYPE_CHECKING:
-    from denizen.cluster import Cluster
+    from denizen import infer as infer
+    from denizen.cluster import Cluster, RayPlacement
 else:
 
     def __getattr__(name: str) -> object:
-        """Cluster is imported when it is used: it brings sockets and JSON."""
-        if name == "Cluster":
-            from denizen.cluster import Cluster  # noqa: PLC0415
+        """Imported when they are used: a cluster brings sockets and JSON, infer its importers."""
+        if name in ("Cluster", "RayPlacement"):
+            from denizen import cluster  # noqa: PLC0415
 
-            return Cluster
+            return getattr(cluster, name)
+        if name == "infer":
+            import denizen.infer  # noqa: PLC0415
+
+            return denizen.infer
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -122,6 +127,7 @@ __all__ = [
     "MissingPackageError",
     "NoActorError",
     "Program",
+    "RayPlacement",
     "Received",
     "RingFullError",
     "Runtime",

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from denizen import _core, threads
+from denizen import threads
 from denizen.errors import ClosedError, DenizenError
 
 if TYPE_CHECKING:
@@ -16,11 +17,23 @@ if TYPE_CHECKING:
 Reply = tuple[int, bytes]
 
 
-class AsyncReplies:
-    """A thread, started at the first ask, that waits for all asks of coroutines."""
+class Asked(Protocol):
+    """What answers: the part of the extension module's objects that is used here."""
 
-    def __init__(self, core: _core.Runtime) -> None:
+    def ask_ready(self, tickets: Sequence[int], timeout: float) -> list[int]: ...
+    def ask_end(self, ticket: int) -> Reply: ...
+    def ask_abandon(self, ticket: int) -> None: ...
+
+
+class AsyncReplies:
+    """A thread, started at the first ask, that waits for all asks of coroutines.
+
+    ``name``: what answers, for errors.
+    """
+
+    def __init__(self, core: Asked, name: str = "the runtime") -> None:
         self._core = core
+        self._name = name
         self._lock = threading.Condition()
         self._open: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Reply]]] = {}
         self._closed = False
@@ -33,7 +46,7 @@ class AsyncReplies:
         future: asyncio.Future[Reply] = loop.create_future()
         with self._lock:
             if self._closed:
-                raise ClosedError("the runtime is closed")
+                raise ClosedError(f"{self._name} is closed")
             if self._thread is None:
                 self._thread = threads.start(self._run, "denizen asks")
             self._open[ticket] = (loop, future)
@@ -51,7 +64,7 @@ class AsyncReplies:
             self._lock.notify()
         if self._thread is not None:
             self._thread.join()
-        error = ClosedError("the runtime was closed before the answer came")
+        error = ClosedError(f"{self._name} was closed before the answer came")
         for loop, future in self._open.values():
             _tell(loop, future, error)
         self._open.clear()

@@ -244,6 +244,17 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
     return n;
 }
 
+void AnyRuntime::serve(const std::vector<uint32_t>& types) { core().serve(types); }
+
+bool AnyRuntime::served(Message& message, std::vector<std::shared_ptr<Storage>>& memory)
+{
+    if (core().try_serve(message, memory)) {
+        return true;
+    }
+    core().check_alive();
+    return false;
+}
+
 Buffer AnyRuntime::buffer(uint64_t bytes, BufferKind kind)
 {
     core().check_alive();

@@ -224,6 +224,20 @@ void BufferTable::received(const std::vector<uint32_t>& offsets, const void* pay
              [&](BufferRef ref) { drop(ref); });
 }
 
+std::vector<std::shared_ptr<Storage>> BufferTable::storage(const std::vector<uint32_t>& offsets,
+                                                           const void* payload)
+{
+    const std::lock_guard guard(mutex_);
+    std::vector<std::shared_ptr<Storage>> found;
+    for (const uint32_t offset : offsets) {
+        BufferRef ref;
+        std::memcpy(&ref, static_cast<const unsigned char*>(payload) + offset, sizeof ref);
+        const Record* r = ref ? find(ref) : nullptr;
+        found.push_back(r != nullptr ? r->storage : nullptr);
+    }
+    return found;
+}
+
 // ---- letting go
 
 void BufferTable::close(BufferRef ref) noexcept

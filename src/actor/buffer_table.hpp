@@ -49,6 +49,9 @@ public:
 
     // Messages with these references came to the host: they are dropped from the count.
     void received(const std::vector<uint32_t>& offsets, const void* payload);
+    // The memory behind these references, before received() drops them; null for one that is stale.
+    std::vector<std::shared_ptr<Storage>> storage(const std::vector<uint32_t>& offsets,
+                                                  const void* payload);
 
 private:
     friend class HeldBuffers;

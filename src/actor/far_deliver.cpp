@@ -217,11 +217,11 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
     };
     if (to.is_host()) {
         const std::lock_guard guard(c.egress_lock);
-        if (c.backlog.size() >= c.options.egress_slots) {
+        if (c.backlog.size() + c.for_service.size() >= c.options.egress_slots) {
             return dead(Reason::dropped, "nobody receives what this host is sent");
         }
         const auto* bytes = static_cast<const unsigned char*>(payload);
-        c.backlog.push_back({h, {bytes, bytes + h.length}});
+        c.set_aside({h, {bytes, bytes + h.length}});
         return Given::yes;
     }
     const uint8_t actor = c.inside(to) ? c.type_at(c.index(to)) : uint8_t{0};

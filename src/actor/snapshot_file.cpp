@@ -56,6 +56,7 @@ std::string kind_name(uint32_t kind)
     case SnapshotKind::program: return "a whole program";
     case SnapshotKind::actor: return "one actor";
     case SnapshotKind::transactions: return "a stage of transactions";
+    case SnapshotKind::model: return "the streams of a model";
     }
     return "kind " + std::to_string(kind);
 }

@@ -177,10 +177,12 @@ void take_host_rings(SnapshotBytes s, AnyRuntime::Core& c, Port& port)
 SnapshotSection egress_section(const AnyRuntime::Core& c)
 {
     SnapshotSection s("egress");
-    s.put(static_cast<uint64_t>(c.backlog.size()));
-    for (const Message& m : c.backlog) {
-        s.put(m.header);
-        s.put(m.payload.data(), m.payload.size());
+    s.put(static_cast<uint64_t>(c.for_service.size() + c.backlog.size()));
+    for (const auto* waiting : {&c.for_service, &c.backlog}) {
+        for (const Message& m : *waiting) {
+            s.put(m.header);
+            s.put(m.payload.data(), m.payload.size());
+        }
     }
     for (const Node& node : c.nodes) {
         uint32_t tail = 0;

@@ -108,6 +108,7 @@ void buffers(nanobind::module_& m);   // buffer.cpp: Buffer
 void arenas(nanobind::module_& m);    // arena.cpp: Arena
 void runtimes(nanobind::module_& m);  // runtime.cpp: Runtime, with all of the following
 void clusters(nanobind::module_& m);  // cluster.cpp: links to other hosts
+void services(nanobind::module_& m);  // io.cpp: files and sockets for handlers
 void tasks(nanobind::module_& m);     // tasks.cpp: programs of tasks
 void flows(nanobind::module_& m);     // flow.cpp: flow graphs
 void groups(nanobind::module_& m);    // group.cpp: groups of ranks
@@ -125,6 +126,7 @@ void tracing(nanobind::class_<AnyRuntime>& runtime);   // tracing.cpp
 
 // Of the kit and the applications, in their own folders' bind.cpp:
 void signals(nanobind::module_& m);
+void models(nanobind::module_& m);
 void graphs(nanobind::module_& m);
 void process_mining(nanobind::module_& m);
 void radios(nanobind::module_& m);

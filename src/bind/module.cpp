@@ -32,11 +32,13 @@ NB_MODULE(_core, m)
     bind::arenas(m);
     bind::runtimes(m);
     bind::clusters(m);
+    bind::services(m);
     bind::tasks(m);
     bind::flows(m);
     bind::groups(m);
 
     bind::signals(m);
+    bind::models(m);
     bind::graphs(m);
     bind::process_mining(m);
     bind::radios(m);

@@ -16,8 +16,18 @@ import denizen
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 APART = {
-    *("ab", "adsb", "apps", "check", "cli", "cluster", "flow", "graph", "group", "info", "iq"),
-    *("handlers.compiled", "lab", "lens", "metrics", "procmine", "radio", "tasks", "terminal"),
+    *("ab", "adsb", "apps", "check", "cli", "cluster", "flow", "graph", "group", "infer", "info"),
+    *(
+        "handlers.compiled",
+        "iq",
+        "lab",
+        "lens",
+        "metrics",
+        "procmine",
+        "radio",
+        "tasks",
+        "terminal",
+    ),
     *("transactions", "wave"),
 }
 SLOW = {"asyncio", "email", "http", "multiprocessing", "socket", "ssl", "urllib", "xml"}

@@ -1,6 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from denizen import Cluster
+
+# Seconds that a healthy host is given on a machine that does much else, where a test names none.
+PATIENCE = 30.0
+CALLS = [
+    *("ask", "find", "pause", "receive", "restart", "resume", "send", "stop"),
+    *("subscribe", "unsubscribe", "unwatch", "watch"),
+]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience():
+    """A test that is about a deadline says which."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Cluster.__init__.__kwdefaults__, "deadline", PATIENCE)
+        for name in CALLS:
+            patch.setitem(getattr(Cluster, name).__kwdefaults__, "timeout", PATIENCE)
+        yield
+
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory):

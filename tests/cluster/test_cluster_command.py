@@ -11,7 +11,7 @@ from denizen import Cluster, cli
 
 @pytest.mark.parametrize("transport", ["rings", pytest.param("tcp", marks=pytest.mark.deep)])
 def test_hosts_come_up_and_their_actors_play(transport, capsys):
-    words = ["--hosts", "2", "--transport", transport, "--seconds", "0.5"]
+    words = ["--hosts", "2", "--transport", transport, "--seconds", "0.5", "--deadline", "30"]
     assert cli.main(["cluster", "up", *words]) == 0
     out = capsys.readouterr().out
     rows = re.findall(r"^ +(\d) +\d+  CPU +([\d,]+) +[\d,.]+ us  up$", out, re.MULTILINE)

@@ -79,7 +79,7 @@ def test_a_cluster_that_is_saved_under_load_goes_on_from_there(transport, tmp_pa
     """Each source sends to the sink of the next host; no number is lost or doubled."""
     count = 30_000
     path = tmp_path / "saved"
-    with Cluster(program(), 3, transport=transport, deadline=30.0, **OPTIONS) as cluster:
+    with Cluster(program(), 3, transport=transport, **OPTIONS) as cluster:
         sinks = [int(cluster.spawn("Sink", host=h, name=f"sink {h}")[0]) for h in range(3)]
         sources = [int(cluster.spawn("Source", host=h)[0]) for h in range(3)]
         for h in range(3):
@@ -89,7 +89,7 @@ def test_a_cluster_that_is_saved_under_load_goes_on_from_there(transport, tmp_pa
         cluster.drain()
         for sink in sinks:
             assert (look(cluster, sink)["count"], look(cluster, sink)["wrong"]) == (count, 0)
-    with Cluster(program(), restore=path, transport=transport, deadline=30.0, **OPTIONS) as again:
+    with Cluster(program(), restore=path, transport=transport, **OPTIONS) as again:
         assert [again.find(f"sink {h}") for h in range(3)] == sinks
         again.drain()
         assert [int(look(again, s)["count"]) for s in sources] == [count] * 3
@@ -100,7 +100,7 @@ def test_a_cluster_that_is_saved_under_load_goes_on_from_there(transport, tmp_pa
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
 def test_a_killed_host_is_started_again_and_every_message_is_accounted_for(transport, tmp_path):
-    with Cluster(program(), 3, transport=transport, deadline=30.0, **OPTIONS) as cluster:
+    with Cluster(program(), 3, transport=transport, **OPTIONS) as cluster:
         (sink,) = cluster.spawn("Sink", host=1)
         guards = [int(cluster.spawn("Sink", host=h)[0]) for h in (0, 2)]
         sources = [int(cluster.spawn("Source", host=h)[0]) for h in (0, 2)]
@@ -170,7 +170,7 @@ def test_a_killed_host_is_started_again_and_every_message_is_accounted_for(trans
 
 
 def test_hosts_that_are_killed_come_back_by_themselves(tmp_path):
-    with Cluster(program(), 3, restart="snapshot", deadline=30.0, **OPTIONS) as cluster:
+    with Cluster(program(), 3, restart="snapshot", **OPTIONS) as cluster:
         sinks = [int(cluster.spawn("Sink", host=h)[0]) for h in range(3)]
         for host, sink in enumerate(sinks):
             cluster.send(sink, "Number", source=0, value=0)
@@ -201,7 +201,7 @@ def _restart_from_a_file_that_is_cut(cluster, folder):
 
 
 def test_without_a_snapshot_nothing_is_started_again():
-    with Cluster(program(), 2, deadline=30.0, **OPTIONS) as cluster:
+    with Cluster(program(), 2, **OPTIONS) as cluster:
         kill(cluster, 1)
         until(lambda: cluster.lost)
         with pytest.raises(ArgumentError, match="no snapshot of this cluster yet"):
@@ -209,7 +209,7 @@ def test_without_a_snapshot_nothing_is_started_again():
 
 
 def test_several_hosts_that_are_lost_at_once_are_started_again_together(tmp_path):
-    with Cluster(program(), 3, deadline=30.0, **OPTIONS) as cluster:
+    with Cluster(program(), 3, **OPTIONS) as cluster:
         sinks = cluster.spawn("Sink", 3)
         cluster.save(tmp_path)
         kill(cluster, 1)
@@ -235,7 +235,7 @@ def test_several_hosts_that_are_lost_at_once_are_started_again_together(tmp_path
 
 def test_a_snapshot_replaces_the_last_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "saved"
-    with Cluster(program(), 2, deadline=30.0, **OPTIONS) as cluster:
+    with Cluster(program(), 2, **OPTIONS) as cluster:
         assert cluster.restart_lost() == []
         cluster.save(path)
         cluster.save(path)

@@ -80,7 +80,6 @@ def cluster(request):
         transport=request.param,
         max_actors=256,
         subscriptions=16,
-        deadline=30.0,
         **ROOM,
     ) as made:
         yield made

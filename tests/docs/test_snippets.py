@@ -68,6 +68,15 @@ def join(address, rank, ranks, device, token):
     assert (address, rank, ranks, device) == ("tcp://node0:29500", 3, 16, "gpu:3")
 group.join = join
 """,
+    ("inference.md", 2): """
+import onnx
+from onnx import helper
+kind = onnx.TensorProto.FLOAT
+w = helper.make_tensor("w", kind, [2, 3], range(6))
+x, y = (helper.make_tensor_value_info(n, kind, ["t", w]) for n, w in (("x", 3), ("y", 2)))
+head = helper.make_node("Gemm", ["x", "w"], ["y"], "head", transB=1)
+onnx.save(helper.make_model(helper.make_graph([head], "g", [x], [y], [w])), "model.onnx")
+""",
     ("lens.md", 0): f"""
 import shutil
 shutil.copy({str(ROOT / "tests/lens/captures/h100-580.159.04-small.lens.gz")!r}, "run.lens.gz")
@@ -102,6 +111,11 @@ PRINTED = {
     ("flow.md", 2): r"1000 Hz\n",
     ("graphs.md", 0): r"699 698\n\d+\n",
     ("index.md", 0): r"42\n",
+    ("io.md", 0): r"0\n1\n2\n\n",
+    ("inference.md", 0): r"\(4,\) \(3, 4\)\n",
+    ("inference.md", 1): r"Answer.*\[2\., .*version=1\) Answer.*\[3\., .*version=2\) Stats.*\n",
+    ("inference.md", 2): r"\['head'\] \(3, 2\) 8\n",
+    ("inference.md", 3): r"\[-?\d\.\d+, -?\d\.\d+\]\n",
     ("iq.md", 0): r"48000 signed 16-bit 5000\n",
     ("lens.md", 0): r"(cu\w+ \d+ Decoded.*\n)+",
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
@@ -122,8 +136,16 @@ PRINTED = {
     ("wave.md", 0): r"\d\.\d+ \(64, 64, 64\)\n",
 }
 TORCH = {("README.md", 1), ("gpu-sharing.md", 0), ("tutorial.md", 4)}
-HANDLERS = {("README.md", 0), ("index.md", 0), ("python-handlers.md", 0), ("tutorial.md", 0)}
+HANDLERS = {
+    ("README.md", 0),
+    ("index.md", 0),
+    ("io.md", 0),
+    ("python-handlers.md", 0),
+    ("tutorial.md", 0),
+}
+MODULES = {("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
 RANKS = {("group.md", 0): 2}
+RAY = {("scale.md", 2)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 
 
 def blocks(page, *languages):
@@ -159,8 +181,12 @@ def test_a_python_snippet_runs(name, number, tmp_path):
     key = (name, number)
     if key in TORCH and not has_torch():
         pytest.skip("needs PyTorch and a GPU")
+    if key in RAY:
+        pytest.skip("needs Ray: see tests/cluster/ray_trials.py")
     if key in HANDLERS:
         pytest.importorskip("numba")
+    if key in MODULES:
+        pytest.importorskip(MODULES[key])
     text = SETUP.get(key, "") + code(name, number)
     (tmp_path / "snippet.py").write_text(text, "utf-8")  # handlers in Python are read from a file
     children = [
@@ -182,7 +208,8 @@ def test_a_python_snippet_runs(name, number, tmp_path):
 
 def test_what_is_said_of_snippets_is_of_one():
     known = set(python()) | {("tutorial.md", 4)}
-    assert not (SETUP.keys() | PRINTED.keys() | TORCH | RANKS.keys()) - known
+    said = SETUP.keys() | PRINTED.keys() | TORCH | MODULES.keys() | RANKS.keys() | RAY
+    assert not said - known
 
 
 # (page, number): what stands before the fragment, and whether it is the inside of a function.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stranger's program on all that is installed: the kit's transform, and an application beside it.
+// A stranger's program on all that is installed: the kit's transform and resident model,
+// and an application beside it.
 #include <denizen/dsp/fft.hpp>
 #include <denizen/graph/generate.hpp>
+#include <denizen/infer/engine.hpp>
 
 #include <cmath>
 
@@ -14,6 +16,17 @@ int main()
         if (std::abs(bin - 1.0F) > 1e-6F) {
             return 1;
         }
+    }
+    denizen::infer::Model relu;
+    relu.widths = {1, 1};
+    relu.ops = {{denizen::infer::OpKind::relu, {0}, {}, {}, "relu"}};
+    relu.output = 1;
+    denizen::infer::Engine resident(relu, {});
+    const float below = -1;
+    float answer = below;
+    resident.step(0, std::as_bytes(std::span(&below, 1)), std::span(&answer, 1));
+    if (answer != 0) {
+        return 1;
     }
     return denizen::graph::chain(5).vertices() == 5 ? 0 : 1;
 }

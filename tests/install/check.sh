@@ -17,7 +17,7 @@ cmake --build "$build"
 if [ "$wanted" = core ]; then
     library=$(find "$prefix" -name libdenizen_core.a)
     foreign=$(nm -C --defined-only "$library" 2>/dev/null |
-        grep -E ' denizen::(dsp|graph|procmine|radio|transactions|wave)::' | head -5 || true)
+        grep -E ' denizen::(dsp|graph|infer|procmine|radio|transactions|wave)::' | head -5 || true)
     [ -z "$foreign" ] || { echo "the core's library holds: $foreign" >&2; exit 1; }
     [ ! -d "$prefix/include/denizen/wave" ] || { echo 'the core installs headers of applications' >&2; exit 1; }
 fi

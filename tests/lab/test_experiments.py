@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen import procmine
+from denizen import machine, procmine
+from denizen.cli import main
 from denizen.lab import bench, goals, logs, programs, record
 from denizen.lab import cases as of_python
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured
@@ -405,3 +406,20 @@ def test_pm4py_that_fails_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LabError, match="pm4py failed: ImportError: no numpy of this test"):
         logs._timed_pm4py(procmine.generate(2000), 1)
+
+
+def test_all_leaves_out_on_a_gpu_what_has_no_gpu_half(monkeypatch, tmp_path, capsys):
+    here, _ = machine.describe("cpu")
+    begun = []
+
+    def run(experiment, device, *, quick):
+        begun.append(experiment)
+        raise record.LabError("measured elsewhere")
+
+    monkeypatch.setattr(bench, "run", run)
+    for gpu in (None, 0):
+        monkeypatch.setattr(machine, "describe", lambda device, gpu=gpu: (here, gpu))
+        assert main(["bench", "all", "--out", str(tmp_path)]) == 1
+    assert begun.count("infer") == 1
+    assert begun.count("dispatch") == 2
+    assert "infer: measured on CPU threads alone" in capsys.readouterr().out

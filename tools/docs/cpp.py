@@ -26,12 +26,14 @@ FOLDERS = {
             "device",
             "actor",
             "cluster",
+            "io",
             "task",
             "flow",
             "group",
         )
     },
     "dsp": "dsp/include/denizen/dsp",
+    "infer": "infer/include/denizen/infer",
     **{
         part: f"apps/{part}/include/denizen/{part}"
         for part in ("graph", "procmine", "radio", "transactions", "wave")

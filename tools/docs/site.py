@@ -24,9 +24,11 @@ log = get_plugin_logger("denizen")
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = {
     "denizen": ("denizen", "Programs of actors, messages, buffers, errors."),
+    "io": ("denizen.io", ""),
     "tasks": ("denizen.tasks", ""),
     "flow": ("denizen.flow", ""),
     "dsp": ("denizen.dsp", ""),
+    "infer": ("denizen.infer", ""),
     "group": ("denizen.group", ""),
     "graph": ("denizen.graph", ""),
     "procmine": ("denizen.procmine", ""),

@@ -3,6 +3,7 @@
 // rules and alerts cross as bytes.
 #include "bind/bind.hpp"
 
+#include <denizen/transactions/circular_rule.hpp>
 #include <denizen/transactions/generate.hpp>
 #include <denizen/transactions/reference.hpp>
 #include <denizen/transactions/stage.hpp>
@@ -118,14 +119,37 @@ void transaction_stages(nb::module_& m)
             return give(std::move(alerts));
         });
 
+    nb::class_<CircularRule>(m, "TransactionCircularRule")
+        .def("__init__",
+             [](CircularRule* self, nb::handle rules, uint32_t horizon) {
+                 new (self) CircularRule(one<Rules>(rules, "rules"), horizon);
+             })
+        .def("put",
+             [](CircularRule& r, nb::handle profiles) {
+                 const View<Profile> all(profiles, "profiles");
+                 for (size_t k = 0; k < all.size(); ++k) r.put(all.data()[k]);
+             })
+        .def("change",
+             [](CircularRule& r, nb::handle rules) { r.change(one<Rules>(rules, "rules")); })
+        .def("feed", [](CircularRule& r, nb::handle payments, nb::handle own) {
+            const View<Transfer> all(payments, "payments");
+            const View<CircularRule::Own> mine(own, "records");
+            std::vector<Alert> alerts;
+            {
+                const Unlocked unlocked;
+                r.feed(all.data(), all.size(), mine.data(), mine.size(), alerts);
+            }
+            return give(std::move(alerts));
+        });
+
     nb::class_<Stage>(m, "TransactionStage")
         .def(
             "__init__",
             [](Stage* self, AnyRuntime& rt, uint32_t shards, uint32_t batch, uint32_t depth,
                uint32_t horizon, uint64_t memory, nb::handle rules,
-               const std::optional<std::string>& restore) {
-                const StageOptions o{shards,  batch,  depth,
-                                     horizon, memory, one<Rules>(rules, "rules")};
+               const std::optional<std::string>& restore, bool keep_outcomes) {
+                StageOptions o{shards, batch, depth, horizon, memory, one<Rules>(rules, "rules")};
+                o.keep_outcomes = keep_outcomes;
                 const Unlocked unlocked;
                 if (restore) {
                     const Snapshot saved = read_snapshot(*restore);
@@ -135,7 +159,7 @@ void transaction_stages(nb::module_& m)
                 }
             },
             nb::keep_alive<1, 2>(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-            nb::arg(), nb::arg(), nb::arg().none())
+            nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
         .def("feed",
              [](Stage& s, nb::handle records) {
                  const View<Transaction> all(records, "records");
@@ -160,6 +184,7 @@ void transaction_stages(nb::module_& m)
                  }
                  return give(std::move(alerts));
              })
+        .def("take_outcomes", [](Stage& s) { return give(s.take_outcomes()); })
         .def("change",
              [](Stage& s, nb::handle rules) {
                  const auto changed = one<Rules>(rules, "rules");

@@ -1,41 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <denizen/transactions/country.hpp>
-#include <denizen/transactions/detail/circular.hpp>
 #include <denizen/transactions/reference.hpp>
 
 #include <algorithm>
 
 namespace denizen::transactions {
-
-// Whether `left` more transactions lead from accounts.back() to the payer of `closing`; their
-// sequences go to `path`.
-bool Reference::leads_back(const Transaction& closing, uint32_t left, uint64_t since,
-                           std::vector<uint64_t>& accounts, std::vector<uint64_t>& path) const
-{
-    const auto found = sent_.find(accounts.back());
-    if (found == sent_.end()) return false;
-    const std::vector<Sent>& all = found->second;
-    const size_t first = all.size() - std::min<size_t>(all.size(), fanout);
-    for (size_t k = all.size(); k-- > first;) {
-        const Sent& s = all[k];
-        if (next_ - s.sequence > horizon_) break;
-        const uint64_t apart =
-            std::max(s.amount, closing.amount) - std::min(s.amount, closing.amount);
-        if (s.ts < since || s.ts > closing.ts ||
-            apart * 100 > closing.amount * rules_.circular_percent)
-            continue;
-        path.push_back(s.sequence);
-        if (left == 1 && s.dest == closing.customer) return true;
-        if (left > 1 && s.dest != closing.customer &&
-            std::find(accounts.begin(), accounts.end(), s.dest) == accounts.end()) {
-            accounts.push_back(s.dest);
-            if (leads_back(closing, left - 1, s.ts, accounts, path)) return true;
-            accounts.pop_back();
-        }
-        path.pop_back();
-    }
-    return false;
-}
 
 // All that is in an alert of any rule; its value, limit and severity are the caller's.
 Alert Reference::alert(Rule rule, const Transaction& t) const
@@ -119,25 +88,18 @@ Outcome Reference::feed(const Transaction& t, std::vector<Alert>& alerts)
     add(Rule::exposed, (p.flags & 1) != 0 && t.amount > exposed_limit, t.amount, exposed_limit,
         Severity::high);
 
-    std::vector<Sent>& sent = sent_[t.customer];
-    if (t.customer != t.dest && t.amount >= rules_.circular_amount) {
-        const uint64_t window = rules_.circular_window_ms;
-        const uint64_t since = t.ts >= window ? t.ts - window + 1 : 0;
-        for (uint32_t hops = 2; hops <= rules_.circular_hops; ++hops) {
-            std::vector<uint64_t> accounts{t.dest};
-            std::vector<uint64_t> path;
-            if (!leads_back(t, hops - 1, since, accounts, path)) continue;
-            const size_t before = alerts.size();
-            add(Rule::circular, true, hops, rules_.circular_hops,
-                t.amount > limit ? Severity::critical : Severity::high);
-            if (alerts.size() != before) {
-                alerts.back().hops = static_cast<uint8_t>(hops);
-                std::copy(path.begin(), path.end(), alerts.back().path);
-            }
-            break;
+    if (t.customer != t.dest) {
+        const Transfer payment{next_, t.customer, t.dest, t.amount, t.ts};
+        const RoundTrip found = round_trips_.find(payment, rules_);
+        const size_t before = alerts.size();
+        add(Rule::circular, found.hops != 0, found.hops, rules_.circular_hops,
+            t.amount > limit ? Severity::critical : Severity::high);
+        if (alerts.size() != before) {
+            alerts.back().hops = static_cast<uint8_t>(found.hops);
+            std::copy_n(found.path, found.hops - 1, alerts.back().path);
         }
+        round_trips_.add(payment);
     }
-    if (t.customer != t.dest) sent.push_back({next_, t.dest, t.ts, t.amount});
     const uint64_t asleep = p.dormant_ms != 0 ? p.dormant_ms : rules_.dormant_ms;
     add(Rule::dormant, gap >= asleep && t.amount >= rules_.dormant_amount, gap, asleep,
         gap >= 2 * asleep ? Severity::high : Severity::medium);

@@ -53,7 +53,7 @@ std::array<uint32_t, 16> find_all(const Image& image, Program<Actors<A...>, Mess
 Stage::Stage(AnyRuntime& rt, const StageOptions& o, const Snapshot* restore)
     : rt_(rt), rules_(restore != nullptr ? restore->rules : o.rules),
       ids_(find_all(rt.image(), Monitoring{})), first_memory_(o.first_memory),
-      most_memory_(o.memory != 0 ? o.memory : ~0ull)
+      most_memory_(o.memory != 0 ? o.memory : ~0ull), keep_outcomes_(o.keep_outcomes)
 {
     check(rules_);
     const Description& there = rt.description();
@@ -284,6 +284,7 @@ bool Stage::land()
     if (places.size() != f.alerts) return false;
     for (const uint32_t place : places) ready_.push_back(arrived_[place]);
     std::erase_if(arrived_, [&](const Alert& a) { return a.sequence < f.base + f.count; });
+    if (keep_outcomes_) note_outcomes(f);
     counts_.alerts += f.alerts;
     done_ = f.base + f.count;
     flying_.pop_front();

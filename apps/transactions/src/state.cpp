@@ -191,6 +191,16 @@ void Stage::copy(bool out, uint64_t offset, void* memory, uint64_t bytes)
     }
 }
 
+// The verdicts of a batch stay in the book until another one is launched in its place.
+void Stage::note_outcomes(const Flying& f)
+{
+    std::vector<Verdict> verdicts(f.count);
+    const uint64_t slot = f.batch % geometry_.depth * uint64_t{geometry_.batch};
+    copy(true, offsets(geometry_).verdicts + slot * sizeof(Verdict), verdicts.data(),
+         verdicts.size() * sizeof(Verdict));
+    for (const Verdict& v : verdicts) outcomes_.push_back(static_cast<Outcome>(v.outcome));
+}
+
 Snapshot Stage::snapshot()
 {
     settle();

@@ -324,6 +324,15 @@ public:
     size_t receive_many(uint32_t type, void* payloads, uint32_t length, size_t stride, size_t count,
                         Address* senders);
 
+    // For a service of the host (io/service.hpp). From now on messages of these types that actors
+    // send to the host wait for served(), and receive() does not see them; with none, as before.
+    // Errc::bad_argument if there is a service.
+    void serve(const std::vector<uint32_t>& types);
+    // The next of them, without waiting, and the memory of the buffers that it refers to, in its
+    // fields' order (null for one that is stale). False if none has arrived. It moves what arrived
+    // before it for receive() to host memory, as long as that is at most egress_slots messages.
+    bool served(Message& message, std::vector<std::shared_ptr<Storage>>& memory);
+
     // Memory that messages can refer to: the runtime's own (its content is undefined), or somebody
     // else's, which `owner` keeps alive and the workers must be able to reach. On a GPU the first
     // buffer of a kind, and one for which the pool has to grow, takes the programs of this process

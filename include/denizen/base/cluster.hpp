@@ -34,10 +34,15 @@ __device__ inline Address in_block(Address a, [[maybe_unused]] uint32_t rank)
 #endif
 }
 
+// What other blocks store is loaded with their scope.
 __device__ inline uint32_t load(Address own)
 {
     uint32_t value = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("ld.relaxed.cluster.shared.u32 %0, [%1];" : "=r"(value) : "r"(own) : "memory");
+#else
     asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];" : "=r"(value) : "r"(own) : "memory");
+#endif
     return value;
 }
 
@@ -52,11 +57,12 @@ __device__ inline uint32_t add(Address own, uint32_t n)
     return before;
 }
 
+// Volatile, or ptxas would make several loads of it (base/packet.hpp).
 __device__ inline Packet load_packet(Address own)
 {
     uint64_t low = 0;
     uint64_t high = 0;
-    asm volatile("{ .reg .b128 t; ld.relaxed.cta.shared.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+    asm volatile("{ .reg .b128 t; ld.volatile.shared.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
                  : "=l"(low), "=l"(high)
                  : "r"(own)
                  : "memory");

@@ -4,9 +4,17 @@
 // sequence it expects has the payload too: no index to read, no fence to wait for. NCCL calls the
 // idea LL (low latency); here it is the only thing that ever crosses between two processors.
 //
-// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one. These
-// functions are for global memory: with a generic address the compiler would ask each time where it
-// points. Shared memory's are in actor/detail/near.hpp.
+// Hazard: on the device, `ld.v4.u32` is four accesses and was seen torn; only `.b128` is one. And
+// of `ld.relaxed.b128` ptxas makes two loads of 4 bytes if the code behind uses no more than, say,
+// the first word and the sequence (13.0 to 13.5, sm_80 to sm_100, and of ld.acquire too). It leaves
+// `ld.volatile.b128` whole, which the memory model takes for a relaxed load of system scope
+// (tests/device/orders).
+//
+// These functions are for global memory: with a generic address the compiler would ask each time
+// where it points. Shared memory's are in base/cluster.hpp.
+//
+// aarch64 without FEAT_LSE2 (before Armv8.4; qemu before 8.1): compile with DENIZEN_WITHOUT_LSE2.
+// All that share a ring must be compiled alike.
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -52,15 +60,9 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
 #if DENIZEN_ON_DEVICE
     uint64_t low = 0;
     uint64_t high = 0;
-    if constexpr (S == Scope::system) {
-        asm volatile("{ .reg .b128 t; ld.relaxed.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
-                     : "=l"(low), "=l"(high)
-                     : "l"(__cvta_generic_to_global(p)));
-    } else {
-        asm volatile("{ .reg .b128 t; ld.relaxed.gpu.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
-                     : "=l"(low), "=l"(high)
-                     : "l"(__cvta_generic_to_global(p)));
-    }
+    asm volatile("{ .reg .b128 t; ld.volatile.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+                 : "=l"(low), "=l"(high)
+                 : "l"(__cvta_generic_to_global(p)));
     return {
         {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high)},
         static_cast<uint32_t>(high >> 32)};
@@ -78,10 +80,20 @@ DENIZEN_HD inline Packet load_packet(const Packet* p)
     copy_bytes(&value, &raw, sizeof value);
     return value;
 #elif defined(__aarch64__)
-    // LDP is single-copy atomic with FEAT_LSE2 (Armv8.4); the fence makes it an acquire.
     uint64_t low = 0;
     uint64_t high = 0;
+#if defined(DENIZEN_WITHOUT_LSE2)
+    // The pair was read at once if what was read could be stored: the loop ends when nobody wrote
+    // in between. The memory must be writable.
+    uint32_t failed = 0;
+    asm volatile("1:\n\tldaxp %0, %1, [%3]\n\tstxp %w2, %0, %1, [%3]\n\tcbnz %w2, 1b"
+                 : "=&r"(low), "=&r"(high), "=&r"(failed)
+                 : "r"(p)
+                 : "memory");
+#else
+    // LDP is single-copy atomic with FEAT_LSE2 (Armv8.4); the fence makes it an acquire.
     asm volatile("ldp %0, %1, [%2]\n\tdmb ishld" : "=r"(low), "=r"(high) : "r"(p) : "memory");
+#endif
     Packet value;
     copy_bytes(&value, &low, 8);
     copy_bytes(reinterpret_cast<char*>(&value) + 8, &high, 8);
@@ -124,7 +136,17 @@ DENIZEN_HD inline void store_packet(Packet* p, const Packet& value)
     uint64_t high = 0;
     copy_bytes(&low, &value, 8);
     copy_bytes(&high, reinterpret_cast<const char*>(&value) + 8, 8);
+#if defined(DENIZEN_WITHOUT_LSE2)
+    uint64_t old = 0;
+    uint64_t older = 0;
+    uint32_t failed = 0;
+    asm volatile("1:\n\tldxp %0, %1, [%5]\n\tstlxp %w2, %3, %4, [%5]\n\tcbnz %w2, 1b"
+                 : "=&r"(old), "=&r"(older), "=&r"(failed)
+                 : "r"(low), "r"(high), "r"(p)
+                 : "memory");
+#else
     asm volatile("dmb ish\n\tstp %0, %1, [%2]" ::"r"(low), "r"(high), "r"(p) : "memory");
+#endif
 #endif
 }
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from denizen import _core
 from denizen.actor import ActorType
 from denizen.closing import Closing
+from denizen.cluster.child import Starter, Subprocesses, check_transport
 from denizen.cluster.host import all_arrived
-from denizen.cluster.links import TRANSPORTS
 from denizen.cluster.processes import Processes
+from denizen.cluster.ray_placement import RayActors, RayPlacement
 from denizen.cluster.snapshots import PathLike, Saved, Snapshots
 from denizen.cluster.topics import Topics
 from denizen.device import capability, parse_device
@@ -34,8 +35,6 @@ from denizen.values import seconds as _seconds
 MOST_HOSTS = 1023
 # What comes from another host waits in host rings; on a GPU these are dear.
 _ROOM = {"host_ring_slots": 2048}
-# Seconds that a process may take from the end of its links, by which others know, to its own.
-_ENDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Host:
     workers: int
     pid: int
     lost: str  # why; empty: it lives
+    node: str = ""  # the ID of its node, if Ray has placed it
 
 
 class Cluster(Topics, Snapshots, Closing):
@@ -58,9 +58,15 @@ class Cluster(Topics, Snapshots, Closing):
 
     Args:
         program: as Runtime's. Types that the main module or a function defines are sent along.
-        hosts: how many, 2 if not given; or the device of each: ``["gpu:0", "gpu:1", "cpu:2"]``.
-        device: of every host, where `hosts` is a number.
-        transport: "rings": memory that the processes share; "tcp": connections, on loopback.
+        hosts: how many, 2 if not given; or the device of each: ``["gpu:0", "gpu:1", "cpu:2"]``; or
+            "ray": one on each node of Ray's cluster, this process being the one of its own.
+        device: of every host, where `hosts` is no list.
+        placement: where Ray starts the hosts, each but host 0 in an actor: "ray", or a
+            RayPlacement. None: they are processes of this machine.
+        transport: "rings": memory that the processes share; "tcp": connections. None: rings where
+            all hosts are on one machine.
+        address: that hosts listen on with "tcp". None: loopback, or, where Ray has placed hosts on
+            several machines, each one's node's.
         deadline: seconds of silence after which a host is lost.
         spin: seconds that a link's threads look for the next message before they sleep.
         start_timeout: seconds until all hosts are up.
@@ -69,6 +75,9 @@ class Cluster(Topics, Snapshots, Closing):
         restart: "snapshot": a host whose process ends is started again from the last snapshot, see
             restart_lost().
         options: sizes, as Runtime's, of every host.
+
+    With Ray: MissingPackageError if it is not installed, ExhaustedError if it has no room for the
+    placement group, DeadlineError if it does not start an actor by `start_timeout`.
     """
 
     def __init__(
@@ -77,8 +86,9 @@ class Cluster(Topics, Snapshots, Closing):
         hosts: int | Sequence[str] | None = None,
         *,
         device: str = "cpu:1",
-        transport: str = "rings",
-        address: str = "127.0.0.1",
+        placement: RayPlacement | str | None = None,
+        transport: str | None = None,
+        address: str | None = None,
         deadline: float = 2.0,
         spin: float = 20e-6,
         start_timeout: float = 120.0,
@@ -92,24 +102,25 @@ class Cluster(Topics, Snapshots, Closing):
         self._saved = None if restore is None else Saved.read(restore)
         if hosts is None and self._saved is not None:
             hosts = self._saved.devices
+        check_transport(transport)
+        placement, hosts = _placed(placement, hosts)
         devices = _devices(2 if hosts is None else hosts, device)
         if self._saved is not None and len(devices) != len(self._saved.devices):
             raise ArgumentError(
                 f"{len(devices)} hosts; the snapshot is of {len(self._saved.devices)}"
             )
-        if transport not in TRANSPORTS:
-            raise ArgumentError(f'transport = "{transport}"; use {" or ".join(TRANSPORTS)}')
         if not _seconds(deadline) >= 0.01:
             raise ArgumentError(f"deadline = {deadline}; use 0.01 s or more")
-        for one in dict.fromkeys(devices):  # once, and not by every host
+        if placement is not None:
+            placement.check(len(devices))
+        # Once, and not by every host; on another machine each compiles for itself.
+        for one in dict.fromkeys(devices if placement is None else devices[:1]):
             where = parse_device(one)
             if where.on_gpu:
                 program.compile_gpu(capability(where))
             elif not where.interpreted:
                 program.compile_cpu()
         given = {
-            "transport": transport,
-            "address": address,
             "deadline": float(deadline),
             "spin": float(spin),
             "options": {**_ROOM, **options} if _on_cpu(devices) else options,
@@ -117,7 +128,13 @@ class Cluster(Topics, Snapshots, Closing):
         self._devices, self._links_then, self.restarts = devices, {}, []
         self._saving = threading.RLock()
         files = {} if self._saved is None else {h: self._saved.file(h) for h in range(len(devices))}
-        self._hosts = Processes(program, devices, given, files, start_timeout)
+        end = time.monotonic() + start_timeout
+        starter: Starter = (
+            Subprocesses(transport, address)
+            if placement is None
+            else RayActors(placement, devices, transport, address, end)
+        )
+        self._hosts = Processes(program, devices, given, files, end, starter)
         if restart == "snapshot":
             self._hosts.on_loss = self._start_again
         self.program = program
@@ -136,9 +153,14 @@ class Cluster(Topics, Snapshots, Closing):
         """All of them, in the order of their numbers."""
         lost = self.lost
         return [
-            Host(n, a["device"], a["workers"], a["pid"], lost.get(n, ""))
+            Host(n, a["device"], a["workers"], a["pid"], lost.get(n, ""), a["node"])
             for n, a in sorted(self._hosts.about.items())
         ]
+
+    @property
+    def transport(self) -> str:
+        """Of the links: "rings" or "tcp"."""
+        return self._hosts.local.links.transport
 
     @property
     def lost(self) -> dict[int, str]:
@@ -154,6 +176,16 @@ class Cluster(Topics, Snapshots, Closing):
                 "returned, or that a handler's ctx told"
             )
         return int(host)
+
+    def call(self, host: int, function: str, *, timeout: float = 10.0, **given: Any) -> Any:
+        """Runs a function of a module in a host's process; ``given`` and what it returns are JSON.
+
+        Args:
+            function: "module:function", called as ``function(local, **given)`` with the host's
+                :class:`denizen.cluster.host.Local`, on the thread that answers for the host.
+        """
+        number = self._number(host)
+        return self._hosts.call(number, "call", timeout, function=function, given=given)
 
     # ---- actors
 
@@ -329,8 +361,7 @@ class Cluster(Topics, Snapshots, Closing):
             now = self._hosts.call_living("quiet", left, timeout=left)
             for b in set(self._hosts.children) - now.keys():
                 if not ended.get(b):
-                    patience = 0.0 if b in ended else _ENDS
-                    ended[b] = self._hosts.has_ended(b, patience=patience)
+                    ended[b] = self._hosts.has_ended(b, wait=b not in ended)
             arrived = all_arrived(now, ended)
             if arrived and now == before:
                 return
@@ -400,11 +431,35 @@ def _on_cpu(devices: Sequence[str]) -> bool:
     return all(not parse_device(d).on_gpu for d in devices)
 
 
+def _placed(
+    placement: RayPlacement | str | None, hosts: int | Sequence[str] | None
+) -> tuple[RayPlacement | None, int | Sequence[str] | None]:
+    """Where Ray places hosts, if it does, and how many."""
+    if isinstance(placement, str):
+        if placement != "ray":
+            raise ArgumentError(f'placement = "{placement}"; use "ray", or leave it out')
+        placement = RayPlacement()
+    if hosts == "ray":
+        placement = placement or RayPlacement()
+        nodes = placement.other_nodes()
+        if not nodes:
+            raise ArgumentError(
+                'hosts = "ray": Ray has no node but the one of this process; give a number of '
+                'hosts and placement = "ray"'
+            )
+        placement = replace(placement, nodes=nodes)
+    if hosts is None or hosts == "ray":
+        hosts = 1 + len(placement.nodes) if placement is not None and placement.nodes else None
+    return placement, hosts
+
+
 def _devices(hosts: int | Sequence[str], device: str) -> list[str]:
     if isinstance(hosts, int | np.integer):
         devices = [device] * int(hosts)
     elif isinstance(hosts, str):
-        raise ArgumentError(f'hosts = "{hosts}"; give a number, or a list with the device of each')
+        raise ArgumentError(
+            f'hosts = "{hosts}"; give a number, a list with the device of each, or "ray"'
+        )
     else:
         devices = [str(d) for d in hosts]
     if not 1 <= len(devices) <= MOST_HOSTS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``denizen cluster up``: hosts on this machine whose actors keep sending to each other.
+"""``denizen cluster up``: hosts, here or where Ray is, whose actors keep sending to each other.
 
 Each host has a Player for each other one, and each pair of Players keeps some balls going. Kill a
 host, or stop it, from another terminal, and see what the others say.
@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from denizen.cluster.cluster import Cluster
+from denizen.cluster.ray_placement import RayPlacement
 from denizen.errors import ArgumentError, DenizenError
 from denizen.message import ADDRESS, message
 from denizen.program import Program
@@ -46,12 +47,30 @@ def program() -> Program:
 
 
 def up(
-    hosts: int, device: str, transport: str, deadline: float, *, seconds: float | None = None
+    hosts: int | None,
+    device: str,
+    transport: str | None,
+    deadline: float,
+    *,
+    ray: str | None = None,
+    seconds: float | None = None,
 ) -> int:
-    """Starts them and prints a table every second, until Ctrl-C or for so many seconds."""
-    if hosts < 2:
+    """Starts them and prints a table every second, until Ctrl-C or for so many seconds.
+
+    ``ray``: the address of Ray's cluster, "" for the one that ray.init() takes by itself; there is
+    a host on each node then, if ``hosts`` does not say how many. Else there are 3.
+    """
+    if hosts is not None and hosts < 2:
         raise ArgumentError(f"--hosts {hosts}; use 2 or more")
-    with Cluster(program(), hosts, device=device, transport=transport, deadline=deadline) as made:
+    with Cluster(
+        program(),
+        hosts or (3 if ray is None else "ray"),
+        device=device,
+        placement=None if ray is None else RayPlacement(address=ray or None),
+        transport=transport,
+        deadline=deadline,
+    ) as made:
+        hosts = len(made.hosts)
         players = {
             (a, b): int(made.spawn("Player", host=a)[0])
             for a in range(hosts)
@@ -63,8 +82,8 @@ def up(
                 for _ in range(_BALLS):
                     made.send(player, "Ball", other=players[b, a])
         print(
-            f"{hosts} hosts over {transport}, {_BALLS} balls between each two. Try, from another "
-            f"terminal: kill -9 PID, or kill -STOP PID. Ctrl-C ends it."
+            f"{hosts} hosts over {made.transport}, {_BALLS} balls between each two. Try, from "
+            "another terminal: kill -9 PID, or kill -STOP PID. Ctrl-C ends it."
         )
         ends = None if seconds is None else time.monotonic() + seconds
         before = _handled(made)
@@ -99,7 +118,7 @@ def _show(
             rate = f"{(handled[n] - before[n]) / took:,.0f}"
         if not host.lost:
             ask = _ask(cluster, next(a for (of, _), a in players.items() if of == n))
-        state = host.lost or "up"
+        state = (host.lost or "up") + (f", node {host.node[:8]}" if host.node else "")
         print(f"{n:>4}  {host.pid:>8}  {host.device[:24]:<24} {rate:>12} {ask:>10}  {state}")
 
 

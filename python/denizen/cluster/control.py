@@ -85,7 +85,7 @@ class Caller:
                 ) from None
             except OSError as error:
                 raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
-        return self._result(answer)
+        return result(answer, self._host)
 
     def _await(self, end: float, lost: Callable[[], str | None]) -> None:
         """Until the host says something. TimeoutError, or HostLostError."""
@@ -104,13 +104,7 @@ class Caller:
         """
         self._sock.settimeout(patience)
         said = get(self._sock)
-        return None if said is None else self._result(said)
-
-    def _result(self, answer: Mapping[str, Any]) -> Any:
-        if "error" in answer:
-            kind = getattr(errors, str(answer["error"]), DenizenError)
-            raise kind(f"host {self._host}: {answer['text']}")
-        return answer["result"]
+        return None if said is None else result(said, self._host)
 
     def close(self) -> None:
         self._sock.close()
@@ -119,11 +113,22 @@ class Caller:
 def serve(sock: socket.socket, answer: Callable[[str, Mapping[str, Any]], Any]) -> None:
     """Answers until the other side is gone."""
     while (request := get(sock)) is not None:  # ends: with the cluster's process, or by its close()
-        try:
-            reply = {"n": request["n"], "result": answer(request["do"], request["given"])}
-        except DenizenError as error:
-            reply = {"n": request["n"], "error": type(error).__name__, "text": str(error)}
-        except Exception as error:  # ours: who asks is told
-            text = f"{type(error).__name__}: {error}"
-            reply = {"n": request["n"], "error": "DenizenError", "text": text}
-        put(sock, reply)
+        put(sock, {"n": request["n"], **attempt(answer, request["do"], request["given"])})
+
+
+def attempt(do: Callable[..., Any], *given: Any) -> dict[str, Any]:
+    """What it returns or raises, for :func:`result` of another process."""
+    try:
+        return {"result": do(*given)}
+    except DenizenError as error:
+        return {"error": type(error).__name__, "text": str(error)}
+    except Exception as error:  # ours: who asks is told
+        return {"error": "DenizenError", "text": f"{type(error).__name__}: {error}"}
+
+
+def result(answer: Mapping[str, Any], host: int) -> Any:
+    """What host ``host`` has returned; what it has raised is raised here, as the same class."""
+    if "error" in answer:
+        kind = getattr(errors, str(answer["error"]), DenizenError)
+        raise kind(f"host {host}: {answer['text']}")
+    return answer["result"]

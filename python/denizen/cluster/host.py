@@ -8,13 +8,14 @@ one's end of the socket.
 from __future__ import annotations
 
 import base64
+import importlib
 import os
 import pickle
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ class Local:
     """A runtime that is a host of a cluster, and what others may ask of it."""
 
     def __init__(self, program: Program, given: Mapping[str, Any], token: bytes) -> None:
-        self.number, self.hosts = given["number"], given["hosts"]
+        self.number, self.hosts, self.node = given["number"], given["hosts"], given["node"]
+        self.at_close: list[Callable[[], None]] = []
         self.runtime = Runtime(
             program,
             given["device"],
@@ -70,6 +72,8 @@ class Local:
         return _core.to_short(self.core, address)
 
     def close(self, timeout: float) -> None:
+        for end in self.at_close:
+            end()
         self.links.close()
         self.runtime.close(timeout=timeout)
 
@@ -86,7 +90,13 @@ class Local:
             "workers": self.runtime.description["workers"],
             "pid": os.getpid(),
             "place": self.links.place,
+            "node": self.node,
         }
+
+    def call(self, function: str, given: Mapping[str, Any]) -> Any:
+        """Runs function(self, **given) of a module: "module:function"."""
+        module, _, name = function.partition(":")
+        return getattr(importlib.import_module(module), name)(self, **given)
 
     def connect(self, places: Mapping[str, str], timeout: float) -> None:
         self.links.connect({int(h): place for h, place in places.items()}, timeout)
@@ -218,6 +228,7 @@ class Local:
 
 _METHODS = frozenset(
     {
+        "call",
         "describe",
         "connect",
         "spawn",

@@ -25,11 +25,9 @@ from typing import Any
 from denizen import _core, threads
 from denizen.cluster import handshake
 from denizen.cluster.handshake import Met, RefusedError
-from denizen.errors import ArgumentError, DeadlineError, DenizenError
+from denizen.errors import DeadlineError, DenizenError
 
 log = logging.getLogger(__name__)
-
-TRANSPORTS = ("rings", "tcp")
 
 _PAUSE = 0.02  # seconds between two looks at the links
 _MOST_MEETING = 16  # connections at a time that have proved nothing yet, beside the hosts'
@@ -52,10 +50,8 @@ class Links:
         deadline: float = 2.0,
         spin: float = 20e-6,
     ) -> None:
-        if transport not in TRANSPORTS:
-            raise ArgumentError(f'transport = "{transport}"; use {" or ".join(TRANSPORTS)}')
         self._core, self._number, self._hosts, self._token = core, number, hosts, token
-        self._transport, self._deadline, self._spin = transport, deadline, spin
+        self.transport, self._deadline, self._spin = transport, deadline, spin
         self._epoch = secrets.randbits(64)
         self._lock = threading.Condition()
         self._links: dict[int, _core.Link] = {number: _core.Link.loop(core)}
@@ -185,14 +181,14 @@ class Links:
             link.close()
         with self._lock:
             self._links.clear()
-        if self._transport == "rings":
+        if self.transport == "rings":
             with suppress(OSError):
                 os.unlink(self.place)
 
     # ---- both sides
 
     def _open(self, place: str, timeout: float) -> socket.socket:
-        if self._transport == "rings":
+        if self.transport == "rings":
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(timeout)
             try:
@@ -231,7 +227,7 @@ class Links:
                 link.resume(os.dup(sock.fileno()), met.nonce, met.arrived)
                 log.info("host %d: the link to host %d goes on", self._number, met.host)
                 return
-            if self._transport == "tcp":
+            if self.transport == "tcp":
                 link = _core.Link.stream(
                     self._core,
                     met.host,
@@ -271,7 +267,7 @@ class Links:
 
     def _meet(self, sock: socket.socket) -> None:
         try:
-            if self._transport == "tcp":
+            if self.transport == "tcp":
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             met = handshake.accept(sock, self._token, self._number, self._epoch, self._arrived)
             if met is not None:
@@ -292,7 +288,7 @@ class Links:
             return 0
         if link.state == "lost":
             raise RefusedError(f"host {host} was given up: {link.why}")
-        if self._transport != "tcp" or self._epochs[host] != epoch:
+        if self.transport != "tcp" or self._epochs[host] != epoch:
             raise RefusedError(f"host {host} is linked already")
         return link.halt()
 

@@ -9,17 +9,29 @@ from denizen.arguments import Commands
 
 
 def add(commands: Commands) -> None:
-    cluster = commands.add_parser("cluster", help="several hosts on this machine")
+    cluster = commands.add_parser("cluster", help="several hosts, on this machine or where Ray is")
     verbs = cluster.add_subparsers(dest="verb", required=True, metavar="VERB")
     up = verbs.add_parser(
         "up", help="start hosts whose actors send each other messages, and watch them"
     )
-    up.add_argument("--hosts", type=int, default=3, metavar="N", help="2 or more; 3 if not given")
+    up.add_argument(
+        "--hosts",
+        type=int,
+        metavar="N",
+        help="2 or more; if not given 3, or with --ray one on each node",
+    )
+    up.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="where Ray places them: the address of its cluster, as ray.init() takes it",
+    )
     up.add_argument(
         "--device", default="cpu:1", metavar="DEVICE", help="of each host: cpu:THREADS, gpu:N"
     )
     up.add_argument(
-        "--transport", default="rings", choices=("rings", "tcp"), help="rings if not given"
+        "--transport", choices=("rings", "tcp"), help="if not given rings, tcp between machines"
     )
     up.add_argument(
         "--deadline", type=float, default=2.0, metavar="S", help="silence after which one is lost"
@@ -32,5 +44,10 @@ def _up(given: argparse.Namespace) -> int:
     from denizen.cluster import command  # noqa: PLC0415
 
     return command.up(
-        given.hosts, given.device, given.transport, given.deadline, seconds=given.seconds
+        given.hosts,
+        given.device,
+        given.transport,
+        given.deadline,
+        ray=given.ray,
+        seconds=given.seconds,
     )

@@ -3,26 +3,18 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import pickle
 import secrets
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from denizen import errors, threads
-from denizen.cluster import control
+from denizen.cluster.child import Child, Starter
 from denizen.cluster.host import Local
 from denizen.errors import DeadlineError, DenizenError, HostLostError, MissingPackageError
 from denizen.program import Program
@@ -30,7 +22,6 @@ from denizen.values import seconds as _seconds
 
 log = logging.getLogger(__name__)
 
-_HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sys.argv[1])))"
 _PAUSE = 0.005  # seconds between two looks at the processes
 
 
@@ -41,42 +32,40 @@ class Processes:
         devices: of each host.
         given: what all of them are told (:class:`denizen.cluster.host.Local`).
         files: of each host, what it is restored from.
-        timeout: seconds until all are linked to each other.
+        end: time.monotonic() by which all are linked to each other.
+        starter: of the others; it is closed with this.
 
     ``on_loss``, if it is set, is called when the process of a host has ended.
     """
 
     on_loss: Callable[[], None] | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         program: Program,
         devices: Sequence[str],
         given: Mapping[str, Any],
         files: Mapping[int, str],
-        timeout: float,
+        end: float,
+        starter: Starter,
     ) -> None:
         self._process = os.getpid()
-        self._devices = list(devices)
+        self._devices, self._starter = list(devices), starter
         self._changing = threading.RLock()  # processes are started or given up
         self.closed = False
         self._lost: dict[int, str] = {}
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
-        self._callers: dict[int, control.Caller] = {}
+        self._children: dict[int, Child] = {}
         self._local: Local | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="denizen-cluster-"))
-        token = secrets.token_bytes(32)
-        given = {**given, "hosts": len(devices), "folder": str(self._folder), "path": sys.path}
-        self._given = {**given, "token": token.hex()}
-        end = time.monotonic() + timeout
+        self._token = secrets.token_bytes(32)
+        self._given = {**given, "hosts": len(devices)}
         try:
-            self._given["program"] = base64.b64encode(_pack(program)).decode()
+            self._program = _pack(program)
             for number in range(1, len(devices)):
-                self._start(number, files.get(number))
-            here = {**given, "number": 0, "device": devices[0], "restore": files.get(0)}
-            self._local = Local(program, here, token)
+                self._start(number, files.get(number), end)
+            here = {**starter.here, **self._place(0, files.get(0))}
+            self._local = Local(program, here, self._token)
             self.about = {0: self._local.describe()}
-            for number in self._callers:
+            for number in self._children:
                 self.about[number] = self._hear(number, end)
             self._connect(list(self.about), max(end - time.monotonic(), 1.0))
         except BaseException:
@@ -119,7 +108,7 @@ class Processes:
 
         if why := lost():
             raise HostLostError(why)
-        return self._callers[host].call(method, _seconds(patience), lost, **given)
+        return self._children[host].call(method, _seconds(patience), lost, **given)
 
     def call_living(self, method: str, patience: float, /, **given: Any) -> dict[int, Any]:
         """Has each host that lives do something; by host, without those that are lost meanwhile."""
@@ -131,44 +120,30 @@ class Processes:
 
     def call_anyway(self, host: int, method: str, patience: float, /, **given: Any) -> Any:
         """As call() for one whose process may live although it is lost."""
-        return self._callers[host].call(method, _seconds(patience), lambda: None, **given)
+        return self._children[host].call(method, _seconds(patience), lambda: None, **given)
 
-    def has_ended(self, host: int, *, patience: float) -> bool:
-        """Whether the process of a host has ended, or does so within ``patience`` seconds."""
-        try:
-            self._children[host].wait(patience)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+    def has_ended(self, host: int, *, wait: bool) -> bool:
+        """Whether the process of a host has ended; ``wait``: as soon as its links have."""
+        child = self._children[host]
+        return child.ended(child.ends_within if wait else 0.0) is not None
 
     # ---- from start to end
 
-    def _start(self, number: int, file: str | None) -> None:
-        place = {"number": number, "device": self._devices[number], "restore": file}
-        ours, theirs = socket.socketpair()
-        try:
-            child = subprocess.Popen(
-                [sys.executable, "-c", _HOST, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
-        finally:
-            theirs.close()
-        self._children[number] = child
-        self._callers[number] = control.Caller(ours, number)
-        control.put(ours, {**self._given, **place})
+    def _place(self, number: int, file: str | None) -> dict[str, Any]:
+        device = self._devices[number]
+        return {**self._given, "number": number, "device": device, "restore": file}
+
+    def _start(self, number: int, file: str | None, end: float) -> None:
+        self._children[number] = self._starter.start(
+            number, self._place(number, file), self._program, self._token, end
+        )
 
     def _hear(self, number: int, end: float) -> dict[str, Any]:
         """What a host says when it is up."""
         try:
-            said = self._callers[number].hear(max(end - time.monotonic(), 0.1))
+            return self._children[number].hear(max(end - time.monotonic(), 0.1))
         except TimeoutError:
             raise DeadlineError(f"host {number} is not up in time (start_timeout)") from None
-        if said is None:
-            status = self._children[number].wait()
-            raise HostLostError(f"host {number} ended with status {status} before it was up")
-        return dict(said)
 
     def _connect(self, hosts: Sequence[int], timeout: float) -> None:
         """These to all others; who has a link to another keeps it."""
@@ -197,10 +172,10 @@ class Processes:
             ended = False
             with self._changing:
                 for number, child in self._children.items():
-                    if number not in self._lost and (status := child.poll()) is not None:
+                    if number not in self._lost and (how := child.ended()) is not None:
                         if self.closed:
                             return
-                        self._give_up(number, f"its process has ended ({_how(status)})")
+                        self._give_up(number, how)
                         ended = True
             if ended and self.on_loss is not None:
                 self.on_loss()
@@ -221,19 +196,16 @@ class Processes:
         end = time.monotonic() + timeout
         with self._changing:
             for number in files:
-                child = self._children[number]
-                self._callers[number].close()
-                child.kill()
-                how = _how(child.wait())
+                how = self._children[number].kill()
                 if number not in self._lost:
-                    self._give_up(number, f"its process was ended ({how})")
+                    self._give_up(number, how)
             others = self.living()
             before: dict[int, dict[int, dict[str, int]]] = {h: {} for h in others}
             try:
                 for number, file in files.items():
                     if self.closed:
                         raise errors.ClosedError("the cluster is closed")
-                    self._start(number, file)
+                    self._start(number, file, end)
                 for number in files:
                     self.about[number] = self._hear(number, end)
                     self.call_anyway(number, "renew", max(end - time.monotonic(), 0.1))
@@ -263,8 +235,8 @@ class Processes:
         if os.getpid() != self._process or self.closed:
             return
         self.closed = True
-        for caller in list(self._callers.values()):
-            caller.close()  # each host ends by that
+        for child in list(self._children.values()):
+            child.close()  # each host ends by that
         started = self._changing.acquire(timeout=timeout)  # one that is being started ends too
         try:
             if self._local is not None:
@@ -274,12 +246,9 @@ class Processes:
                 self._changing.release()
             end = time.monotonic() + timeout
             for child in self._children.values():
-                try:
-                    child.wait(max(end - time.monotonic(), 0.1))
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
-            shutil.rmtree(self._folder, ignore_errors=True)
+                child.ended(max(end - time.monotonic(), 0.1))
+                child.kill()
+            self._starter.close()
 
 
 def _pack(program: Program) -> bytes:
@@ -292,11 +261,3 @@ def _pack(program: Program) -> bytes:
             raise MissingPackageError("Numba") from None
         pack = cloudpickle.dumps
     return pack(program)
-
-
-def _how(status: int) -> str:
-    if status >= 0:
-        return f"status {status}"
-    with suppress(ValueError):
-        return signal.Signals(-status).name
-    return f"signal {-status}"

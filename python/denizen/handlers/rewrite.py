@@ -504,6 +504,7 @@ class _Function:
         if isinstance(value, int):
             if not -(2**63) <= value < 2**64:
                 self._refuse(node, f"{value}; whole numbers have 64 bits")
+            value = int(value)  # of an enumeration
             return ast.Constant(value) if value < 2**63 else self._op("to_u8", ast.Constant(value))
         if isinstance(value, str):
             self._refuse(node, _REFUSED[ast.JoinedStr])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts on one machine: how long a message takes from actor to actor, how many go in a second,
-and how soon a killed host is known; beside ZeroMQ and plain sockets between processes. And two or
-three hosts that are killed, stopped and cut off under load, with an account of every message
+and how soon a killed host is known; beside ZeroMQ, plain sockets, gRPC and Ray (calls.py). And two
+or three hosts that are killed, stopped and cut off under load, with an account of every message
 (losses.py).
 
 What is sent is counted and summed by the receiver, and compared outside the timed region.
@@ -23,7 +23,7 @@ import numpy as np
 
 import denizen
 from denizen.cluster import Cluster
-from denizen.lab import losses
+from denizen.lab import calls, losses
 from denizen.lab.record import Measured, Scalar
 from denizen.program import library_of
 
@@ -194,7 +194,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     rows += _sockets(quick=quick)
     if importlib.util.find_spec("zmq"):
         rows += _zmq(quick=quick)
-    return rows
+    return rows + calls.measure(quick=quick)
 
 
 # An arm and, by turns with it, the same once more.

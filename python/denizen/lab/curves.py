@@ -87,6 +87,7 @@ _SCALES = (
         "wave", "cells",
         ("auto", "graph", "launches", "copy", "CPU threads", "update of two arrays"),
     ),
+    _Scale("scale", "hosts", ("messages of a host, simulated",), ("cores",)),
     _Scale("driver", "bytes", ("copy",), ("direction", "memory")),
     _Scale("driver", "kernels", ("graph, a chain", "launches, a chain")),
 )  # fmt: skip

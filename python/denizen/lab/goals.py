@@ -552,6 +552,37 @@ _GOALS: tuple[_Goal, ...] = (
         "cluster", "a killed host is known, most", "killed host is known", {}, "<=", 50, "ms",
         _most, needs_gpu=False,
     ),
+    # Beside what Vollo publishes for FPGAs, mean / p99, of the same models (lab/infer.py).
+    *(
+        _Goal(
+            "infer", f"{model}, one step, {what}, beside an FPGA's {published} us", "resident",
+            {"model": model}, "<=", bound, "us", value,
+        )
+        for model, mean, tail, p50, p99 in (
+            ("lstm_tiny, 2 x 128", 1.9, 2.0, 3.3, 4.5),
+            ("lstm_small, 3 x 256", 3.0, 3.1, 4.2, 5.5),
+            ("lstm_med, 3 x 480", 4.2, 4.4, 5.5, 7.0),
+            ("lstm_med_deep, 6 x 320", 4.3, 4.5, 7.5, 9.0),
+            ("lstm_large, 3 x 960", 8.5, 8.7, 7.5, 8.7),
+        )
+        for what, published, bound, value in (
+            ("p50", mean, p50, _median), ("p99", tail, p99, _p99),
+        )
+    ),
+    *(
+        _Goal(
+            "infer", f"{model}, one step, p50, faster than a CUDA graph", "resident",
+            {"model": model}, ">=", 5, "x", _faster("CUDA graph, pinned copies"),
+        )
+        for model in (
+            "lstm_tiny, 2 x 128", "lstm_small, 3 x 256", "lstm_med, 3 x 480",
+            "lstm_med_deep, 6 x 320", "lstm_large, 3 x 960",
+        )
+    ),
+    _Goal(
+        "infer", "lstm_small, 3 x 256, steps of 1,024 streams", "steps of 1,024 streams",
+        {"model": "lstm_small, 3 x 256"}, ">=", 1, "M/s", _median,
+    ),
 )  # fmt: skip
 
 

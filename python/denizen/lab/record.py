@@ -51,10 +51,14 @@ EXPERIMENTS = {
     "wave": "Wave: steps of a room of cells",
     "driver": "Driver: what calls of the CUDA API cost and submit",
     "handlers": "Handlers: the same program in Python and as C++ text",
+    "io": "I/O: blocks of handlers written to a file, by a service and by the host itself",
     "audit": "Audit: minutes of messages between random actors, each accounted for",
     "cluster": "Cluster: messages between hosts on one machine, and the end of one",
+    "scale": "Scale: what a message costs between hosts, and 2 to 1,000 hosts simulated by that",
+    "infer": "Infer: one time step of a model, from the host's call to its answer",
 }
-IN_PYTHON = frozenset({"audit", "cluster", "handlers"})
+CPU_ONLY = frozenset({"infer"})
+IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer", "io", "scale"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})

@@ -138,7 +138,15 @@ class Mined:
         return (self.case_ends - self.case_begins).astype(np.float64) * 1e-6
 
 
-def mine(log: Log, *, device: str = "cpu", quantiles: bool = True, variants: bool = True) -> Mined:
+def mine(
+    log: Log,
+    *,
+    device: str = "cpu",
+    quantiles: bool = True,
+    variants: bool = True,
+    hosts: int | None = None,
+    transport: str = "rings",
+) -> Mined:
     """Mine a log.
 
     Args:
@@ -147,9 +155,16 @@ def mine(log: Log, *, device: str = "cpu", quantiles: bool = True, variants: boo
             more than 2,000,000 events, if there is one.
         quantiles, variants: without them less is computed; edges' median and p95 are 0 then, and
             there are no variants.
+        hosts: processes of this machine over which the cases are spread, each with ``device``; the
+            result is the same. ``transport``: between them, as of denizen.Cluster.
 
-    Raises DeviceError (no GPU, or a package that was built without CUDA), ExhaustedError (memory).
+    Raises DeviceError (no GPU, or a package that was built without CUDA), ExhaustedError (memory),
+    HostLostError (one of several hosts).
     """
+    if hosts is not None:
+        from denizen.procmine.sharded import mine_on_hosts  # noqa: PLC0415  (mines by this module)
+
+        return mine_on_hosts(log, device, hosts, transport, quantiles=quantiles, variants=variants)
     if device == "auto" and (len(log) < _WORTH_A_GPU or not _core.procmine_has_gpu):
         device = "cpu"
     where = parse_device(device)

@@ -15,7 +15,7 @@
 
 namespace denizen {
 
-enum class SnapshotKind : uint32_t { program = 1, actor = 2, transactions = 3 };
+enum class SnapshotKind : uint32_t { program = 1, actor = 2, transactions = 3, model = 4 };
 
 inline constexpr uint32_t snapshot_version = 2;
 

@@ -208,6 +208,17 @@ DENIZEN_HD inline bool take_message(const Mailbox& box, uint32_t team, uint32_t 
     return take_at_end(box, team, teams, number, at, shared, watch);
 }
 
+// A lane that has loaded packet `p` of message `number`: the other teams get it. What the call
+// refers to was there before the host posted it, and is there for them: acquire, the host's
+// partner; release, partner of the acquire of those that load it (tests/model/ptx/relay.litmus).
+DENIZEN_HD inline void pass_on(const Mailbox& box, uint32_t number, uint32_t p,
+                               const Packet& packet)
+{
+    Direct::acquire();
+    Direct::release();
+    Direct::store(box.relay + number % posts * post_packets + p, packet);
+}
+
 // A team's first warp, as an incarnation begins.
 DENIZEN_HD inline Watch begin_watch(const Mailbox& box, uint32_t team)
 {
@@ -256,11 +267,7 @@ DENIZEN_HD inline void serve(const Mailbox& box, uint32_t team, uint32_t teams,
             Warp::sync();
             for (uint32_t p = Warp::rank(); p < post_packets; p += Warp::size()) {
                 if (!came) here[p] = Packet{{cut_kind, 0, 0}, number};
-                // Partner: the other teams' load. What the call refers to was there before the host
-                // posted it.
-                if (came && passes_on) {
-                    Direct::store(box.relay + number % posts * post_packets + p, here[p]);
-                }
+                if (came && passes_on) pass_on(box, number, p, here[p]);
             }
             // What lay at these addresses in an earlier call may be in the L1 still.
             if (Warp::rank() == 0) Direct::acquire();

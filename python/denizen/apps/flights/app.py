@@ -20,10 +20,13 @@ import denizen
 from denizen import machine, threads
 from denizen.apps.flights import reference
 from denizen.apps.flights.load import Flights
+from denizen.apps.hosts import device_of_host
+from denizen.errors import ArgumentError
 
 CHUNK = 4096  # flights handed to the runtime at once
 _ASK_TIMEOUT = 5.0
 _DRAIN_TIMEOUT = 60.0
+_DEADLINE = 10.0  # seconds of silence after which a host is lost
 
 FLIGHT = denizen.message(
     "Flight",
@@ -103,7 +106,7 @@ class _Asker:
     Leaving raises what went wrong in the thread, unless something else already went wrong.
     """
 
-    def __init__(self, rt: denizen.Runtime, planes: NDArray[np.uint32]) -> None:
+    def __init__(self, rt: denizen.Runtime | denizen.Cluster, planes: NDArray[np.uint32]) -> None:
         self._rt, self._planes = rt, planes
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -143,16 +146,23 @@ def replay(
     advance: Callable[[int], None],
     metrics: int | None = None,
     trace: Path | None = None,
+    *,
+    hosts: int | None = None,
+    transport: str = "rings",
 ) -> Result:
     """Send all flights through actors on ``device`` and compare every figure with the reference.
 
     ``advance(k)`` is called after each k flights have been handed over. The time runs from the
     first flight sent to the last message handled, those between actors included. ``metrics``: a
     port to serve metrics at meanwhile; their URL goes to stderr. ``trace``: a file to trace the
-    stream to (it is the slower for it); how much that holds goes to stderr.
+    stream to (it is the slower for it); how much that holds goes to stderr. ``hosts``: spreads
+    aircraft and airports over a cluster of so many, each with ``device``; a host that is lost
+    meanwhile is HostLostError.
     """
-    with denizen.Runtime(program(), device=device, trace=trace is not None) as rt:
+    with _started(device, hosts, transport, trace=trace is not None) as rt:
         if metrics is not None:
+            if not isinstance(rt, denizen.Runtime):
+                raise ArgumentError("a port for metrics is of one host: leave out --metrics")
             print(f"metrics at {rt.serve_metrics(metrics)}", file=sys.stderr)
         planes = rt.spawn("Aircraft", len(flights.tails))
         ports = rt.spawn("Airport", len(flights.airports))
@@ -165,7 +175,7 @@ def replay(
         targets = planes[flights.aircraft]
 
         rt.ask(planes[0], QUERY(), timeout=_ASK_TIMEOUT)  # the program has started
-        tracer = rt.trace(trace) if trace is not None else None
+        tracer = rt.trace(trace) if trace is not None and isinstance(rt, denizen.Runtime) else None
         if tracer is not None:
             tracer.begin()
         begin = time.perf_counter()
@@ -182,9 +192,7 @@ def replay(
 
         of_planes = rt.ask_many(planes, "Query", AIRCRAFT_REPORT, timeout=_DRAIN_TIMEOUT)
         of_ports = rt.ask_many(ports, "Query", AIRPORT_REPORT, timeout=_DRAIN_TIMEOUT)
-        found = rt.description
-        name = str(found["device"]) if found["on_gpu"] else machine.cpu_name()
-        workers = f"{found['workers']:,} {'warps' if found['on_gpu'] else 'threads'}"
+        where = _where(rt)
     expected = reference.compute(flights)
     aircraft = reference.compare("aircraft", flights.tails, _figures(of_planes), expected.aircraft)
     airports = reference.compare("airport", flights.airports, _figures(of_ports), expected.airports)
@@ -201,8 +209,29 @@ def replay(
         seconds=seconds,
         asks=np.array(asker.seconds),
         airports=of_ports,
-        device=f"{name}; {workers}",
+        device=where,
     )
+
+
+def _started(
+    device: str, hosts: int | None, transport: str, *, trace: bool
+) -> denizen.Runtime | denizen.Cluster:
+    if hosts is None:
+        return denizen.Runtime(program(), device=device, trace=trace)
+    if trace:
+        raise ArgumentError("a trace is of one host: leave out --trace")
+    return denizen.Cluster(
+        program(), hosts, device=device_of_host(device), transport=transport, deadline=_DEADLINE
+    )
+
+
+def _where(rt: denizen.Runtime | denizen.Cluster) -> str:
+    if isinstance(rt, denizen.Cluster):
+        devices = ", ".join(dict.fromkeys(host.device for host in rt.hosts))
+        return f"{len(rt.hosts)} hosts of {devices}"
+    found = rt.description
+    name = str(found["device"]) if found["on_gpu"] else machine.cpu_name()
+    return f"{name}; {found['workers']:,} {'warps' if found['on_gpu'] else 'threads'}"
 
 
 def _figures(reports: NDArray[np.void]) -> reference.Figures:

@@ -42,17 +42,22 @@ def run(
     dispatch: bool,
     metrics: int | None = None,
     trace: Path | None = None,
+    hosts: int | None = None,
+    transport: str = "rings",
 ) -> int:
     """The whole command; the exit status: 0 if every figure agreed, else 1.
 
-    ``metrics``: the port to serve metrics at meanwhile; ``trace``: a file to trace to.
+    ``metrics``: the port to serve metrics at meanwhile; ``trace``: a file to trace to;
+    ``hosts``: spread over so many.
     Raises DataError for data that cannot be used, before any actor is made.
     """
     path = csv or load.package_file()
     with terminal.working(f"reading {path.name}"):
         flights = load.load(path)
     with terminal.progress("flights", len(flights)) as advance:
-        result = app.replay(flights, device, advance, metrics, trace)
+        result = app.replay(
+            flights, device, advance, metrics, trace, hosts=hosts, transport=transport
+        )
     if result.first_difference is not None:
         terminal.error(f"not verified: {result.first_difference}")
     print(f"verified {result.verified:,} / {result.flights:,}")

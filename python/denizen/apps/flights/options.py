@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from denizen.apps.hosts import add_hosts
 from denizen.arguments import Commands, add_device, port
 
 
@@ -24,6 +25,7 @@ def add(commands: Commands) -> None:
     flights.add_argument(
         "--trace", type=Path, metavar="FILE", help="trace the stream to a file for ui.perfetto.dev"
     )
+    add_hosts(flights, "aircraft and airports spread over them")
     add_device(flights)
     flights.set_defaults(run=_run)
 
@@ -37,4 +39,6 @@ def _run(given: argparse.Namespace) -> int:
         dispatch=not given.no_dispatch,
         metrics=given.metrics,
         trace=given.trace,
+        hosts=given.hosts,
+        transport=given.transport,
     )

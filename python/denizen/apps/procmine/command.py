@@ -38,6 +38,8 @@ def run(
     executions: bool = False,
     stream: int | None = None,
     edges: int | None = None,
+    hosts: int | None = None,
+    transport: str = "rings",
 ) -> int:
     """Mine ``file`` and show what was found; the exit status.
 
@@ -46,10 +48,12 @@ def run(
     edge of a log must occur to count as reference. ``executions``: one event for each start and
     complete event, in the reference too. ``stream``: mine by an actor for each case too, waiting
     this many microseconds for late events, with room for ``edges`` different edges, and compare;
-    status 1 if they differ.
+    status 1 if they differ. ``hosts``: spread the cases over so many.
 
     Raises ArgumentError for what cannot be used, DataError for a file that cannot be opened.
     """
+    if hosts is not None and stream is not None:
+        raise ArgumentError("--stream is of one host: leave it out, or --hosts")
     began = time.perf_counter()
     with terminal.working(f"reading {file.name}"), errors.reading(file, _LOG):
         log = procmine.read(file, keep=tuple(cases["where"]), **reading)
@@ -60,7 +64,7 @@ def run(
     if executions:
         log = procmine.by_execution(log)
     with terminal.working(f"mining {len(log):,} events"):
-        mined = procmine.mine(log, device=device)
+        mined = procmine.mine(log, device=device, hosts=hosts, transport=transport)
         patterns = procmine.find(mined, thresholds)
         together = procmine.concurrency(log)
     agreement = None

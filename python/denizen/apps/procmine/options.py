@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from denizen import terminal
+from denizen.apps.hosts import add_hosts
 from denizen.arguments import Commands, add_device
 from denizen.errors import ArgumentError, ExhaustedError, MissingPackageError
 from denizen.procmine import Thresholds
@@ -75,6 +76,7 @@ def add(commands: Commands) -> None:
     agree.add_argument(
         "--least", type=int, default=1, metavar="N", help="a reference's edges occur N times"
     )
+    add_hosts(parser, "cases spread over them")
     add_device(parser)
     parser.set_defaults(run=run)
 
@@ -200,6 +202,8 @@ def run(given: argparse.Namespace) -> int:
             executions=given.executions,
             stream=given.late if given.stream else None,
             edges=given.edges,
+            hosts=given.hosts,
+            transport=given.transport,
         )
     except (ArgumentError, ExhaustedError, MissingPackageError) as error:
         terminal.error(str(error))

@@ -26,6 +26,7 @@ from denizen.apps.transactions.records import (
     country_bit,
     generate,
 )
+from denizen.apps.transactions.sharded import ShardedStage
 from denizen.apps.transactions.stage import Counts, Reference, Stage, program
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Counts",
     "Reference",
     "Rules",
+    "ShardedStage",
     "Stage",
     "country_bit",
     "generate",

@@ -30,6 +30,7 @@ from denizen.apps.transactions.records import (
     Rules,
     generate,
 )
+from denizen.apps.transactions.sharded import ShardedStage
 from denizen.apps.transactions.stage import PASSES, Reference, Stage
 from denizen.errors import ArgumentError, DataError
 
@@ -64,6 +65,8 @@ class Options:
     metrics: int | None = None
     save: str | None = None
     restore: str | None = None
+    hosts: int | None = None
+    transport: str = "rings"
 
 
 def _streams(o: Options) -> tuple[Iterator[Records], Records]:
@@ -184,18 +187,10 @@ def run(o: Options) -> int:
         terminal.working("payments") if shown else nullcontext(lambda _text: None) as now,
         output.sink(o.alerts) as tell,
         reread.on_signal() if reread is not None else nullcontext(),
-        Stage(
-            o.device,
-            workers=o.workers,
-            shards=o.shards,
-            batch=o.batch,
-            memory=o.memory << 20,
-            rules=rules,
-            restore=o.restore,
-        ) as stage,
+        _stage(o, rules) as stage,
     ):
         seen = None
-        if o.metrics is not None:
+        if o.metrics is not None and isinstance(stage, Stage):
             from denizen.apps.transactions.metrics import Collector  # noqa: PLC0415  (optional)
 
             seen = Collector(stage)
@@ -233,7 +228,7 @@ def run(o: Options) -> int:
                     reference.change(change)
             if planned is not None:
                 continue
-            if o.drill is not None and len(piece):
+            if o.drill is not None and len(piece) and isinstance(stage, Stage):
                 stage.drill(
                     choose.randrange(stage.shards),
                     choose.choice(PASSES),
@@ -256,14 +251,12 @@ def run(o: Options) -> int:
         take(alerts)
         if reference is not None and len(expected) and differs is None:
             differs = int(expected["sequence"][0])
-        if o.save is not None:
+        if o.save is not None and isinstance(stage, Stage):
             stage.save(o.save)
             print(f"{o.save}: snapshot before record {stage.done:,}", file=sys.stderr)
         counts = stage.counts()
         customers = f"{stage.customers():,}, in {stage.memory >> 20:,} MiB"
-        there = stage.runtime.description
-        name = str(there["device"]) if there["on_gpu"] else machine.cpu_name()
-        device = f"{name}; {stage.shards:,} shards"
+        device = f"{_where(stage)}; {stage.shards:,} shards"
     table: list[tuple[str, str]] = [
         ("device", device),
         ("transactions", f"{counts.records:,}"),
@@ -297,6 +290,39 @@ def run(o: Options) -> int:
         terminal.error(f"alerts differ from the reference's, first at record {differs}")
         return 1
     return 0
+
+
+def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
+    if o.hosts is None:
+        return Stage(
+            o.device,
+            workers=o.workers,
+            shards=o.shards,
+            batch=o.batch,
+            memory=o.memory << 20,
+            rules=rules,
+            restore=o.restore,
+        )
+    for name in ("metrics", "save", "restore", "drill"):
+        if getattr(o, name) is not None:
+            raise ArgumentError(f"--{name} is of one host: leave it out, or --hosts")
+    return ShardedStage(
+        o.hosts,
+        o.device,
+        transport=o.transport,
+        workers=o.workers,
+        shards=o.shards,
+        batch=o.batch,
+        memory=o.memory << 20,
+        rules=rules,
+    )
+
+
+def _where(stage: Stage | ShardedStage) -> str:
+    if isinstance(stage, ShardedStage):
+        return f"{stage.hosts} host{'s' * (stage.hosts != 1)}"
+    there = stage.runtime.description
+    return str(there["device"]) if there["on_gpu"] else machine.cpu_name()
 
 
 def _first_difference(alerts: Records, expected: Records) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from denizen.apps.hosts import add_hosts
 from denizen.arguments import Commands, add_device, port
 
 
@@ -60,6 +61,7 @@ def add(commands: Commands) -> None:
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--write", metavar="FILE", help="keep it")
     made.add_argument("--write-profiles", metavar="FILE", help="and its profiles")
+    add_hosts(tx, "customers spread over them")
     add_device(tx)
     tx.set_defaults(run=_run)
 

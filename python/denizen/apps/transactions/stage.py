@@ -9,6 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 import denizen
 from denizen import _core
 from denizen.apps.transactions.records import (
@@ -122,6 +125,7 @@ class Stage(Closing):
         memory: most bytes for what is known of customers, 664 of each and an index; 0: as much as
             the device has. It is taken as it is needed, 64 MiB first, then twice as much each time.
         rules: to begin with.
+        keep_outcomes: of each record, for take_outcomes().
         restore: a file that save() wrote: goes on there, with its rules. The horizon must be the
             same; device, shards, memory and batches may differ.
 
@@ -143,6 +147,7 @@ class Stage(Closing):
         memory: int = 0,
         rules: Rules | None = None,
         restore: str | os.PathLike[str] | None = None,
+        keep_outcomes: bool = False,
     ) -> None:
         for name, value, bits in (
             ("shards", shards or 0, 32), ("batch", batch, 32), ("depth", depth, 32),
@@ -162,10 +167,12 @@ class Stage(Closing):
                 memory,
                 (rules or Rules()).packed(),
                 None if restore is None else os.fspath(restore),
+                keep_outcomes,
             )
         except BaseException:
             self.runtime.close()
             raise
+        self._keeps = keep_outcomes
         self._counts = self._count()
 
     @property
@@ -213,6 +220,15 @@ class Stage(Closing):
         alerts = self._open.drain().view(ALERT)
         self._counts = self._count()
         return alerts
+
+    def take_outcomes(self) -> NDArray[np.uint8]:
+        """What became of the records that are done since the last call, in the stream's order.
+
+        Indices into OUTCOMES, uint8, shape (n,). ArgumentError unless they are kept.
+        """
+        if not self._keeps:
+            raise ArgumentError("no outcomes are kept; make the stage with keep_outcomes=True")
+        return self._open.take_outcomes()
 
     def run(self, records: Records, size: int = 1 << 16) -> Iterator[Records]:
         """Feeds an array in pieces and gives the alerts as they come; all of them by the end."""

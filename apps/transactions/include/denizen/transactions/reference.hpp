@@ -3,7 +3,7 @@
 // nothing of book.hpp: what a stage's alerts are compared with. Host only.
 #pragma once
 
-#include <denizen/transactions/rules.hpp>
+#include <denizen/transactions/round_trips.hpp>
 
 #include <unordered_map>
 #include <vector>
@@ -13,7 +13,7 @@ namespace denizen::transactions {
 class Reference {
 public:
     explicit Reference(const Rules& rules, uint32_t horizon = 1 << 20)
-        : rules_(rules), horizon_(horizon)
+        : rules_(rules), round_trips_(horizon)
     {
     }
 
@@ -28,21 +28,14 @@ private:
     struct Seen {
         uint64_t ts, sequence, id;
     };
-    struct Sent {
-        uint64_t sequence, dest, ts, amount;
-    };
-
-    bool leads_back(const Transaction& closing, uint32_t left, uint64_t since,
-                    std::vector<uint64_t>& accounts, std::vector<uint64_t>& path) const;
     Alert alert(Rule rule, const Transaction& t) const;
 
     Rules rules_;
-    uint64_t horizon_;
+    RoundTrips round_trips_;
     uint64_t next_ = 0;
     uint64_t counts_[outcomes] = {};
     std::unordered_map<uint64_t, Profile> profiles_;
     std::unordered_map<uint64_t, std::vector<Seen>> seen_; // in event order
-    std::unordered_map<uint64_t, std::vector<Sent>> sent_; // in the stream's order
 };
 
 } // namespace denizen::transactions

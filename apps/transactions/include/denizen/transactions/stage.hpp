@@ -22,6 +22,7 @@
 #include <array>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace denizen::transactions {
@@ -42,6 +43,7 @@ struct StageOptions {
     Rules rules{};
     uint64_t first_memory = 64u << 20; // bytes for customers to begin with
     CopyRecords copy_records = CopyRecords::across_the_bus;
+    bool keep_outcomes = false; // of each record, for take_outcomes()
 };
 
 // Records by what became of them. Each is one of the last four.
@@ -97,6 +99,9 @@ public:
     void take(std::vector<Alert>& alerts);
     // The same when all that was fed has been looked at.
     std::vector<Alert> drain();
+    // What became of the records that are done since the last call, in the stream's order, if
+    // StageOptions say that they are kept.
+    std::vector<Outcome> take_outcomes() { return std::exchange(outcomes_, {}); }
     // Sequences before this one are done.
     uint64_t done() const { return done_; }
 
@@ -151,6 +156,7 @@ private:
     void tell_again(Address shard);
     void room();
     void settle();
+    void note_outcomes(const Flying& f);
     bool pump();
     void wait_for(uint64_t& idle_since);
     bool land();
@@ -177,6 +183,8 @@ private:
     std::deque<Flying> flying_;
     std::vector<Alert> arrived_; // of batches under way
     std::vector<Alert> ready_;
+    std::vector<Outcome> outcomes_;
+    bool keep_outcomes_;
     uint64_t next_ = 0;
     uint64_t done_ = 0;
     uint32_t batch_ = 0;

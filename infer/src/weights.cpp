@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace denizen::infer {
+namespace {
+
+size_t element_bytes(Format format) { return format == Format::fp32 ? 4 : 2; }
+
+// To the nearest, ties to even.
+uint16_t to_bf16(float value)
+{
+    const auto bits = std::bit_cast<uint32_t>(value);
+    return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1)) >> 16);
+}
+
+// To the nearest, ties to even; |value| < 65520.
+uint16_t to_fp16(float value)
+{
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = bits >> 16 & 0x8000U;
+    const float size = std::fabs(value);
+    if (size < 0x1p-14F) { // subnormal: a multiple of 2^-24, which the addition rounds to
+        const float shifted = size + 0.5F;
+        return static_cast<uint16_t>(
+            sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5F)));
+    }
+    const uint32_t rest = (bits & 0x7fffffffU) - (112U << 23);
+    return static_cast<uint16_t>(sign | ((rest + 0xfffU + (rest >> 13 & 1)) >> 13));
+}
+
+float most_of(Format format)
+{
+    switch (format) {
+    case Format::fp32: return 3.4028235e38F;
+    case Format::bf16: return 3.3895314e38F;
+    case Format::fp16: return 65504.0F;
+    }
+    return 0;
+}
+
+// Writes the rows of one group, interleaved, to where the next column goes.
+class Packer {
+public:
+    Packer(unsigned char* to, Format format, const Op& op) : to_(to), format_(format), op_(op) {}
+
+    // A segment of four rows: element j of row r is row(r)[j * stride], or 0 where there is none.
+    template <class Row>
+    void segment(size_t columns, size_t stride, Row&& row)
+    {
+        for (size_t block = 0; block < columns; block += lanes) {
+            for (size_t r = 0; r < rows_together; ++r) {
+                const float* from = row(r);
+                for (size_t lane = 0; lane < lanes; ++lane) {
+                    const size_t j = block + lane;
+                    put(from != nullptr && j < columns ? from[j * stride] : 0.0F);
+                }
+            }
+        }
+    }
+
+private:
+    void put(float value)
+    {
+        if (std::fabs(value) > most_of(format_)) {
+            throw Error(Errc::bad_argument,
+                        told(op_) + ": it has a weight of " + std::to_string(value) + ", and " +
+                            infer::to_string(format_) + " goes to " +
+                            std::to_string(most_of(format_)) + "; use another format");
+        }
+        if (format_ == Format::fp32) {
+            std::memcpy(to_, &value, 4);
+        } else {
+            const uint16_t half = format_ == Format::bf16 ? to_bf16(value) : to_fp16(value);
+            std::memcpy(to_, &half, 2);
+        }
+        to_ += element_bytes(format_);
+    }
+
+    unsigned char* to_;
+    Format format_;
+    const Op& op_;
+};
+
+size_t groups_of(const Step& step, const Range& range)
+{
+    const size_t units = range.end - range.begin;
+    return step.rows == 4 ? units : (units + rows_together - 1) / rows_together;
+}
+
+size_t bytes_of(const Step& step, const Range& range, Format format)
+{
+    return step.rows == 0
+               ? 0
+               : groups_of(step, range) * rows_together * step.columns * element_bytes(format);
+}
+
+void pack_op(const Step& step, const Op& op, const Range& range, Format format, unsigned char* to)
+{
+    Packer packer(to, format, op);
+    const auto row_of = [](std::span<const float> weight, size_t row, size_t columns) {
+        return weight.data() + row * columns;
+    };
+    const float* const none = nullptr;
+    for (size_t group = 0; group < groups_of(step, range); ++group) {
+        const auto unit = [&](size_t r) { // of row r; past the end there is none
+            return range.begin + (step.rows == 4 ? group : group * rows_together + r);
+        };
+        switch (step.kind) {
+        case OpKind::lstm:
+            packer.segment(step.in, 1, [&](size_t gate) {
+                return row_of(op.weights[0], gate * step.out + unit(0), step.in);
+            });
+            packer.segment(step.out, 1, [&](size_t gate) {
+                return row_of(op.weights[1], gate * step.out + unit(0), step.out);
+            });
+            break;
+        case OpKind::gru: // r, z, n of the input, n of h
+            packer.segment(step.in, 1, [&](size_t row) {
+                return row == 3 ? none : row_of(op.weights[0], row * step.out + unit(0), step.in);
+            });
+            packer.segment(step.out, 1, [&](size_t row) {
+                const size_t gate = row == 3 ? 2 : row;
+                return row == 2 ? none : row_of(op.weights[1], gate * step.out + unit(0), step.out);
+            });
+            break;
+        case OpKind::linear:
+        case OpKind::rnn:
+            packer.segment(step.in, 1, [&](size_t r) {
+                return unit(r) < range.end ? row_of(op.weights[0], unit(r), step.in) : none;
+            });
+            if (step.kind == OpKind::rnn) {
+                packer.segment(step.out, 1, [&](size_t r) {
+                    return unit(r) < range.end ? row_of(op.weights[1], unit(r), step.out) : none;
+                });
+            }
+            break;
+        case OpKind::conv1d:
+            for (size_t tap = 0; tap < step.taps; ++tap) { // the oldest input's first
+                packer.segment(step.in, step.taps, [&](size_t r) {
+                    return unit(r) < range.end
+                               ? row_of(op.weights[0], unit(r), step.in * step.taps) + tap
+                               : none;
+                });
+            }
+            break;
+        default: break;
+        }
+    }
+}
+
+// Rows of `width` floats, each padded.
+Aligned<float> padded_rows(const std::vector<const float*>& rows, size_t width, const Op& op)
+{
+    Aligned<float> all(rows.size() * padded(width), "the weights of " + told(op));
+    for (size_t i = 0; i < rows.size(); ++i) {
+        std::memcpy(all.data() + i * padded(width), rows[i], width * sizeof(float));
+    }
+    return all;
+}
+
+Aligned<float> vectors_of(const Step& step, const Op& op)
+{
+    std::vector<const float*> rows;
+    const size_t n = step.out;
+    switch (step.kind) {
+    case OpKind::linear:
+    case OpKind::conv1d: rows = {op.weights[1].data()}; break;
+    case OpKind::rnn: rows = {op.weights[2].data()}; break;
+    case OpKind::lstm:
+        for (size_t gate = 0; gate < 4; ++gate) rows.push_back(op.weights[2].data() + gate * n);
+        break;
+    case OpKind::gru: {
+        const float* const of_input = op.weights[2].data();
+        const float* const of_state = op.weights[3].data();
+        Aligned<float> all =
+            padded_rows({of_input, of_input + n, of_input + 2 * n, of_state + 2 * n}, n, op);
+        for (size_t i = 0; i < n; ++i) { // r and z have one sum each
+            all.data()[i] += of_state[i];
+            all.data()[padded(n) + i] += of_state[n + i];
+        }
+        return all;
+    }
+    case OpKind::layernorm:
+    case OpKind::affine: rows = {op.weights[0].data(), op.weights[1].data()}; break;
+    case OpKind::embedding:
+        for (size_t row = 0; row < op.weights[0].size() / n; ++row) {
+            rows.push_back(op.weights[0].data() + row * n);
+        }
+        break;
+    default: return {};
+    }
+    return padded_rows(rows, n, op);
+}
+
+} // namespace
+
+const char* to_string(Format format)
+{
+    switch (format) {
+    case Format::fp32: return "fp32";
+    case Format::bf16: return "bf16";
+    case Format::fp16: return "fp16";
+    }
+    return "unknown";
+}
+
+size_t Weights::bytes() const
+{
+    size_t sum = 0;
+    for (const Packed& part : parts) sum += part.bytes.bytes();
+    for (const Aligned<float>& vector : vectors) sum += vector.bytes();
+    return sum;
+}
+
+size_t packed_bytes(const Plan& plan, Format format)
+{
+    size_t sum = 0;
+    for (const Step& step : plan.steps) sum += bytes_of(step, {0, step.out}, format);
+    return sum;
+}
+
+Weights pack(const Plan& plan, const Model& model, Format format)
+{
+    Weights weights;
+    for (uint32_t part = 0; part < plan.parts; ++part) {
+        Packed packed;
+        size_t bytes = 0;
+        for (const Step& step : plan.steps) {
+            packed.at.push_back(bytes);
+            bytes += bytes_of(step, plan.range(step.out, part), format);
+        }
+        packed.bytes = Aligned<unsigned char>(bytes, "the model's weights");
+        for (size_t i = 0; i < plan.steps.size(); ++i) {
+            const Step& step = plan.steps[i];
+            if (step.rows != 0) {
+                pack_op(step, model.ops[i], plan.range(step.out, part), format,
+                        packed.bytes.data() + packed.at[i]);
+            }
+        }
+        weights.parts.push_back(std::move(packed));
+    }
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+        weights.vectors.push_back(vectors_of(plan.steps[i], model.ops[i]));
+    }
+    return weights;
+}
+
+} // namespace denizen::infer

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resident model under many askers: order, streams, versions, states, and what ends a wait.
+#include "reference.hpp"
+
+#include "support/scaled.hpp"
+#include <denizen/base/error.hpp>
+#include <denizen/base/interrupt.hpp>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace denizen::infer {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint32_t width = 20;
+
+void build_recurrent(Builder& b) { b.linear(b.lstm(b.conv1d(0, 24, 3), 40), 7); }
+
+std::vector<float> input_of(uint32_t stream, uint32_t step)
+{
+    return noise(width, stream * 1000 + step);
+}
+
+// What a stream answers, alone in a model of one part.
+std::vector<std::vector<float>> alone(const Model& model, uint32_t stream, uint32_t steps)
+{
+    Engine engine(model, {.parts = 1});
+    std::vector<std::vector<float>> answers;
+    for (uint32_t step = 0; step < steps; ++step) {
+        answers.push_back(ask(engine, 0, input_of(stream, step)));
+    }
+    return answers;
+}
+
+template <class Call>
+std::pair<Errc, std::string> error_of(Call&& call)
+{
+    try {
+        call();
+    } catch (const Error& e) {
+        return {e.code(), e.what()};
+    }
+    return {Errc::ok, ""};
+}
+
+std::span<const std::byte> bytes(const std::vector<float>& x)
+{
+    return std::as_bytes(std::span(x));
+}
+
+class InferEngine : public testing::TestWithParam<uint32_t> {
+protected:
+    InferEngine() { build_recurrent(builder); }
+    Options options(uint32_t streams, uint32_t requests = 256) const
+    {
+        return {.streams = streams, .parts = GetParam(), .requests = requests};
+    }
+    Builder builder{width, 1};
+};
+
+INSTANTIATE_TEST_SUITE_P(, InferEngine, testing::Values(1, 3));
+
+TEST_P(InferEngine, StreamsDoNotSeeEachOther)
+{
+    Engine engine(builder.model(), options(5));
+    std::vector<std::vector<std::vector<float>>> expected;
+    for (uint32_t stream = 0; stream < 5; ++stream) {
+        expected.push_back(alone(builder.model(), stream, 12));
+    }
+    std::vector<uint32_t> next(5, 0);
+    std::mt19937 random(2);
+    for (uint32_t turn = 0; turn < 40; ++turn) {
+        const auto stream = static_cast<uint32_t>(random() % 5);
+        if (next[stream] == 12) continue;
+        ASSERT_EQ(ask(engine, stream, input_of(stream, next[stream])),
+                  expected[stream][next[stream]])
+            << "stream " << stream << ", step " << next[stream];
+        ++next[stream];
+    }
+}
+
+TEST_P(InferEngine, SeveralRequestsOfAStreamAreAnsweredInOrder)
+{
+    Engine engine(builder.model(), options(2));
+    const auto expected = alone(builder.model(), 0, 30);
+    std::vector<Ticket> tickets;
+    for (uint32_t step = 0; step < 30; ++step)
+        tickets.push_back(engine.begin(0, bytes(input_of(0, step))));
+    std::vector<float> y(7);
+    for (uint32_t step = 30; step-- > 0;) { // in any order
+        EXPECT_EQ(engine.end(tickets[step], y), 1u);
+        EXPECT_EQ(y, expected[step]);
+    }
+    const auto [code, text] = error_of([&] { engine.end(tickets[0], y); });
+    EXPECT_EQ(code, Errc::bad_argument);
+    EXPECT_NE(text.find("has been taken"), std::string::npos) << text;
+}
+
+// Each asker has streams of its own and asks in one of three ways.
+TEST_P(InferEngine, EveryAnswerOfManyAskersIsRight)
+{
+    const uint32_t askers = 4;
+    const uint32_t steps = test::scaled(GetParam() == 1 ? 400 : 100);
+    Engine engine(builder.model(), options(2 * askers, 5)); // there is back-pressure
+    std::atomic<uint32_t> wrong{0};
+    std::vector<std::thread> threads;
+    for (uint32_t asker = 0; asker < askers; ++asker) {
+        threads.emplace_back([&, asker] {
+            const uint32_t streams[] = {2 * asker, 2 * asker + 1};
+            const std::vector<std::vector<float>> expected[] = {
+                alone(builder.model(), streams[0], steps),
+                alone(builder.model(), streams[1], steps)};
+            for (uint32_t step = 0; step < steps; ++step) {
+                const std::vector<float> x[] = {input_of(streams[0], step),
+                                                input_of(streams[1], step)};
+                std::vector<float> y[] = {std::vector<float>(7), std::vector<float>(7)};
+                if (asker % 2 == 0 && step % 4 == 0) {
+                    std::vector<float> both = x[0];
+                    both.insert(both.end(), x[1].begin(), x[1].end());
+                    std::vector<float> out(14);
+                    uint64_t versions[2];
+                    engine.steps(streams, bytes(both), out, versions, 60s);
+                    y[0].assign(out.begin(), out.begin() + 7);
+                    y[1].assign(out.begin() + 7, out.end());
+                } else if (step % 4 == 1) {
+                    for (int i : {0, 1}) {
+                        const Ticket ticket = engine.begin(streams[i], bytes(x[i]), 60s);
+                        engine.end(ticket, y[i], 60s);
+                    }
+                } else {
+                    for (int i : {0, 1}) engine.step(streams[i], bytes(x[i]), y[i], 60s);
+                }
+                wrong += (y[0] != expected[0][step]) + (y[1] != expected[1][step]);
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_EQ(engine.stats().steps, uint64_t{2} * askers * steps);
+}
+
+// Two layers that each multiply by a number of their version: k * k * x, and k * j of a mixture.
+struct Twice {
+    explicit Twice(float k) : diagonal(32 * 32, 0.0F), zeros(32, 0.0F)
+    {
+        for (size_t i = 0; i < 32; ++i) diagonal[i * 33] = k;
+        model.widths = {32, 32, 32};
+        model.ops = {{OpKind::linear, {0}, {diagonal, zeros}, {}, "a"},
+                     {OpKind::linear, {1}, {diagonal, zeros}, {}, "b"}};
+        model.output = 2;
+    }
+    std::vector<float> diagonal;
+    std::vector<float> zeros;
+    Model model;
+};
+
+TEST_P(InferEngine, ASwapLosesNoRequestAndMixesNoVersions)
+{
+    Engine engine(Twice(1).model, {.streams = 4, .parts = GetParam() > 1 ? 2u : 1u});
+    const uint32_t swaps = test::scaled(40);
+    std::atomic<bool> swapping{true};
+    std::atomic<uint64_t> answered{0};
+    std::atomic<uint64_t> wrong{0};
+    std::vector<std::thread> askers;
+    for (uint32_t asker = 0; asker < 3; ++asker) {
+        askers.emplace_back([&, asker] {
+            const std::vector<float> x(32 * 8, 3.0F);
+            const std::vector<uint32_t> streams(8, asker);
+            std::vector<float> y(32 * 8);
+            std::vector<uint64_t> versions(8);
+            uint64_t last = 1;
+            while (swapping) {
+                engine.steps(streams, bytes(x), y, versions, 60s);
+                for (size_t i = 0; i < y.size(); ++i) {
+                    const auto k = static_cast<float>(versions[i / 32]);
+                    wrong += y[i] != 3 * k * k || versions[i / 32] < last;
+                    last = versions[i / 32];
+                }
+                answered += 8;
+            }
+        });
+    }
+    for (uint32_t swap = 2; swap < 2 + swaps; ++swap) {
+        EXPECT_EQ(engine.swap(Twice(static_cast<float>(swap)).model, 60s), swap);
+        std::vector<float> y(32);
+        EXPECT_EQ(engine.step(3, bytes(std::vector<float>(32, 1.0F)), y, 60s), swap);
+    }
+    swapping = false;
+    for (std::thread& asker : askers) asker.join();
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_EQ(engine.stats().steps, answered + swaps);
+    EXPECT_EQ(engine.stats().swaps, swaps);
+    EXPECT_EQ(engine.version(), 1u + swaps);
+}
+
+TEST(InferSwap, AnotherModelIsRefused)
+{
+    Builder b(width, 1);
+    build_recurrent(b);
+    Engine engine(b.model(), {});
+    Builder other(width, 1);
+    other.linear(other.gru(other.conv1d(0, 24, 3), 40), 7);
+    auto [code, text] = error_of([&] { engine.swap(other.model()); });
+    EXPECT_EQ(code, Errc::bad_argument);
+    EXPECT_NE(text.find("differs at layer \"l2\" (gru)"), std::string::npos) << text;
+    Builder wider(width, 1);
+    wider.linear(wider.lstm(wider.conv1d(0, 24, 3), 41), 7);
+    EXPECT_NE(error_of([&] { engine.swap(wider.model()); }).second.find("other widths"),
+              std::string::npos);
+    EXPECT_EQ(engine.version(), 1u);
+}
+
+TEST_P(InferEngine, AStateIsReadResetAndGivenToAnotherStream)
+{
+    Engine engine(builder.model(), options(3));
+    const auto expected = alone(builder.model(), 0, 10);
+    for (uint32_t step = 0; step < 5; ++step) ask(engine, 0, input_of(0, step));
+    std::vector<float> state(engine.state_floats());
+    ASSERT_EQ(state.size(), 2 * width + 40 + 40);
+    engine.state(0, state);
+    const std::vector<float> x3 = input_of(0, 3);
+    const std::vector<float> x4 = input_of(0, 4);
+    EXPECT_TRUE(std::equal(x3.begin(), x3.end(), state.begin())); // oldest first
+    EXPECT_TRUE(std::equal(x4.begin(), x4.end(), state.begin() + width));
+    engine.set_state(2, state);
+    for (uint32_t step = 5; step < 10; ++step) {
+        EXPECT_EQ(ask(engine, 2, input_of(0, step)), expected[step]) << step;
+    }
+    engine.reset(2);
+    for (uint32_t step = 0; step < 10; ++step) {
+        EXPECT_EQ(ask(engine, 2, input_of(0, step)), expected[step]) << step;
+    }
+    ASSERT_EQ(engine.state_parts().size(), 3u);
+    EXPECT_EQ(engine.state_parts()[0].name, "l1.inputs");
+    EXPECT_EQ(engine.state_parts()[0].steps, 2u);
+    EXPECT_EQ(engine.state_parts()[2].name, "l2.c");
+    EXPECT_EQ(error_of([&] { engine.set_state(0, {}); }).first, Errc::bad_argument);
+}
+
+class Folder {
+public:
+    Folder() : path_(testing::TempDir() + "/infer." + std::to_string(getpid()))
+    {
+        std::filesystem::create_directory(path_);
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+private:
+    std::string path_;
+};
+
+TEST_P(InferEngine, StatesAreSavedAndRestored)
+{
+    const Folder folder;
+    const std::string path = folder.file("states");
+    Engine engine(builder.model(), options(2));
+    const auto expected = alone(builder.model(), 1, 9);
+    for (uint32_t step = 0; step < 4; ++step) ask(engine, 1, input_of(1, step));
+    engine.save(path);
+    Engine other(builder.model(), {.streams = 2});
+    ask(other, 1, input_of(0, 0)); // what it had is gone
+    other.restore(path);
+    for (uint32_t step = 4; step < 9; ++step) {
+        EXPECT_EQ(ask(other, 1, input_of(1, step)), expected[step]) << step;
+        EXPECT_EQ(ask(engine, 1, input_of(1, step)), expected[step]) << step;
+    }
+}
+
+TEST(InferSnapshot, AFileThatIsNotOfThisModelIsRefused)
+{
+    const Folder folder;
+    const std::string path = folder.file("states");
+    Builder b(width, 1);
+    build_recurrent(b);
+    Engine engine(b.model(), {.streams = 2});
+    engine.save(path);
+    const auto refused = [&](Engine& by, const std::string& file) {
+        const auto [code, text] = error_of([&] { by.restore(file); });
+        EXPECT_EQ(code, Errc::bad_snapshot) << text;
+        return text;
+    };
+    Engine more(b.model(), {.streams = 3});
+    EXPECT_NE(refused(more, path).find("holds 2 streams, and the model has 3"), std::string::npos);
+    Builder gru(width, 1);
+    gru.linear(gru.gru(gru.conv1d(0, 24, 3), 40), 7);
+    Engine other(gru.model(), {.streams = 2});
+    EXPECT_NE(refused(other, path).find("is of another model"), std::string::npos);
+
+    std::ifstream in(path, std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    const std::string altered = folder.file("altered");
+    for (size_t at = 0; at < whole.size(); at += 1 + whole.size() / 40) {
+        std::string bytes_of_it = whole;
+        bytes_of_it[at] = static_cast<char>(bytes_of_it[at] ^ 0x10);
+        std::ofstream(altered, std::ios::binary) << bytes_of_it;
+        refused(engine, altered);
+        std::ofstream(altered, std::ios::binary) << whole.substr(0, at);
+        refused(engine, altered);
+    }
+    refused(engine, folder.file("missing"));
+}
+
+TEST_P(InferEngine, AFullMailboxIsToldAndEmptiesAgain)
+{
+    Engine engine(builder.model(), options(1, 2));
+    const std::vector<float> x = input_of(0, 0);
+    const Ticket tickets[] = {engine.begin(0, bytes(x)), engine.begin(0, bytes(x))};
+    auto [code, text] = error_of([&] { engine.begin(0, bytes(x), 5ms); });
+    EXPECT_EQ(code, Errc::full);
+    EXPECT_NE(text.find("has 2 requests under way"), std::string::npos) << text;
+    engine.abandon(tickets[0]);
+    std::vector<float> y(7);
+    engine.end(tickets[1], y);
+    for (int i = 0; i < 10; ++i) engine.step(0, bytes(x), y); // both places are free again
+    EXPECT_GE(engine.stats().steps, 11u); // the abandoned one is made if it had begun
+    EXPECT_LE(engine.stats().steps, 12u);
+}
+
+TEST(InferWait, ADeadlineThatPassesLeavesTheModelWhole)
+{
+    Builder b(700, 3);
+    uint32_t last = 0;
+    for (int layer = 0; layer < 6; ++layer) last = b.linear(last, 700);
+    Engine engine(b.model(), {.requests = 1, .spin = 0ns});
+    const std::vector<float> x(700, 0.0F);
+    std::vector<float> y(700);
+    uint32_t late = 0;
+    for (int i = 0; i < 20; ++i) {
+        const auto [code, text] = error_of([&] { engine.step(0, bytes(x), y, 1ns); });
+        late += code == Errc::timeout;
+        EXPECT_TRUE(code == Errc::timeout || code == Errc::full || code == Errc::ok) << text;
+    }
+    EXPECT_GT(late, 0u);
+    engine.step(0, bytes(x), y); // its only place came back
+}
+
+TEST(InferWait, AnInterruptEndsItAndTheModelGoesOn)
+{
+    struct Pressed {};
+    Builder b(width, 1);
+    build_recurrent(b);
+    Engine engine(b.model(), {.requests = 1});
+    const std::vector<float> x = input_of(0, 0);
+    const Ticket held = engine.begin(0, bytes(x));
+    const uint64_t begin = now_ns();
+    {
+        const Interruptible interruptible(+[] { throw Pressed(); });
+        EXPECT_THROW(engine.begin(0, bytes(x), 60s), Pressed);
+    }
+    EXPECT_LT(now_ns() - begin, 5'000'000'000u);
+    std::vector<float> y(7);
+    engine.end(held, y);
+    engine.step(0, bytes(x), y);
+}
+
+TEST_P(InferEngine, CloseAnswersWhatIsUnderWay)
+{
+    auto engine = std::make_unique<Engine>(builder.model(), options(1));
+    const std::vector<float> x = input_of(0, 0);
+    std::vector<Ticket> tickets;
+    for (int i = 0; i < 20; ++i) tickets.push_back(engine->begin(0, bytes(x)));
+    engine->close();
+    engine->close();
+    std::vector<float> y(7);
+    for (const Ticket ticket : tickets) EXPECT_EQ(engine->end(ticket, y), 1u);
+    const auto [code, text] = error_of([&] { engine->step(0, bytes(x), y); });
+    EXPECT_EQ(code, Errc::closed);
+    EXPECT_NE(text.find("the resident model is closed"), std::string::npos) << text;
+    EXPECT_EQ(error_of([&] { engine->reset(0); }).first, Errc::closed);
+    engine.reset();
+    Engine dropped(builder.model(), options(1)); // with requests under way
+    for (int i = 0; i < 20; ++i) dropped.begin(0, bytes(x));
+}
+
+TEST_P(InferEngine, AForkedChildIsTold)
+{
+    Engine engine(builder.model(), options(1));
+    std::vector<float> y(7);
+    const std::vector<float> x = input_of(0, 0);
+    engine.step(0, bytes(x), y);
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool told = error_of([&] { engine.step(0, bytes(x), y); }).first == Errc::closed &&
+                          error_of([&] { engine.reset(0); }).first == Errc::closed;
+        engine.close();
+        _exit(told ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    engine.step(0, bytes(x), y);
+}
+
+TEST(InferErrors, StreamsAndSizesThatAreNotThere)
+{
+    Builder b(width, 1);
+    build_recurrent(b);
+    Engine engine(b.model(), {.streams = 3});
+    const std::vector<float> x = input_of(0, 0);
+    std::vector<float> y(7);
+    const auto [code, text] = error_of([&] { engine.step(3, bytes(x), y); });
+    EXPECT_EQ(code, Errc::bad_argument);
+    EXPECT_NE(text.find("stream 3; the resident model has streams 0 to 2"), std::string::npos);
+    EXPECT_EQ(error_of([&] { engine.step(0, bytes(y), y); }).first, Errc::bad_argument);
+    std::vector<float> longer(8);
+    EXPECT_EQ(error_of([&] { engine.step(0, bytes(x), longer); }).first, Errc::bad_argument);
+    EXPECT_EQ(error_of([&] { engine.end({~uint64_t{0}}, y); }).first, Errc::bad_argument);
+    EXPECT_EQ(error_of([&] { engine.reset(3); }).first, Errc::bad_argument);
+    engine.step(2, bytes(x), y);
+}
+
+} // namespace
+} // namespace denizen::infer

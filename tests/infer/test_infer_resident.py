@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""denizen.infer.Resident: answers against the reference, versions, states, errors, waits."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from infer_reference import Reference, answers
+
+import denizen
+from denizen.infer import Model, Op, Resident
+
+RANDOM = np.random.default_rng(30)
+
+
+def weight(*shape, scale=0.3):
+    return (RANDOM.standard_normal(shape) * scale).astype(np.float32)
+
+
+def small(inputs=12, hidden=20, outputs=5):
+    """A convolution, an LSTM and a GRU beside each other, and a head."""
+    conv = Op("conv1d", (0,), (weight(hidden, inputs, 3), weight(hidden)), {"dilation": 2}, "conv")
+    lstm = (weight(4 * hidden, hidden), weight(4 * hidden, hidden), weight(4 * hidden))
+    gru = (weight(3 * hidden, hidden), weight(3 * hidden, hidden))
+    gru += (weight(3 * hidden), weight(3 * hidden))
+    ops = (
+        conv,
+        Op("lstm", (1,), lstm, {}, "lstm"),
+        Op("gru", (1,), gru, {}, "gru"),
+        Op("concat", (2, 3), (), {}, "both"),
+        Op("layernorm", (4,), (weight(2 * hidden), weight(2 * hidden)), {"eps": 1e-5}, "norm"),
+        Op("linear", (5,), (weight(outputs, 2 * hidden), weight(outputs)), {}, "head"),
+    )
+    return Model((inputs, hidden, hidden, hidden, 2 * hidden, 2 * hidden, outputs), ops, 6)
+
+
+def scaled(k):
+    """A model that answers k * k * x, in two layers: a mixture of versions would be k * j * x."""
+    layer = (np.eye(16, dtype=np.float32) * np.float32(k), np.zeros(16, np.float32))
+    ops = (Op("linear", (0,), layer, {}, "a"), Op("linear", (1,), layer, {}, "b"))
+    return Model((16, 16, 16), ops, 2)
+
+
+def inputs(n, width=12):
+    return RANDOM.standard_normal((n, width)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("weights", "off"), [("fp32", 1e-5), ("fp16", 3e-3), ("bf16", 3e-2)])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_answers_are_those_of_the_reference(weights, off, parts):
+    model = small()
+    x = inputs(25)
+    with Resident(model, streams=3, weights=weights, parts=parts) as m:
+        one_by_one = np.array([m(row, stream=1) for row in x])
+        at_once = m.steps(x, streams=2)
+        assert (m.inputs, m.outputs, m.streams) == (12, 5, 3)
+        assert f"12 -> 5, 3 streams, {weights}" in repr(m)
+    assert one_by_one.dtype == np.float32
+    assert np.abs(one_by_one - answers(model, x)).max() < off
+    assert (one_by_one == at_once).all()
+
+
+def test_steps_of_several_streams_in_one_call():
+    model = small()
+    x = inputs(60)
+    streams = RANDOM.integers(0, 4, 60)
+    references = [Reference(model) for _ in range(4)]
+    expected = np.array([references[s](row) for s, row in zip(streams, x, strict=True)])
+    with Resident(model, streams=4, requests=8) as m:
+        found, versions = m.answers(x, streams)
+        assert np.abs(found - expected).max() < 1e-5
+        assert (versions == 1).all()
+        assert m.stats().steps == 60
+        assert m.steps(np.empty((0, 12), np.float32)).shape == (0, 5)
+
+
+def test_tokens():
+    ops = (Op("embedding", (0,), (weight(30, 6),), {}, "words"), Op("softmax", (1,), (), {}, "p"))
+    model = Model((1, 6, 6), ops, 2, tokens=True)
+    with Resident(model) as m:
+        assert np.abs(m(7) - Reference(model)(7)).max() < 1e-6
+        assert np.abs(m.steps([3, 29]) - answers(model, [3, 29])).max() < 1e-6
+        with pytest.raises(denizen.ArgumentError, match="token 30; the model's embedding has"):
+            m(30)
+        with pytest.raises(denizen.ArgumentError, match="give a whole number"):
+            m(1.5)
+
+
+def test_coroutines_ask_at_once():
+    model = small()
+    x = inputs(8)
+
+    async def stream(m, number):
+        return [await m.step(row, stream=number) for row in x]
+
+    async def all_of_them(m):
+        return await asyncio.gather(*(stream(m, number) for number in range(6)))
+
+    with Resident(model, streams=6, requests=4) as m:
+        found = np.array(asyncio.run(all_of_them(m)))
+    assert np.abs(found - answers(model, x)).max() < 1e-5
+
+
+def test_a_swap_under_load_mixes_no_versions():
+    wrong, asked = [], []
+    going = threading.Event()
+    going.set()
+
+    def ask(m, number):
+        x = np.full((20, 16), 3, np.float32)
+        while going.is_set():
+            found, versions = m.answers(x, number)
+            if not (found == 3.0 * versions[:, None].astype(np.float32) ** 2).all():
+                wrong.append((found, versions))
+            asked.append(len(x))
+
+    with Resident(scaled(1), streams=3, parts=1) as m:
+        askers = [threading.Thread(target=ask, args=(m, number)) for number in range(3)]
+        for asker in askers:
+            asker.start()
+        for version in range(2, 22):
+            assert m.swap(scaled(version)) == version
+            found = m.answer(np.ones(16, np.float32))
+            assert (found.output == version**2).all()
+            assert found.version == version
+        going.clear()
+        for asker in askers:
+            asker.join()
+        assert m.version == 21
+        assert m.stats().steps == sum(asked) + 20
+    assert not wrong
+    with Resident(scaled(1)) as m, pytest.raises(denizen.ArgumentError, match="the new model"):
+        m.swap(small())
+
+
+def test_states_are_read_set_and_reset():
+    model = small()
+    x = inputs(10)
+    expected = answers(model, x)
+    with Resident(model, streams=2) as m:
+        m.steps(x[:6], streams=0)
+        state = m.state(0)
+        assert set(state) == {"conv.inputs", "lstm.h", "lstm.c", "gru.h"}
+        assert (state["conv.inputs"] == x[2:6]).all()  # oldest first
+        m.set_state(1, state)
+        assert np.abs(m.steps(x[6:], streams=1) - expected[6:]).max() < 1e-5
+        m.reset(1)
+        assert not m.state(1)["lstm.c"].any()
+        assert np.abs(m.steps(x, streams=1) - expected).max() < 1e-5
+        with pytest.raises(denizen.ArgumentError, match="this model's has"):
+            m.set_state(1, {"lstm.h": state["lstm.h"]})
+        with pytest.raises(denizen.ArgumentError, match=r"'gru\.h' is float64"):
+            m.set_state(1, {**state, "gru.h": np.zeros(20)})
+
+
+def test_states_are_saved_and_restored(tmp_path):
+    model, path = small(), tmp_path / "streams"
+    x = inputs(10)
+    with Resident(model, streams=2) as m:
+        m.steps(x[:6], streams=1)
+        m.save(path)
+        rest = m.steps(x[6:], streams=1)
+    with Resident(model, streams=2) as m:
+        m.restore(path)
+        assert (m.steps(x[6:], streams=1) == rest).all()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-3])
+        with pytest.raises(denizen.SnapshotError):
+            m.restore(path)
+        path.write_bytes(whole[:-3] + b"abc")
+        with pytest.raises(denizen.SnapshotError):
+            m.restore(path)
+        path.write_bytes(whole)
+    with (
+        Resident(small(hidden=21), streams=2) as m,
+        pytest.raises(denizen.SnapshotError, match="is of another model"),
+    ):
+        m.restore(path)
+
+
+def test_wrong_arguments_are_told():
+    model = small()
+    for given, match in [
+        ({"device": "gpu:0"}, 'models run on CPU threads in this version: use device="cpu"'),
+        ({"device": "python"}, 'use "cpu" or "cpu:PARTS"'),
+        ({"device": "cpu:2", "parts": 3}, "give one of the two"),
+        ({"streams": 0}, "streams = 0"),
+        ({"weights": "fp8"}, 'use "fp32", "bf16" or "fp16"'),
+        ({"parts": 0}, "parts = 0"),
+        ({"parts": 65}, "parts = 65; use 0 to 64"),
+        ({"requests": 0}, "requests = 0"),
+        ({"spin_us": -1}, "spin_us = -1"),
+    ]:
+        with pytest.raises(denizen.DenizenError, match=match):
+            Resident(model, **given)
+    bad = Op("linear", (0,), (np.full((2, 3), np.nan, np.float32), weight(2)), {}, "head")
+    with pytest.raises(denizen.ArgumentError, match=r'layer "head".*finite'):
+        Resident(Model((3, 2), (bad,), 1))
+    large = Op("linear", (0,), (np.full((2, 3), 1e5, np.float32), weight(2)), {}, "head")
+    with pytest.raises(denizen.ArgumentError, match=r'layer "head".*fp16 goes to 65504'):
+        Resident(Model((3, 2), (large,), 1), weights="fp16")
+    with Resident(model, streams=2, device="cpu:2") as m:
+        assert m.stats().parts == 2
+        row = inputs(1)[0]
+        for x, stream, match in [
+            (row, 2, "streams 0 to 1"),
+            (row, -1, "streams 0 to 1"),
+            (row, 0.5, "streams 0 to 1"),
+            (row[:-1], 0, r"shape \(12,\)"),
+            (row.astype(np.float64), 0, "x is float64"),
+        ]:
+            with pytest.raises(denizen.ArgumentError, match=match):
+                m(x, stream=stream)
+        with pytest.raises(denizen.ArgumentError, match="streams are 0 to 2"):
+            m.steps(inputs(3), [0, 1, 2])
+        with pytest.raises(denizen.ArgumentError, match="one for each of the 3 steps"):
+            m.steps(inputs(3), [0, 1])
+        with pytest.raises(denizen.ArgumentError, match="timeout"):
+            m(row, timeout="soon")
+
+
+def test_closed_and_forked():
+    m = Resident(small())
+    row = inputs(1)[0]
+    m(row)
+    child = os.fork()
+    if child == 0:
+        try:
+            m(row)
+        except denizen.ClosedError:
+            m.close()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    m(row)
+    m.close()
+    m.close()
+    with pytest.raises(denizen.ClosedError, match="the resident model is closed"):
+        m(row)
+    with pytest.raises(denizen.ClosedError):
+        asyncio.run(m.step(row))
+
+
+WAITS = """
+import sys, time
+import numpy as np
+from denizen.infer import Model, Op, Resident
+n = 500
+layer = (np.zeros((n, n), np.float32), np.zeros(n, np.float32))
+model = Model((n,) * 9, tuple(Op("linear", (i,), layer, {}, f"l{i}") for i in range(8)), 8)
+with Resident(model, parts=1) as m:
+    x = np.zeros((50_000, n), np.float32)
+    print("asking", flush=True)
+    try:
+        m.steps(x, timeout=600)
+    except KeyboardInterrupt:
+        at = time.monotonic()
+        m(x[0])
+        print(at, flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_wait_and_the_model_goes_on():
+    child = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "asking\n"
+        time.sleep(0.3)
+        pressed = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 0
+    assert float(out) - pressed < 5  # 0.2 s on an idle machine
