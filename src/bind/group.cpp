@@ -83,21 +83,38 @@ Call call_of(const std::string& kind, uintptr_t in, uintptr_t out, uint64_t coun
     return call;
 }
 
+const char* name_of(nb::dlpack::dtype type)
+{
+    using Code = nb::dlpack::dtype_code;
+    struct Element {
+        uint8_t code, bits;
+        Type type;
+    };
+    constexpr auto code = [](Code c) { return static_cast<uint8_t>(c); };
+    constexpr Element known[] = {
+        {code(Code::Float), 32, Type::f32},
+        {code(Code::Float), 16, Type::f16},
+        {code(Code::Bfloat), 16, Type::bf16},
+        {code(Code::Int), 32, Type::i32},
+        {code(Code::Float), 64, Type::f64},
+        {code(Code::Int), 64, Type::i64},
+        {code(Code::UInt), 8, Type::u8},
+        {code(Code::Float8_E4M3FN), 8, Type::f8e4m3},
+        {code(Code::Float8_E5M2), 8, Type::f8e5m2},
+    };
+    for (const Element& n : known) {
+        if (type.lanes == 1 && type.code == n.code && type.bits == n.bits) return to_string(n.type);
+    }
+    return "";
+}
+
 // (address, elements, type, on a GPU, its number); type is "" for any that a group does not know.
 template <class Array>
 nb::tuple view_of(const Array& array)
 {
-    const nb::dlpack::dtype type = array.dtype();
-    std::string name;
-    if (type.lanes == 1 && type.bits == 32) {
-        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float)) name = "f32";
-        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Int)) name = "i32";
-    } else if (type.lanes == 1 && type.bits == 16) {
-        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float)) name = "f16";
-        if (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat)) name = "bf16";
-    }
-    return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(), name,
-                          array.device_type() != nb::device::cpu::value, array.device_id());
+    return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(),
+                          name_of(array.dtype()), array.device_type() != nb::device::cpu::value,
+                          array.device_id());
 }
 
 } // namespace

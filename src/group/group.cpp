@@ -190,7 +190,7 @@ void Member::plan(Call& call) const
     if (call.channels == 0) call.channels = choice.channels;
     call.channels = std::min(call.channels, ref.layout.channels);
     call.in_place = call.out_place = 0;
-    call.algorithm = only_for(call.kind, call.algorithm);
+    call.algorithm = only_for(call.kind, call.type, call.algorithm);
     if (call.kind == Kind::barrier) call.count = 0;
     if (call.count == 0) {
         if (call.kind != Kind::barrier) call.algorithm = Algorithm::one_shot;

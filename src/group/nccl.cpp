@@ -108,6 +108,11 @@ int type_of(Type type)
     case Type::f32: return float32;
     case Type::f16: return float16;
     case Type::bf16: return bfloat16;
+    case Type::f64: return float64;
+    case Type::i64: return int64;
+    case Type::u8: return uint8;
+    case Type::f8e4m3: return float8_e4m3;
+    case Type::f8e5m2: return float8_e5m2;
     case Type::i32: break;
     }
     return int32;
@@ -228,8 +233,16 @@ public:
             refuse(std::string("the algorithm \"") + to_string(call.algorithm) +
                    "\" is one for ranks that share memory; NCCL has its own: use \"automatic\"");
         }
-        if (reduces(call.kind) && call.op == Op::avg && call.type == Type::i32) {
-            refuse("there is no avg of i32 that all its versions agree on; use sum, and divide");
+        const bool whole =
+            call.type == Type::i32 || call.type == Type::i64 || call.type == Type::u8;
+        if (reduces(call.kind) && call.op == Op::avg && whole) {
+            refuse(std::string("there is no avg of ") + to_string(call.type) +
+                   " that all its versions agree on; use sum, and divide");
+        }
+        if (reduces(call.kind) && type_of(call.type) >= float8_e4m3 && version() < with_float8) {
+            refuse(std::string("sums of ") + to_string(call.type) +
+                   " came with 2.24, and this is " + std::to_string(version()) +
+                   "; install nvidia-nccl-cu13 2.24 or newer, or sum in f16");
         }
         if (call.kind == Kind::all_to_all && call.in == call.out && call.count != 0) {
             refuse("input and output must not be the same");
@@ -292,13 +305,21 @@ public:
     }
 
 private:
+    int version() const
+    {
+        int version = 0;
+        nccl_.get_version(&version);
+        return version;
+    }
+
     Stream stream_of(void* stream) const
     {
         return stream != nullptr ? static_cast<Stream>(stream) : place_->stream;
     }
 
-    Result enqueue(const Call& call, Stream stream)
+    Result enqueue(const Call& as_called, Stream stream)
     {
+        const Call call = moved(as_called);
         const int type = type_of(call.type);
         switch (call.kind) {
         case Kind::barrier: {

@@ -25,10 +25,16 @@ inline constexpr Result remote_error = 6;
 inline constexpr Result in_progress = 7;
 
 // ncclDataType_t
+inline constexpr int uint8 = 1;
 inline constexpr int int32 = 2;
+inline constexpr int int64 = 4;
 inline constexpr int float16 = 6;
 inline constexpr int float32 = 7;
+inline constexpr int float64 = 8;
 inline constexpr int bfloat16 = 9;
+inline constexpr int float8_e4m3 = 10; // these two since 2.24
+inline constexpr int float8_e5m2 = 11;
+inline constexpr int with_float8 = 22400;
 
 // ncclRedOp_t
 inline constexpr int sum = 0;

@@ -256,7 +256,8 @@ unsigned char* bytes_at(void* p, size_t offset) { return static_cast<unsigned ch
 
 size_t size_of_type(int type)
 {
-    return type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 0;
+    constexpr size_t sizes[] = {0, 1, 4, 0, 8, 0, 2, 4, 8, 2, 1, 1}; // by ncclDataType_t
+    return type >= 0 && static_cast<size_t>(type) < std::size(sizes) ? sizes[type] : 0;
 }
 
 template <class T>
@@ -285,6 +286,11 @@ void reduce(Comm& comm, int type, int op, void* out, size_t bytes)
     if (type == 7) reduce<float>(comm, op, out, bytes / 4);
     if (type == 6) reduce<Half>(comm, op, out, bytes / 2);
     if (type == 9) reduce<BFloat>(comm, op, out, bytes / 2);
+    if (type == 8) reduce<double>(comm, op, out, bytes / 8);
+    if (type == 4) reduce<int64_t>(comm, op, out, bytes / 8);
+    if (type == 1) reduce<uint8_t>(comm, op, out, bytes);
+    if (type == 10) reduce<Float8E4M3>(comm, op, out, bytes);
+    if (type == 11) reduce<Float8E5M2>(comm, op, out, bytes);
 }
 
 // piece(offset, bytes) for all of `total`; false as soon as one is.

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -88,6 +89,37 @@ def test_every_collective(ranks):
     assert on_ranks(group.local(ranks, "cpu"), body) == [True] * ranks
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "int64",
+        "int32",
+        "uint8",
+    ],
+)
+def test_every_type_is_summed_and_moved(name):
+    dtype = np.dtype(name) if hasattr(np, name) else np.dtype(getattr(ml_dtypes, name))
+
+    def body(g):
+        x = (np.arange(301) % 3 + g.rank).astype(dtype)
+        g.all_reduce(x)
+        all_of_them = np.empty(2 * 301, dtype)
+        g.all_gather_into_tensor(all_of_them, x + dtype.type(g.rank))
+        return x.astype(float), all_of_them.reshape(2, -1).astype(float)
+
+    wanted = np.arange(301) % 3 * 2.0 + 1
+    next_one = (wanted.astype(dtype) + dtype.type(1)).astype(float)
+    for total, gathered in on_ranks(group.local(2, "cpu"), body):
+        assert (total == wanted).all()
+        assert (gathered == [wanted, next_one]).all()
+
+
 def test_symmetric_memory_is_an_array():
     def body(g):
         x = g.empty((100, 10))
@@ -107,7 +139,7 @@ def test_symmetric_memory_is_an_array():
 def test_other_types_are_refused():
     (g,) = group.local(1, "cpu")
     for bad, why in [
-        (np.zeros(3), "float64"),
+        (np.zeros(3, np.complex64), "complex64; use float64, float32, .* uint8"),
         (np.zeros((4, 4), np.float32)[:, 1:], "gaps"),
         (np.broadcast_to(np.float32(1), 3), "gaps|read-only"),
         ([1.0, 2.0], "list"),
@@ -280,7 +312,8 @@ def test_tensors_on_gpus():
     if torch.cuda.device_count() < 2:
         pytest.skip("fewer than two GPUs")
     groups = group.local(2, "gpu")
-    for dtype in torch.float32, torch.float16, torch.bfloat16, torch.int32:
+    for name in ["float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8"]:
+        dtype = getattr(torch, name)
         tensors = [torch.full((1000, 7), r + 1, dtype=dtype, device=f"cuda:{r}") for r in (0, 1)]
         for g, x in zip(groups, tensors, strict=True):
             g.all_reduce(x)

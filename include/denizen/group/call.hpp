@@ -20,11 +20,11 @@ enum class Kind : uint32_t {
 enum class Algorithm : uint32_t {
     automatic,  // by the group's table
     one_shot,   // packets to every peer, one way; no barrier
-    two_shot,   // all_reduce: packets, reduce-scatter and all-gather; others: one_shot
+    two_shot,   // all_reduce of common types: packets, reduce-scatter and all-gather; else one_shot
     pull,       // a barrier, then loads from every peer
-    pull_twice, // all_reduce: pull a reduce-scatter, then an all-gather; others: pull
+    pull_twice, // all_reduce of common types: pull a reduce-scatter, then an all-gather; else pull
     push,       // stores into every peer's stage, piece by piece
-    push_twice  // all_reduce: push a reduce-scatter and an all-gather; others: push
+    push_twice  // all_reduce of common types: push a reduce-scatter and an all-gather; else push
 };
 
 inline constexpr uint32_t kinds = 6;
@@ -57,16 +57,47 @@ DENIZEN_HD inline bool gathers(Kind kind) // each peer's goes to another part of
 {
     return kind == Kind::all_gather || kind == Kind::all_to_all;
 }
-// What another collective does where all_reduce has an algorithm of its own.
-DENIZEN_HD inline Algorithm only_for(Kind kind, Algorithm algorithm)
+// What a call does that is none of all_reduce's with algorithms of their own.
+DENIZEN_HD constexpr Algorithm only_for(Kind kind, Type type, Algorithm algorithm)
 {
-    if (kind == Kind::all_reduce) return algorithm;
+    if (kind == Kind::all_reduce && is_common(type)) return algorithm;
     switch (algorithm) {
     case Algorithm::two_shot: return Algorithm::one_shot;
     case Algorithm::pull_twice: return Algorithm::pull;
     case Algorithm::push_twice: return Algorithm::push;
     default: return algorithm;
     }
+}
+
+// What moves elements that are not summed up: those of 8 bytes as pairs of i32, 8-bit floats as u8.
+DENIZEN_HD constexpr Type mover_of(Type type)
+{
+    switch (type) {
+    case Type::f64:
+    case Type::i64: return Type::i32;
+    case Type::f8e4m3:
+    case Type::f8e5m2: return Type::u8;
+    default: return type;
+    }
+}
+
+// The same call by the mover of its elements.
+DENIZEN_HD inline Call moved(Call call)
+{
+    if (!reduces(call.kind)) {
+        call.count *= size_of(call.type) / size_of(mover_of(call.type));
+        call.type = mover_of(call.type);
+    }
+    return call;
+}
+
+// Types that only their sums need a text of their own for (see moved()).
+template <class T>
+inline constexpr bool only_reduced = mover_of(Narrow<T>::type) != Narrow<T>::type;
+template <class T>
+DENIZEN_HD constexpr bool reduces_as(Kind kind)
+{
+    return only_reduced<T> || reduces(kind);
 }
 
 // Three words, which the ranks compare in every call. A count has 48 bits.
@@ -98,7 +129,8 @@ DENIZEN_HD inline const char* to_string(Algorithm algorithm)
 }
 DENIZEN_HD inline const char* to_string(Type type)
 {
-    const char* const names[] = {"f32", "f16", "bf16", "i32"};
+    const char* const names[] = {"f32", "f16", "bf16",   "i32",   "f64",
+                                 "i64", "u8",  "f8e4m3", "f8e5m2"};
     return static_cast<uint32_t>(type) < types ? names[static_cast<uint32_t>(type)] : "?";
 }
 DENIZEN_HD inline const char* to_string(Op op)

@@ -56,8 +56,10 @@ class _Calls:
         """``tensor`` (or ``out``) becomes the sum, min, max or avg of all ranks' tensors.
 
         Args:
-            tensor: contiguous; float32, float16, bfloat16 or int32. Sums of 16-bit floats are taken
-                in float32, in the order of the ranks: all get the same bits.
+            tensor: contiguous; float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2,
+                int64, int32 or uint8. Sums of 16-bit and 8-bit floats are taken in float32, in the
+                order of the ranks: all get the same bits. Whole numbers wrap around, and their avg
+                is cut towards zero. What is too large for float8_e4m3fn becomes NaN, as in PyTorch.
             op: "sum", "min", "max" or "avg".
             out: of the same size; by default the tensor itself.
             algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice",

@@ -11,8 +11,18 @@ import numpy as np
 from denizen import _core
 from denizen.errors import ArgumentError
 
-_NUMPY = {"float32": "f32", "float16": "f16", "int32": "i32", "bfloat16": "bf16"}
-_CUDA = {"<f4": "f32", "<f2": "f16", "<i4": "i32"}
+_NUMPY = {  # with the names of ml_dtypes
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+    "int64": "i64",
+    "int32": "i32",
+    "uint8": "u8",
+}
+_CUDA = {"<f8": "f64", "<f4": "f32", "<f2": "f16", "<i8": "i64", "<i4": "i32", "|u1": "u8"}
 
 
 class View(NamedTuple):
@@ -20,7 +30,7 @@ class View(NamedTuple):
 
     address: int
     elements: int
-    #: "f32", "f16", "bf16" or "i32".
+    #: One of _NUMPY's values.
     type: str
     on_gpu: bool
     #: The GPU's number; 0 on the CPU.
@@ -48,7 +58,7 @@ def view(tensor: Any, *, writable: bool) -> View:
             ) from error
     if not found.type:
         kind = getattr(tensor, "dtype", type(tensor).__name__)
-        raise ArgumentError(f"elements of type {kind}; use float32, float16, bfloat16 or int32")
+        raise ArgumentError(f"elements of type {kind}; use {', '.join(_NUMPY)}")
     return found
 
 

@@ -12,9 +12,11 @@
 
 namespace denizen::group {
 
-// The elements of one packet.
+// The elements of one packet, and their words: all three, but two of an 8-byte element.
 template <class T>
 inline constexpr uint32_t per_packet = sizeof(Packet::word) / sizeof(T);
+template <class T>
+inline constexpr uint32_t words_in_packet = per_packet<T> * sizeof(T) / 4;
 
 // The last packet of some data, and data that are not aligned to words: element by element.
 template <class T>
@@ -30,7 +32,7 @@ DENIZEN_HD DENIZEN_APART inline Packet pick_elements(const unsigned char* from, 
 #endif
     }
     Packet p{};
-    copy_bytes(p.word, some, sizeof p.word);
+    copy_bytes(p.word, some, sizeof some);
     return p;
 }
 
@@ -39,7 +41,7 @@ DENIZEN_HD DENIZEN_APART inline void place_elements(unsigned char* to, const Pac
                                                     uint64_t left)
 {
     T some[per_packet<T>];
-    copy_bytes(some, p.word, sizeof p.word);
+    copy_bytes(some, p.word, sizeof some);
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < per_packet<T>; ++i) {
 #if DENIZEN_ON_DEVICE
@@ -60,9 +62,9 @@ DENIZEN_HD inline Packet pick(const unsigned char* from, uint64_t left)
 #if DENIZEN_ON_DEVICE
         const auto* const words = reinterpret_cast<const uint32_t*>(from);
         DENIZEN_UNROLL
-        for (uint32_t i = 0; i < 3; ++i) p.word[i] = words[i];
+        for (uint32_t i = 0; i < words_in_packet<T>; ++i) p.word[i] = words[i];
 #else
-        copy_bytes(p.word, from, sizeof p.word);
+        copy_bytes(p.word, from, 4 * words_in_packet<T>);
 #endif
         return p;
     }
@@ -76,9 +78,9 @@ DENIZEN_HD inline void place(unsigned char* to, const Packet& p, uint64_t left)
 #if DENIZEN_ON_DEVICE
         auto* const words = reinterpret_cast<uint32_t*>(to);
         DENIZEN_UNROLL
-        for (uint32_t i = 0; i < 3; ++i) words[i] = p.word[i];
+        for (uint32_t i = 0; i < words_in_packet<T>; ++i) words[i] = p.word[i];
 #else
-        copy_bytes(to, p.word, sizeof p.word);
+        copy_bytes(to, p.word, 4 * words_in_packet<T>);
 #endif
         return;
     }
@@ -94,7 +96,7 @@ public:
     DENIZEN_HD void add(Op op, const Packet& p, bool first)
     {
         T some[per_packet<T>];
-        copy_bytes(some, p.word, sizeof p.word);
+        copy_bytes(some, p.word, sizeof some);
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < per_packet<T>; ++i) {
             const Wide value = widen(some[i]);
@@ -109,7 +111,7 @@ public:
             some[i] = Narrow<T>::of(conclude(op, sum_[i], ranks));
         }
         Packet p{};
-        copy_bytes(p.word, some, sizeof p.word);
+        copy_bytes(p.word, some, sizeof some);
         return p;
     }
 
@@ -118,7 +120,8 @@ private:
 };
 
 // Loops over ranks are written for N of them: 2 and 4 are compiled by themselves, since on the
-// device a short call takes as long as its instructions do; max_ranks stands for any other number.
+// device a short call takes as long as its instructions do; max_ranks stands for any other number,
+// and for all of them with types that are not common.
 template <uint32_t N, class Memory>
 DENIZEN_HD inline uint32_t ranks_of(const Channel<Memory>& channel)
 {
@@ -127,20 +130,24 @@ DENIZEN_HD inline uint32_t ranks_of(const Channel<Memory>& channel)
 
 // f<N>() for the group's number of ranks. Text that is compiled at run time defines
 // DENIZEN_GROUP_RANKS, which that is then: the kernels for other numbers take most of a minute.
-template <class Memory, class F>
+template <class T, class Memory, class F>
 DENIZEN_HD inline auto for_ranks(const Channel<Memory>& channel, const F& f)
 {
-#if defined(DENIZEN_GROUP_RANKS)
     (void)channel;
-    constexpr bool apart = DENIZEN_GROUP_RANKS == 2 || DENIZEN_GROUP_RANKS == 4;
-    return f.template operator()<apart ? DENIZEN_GROUP_RANKS : max_ranks>();
+    if constexpr (is_common(Narrow<T>::type)) {
+#if defined(DENIZEN_GROUP_RANKS)
+        constexpr bool apart = DENIZEN_GROUP_RANKS == 2 || DENIZEN_GROUP_RANKS == 4;
+        return f.template operator()<apart ? DENIZEN_GROUP_RANKS : max_ranks>();
 #else
-    switch (channel.ranks()) {
-    case 2: return f.template operator()<2>();
-    case 4: return f.template operator()<4>();
-    default: return f.template operator()<max_ranks>();
-    }
+        switch (channel.ranks()) {
+        case 2: return f.template operator()<2>();
+        case 4: return f.template operator()<4>();
+        default: return f.template operator()<max_ranks>();
+        }
 #endif
+    } else {
+        return f.template operator()<max_ranks>();
+    }
 }
 
 // A channel's packets of some data: runs of run_packets, dealt to the channels in turn. Number i of
@@ -250,7 +257,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
             }
             good = collect<N>(channel, inbox, slots, i, broadcast ? call.root : max_ranks, got);
             if (!good) break;
-            if (reduces(call.kind)) {
+            if (reduces_as<T>(call.kind)) {
                 place<T>(out + element * sizeof(T), reduced<T>(call.op, got, ranks),
                          call.count - element);
                 continue;
@@ -352,13 +359,13 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t one_shot(const Channel<Memory>& channel, const Call& call)
 {
-    return for_ranks(channel, [&]<uint32_t N>() { return one_shot_of<T, N>(channel, call); });
+    return for_ranks<T>(channel, [&]<uint32_t N>() { return one_shot_of<T, N>(channel, call); });
 }
 
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t two_shot(const Channel<Memory>& channel, const Call& call)
 {
-    return for_ranks(channel, [&]<uint32_t N>() { return two_shot_of<T, N>(channel, call); });
+    return for_ranks<T>(channel, [&]<uint32_t N>() { return two_shot_of<T, N>(channel, call); });
 }
 
 } // namespace denizen::group

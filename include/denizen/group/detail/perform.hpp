@@ -22,12 +22,18 @@ namespace denizen::group {
 template <class T, class Memory>
 DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
 {
-    switch (only_for(call.kind, call.algorithm)) {
+    const Algorithm algorithm = only_for(call.kind, Narrow<T>::type, call.algorithm);
+    if constexpr (is_common(Narrow<T>::type)) {
+        switch (algorithm) {
+        case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
+        case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
+        case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
+        default: break;
+        }
+    }
+    switch (algorithm) {
     case Algorithm::pull: return channel.go_on(pull<T>(channel, call));
-    case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
     case Algorithm::push: return channel.go_on(push<T>(channel, call));
-    case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
-    case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
     default: return channel.go_on(one_shot<T>(channel, call));
     }
 }
@@ -40,11 +46,17 @@ DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Cal
     if (channel.index() >= call.channels) return true;
     if (!channel.begin(call)) return false;
     if (call.kind == Kind::barrier) return channel.meet();
-    switch (call.type) {
-    case Type::f32: return perform_on<float>(channel, call);
-    case Type::i32: return perform_on<int32_t>(channel, call);
-    case Type::f16: return perform_on<Half>(channel, call);
-    case Type::bf16: return perform_on<BFloat>(channel, call);
+    const Call its = moved(call);
+    switch (its.type) {
+    case Type::f32: return perform_on<float>(channel, its);
+    case Type::i32: return perform_on<int32_t>(channel, its);
+    case Type::f16: return perform_on<Half>(channel, its);
+    case Type::bf16: return perform_on<BFloat>(channel, its);
+    case Type::f64: return perform_on<double>(channel, its);
+    case Type::i64: return perform_on<int64_t>(channel, its);
+    case Type::u8: return perform_on<uint8_t>(channel, its);
+    case Type::f8e4m3: return perform_on<Float8E4M3>(channel, its);
+    case Type::f8e5m2: return perform_on<Float8E5M2>(channel, its);
     }
     return false;
 }
@@ -64,7 +76,8 @@ DENIZEN_HD inline uint64_t place_of(const GroupRef& group, const void* at, uint6
 // written to where the peers want them, on the same condition.
 DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
 {
-    if (call.kind == Kind::all_reduce && call.algorithm == Algorithm::push_twice) {
+    const bool two_hops = call.kind == Kind::all_reduce && is_common(call.type);
+    if (two_hops && call.algorithm == Algorithm::push_twice) {
         call.out_place = place_of(group, call.out, call.count * size_of(call.type));
     }
     if (call.algorithm != Algorithm::pull && call.algorithm != Algorithm::pull_twice) return;
@@ -74,7 +87,7 @@ DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
     const uint64_t from = place_of(group, in, bytes * (scatters(call.kind) ? group.ranks() : 1));
     const bool destroys =
         in == out && (call.kind == Kind::all_reduce || call.kind == Kind::all_to_all);
-    if (call.kind == Kind::all_reduce && (destroys || call.algorithm == Algorithm::pull_twice)) {
+    if (two_hops && (destroys || call.algorithm == Algorithm::pull_twice)) {
         const uint64_t to = place_of(group, out, bytes);
         if (from == 0 || to == 0) return;
         call.algorithm = Algorithm::pull_twice; // each rank overwrites what it alone reads
@@ -85,25 +98,6 @@ DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
     }
 }
 
-template <class T>
-struct TypeOf;
-template <>
-struct TypeOf<float> {
-    static constexpr Type value = Type::f32;
-};
-template <>
-struct TypeOf<int32_t> {
-    static constexpr Type value = Type::i32;
-};
-template <>
-struct TypeOf<Half> {
-    static constexpr Type value = Type::f16;
-};
-template <>
-struct TypeOf<BFloat> {
-    static constexpr Type value = Type::bf16;
-};
-
 template <class T, class Memory>
 DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32_t channels,
                                const T* in, T* out, uint64_t count, Op op, Algorithm algorithm,
@@ -111,7 +105,7 @@ DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32
 {
     Call call;
     call.kind = kind;
-    call.type = TypeOf<T>::value;
+    call.type = Narrow<T>::type;
     call.op = op;
     call.algorithm = algorithm != Algorithm::automatic
                          ? algorithm
@@ -130,7 +124,13 @@ template <class T, class Memory>
 DENIZEN_HD inline bool perform_as(Channel<Memory>& channel, const Call& call)
 {
     if (channel.index() >= call.channels) return true;
-    return channel.begin(call) && perform_on<T>(channel, call);
+    if (!channel.begin(call)) return false;
+    if constexpr (only_reduced<T>) {
+        const Call its = moved(call);
+        if (its.type == Type::i32) return perform_on<int32_t>(channel, its);
+        if (its.type == Type::u8) return perform_on<uint8_t>(channel, its);
+    }
+    return perform_on<T>(channel, call);
 }
 
 template <class T, class Memory>

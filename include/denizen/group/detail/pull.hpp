@@ -85,7 +85,7 @@ DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op o
                                        const Source& source, uint32_t copies, const Target& target)
 {
     using Wide = typename Narrow<T>::Wide;
-    constexpr uint32_t unroll = DENIZEN_ON_DEVICE ? 4 : 1;
+    constexpr uint32_t unroll = DENIZEN_ON_DEVICE && is_common(Narrow<T>::type) ? 4 : 1;
     bool vectors_fit = true;
     DENIZEN_ROLLED
     for (uint32_t r = 0; r < ranks; ++r) vectors_fit = vectors_fit && aligned(source(r));
@@ -211,7 +211,7 @@ DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
             return direct ? g.heap(r) + (call.in_place - 1) + (part * call.count + at) * sizeof(T)
                           : g.stage(r, channel.index(), channel.turn()) + part * room * sizeof(T);
         };
-        if (reduces(call.kind)) {
+        if (reduces_as<T>(call.kind)) {
             reduce_elements<T>(channel.memory(), ranks, call.op, count, source, 1,
                                [&](uint32_t) { return out + at * sizeof(T); });
         } else {

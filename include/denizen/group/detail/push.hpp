@@ -143,7 +143,7 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
                 if (r != me) return stage(me, r) + now * piece * sizeof(T);
                 return in + ((scatters(call.kind) ? me * call.count : 0) + element) * sizeof(T);
             };
-            if (reduces(call.kind)) {
+            if (reduces_as<T>(call.kind)) {
                 reduce_elements<T, Warp>(channel.memory(), ranks, call.op, cut(count, now, piece),
                                          source, 1,
                                          [&](uint32_t) { return out + element * sizeof(T); });
