@@ -67,6 +67,7 @@ def copy(tmp_path):
         "tests/lens/captures",
         "tests/fuzz",
         "tests/install",
+        "tests/device/orders",
         "tests/model",
         "tests/simulation",
         "tests/actor",
