@@ -52,7 +52,7 @@ public:
     DENIZEN_HD bool operator()(Channel<Memory>& channel) const
     {
         if (!short_ || !channel.repeats(signature_)) return perform_as<T>(channel, call_);
-        return for_ranks(channel, [&]<uint32_t N>() { return turn<N>(channel); });
+        return for_ranks<T>(channel, [&]<uint32_t N>() { return turn<N>(channel); });
     }
 
 private:
