@@ -332,9 +332,9 @@ class Resident(Closing):
             return np.ascontiguousarray(given, np.int32)
         shape = (*rows, self.inputs)
         if given.dtype != np.float32 or given.shape != shape:
+            way = ", such as x.astype(np.float32)" if given.dtype != np.float32 else ""
             raise ArgumentError(
-                f"x is {given.dtype} of shape {given.shape}; give float32 of shape {shape}, such "
-                "as x.astype(np.float32)"
+                f"x is {given.dtype} of shape {given.shape}; give float32 of shape {shape}{way}"
             )
         return np.ascontiguousarray(given)
 
