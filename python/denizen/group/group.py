@@ -344,7 +344,7 @@ def _stream(tensor: Any, stream: int | None) -> int:
 
 
 def _kernels(ranks: int, architecture: int) -> bytes:
-    """The kernels for groups of so many, which take some 45 s on two cores to compile the first time."""
+    """The kernels for so many ranks: the first time some 45 s on two cores to compile."""
     text = _KERNELS.format(ranks)
     return cubin_of(text, "the groups", architecture, by_all_cores())
 
