@@ -21,10 +21,7 @@ from denizen.closing import Closing
 from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import (
     ArgumentError,
-    DeadlineError,
-    ExhaustedError,
     MessageError,
-    RingFullError,
 )
 from denizen.life import Lives
 from denizen.message import METADATA, MessageType, fields_of, html_table
@@ -458,32 +455,14 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         **fields: Any,
     ) -> np.void:
         """As ask, for asyncio: other coroutines run until the reply is there."""
-        import asyncio  # noqa: PLC0415  (a sixth of the time of `import denizen`)
-
         kind, record = self._one(message, fields)
         address = _address(address)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _seconds(timeout)
-        while True:  # ends by room for the question or by the deadline
-            try:
-                ticket = self._core.ask_begin(address, kind, record, 0.0)
-                break
-            except (RingFullError, ExhaustedError):
-                if loop.time() >= deadline:
-                    raise
-            await asyncio.sleep(0.0005)
-        try:
-            reply, data = await asyncio.wait_for(
-                self._async.wait(ticket), max(deadline - loop.time(), 0.0)
-            )
-        except (TimeoutError, asyncio.CancelledError) as error:
-            self._async.forget(ticket)
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            name = self._types[kind].name
-            raise DeadlineError(
-                f"ask {name} to address {address:#010x} was not answered within {timeout} s"
-            ) from None
+        name = self._types[kind].name
+        reply, data = await self._async.ask(
+            lambda: self._core.ask_begin(address, kind, record, 0.0),
+            _seconds(timeout),
+            f"ask {name} to address {address:#010x} was not answered within {timeout} s",
+        )
         return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
 
     def receive(self, *, timeout: float = 1.0) -> Received:

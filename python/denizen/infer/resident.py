@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from denizen import _core
 from denizen.closing import Closing
 from denizen.device import parse_device
-from denizen.errors import ArgumentError, DeadlineError, DeviceError, RingFullError
+from denizen.errors import ArgumentError, DeviceError
 from denizen.infer.importing import model_of
 from denizen.infer.model import Model
 from denizen.replies import AsyncReplies
@@ -161,31 +161,13 @@ class Resident(Closing):
 
     async def step(self, x: ArrayLike, stream: int = 0, *, timeout: float = 10.0) -> Floats:
         """As a call, for asyncio: other coroutines run until the answer is there."""
-        import asyncio  # noqa: PLC0415  (as in runtime.py)
-
         given, number = self._input(x, ()), self._stream(stream)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _seconds(timeout)
-        while True:  # ends by room for the request or by the deadline
-            try:
-                ticket = self._core.ask_begin(number, given, 0.0)
-                break
-            except RingFullError:
-                if loop.time() >= deadline:
-                    raise
-            await asyncio.sleep(0.0005)
-        try:
-            _, data = await asyncio.wait_for(
-                self._async.wait(ticket), max(deadline - loop.time(), 0.0)
-            )
-        except (TimeoutError, asyncio.CancelledError) as error:
-            self._async.forget(ticket)
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            raise DeadlineError(
-                f"the resident model has not answered stream {number} within {timeout} s; a step "
-                "that has begun is still made"
-            ) from None
+        _, data = await self._async.ask(
+            lambda: self._core.ask_begin(number, given, 0.0),
+            _seconds(timeout),
+            f"the resident model has not answered stream {number} within {timeout} s; a step that "
+            "has begun is still made",
+        )
         return np.frombuffer(data, np.float32).copy()
 
     def steps(self, x: ArrayLike, streams: ArrayLike = 0, *, timeout: float = 60.0) -> Floats:
