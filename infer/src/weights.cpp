@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights.hpp"
 
-#include <bit>
+#include <denizen/group/number.hpp>
+
 #include <cmath>
 #include <cstring>
 
@@ -11,25 +12,10 @@ namespace {
 size_t element_bytes(Format format) { return format == Format::fp32 ? 4 : 2; }
 
 // To the nearest, ties to even.
-uint16_t to_bf16(float value)
+template <class T>
+uint16_t bits_of(float value)
 {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1)) >> 16);
-}
-
-// To the nearest, ties to even; |value| < 65520.
-uint16_t to_fp16(float value)
-{
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    const uint32_t sign = bits >> 16 & 0x8000U;
-    const float size = std::fabs(value);
-    if (size < 0x1p-14F) { // subnormal: a multiple of 2^-24, which the addition rounds to
-        const float shifted = size + 0.5F;
-        return static_cast<uint16_t>(
-            sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5F)));
-    }
-    const uint32_t rest = (bits & 0x7fffffffU) - (112U << 23);
-    return static_cast<uint16_t>(sign | ((rest + 0xfffU + (rest >> 13 & 1)) >> 13));
+    return group::Narrow<T>::of(value).bits;
 }
 
 float most_of(Format format)
@@ -74,7 +60,8 @@ private:
         if (format_ == Format::fp32) {
             std::memcpy(to_, &value, 4);
         } else {
-            const uint16_t half = format_ == Format::bf16 ? to_bf16(value) : to_fp16(value);
+            const uint16_t half = format_ == Format::bf16 ? bits_of<group::BFloat>(value)
+                                                          : bits_of<group::Half>(value);
             std::memcpy(to_, &half, 2);
         }
         to_ += element_bytes(format_);
