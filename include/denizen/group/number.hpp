@@ -139,33 +139,26 @@ DENIZEN_HD inline uint32_t round_to(uint32_t magnitude)
 template <class T>
 struct Narrow;
 
-template <>
-struct Narrow<float> {
-    static constexpr Type type = Type::f32;
-    using Wide = float;
-    DENIZEN_HD static float of(float value) { return value; }
+namespace detail {
+
+// Added up in itself.
+template <class T, Type Named>
+struct Exact {
+    static constexpr Type type = Named;
+    using Wide = T;
+    DENIZEN_HD static T of(T value) { return value; }
 };
 
-template <>
-struct Narrow<int32_t> {
-    static constexpr Type type = Type::i32;
-    using Wide = int32_t;
-    DENIZEN_HD static int32_t of(int32_t value) { return value; }
-};
+} // namespace detail
 
 template <>
-struct Narrow<double> {
-    static constexpr Type type = Type::f64;
-    using Wide = double;
-    DENIZEN_HD static double of(double value) { return value; }
-};
-
+struct Narrow<float> : detail::Exact<float, Type::f32> {};
 template <>
-struct Narrow<int64_t> {
-    static constexpr Type type = Type::i64;
-    using Wide = int64_t;
-    DENIZEN_HD static int64_t of(int64_t value) { return value; }
-};
+struct Narrow<double> : detail::Exact<double, Type::f64> {};
+template <>
+struct Narrow<int32_t> : detail::Exact<int32_t, Type::i32> {};
+template <>
+struct Narrow<int64_t> : detail::Exact<int64_t, Type::i64> {};
 
 template <>
 struct Narrow<uint8_t> {
