@@ -39,41 +39,7 @@ public:
     // answer is false. In a whole-warp handler the message is sent once, by lane 0; every lane must
     // make the call, and gets the answer.
     template <class M>
-    DENIZEN_HD bool send(Address to, const M& message)
-    {
-        constexpr uint32_t type = P::template message_id<M>;
-        static_assert(type != no_type, "not a message type of this program");
-        bool sent = true;
-        if constexpr (P::has_buffers) {
-            refer(message);
-        }
-        auto posted = detail::Posted::not_at_all;
-        if constexpr (sizeof(M) > first_payload) {
-            if (whole_warp_) {
-                constexpr Priority priority = detail::priority_of<M>();
-                if constexpr (alignof(M) % 4 == 0) {
-                    posted = detail::post_whole(shared_, worker_, to.value, self_, type, sizeof(M),
-                                                reinterpret_cast<const uint32_t*>(&message),
-                                                priority, policy_of(to));
-                } else {
-                    const Header h{to.value, self_, type, 0, sizeof(M)};
-                    posted =
-                        detail::post_by_all(shared_, worker_, h, &message, priority, policy_of(to));
-                }
-            }
-        }
-        if (!whole_warp_ || denizen::lanes::id() == 0) {
-            sent = posted == detail::Posted::not_at_all ? post(to, message)
-                                                        : posted == detail::Posted::yes;
-            if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
-                detail::drop_references(shared_, message);
-            }
-        }
-        if (whole_warp_) {
-            sent = denizen::lanes::shuffle(sent, 0);
-        }
-        return sent;
-    }
+    DENIZEN_HD bool send(Address to, const M& message);
 
     // The same for lanes that each have a message of their own, of at most 36 bytes and without
     // buffers: those that say `mine` send side by side. In a whole-warp handler every lane must
@@ -110,67 +76,15 @@ public:
     // match. Returns to how many it was sent. In a whole-warp handler every lane must make the
     // call, with a message of more than 36 bytes the same one; the lanes send side by side.
     template <class M>
-    DENIZEN_HD uint32_t publish(const Topic& topic, const M& message)
-    {
-        constexpr uint32_t type = P::template message_id<M>;
-        static_assert(type != no_type, "not a message type of this program");
-        const Header h{0, self_, type, 0, sizeof(M)};
-        if constexpr (P::has_buffers) {
-            if (touched_) {
-                detail::buffer_fence(); // the subscribers find what was written
-            }
-        }
-        const TopicKey key = whole_warp_ ? of_first_lane(topic).key : topic.key;
-        constexpr Priority priority = detail::priority_of<M>();
-        if constexpr (sizeof(M) <= first_payload) {
-            uint32_t words[first_payload / 4] = {};
-            const M copy = whole_warp_ ? of_first_lane(message) : message;
-            copy_bytes(words, &copy, sizeof(M));
-            return detail::publish<P>(shared_, worker_, key, h, words, priority, whole_warp_);
-        } else {
-            return detail::publish<P>(shared_, worker_, key, h, &message, priority, whole_warp_);
-        }
-    }
+    DENIZEN_HD uint32_t publish(const Topic& topic, const M& message);
 
     // The same for handlers that know a message's type by its number alone
     // (src/actor/handlers.cpp). `payload`: of a short message, nine words. Called by one thread,
     // not by a whole warp.
     DENIZEN_HD bool send_raw(Address to, uint32_t type, uint32_t length, Priority priority,
-                             const void* payload)
-    {
-        if constexpr (P::has_buffers) {
-            if (touched_) {
-                detail::buffer_fence();
-            }
-            P::keep_buffers(shared_, type, payload);
-        }
-        const Header h{to.value, self_, type, 0, length};
-        if (length <= first_payload && priority == Priority::data && next_ != nullptr &&
-            next_->take<first_payload>(shared_, h, payload)) {
-            return true;
-        }
-        const bool sent =
-            length <= first_payload
-                ? post_bytes<first_payload>(shared_, worker_, h, payload, priority, policy_of(to))
-                : detail::post_any(shared_, worker_, h, payload, priority, policy_of(to));
-        if constexpr (P::has_buffers) {
-            if (!sent || !detail::reachable(shared_, to)) {
-                P::drop_buffers(shared_, type, payload);
-            }
-        }
-        return sent;
-    }
+                             const void* payload);
     DENIZEN_HD uint32_t publish_raw(const TopicKey& key, uint32_t type, uint32_t length,
-                                    Priority priority, const void* payload)
-    {
-        if constexpr (P::has_buffers) {
-            if (touched_) {
-                detail::buffer_fence();
-            }
-        }
-        const Header h{0, self_, type, 0, length};
-        return detail::publish<P>(shared_, worker_, key, h, payload, priority, false);
-    }
+                                    Priority priority, const void* payload);
 
     // From soon on this actor gets what is published to the topic, or to all that begin so: once
     // worker 0 of each publisher's node knows. Until it unsubscribes or stops; a restart changes
@@ -204,31 +118,9 @@ public:
     // Either for handlers that know a message's type by its number alone, as send_raw().
     // `every_ns`: 0: once. Called by one thread.
     DENIZEN_HD Timer send_later_raw(uint64_t ns, uint64_t every_ns, Address to, uint32_t type,
-                                    uint32_t length, Priority priority, const void* payload)
-    {
-        TimerEntry entry;
-        entry.every_ns = every_ns;
-        entry.to = to.value;
-        entry.owner = self_;
-        entry.type = type;
-        entry.length = static_cast<uint16_t>(length);
-        entry.priority = static_cast<uint16_t>(priority);
-        copy_bytes(entry.word, payload, length);
-        return {detail::arm(shared_, worker_, ns, entry)};
-    }
+                                    uint32_t length, Priority priority, const void* payload);
     // True: it will not be sent (again). False: it has been, or was none of this actor's.
-    DENIZEN_HD bool cancel(Timer timer)
-    {
-        bool done = false;
-        if (!whole_warp_ || denizen::lanes::id() == 0) {
-            done = detail::disarm(shared_, worker_, self_, timer.value);
-        }
-        if (whole_warp_) {
-            denizen::lanes::rejoin();
-            done = denizen::lanes::shuffle(done, 0);
-        }
-        return done;
-    }
+    DENIZEN_HD bool cancel(Timer timer);
 
     // Makes an actor of this program on this worker, at once: its state is A{arguments...}, and its
     // address may be used and given to others now. `nowhere` (where what is sent is a dead letter),
@@ -403,57 +295,14 @@ private:
     // Before a message is written: its references are counted, and what the handler has written to
     // buffers can be seen, by whichever lane it was written.
     template <class M>
-    DENIZEN_HD void refer(const M& message)
-    {
-        if (!detail::refers<M> && !touched_) {
-            return;
-        }
-        sync();
-        if (lane() == 0) {
-            detail::add_references(shared_, message, touched_);
-        }
-        sync();
-    }
+    DENIZEN_HD void refer(const M& message);
 
     template <class M>
-    DENIZEN_HD Timer send_later(uint64_t ns, uint64_t every_ns, Address to, const M& message)
-    {
-        constexpr uint32_t type = P::template message_id<M>;
-        static_assert(type != no_type, "not a message type of this program");
-        static_assert(sizeof(M) <= first_payload && !detail::refers<M>,
-                      "what is sent later is at most 36 bytes, without buffers");
-        Timer timer;
-        if (!whole_warp_ || denizen::lanes::id() == 0) {
-            timer = send_later_raw(ns, every_ns, to, type, sizeof(M), detail::priority_of<M>(),
-                                   &message);
-        }
-        if (whole_warp_) {
-            denizen::lanes::rejoin();
-            timer.value = denizen::lanes::shuffle(timer.value, 0);
-        }
-        return timer;
-    }
+    DENIZEN_HD Timer send_later(uint64_t ns, uint64_t every_ns, Address to, const M& message);
 
     // By the lane that makes the call.
     template <class M>
-    DENIZEN_HD bool post(Address to, const M& message)
-    {
-        const Header h{to.value, self_, P::template message_id<M>, 0, sizeof(M)};
-        constexpr Priority priority = detail::priority_of<M>();
-        if (calls_) {
-            return post_raw(shared_, worker_, h, &message, priority, policy_of(to));
-        }
-        if constexpr (sizeof(M) <= first_payload) {
-            const M copy = message; // one that lies in the state is not read byte by byte
-            if (priority == Priority::data && next_ != nullptr &&
-                next_->take<sizeof(M)>(shared_, h, &copy)) {
-                return true;
-            }
-            return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to));
-        } else {
-            return post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
-        }
-    }
+    DENIZEN_HD bool post(Address to, const M& message);
 
     DENIZEN_COLD void report_stale(Errc code) const
     {
@@ -464,17 +313,7 @@ private:
     }
 
     template <class T>
-    DENIZEN_HD static T of_first_lane(const T& value)
-    {
-        uint32_t words[(sizeof(T) + 3) / 4] = {};
-        copy_bytes(words, &value, sizeof(T));
-        for (uint32_t& word : words) {
-            word = denizen::lanes::shuffle(word, 0);
-        }
-        T same = value;
-        copy_bytes(&same, words, sizeof(T));
-        return same;
-    }
+    DENIZEN_HD static T of_first_lane(const T& value);
 
     DENIZEN_HD void change_topic(SystemOp op, const TopicPattern& pattern)
     {
@@ -518,3 +357,5 @@ private:
 };
 
 } // namespace denizen
+
+#include <denizen/actor/detail/context_send.hpp>

@@ -4,7 +4,8 @@
 #pragma once
 
 #include <denizen/actor/detail/monitor.hpp>
-#include <denizen/actor/detail/worker.hpp>
+#include <denizen/actor/detail/worker_choice.hpp>
+#include <denizen/actor/detail/worker_service.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <denizen/actor/detail/handle.hpp>
+#include <denizen/actor/detail/outbox.hpp>
 
 namespace denizen {
 
@@ -194,5 +195,44 @@ DENIZEN_COLD void do_chores(const Shared& s, uint32_t id, bool observed)
     lanes::rejoin();
     detail::catch_up<P>(s, id, observed);
 }
+
+namespace detail {
+
+DENIZEN_HD inline bool has_chores(const Shared& s, uint32_t id)
+{
+    return lanes::shuffle(load<Scope::block>(&s.worker_states[id].chores), 0) != 0;
+}
+
+// At the end of a round with chores or parked messages. `turn`: as told, and even. One call, with
+// what it needs in registers: nothing of the worker's lives across more than this.
+template <class P>
+DENIZEN_COLD uint32_t do_what_is_rare(const Shared& s, uint32_t id, uint32_t turn, bool worked,
+                                      uint32_t unflushed, bool observed)
+{
+    uint32_t done = 0;
+    bool chores = has_chores(s, id);
+    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
+    // else moves.
+    if (chores && !(worked && parked(s, id) > s.outbox_capacity / 2)) {
+        if (lanes::id() == 0) {
+            store<Scope::gpu>(&s.status[id].turn, turn + 1);
+        }
+        lanes::sync();
+        do_chores<P>(s, id, observed);
+        lanes::rejoin();
+        if (lanes::id() == 0) {
+            // Release on the host: partner of the acquire in Backend::read().
+            store<Scope::gpu, host_release>(&s.status[id].turn, turn + 2);
+        }
+        worked = true;
+        done = rare_turn;
+        chores = has_chores(s, id);
+    }
+    const uint32_t seen = see_to_outbox(s, id, worked, unflushed);
+    lanes::rejoin();
+    return done | (worked ? rare_worked : 0) | (chores ? rare_chores : 0) | seen;
+}
+
+} // namespace detail
 
 } // namespace denizen

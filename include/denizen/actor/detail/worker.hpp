@@ -7,12 +7,14 @@
 // the same actor are served in ring order, one after the other. Messages that need the whole warp
 // (longer than a slot, to a whole-warp actor, to all actors of a type, or the runtime's own) are
 // taken one at a time, out of line.
+//
+// This file has the round and what a worker tells the monitor. worker_choice.hpp has which ring a
+// round serves, worker_service.hpp how what was taken there is handled. kernel.hpp includes both.
 #pragma once
 
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/timers.hpp>
-#include <denizen/actor/detail/whole.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
@@ -20,45 +22,6 @@ namespace denizen {
 // What a worker tells of itself: what changed while it had nothing to do; all of it, about to pause
 // or to leave the processor; or all of it to its successor, when nobody else looks any more.
 enum class Told : uint32_t { on_the_way, all, to_successor };
-
-namespace detail {
-
-DENIZEN_HD inline bool has_chores(const Shared& s, uint32_t id)
-{
-    return lanes::shuffle(load<Scope::block>(&s.worker_states[id].chores), 0) != 0;
-}
-
-// At the end of a round with chores or parked messages. `turn`: as told, and even. One call, with
-// what it needs in registers: nothing of the worker's lives across more than this.
-template <class P>
-DENIZEN_COLD uint32_t do_what_is_rare(const Shared& s, uint32_t id, uint32_t turn, bool worked,
-                                      uint32_t unflushed, bool observed)
-{
-    uint32_t done = 0;
-    bool chores = has_chores(s, id);
-    // Messages that waited send like all others: they keep half of the outbox free, unless nothing
-    // else moves.
-    if (chores && !(worked && parked(s, id) > s.outbox_capacity / 2)) {
-        if (lanes::id() == 0) {
-            store<Scope::gpu>(&s.status[id].turn, turn + 1);
-        }
-        lanes::sync();
-        do_chores<P>(s, id, observed);
-        lanes::rejoin();
-        if (lanes::id() == 0) {
-            // Release on the host: partner of the acquire in Backend::read().
-            store<Scope::gpu, host_release>(&s.status[id].turn, turn + 2);
-        }
-        worked = true;
-        done = rare_turn;
-        chores = has_chores(s, id);
-    }
-    const uint32_t seen = see_to_outbox(s, id, worked, unflushed);
-    lanes::rejoin();
-    return done | (worked ? rare_worked : 0) | (chores ? rare_chores : 0) | seen;
-}
-
-} // namespace detail
 
 template <class P>
 class Worker {
@@ -81,8 +44,8 @@ public:
     }
 
     // One round; true if a message was handled or a parked one written. Messages that come one at a
-    // time are handled in a row, and nothing else is seen to between them: what there is to do from
-    // one to the next, and how long a round takes that finds nothing, is how late a message is.
+    // time are handled in a row, and the worker does nothing else between two of them. So a message
+    // waits no longer than one handler, or one round that finds nothing, takes.
     DENIZEN_HD bool round()
     {
         ++rounds_;
@@ -281,215 +244,31 @@ private:
         bool probed = false;
     };
 
-    DENIZEN_HD Sight look_around()
-    {
-        Sight sight;
-        sight.parked = near_.parked();
-        sight.near = near_.poll();
-        if (!P::has_urgent && sight.near == 0) {
-            sight.probed = true;
-            sources_.probe();
-#if DENIZEN_ON_DEVICE
-            for (uint32_t i = 0; i < 6 && sight.near == 0; ++i) { // the probe takes as long
-                sight.near = near_.poll();
-            }
-#endif
-            sight.far = sight.near == 0 ? sources_.ready() : 0;
-        }
-        return sight;
-    }
+    DENIZEN_HD Sight look_around();
 
     // What was taken from a ring: messages that a lane each can handle, or the first one, which
     // needs all lanes and which one of them has in `batch`.
     enum class Taken { nothing, side_by_side, for_all };
 
     // The one message that there is, if it can be handled without further ado.
-    DENIZEN_HD Taken take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry)
-    {
-        const uint32_t all = sight.near | sight.far; // one of them is 0
-        if (all == 0 || (all & (all - 1)) != 0 || sight.parked) {
-            return Taken::nothing;
-        }
-        if (sight.near != 0) {
-            from = near;
-            near_.take_one(sight.near, batch);
-        } else {
-            from = lanes::first(sight.far);
-            if (from == source_host && (worked_ || jammed_ != 0)) {
-                return Taken::nothing;
-            }
-            if (sources_.was_ready(from)) { // messages have queued up
-                return Taken::nothing;
-            }
-            sources_.take(from, sight.far, batch);
-        }
-        const bool needs_all = alone(batch.words.header(), entry);
-        if (lanes::ballot(batch.mine && !needs_all) != 0) {
-            return Taken::side_by_side;
-        }
-        if constexpr (takes_whole) {
-            // Near ones go first so many times, as in pick().
-            if (lanes::ballot(batch.mine) != 0 && (from != near || far_waited_ < max_wait)) {
-                far_waited_ += from == near ? 1 : 0;
-                return Taken::for_all;
-            }
-        }
-        if (from != near) {
-            sources_.nothing_ready(); // nothing has been taken there
-        }
-        return Taken::nothing;
-    }
+    DENIZEN_HD Taken take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry);
 
     // What this round serves. `ready`: of the near rings or of the sources.
-    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight)
-    {
-        if (sight.probed && (sight.near | sight.far) == 0) {
-            sources_.nothing_ready();
-            far_waited_ = local_rounds_ = 0;
-            return nowhere;
-        }
-        const uint32_t own = 1u << near_.own();
-        // What the worker sends itself is served without a look at global memory, but not for ever.
-        if (!P::has_urgent && (ready & own) != 0 && local_rounds_ < max_local_rounds) {
-            ++local_rounds_;
-            return local;
-        }
-        uint32_t far = sight.far;
-        if (!sight.probed) {
-            sources_.probe();
-        }
-        if constexpr (P::has_urgent) { // what is urgent goes before what is near
-            far = sources_.ready();
-            if ((far & urgent) != 0) {
-                ready = far;
-                return lanes::first(far & urgent);
-            }
-            ready = ready != 0 ? ready : near_.poll(); // the probe took a while
-        }
-        const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
-        if (at_hand != nowhere && far_waited_ < max_wait) {
-            ++far_waited_;
-            local_rounds_ = 0;
-            ready &= ~own;
-            return at_hand;
-        }
-        // Only while there is work: all idle workers reading one word would slow everybody's reads.
-        const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-        if (!P::has_urgent && (!sight.probed || ready != 0)) {
-            far = sources_.ready();
-        }
-        far_waited_ = 0;
-        local_rounds_ = 0;
-        if (far == 0) {
-            sources_.nothing_ready();
-            ready &= ~own;
-            return at_hand;
-        }
-        jammed_ = lanes::shuffle(jammed, 0);
-        const uint32_t g = choose(far);
-        if (g == nowhere) {
-            ready &= ~own;
-            return at_hand;
-        }
-        ready = far;
-        return g;
-    }
+    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight);
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
     // in from the host; but the host is never shut out for good: see also let_in().
-    DENIZEN_HD uint32_t choose(uint32_t ready)
-    {
-        constexpr uint32_t lane = 1u << source_host;
-        if ((ready & urgent) != 0) {
-            return lanes::first(ready & urgent);
-        }
-        const uint32_t inside = ready & ~lane;
-        if ((ready & lane) != 0 && (inside == 0 || host_waited_ >= max_wait) &&
-            (jammed_ == 0 || let_in())) {
-            host_waited_ = 0;
-            return source_host;
-        }
-        ++host_waited_;
-        if (inside == 0) {
-            return nowhere;
-        }
-        // The node's ring and the peers' in turn.
-        const uint32_t later = inside & ~((2u << last_inside_) - 1);
-        last_inside_ = lanes::first(later != 0 ? later : inside);
-        return last_inside_;
-    }
+    DENIZEN_HD uint32_t choose(uint32_t ready);
 
     // While messages are parked: whether one message of the host's may come in nevertheless.
-    DENIZEN_HD bool let_in()
-    {
-        looked_at_jam_ = detail::look_at_jam(s_, looked_at_jam_);
-        lanes::rejoin();
-        if ((looked_at_jam_ & 1) == 0) {
-            return false;
-        }
-        sources_.nothing_ready(); // one message, and not all that have queued up
-        return true;
-    }
+    DENIZEN_HD bool let_in();
 
     // Takes what has arrived there: the first message of its ring, or as many as can be handled
     // side by side.
-    DENIZEN_HD Taken take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry)
-    {
-        if (from == near) {
-            // A ring whose first message has to wait where it is lets the others go first.
-            const uint32_t others = ready & ~waiting_near_;
-            waiting_near_ = others == 0 ? 0 : waiting_near_;
-            near_.take_near(others != 0 ? others : ready, batch);
-        } else if (from == local) {
-            near_.take_local(batch);
-        } else {
-            sources_.take(from, ready, batch);
-        }
-        if (batch.n == 0) {
-            blocked_ = true;
-            return Taken::nothing;
-        }
-        const bool needs_all = alone(batch.words.header(), entry);
-        const uint32_t alones = lanes::ballot(needs_all && batch.mine);
-        const uint32_t leader = lanes::first(alones);
-        if (alones != 0 && (leader == 0 || batch.n == 1 || from == near)) {
-            batch.mine = lanes::id() == leader;
-            return Taken::for_all;
-        }
-        if (alones != 0) { // in ring order, up to the one that needs all lanes
-            batch.n = leader;
-            batch.mine = lanes::id() < leader;
-        }
-        if (P::can_fail && batch.n > 1) {
-            keep_room(batch);
-        }
-        return Taken::side_by_side;
-    }
+    DENIZEN_HD Taken take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry);
 
     // A message that needs all lanes, and is the first of its ring; it may have to wait there.
-    DENIZEN_HD void with_all(uint32_t from, const Batch& batch)
-    {
-        const uint32_t leader = lanes::first(lanes::ballot(batch.mine));
-        const Source ring = from == near    ? near_.ring_of(leader)
-                            : from == local ? batch.ring
-                                            : sources_.source(from);
-        begin_turn();
-        const uint32_t n = detail::serve_whole<P>( // slots consumed
-            s_, id_, ring.slots, ring.near, ring.mask, ring.head, observer_.on(), actors_,
-            s_.actors_per_worker, marks_.running, marks_.handled, detail::stage_offset(s_, id_),
-            s_.stage_bytes);
-        lanes::rejoin();
-        blocked_ = n == 0;
-        handled_ += blocked_ ? 0 : 1;
-        if (from == near) {
-            waiting_near_ |= n != 0 ? 0 : 1u << near_.number_of(leader);
-            near_.advance_near(lanes::id() == leader ? n : 0);
-        } else if (from == local) {
-            near_.advance_local(n);
-        } else {
-            sources_.advance(from, n);
-        }
-    }
+    DENIZEN_HD void with_all(uint32_t from, const Batch& batch);
 
     // What was taken there has been handled.
     DENIZEN_HD void advance(uint32_t from, const Batch& batch)
@@ -505,100 +284,12 @@ private:
 
     // Whether this lane's message needs the whole warp; if not, `entry` is its actor's. Without a
     // branch: a lane that has no message looks up some actor in vain.
-    DENIZEN_HD bool alone(const Header& h, ActorEntry& entry) const
-    {
-        const uint32_t place = Address{h.destination}.local();
-        const bool here = place < s_.actors_per_worker;
-        entry = actors_[here ? place : 0];
-        entry.kind = here ? entry.kind : 0;
-        bool whole = false;
-        if constexpr (P::has_warp_actors) {
-            whole = entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
-        }
-        // More than 0xff: it does not run, or others wait for it.
-        return h.flags != 0 || h.length > first_payload || entry.kind > 0xff || whole;
-    }
+    DENIZEN_HD bool alone(const Header& h, ActorEntry& entry) const;
 
     // Each lane that has a message handles it. A single one that is alone there (`left` is not 0)
     // may hand over what it sends to this worker: at most so many messages of the row, less one,
     // follow each other here, and `left` becomes what is left of it.
-    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, uint32_t& left)
-    {
-        begin_turn();
-        Words words = batch.words; // of the message that is handled now, and its actor
-        ActorEntry of = entry;
-        bool turn = batch.mine;
-        bool todo = false;
-        uint32_t rank = 0;
-        if (batch.n > 1) { // lanes whose messages go to the same actor take turns, in ring order
-            const uint32_t same =
-                lanes::match(turn ? Address{words.word[0]}.local() : ~lanes::id());
-            rank = lanes::popcount(same & lanes::below());
-            todo = turn && rank != 0;
-            turn = turn && rank == 0;
-        }
-        uint32_t r = 0;
-        bool waits = false;
-        detail::Handover next;
-        uint32_t handed = 0; // messages that were handed over, and handled
-        for (;;) {           // ends: r reaches every rank
-            detail::Outcome out;
-            if (turn) {
-                // It may have failed since: then the message has to wait.
-                waits =
-                    P::can_fail && r > 0 && actors_[Address{words.word[0]}.local()].kind != of.kind;
-                if (!waits) {
-                    out = run(batch, words, of, next, left, handed);
-                }
-            }
-            // An observed handler counts also if its time is 0.
-            const bool rest = out.wrong != 0 || (observer_.on() && out.ran);
-            if (lanes::ballot(rest || next.taken != 0 || handed != 0) != 0) {
-                if (lanes::ballot(rest) != 0) {
-                    const Words its_words = words; // copies: what a call gets by reference lies in
-                    const Header header = words.header(); // local memory
-                    const ActorEntry its_entry = of;
-                    const detail::Outcome its = out;
-                    if (rest) {
-                        detail::conclude<P>(s_, id_, its_entry, header, its_words.word + 3, its,
-                                            observer_.on());
-                    }
-                    lanes::rejoin();
-                }
-                if constexpr (hands_over) {
-                    const Words late = next.words;
-                    if (next.taken != 0) {
-                        detail::write_late(s_, id_, next.end - 1, late);
-                    }
-                    lanes::rejoin();
-                    const uint32_t sent = lanes::sum(handed + next.taken);
-                    handed = lanes::sum(handed);
-                    near_.advance_handed(sent, handed);
-                    handled_ += handed;
-                    left -= handed;
-                }
-            }
-            if (P::has_buffers && turn && !waits) {
-                P::drop_buffers(s_, words.header().type, words.word + 3);
-            }
-            if (batch.n == 1 || lanes::ballot(todo) == 0) {
-                break;
-            }
-            ++r;
-            turn = todo && rank == r;
-            todo = todo && rank != r;
-        }
-        lanes::sync();
-        if (P::can_fail && lanes::ballot(waits) != 0) {
-            const Words its_words = words; // copies: what a call gets by reference lies in local
-            const Header header = words.header(); // memory
-            detail::set_aside<P>(s_, id_, waits, header, its_words.word + 3);
-            lanes::rejoin();
-            if (waits) { // what was set aside has references of its own
-                P::drop_buffers(s_, header.type, its_words.word + 3);
-            }
-        }
-    }
+    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, uint32_t& left);
 
     // What is urgent needs a look before every message.
     static constexpr bool hands_over = !P::has_urgent;
@@ -607,52 +298,11 @@ private:
     // `words` and `of` become the last one's, whose outcome is returned; the others came to a plain
     // end. Called by one lane, or by several where `left` is 0.
     DENIZEN_HD detail::Outcome run(const Batch& batch, Words& words, ActorEntry& of,
-                                   detail::Handover& next, uint32_t left, uint32_t& handed)
-    {
-        uint32_t here = detail::Handover::closed;
-        if constexpr (hands_over) {
-            if (left > 1 && !observer_.on()) {
-                next.tail = near_.own_tail();
-                next.end = cluster::load(next.tail);
-                next.actors = actors_;
-                here = near_.hands_over(batch, next.end) ? s_.node * max_workers + id_ : here;
-                next.here = here;
-            }
-        }
-        for (;;) { // ends: `handed` reaches `left` - 1
-            Words mine = words;
-            stay_here(mine);
-            const detail::Outcome out =
-                detail::run_handler<P>(s_, id_, marks_, of, mine.header(), mine.word + 3, false,
-                                       observer_.on(), hands_over ? &next : nullptr);
-            if (!hands_over || next.taken == 0 || out.wrong != 0 ||
-                (P::has_warp_actors && P::grain(next.entry.type()) == Grain::warp) ||
-                !next.entry.running()) {
-                return out;
-            }
-            if constexpr (P::has_buffers) {
-                P::drop_buffers(s_, words.header().type, words.word + 3);
-            }
-            words = next.words;
-            of = next.entry;
-            next.taken = 0;
-            ++handed;
-            next.here = handed + 1 < left ? here : detail::Handover::closed;
-        }
-    }
+                                   detail::Handover& next, uint32_t left, uint32_t& handed);
 
     // If an actor fails, those of its messages that come later in this batch have to wait: the
     // batch is cut to what there is room for.
-    DENIZEN_HD void keep_room(Batch& batch) const
-    {
-        const uint32_t room = detail::stash_room(s_, id_);
-        const uint32_t most = room > 1 ? room : 1; // behind a single one there is none
-        if (batch.n > most) {
-            const uint32_t all = lanes::ballot(batch.mine);
-            batch.mine = batch.mine && lanes::popcount(all & lanes::below()) < most;
-            batch.n = most;
-        }
-    }
+    DENIZEN_HD void keep_room(Batch& batch) const;
 
     DENIZEN_HD void look_for_chores() { chores_ = detail::has_chores(s_, id_); }
 
