@@ -66,10 +66,11 @@ from denizen.errors import (
     from_code,
 )
 from denizen.fields import record
-from denizen.life import DOWN, HOST, NOWHERE, ActorStatus, DeadLetter
+from denizen.life import DOWN, HOST, NOWHERE, TASK_FAILED, ActorStatus, DeadLetter
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.program import Program, get_include
 from denizen.runtime import ListedActor, Received, Runtime
+from denizen.task_type import task
 
 if _TYPE_CHECKING:
     from denizen import infer as infer
@@ -101,6 +102,7 @@ __all__ = [
     "DOWN",
     "HOST",
     "NOWHERE",
+    "TASK_FAILED",
     "ActorStatus",
     "ActorType",
     "Arena",
@@ -140,4 +142,5 @@ __all__ = [
     "gpu_problem",
     "message",
     "record",
+    "task",
 ]

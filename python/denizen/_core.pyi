@@ -27,6 +27,8 @@ def handlers_image(
     message_names: list[str],
     messages: Sequence[tuple[int, int, int, Sequence[int]]],
     handlers: Sequence[tuple[int, int, int]],
+    tasks: Sequence[tuple[int, int, int]],
+    task_failed: int | None,
     full: bool,
     watches: bool,
     allocates: bool,
@@ -577,6 +579,7 @@ class Buffer:
 
 class Image:
     buffers: list[list[int]]
+    tasks: list[str]
     to_exchange: bool
     @property
     def state_sizes(self) -> list[int]: ...

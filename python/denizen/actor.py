@@ -9,7 +9,9 @@
 
 The hint of a method's second parameter says which message it takes; its name is free. What an actor
 declares in C++ is a class attribute here: grain = "warp", overflow = "fail", deadline_ns = 50_000,
-restart_from = "snapshot", and a method invariant(self). See docs/python-handlers.md.
+restart_from = "snapshot", and a method invariant(self). A class within is a behaviour: handlers
+that take messages in place of the actor's own once ctx.become() has put it in force. See
+docs/python-handlers.md.
 """
 
 from __future__ import annotations
@@ -30,7 +32,20 @@ GRAINS = ("thread", "warp")
 OVERFLOWS = ("wait", "fail", "drop_oldest")
 RESTARTS = ("initial", "snapshot")
 
+BEHAVIOUR = "behaviour"  # the field that says which one is in force: 0 is the actor itself
+
 _CHOICES = {"grain": GRAINS, "overflow": OVERFLOWS, "restart_from": RESTARTS}
+
+
+class Behaviour:
+    """Handlers of an actor, by message's name, that are in force by ctx.become()."""
+
+    def __init__(self, owner: str, name: str, number: int) -> None:
+        self.owner, self.name, self.number = owner, name, number
+        self.handlers: dict[str, FunctionType] = {}
+
+    def __repr__(self) -> str:
+        return f"<behaviour {self.owner}.{self.name}; takes {', '.join(self.handlers)}>"
 
 
 class ActorType:
@@ -46,6 +61,14 @@ class ActorType:
         for field in hints:
             check_name(f"field of actor {self.name}", field)
         fields = [(f, *field_of(f"{self.name}.{f}", hint)) for f, hint in hints.items()]
+        within = [value for value in vars(cls).values() if isinstance(value, type)]
+        if within:
+            if BEHAVIOUR in hints:
+                raise ArgumentError(
+                    f"{self.name} has classes within, which are behaviours, and a field "
+                    f"{BEHAVIOUR}, which says which one is in force; give the field another name"
+                )
+            fields.append((BEHAVIOUR, *field_of(f"{self.name}.{BEHAVIOUR}", np.uint32)))
         plain = np.dtype(fields, align=True)
         self.dtype: np.dtype[np.void] = np.dtype(
             {
@@ -63,6 +86,7 @@ class ActorType:
         self.constants: dict[str, Any] = {}
         self.handlers: dict[str, FunctionType] = {}
         self.messages: dict[str, MessageType] = {}
+        self.behaviours: dict[str, Behaviour] = {}
         initial: Any = np.zeros((), self.dtype)
         for name, value in vars(cls).items():
             if name in hints:
@@ -71,11 +95,14 @@ class ActorType:
                 except ValueError as error:
                     raise ArgumentError(f"{self.name}.{name} = {value!r}: {error}") from error
             elif isinstance(value, FunctionType):
-                self._method(name, value, names)
+                self._method(name, value, names, self.handlers)
+            elif isinstance(value, type):
+                self._behaviour(name, value, names)
             elif not (name.startswith("__") and name.endswith("__")):
                 self._attribute(name, value)
         self.initial = initial
-        if not self.handlers:
+        self._check_behaviours()
+        if not self.messages:
             raise ArgumentError(
                 f"actor {self.name} takes no message; give it a method whose second parameter has "
                 "a message type as hint: def on_tick(self, m: Tick, ctx)"
@@ -101,7 +128,41 @@ class ActorType:
                 f"has a type: {name}: np.uint32 = 0"
             )
 
-    def _method(self, name: str, method: FunctionType, names: Mapping[str, Any]) -> None:
+    def _behaviour(self, name: str, given: type, names: Mapping[str, Any]) -> None:
+        made = self.behaviours[name] = Behaviour(self.name, name, 1 + len(self.behaviours))
+        for attribute, value in vars(given).items():
+            if isinstance(value, FunctionType) and attribute != "invariant":
+                self._method(attribute, value, names, made.handlers)
+            elif not (attribute.startswith("__") and attribute.endswith("__")):
+                raise ArgumentError(
+                    f"{self.name}.{name}.{attribute} is no handler; a behaviour has handlers, and "
+                    "the actor the fields"
+                )
+
+    def _check_behaviours(self) -> None:
+        """The actor's own handlers take what comes first, and what a behaviour has none for."""
+        missing = [m for m in self.messages if m not in self.handlers]
+        if missing:
+            taker = next(b for b in self.behaviours.values() if missing[0] in b.handlers)
+            raise ArgumentError(
+                f"{self.name}.{taker.name} takes {missing[0]}, for which {self.name} has no "
+                f"handler of its own: that is in force in a new actor; give it one, if with pass"
+            )
+
+    def __getattr__(self, name: str) -> Behaviour:
+        """Door.Open: a behaviour by its name."""
+        found: Behaviour | None = self.__dict__.get("behaviours", {}).get(name)
+        if found is None:
+            raise AttributeError(f"actor type {self.__dict__.get('name')} has no {name}")
+        return found
+
+    def _method(
+        self,
+        name: str,
+        method: FunctionType,
+        names: Mapping[str, Any],
+        handlers: dict[str, FunctionType],
+    ) -> None:
         code = method.__code__
         where = f"{code.co_filename}:{code.co_firstlineno}: {self.name}.{name}"
         parameters = list(inspect.signature(method).parameters)
@@ -117,10 +178,10 @@ class ActorType:
                 "Message), with a message type as hint; what handlers call is a function outside "
                 "of the class"
             )
-        if hint.name in self.handlers:
-            other = self.handlers[hint.name].__name__
+        if hint.name in handlers:
+            other = handlers[hint.name].__name__
             raise ArgumentError(f"{where} takes {hint.name}, and so does {other}; use one of them")
-        self.handlers[hint.name] = method
+        handlers[hint.name] = method
         self.messages[hint.name] = hint
 
     def __repr__(self) -> str:

@@ -55,6 +55,17 @@ class _Down(MessageType):
         return "using denizen::Down;\n"
 
 
+class _TaskFailed(MessageType):
+    def _struct(self) -> str:
+        return "using denizen::TaskFailed;\n"
+
+
+TASK_FAILED = _TaskFailed("TaskFailed", [("task", "u4"), ("code", "u4")])
+"""What an actor gets when a task that it has asked for calls ``ctx.fail(code)``.
+
+`task` is an index of the program's `tasks`. A program that lists it, or handles it, is told.
+"""
+
 DOWN = _Down("Down", [("actor", "u4"), ("life", "u4"), ("code", "u4"), ("incarnation", "u4")])
 """What a watcher gets when the watched actor stops, fails, or has been restarted.
 

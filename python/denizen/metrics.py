@@ -111,6 +111,9 @@ def _of_program(t: Telemetry) -> Iterator[Metric]:
     yield _gauges("timers", "Messages that are to be sent later.", {(): t.timers})
     yield _counters("timers_fired", "Messages that were sent later.", {(): t.timers_fired})
     yield _counters("timers_refused", "Those without room.", {(): t.timers_refused})
+    yield _counters("tasks", "Tasks of handlers, run.", {(): t.tasks})
+    yield _counters("tasks_refused", "Those without room.", {(): t.tasks_refused})
+    yield _counters("tasks_failed", "Those that have failed.", {(): t.tasks_failed})
     yield _counters(
         "messages_sent", "Messages sent by actors, by the way they took.",
         {(route,): n for route, n in zip(ROUTES, t.sent, strict=True)}, "route",

@@ -114,6 +114,8 @@ class Program:
             names of structs in the text.
         messages: the message types, replies included. Those that handlers in Python take or make
             need not be named.
+        tasks: names of structs in the text that handlers spawn as tasks. Those that handlers in
+            Python spawn need not be named.
         name: stands for the text in compilers' messages.
         flags: further compiler options, for both compilers (`-D...`, `-I...`). Headers that the
             text includes from a folder named by `-I` count as content: change one, and the
@@ -126,10 +128,12 @@ class Program:
         *,
         actors: Sequence[str | ActorType],
         messages: Sequence[MessageType] = (),
+        tasks: Sequence[str] = (),
         name: str = "program",
         flags: Sequence[str] = (),
     ) -> None:
-        for what, given in (("actors", actors), ("messages", messages), ("flags", flags)):
+        lists = {"actors": actors, "messages": messages, "tasks": tasks, "flags": flags}
+        for what, given in lists.items():
             if isinstance(given, str):
                 raise ArgumentError(f'{what} = "{given}"; give a list')
         names = []
@@ -141,6 +145,12 @@ class Program:
         for message in messages:
             if not isinstance(message, MessageType):
                 raise ArgumentError(f"{message!r} is no message type; use denizen.message(...)")
+        for task in tasks:
+            if not isinstance(task, str):
+                raise ArgumentError(
+                    f"{task!r} among the tasks; name structs of the text, those in Python are found"
+                )
+            check_name("task", task)
         if not actors:
             raise ArgumentError(f"{name} has no actors")
         self.source = source
@@ -148,11 +158,12 @@ class Program:
         self.actors = tuple(names)
         self.in_python = [a for a in actors if isinstance(a, ActorType)]
         self.messages = {m.name: m for m in messages}
+        self.tasks = tuple(tasks)
         self.flags = tuple(flags)
         if self.in_python:
             with OnlyTheCall():
                 self._add_what_handlers_name()
-        names = [*self.actors, *(m.name for m in messages)]
+        names = [*self.actors, *self.tasks, *(m.name for m in messages)]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
             raise ArgumentError(f"{name} defines {', '.join(sorted(doubled))} twice")
@@ -168,6 +179,7 @@ class Program:
         found = plan(self.in_python, interpreted=True)
         self.actors = (*self.actors, *(a.name for a in found.actors[len(self.in_python) :]))
         self.in_python = found.actors
+        self.tasks = (*(t.name for t in found.tasks), *self.tasks)
         for message in found.messages.values():
             there = self.messages.setdefault(message.name, message)
             if there.dtype != message.dtype:
@@ -192,7 +204,8 @@ class Program:
     def __repr__(self) -> str:
         return (
             f"<denizen.Program {self.name}: actors {', '.join(self.actors)}; "
-            f"messages {', '.join(self.messages) or 'none'}>"
+            f"messages {', '.join(self.messages) or 'none'}"
+            f"{'; tasks ' * bool(self.tasks)}{', '.join(self.tasks)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -236,7 +249,8 @@ class Program:
             f"{self.source}\n"
             f'#line 1 "end of {name}"\n'
             f"using denizen_program = denizen::Program<denizen::Actors<{', '.join(self.actors)}>, "
-            f"denizen::Messages<{', '.join(self.messages)}>>;\n"
+            f"denizen::Messages<{', '.join(self.messages)}>, "
+            f"denizen::Tasks<{', '.join(self.tasks)}>>;\n"
             "DENIZEN_PROGRAM(denizen_program)\n"
             f"{behind}"
         )
@@ -288,8 +302,9 @@ class Program:
         return link(self.text(), self.name, architecture, self.flags, plan.text, parts)
 
     def referring(self, image: _core.Image) -> _core.Image:
-        """The image, which now says where its messages refer to buffers."""
+        """The image, which now says where its messages refer to buffers, and names its tasks."""
         image.buffers = [m.buffer_offsets() for m in self.messages.values()]
+        image.tasks = list(self.tasks)
         return image
 
 

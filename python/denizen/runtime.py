@@ -90,6 +90,7 @@ _SIZES = (
     "watch_slots",
     "spawn_room",
     "timer_slots",
+    "task_slots",
     "subscriptions",
     "dead_letter_slots",
     "trace_slots",
@@ -156,11 +157,12 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.
         trace: with memory for rt.trace(): 256 KB for each worker (trace_slots=4096).
         host_ring_slots, inbox_slots, local_slots, near_slots, urgent_slots, outbox_slots,
-            egress_slots, stash_slots, watch_slots, spawn_room, timer_slots, subscriptions,
-            dead_letter_slots, trace_slots, asks, max_actors, state_bytes: sizes of the rings and
-            stashes (64-byte slots), of what may be unanswered, and of the actors' memory; see
-            denizen::Options (denizen/actor/any_runtime.hpp). 0 for inbox_slots, local_slots and
-            near_slots is what suits the device, for spawn_room what suits the program.
+            egress_slots, stash_slots, watch_slots, spawn_room, timer_slots, task_slots,
+            subscriptions, dead_letter_slots, trace_slots, asks, max_actors, state_bytes: sizes of
+            the rings and stashes (64-byte slots), of what may be unanswered, and of the actors'
+            memory; see denizen::Options (denizen/actor/any_runtime.hpp). 0 for inbox_slots,
+            local_slots and near_slots is what suits the device, for spawn_room what suits the
+            program.
 
     Addresses are uint32. Deadlines are seconds. Calls may be made from any thread. Errors are
     subclasses of denizen.DenizenError. Ctrl-C ends any wait with KeyboardInterrupt, as a passed

@@ -122,6 +122,10 @@ class Telemetry:
     timers: int = 0
     timers_fired: int = 0
     timers_refused: int = 0
+    # Tasks that handlers spawn: run, refused for want of room (``task_slots``), and failed.
+    tasks: int = 0
+    tasks_refused: int = 0
+    tasks_failed: int = 0
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Telemetry:

@@ -20,8 +20,12 @@ struct Directory {
 
     const std::string& actor_name(uint32_t type) const { return image.actors[type]; }
 
+    // Of a task: its type behind those of messages, as in Status::running.
     std::string message_name(uint32_t type) const
     {
+        if (type >= max_message_types && type - max_message_types < image.tasks.size()) {
+            return "task " + image.tasks[type - max_message_types];
+        }
         return type < image.messages.size() ? image.messages[type]
                                             : "message type " + std::to_string(type);
     }

@@ -26,6 +26,11 @@ SnapshotSection program_section(const Image& image)
         s.put_text(image.messages[m]);
         s.put(t.message[m]);
     }
+    s.put(t.tasks);
+    for (uint32_t n = 0; n < t.tasks; ++n) {
+        s.put_text(image.tasks[n]);
+        s.put(t.task[n]);
+    }
     return s;
 }
 
@@ -98,6 +103,16 @@ void compare_program(const SnapshotFile& file, const Image& image)
             }
         }
     }
+    count("task", t.tasks);
+    for (uint32_t n = 0; n < t.tasks; ++n) {
+        const std::string name = s.take_text();
+        const auto info = s.take<TaskInfo>();
+        compare(file, "task", n, {name, info.size, info.align},
+                {image.tasks[n], t.task[n].size, t.task[n].align});
+        if (info.grain != t.task[n].grain) {
+            file.refuse("is of another program: its task " + name + " has another grain");
+        }
+    }
 }
 
 // ---- how it is laid out
@@ -126,6 +141,7 @@ std::vector<Number> geometry_of(const AnyRuntime::Core& c)
             {"stash_slots", s.stash_slots},
             {"watch_slots", s.watch_slots},
             {"timer_slots", s.timer_slots},
+            {"task_slots", s.pool == nullptr ? uint64_t{0} : s.task_mask + uint64_t{1}},
             {"subscriptions", (s.subscription_mask + uint64_t{1}) / 2},
             {"asks", s.cell_count},
             {"cluster", s.near},

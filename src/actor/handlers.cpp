@@ -29,12 +29,15 @@ struct TableProgram {
     static constexpr bool drops_oldest = Full;
     static constexpr bool allocates = Full;
     static constexpr bool has_overflow_policies = Full;
+    static constexpr bool has_tasks = Full;
+    static constexpr bool has_warp_tasks = false;
 
     static Overflow overflow(uint32_t actor)
     {
         return static_cast<Overflow>(table->program.actor[actor].overflow);
     }
     static Grain grain(uint32_t) { return Grain::thread; }
+    static Grain task_grain(uint32_t) { return Grain::thread; }
 
     static void construct(uint32_t actor, void* state)
     {
@@ -87,6 +90,14 @@ struct TableProgram {
             handler(state, payload, &context);
         }
         return true;
+    }
+
+    static uint32_t task_failed() { return table->program.task_failed; }
+    static void run_task(uint32_t task, const uint32_t* words, TaskContext<TableProgram>& context)
+    {
+        uint64_t copy[max_task_bytes / 8];
+        std::memcpy(copy, words, sizeof copy);
+        table->task[task](copy, context.untyped());
     }
 
     static void keep_buffers(const Shared& s, uint32_t message, const void* payload)
@@ -193,6 +204,10 @@ struct Calls {
     {
         return of(context).spawn_raw(type, state).value;
     }
+    static uint32_t spawn_task(void* context, uint32_t type, const void* task)
+    {
+        return of(context).spawn_task_raw(type, table->program.task[type].size, task);
+    }
     static void* allocate(void* context, uint64_t bytes)
     {
         return of(context).arena().allocate(bytes);
@@ -290,6 +305,7 @@ std::vector<std::pair<const char*, void*>> list()
         all.push_back(entry("data", &C::data));
         all.push_back(entry("keep", &C::keep));
         all.push_back(entry("release", &C::release));
+        all.push_back(entry("spawn_task", &C::spawn_task));
         all.push_back(entry("allocate", &C::allocate));
         all.push_back(entry("free", &C::free));
     }
@@ -308,6 +324,11 @@ Image handlers_image(std::shared_ptr<const HandlerTable> given, std::vector<std:
                 throw Error(Errc::bad_argument,
                             "actor " + actors[a] + " has no function for " + messages[m]);
             }
+        }
+    }
+    for (uint32_t n = 0; n < program.tasks; ++n) {
+        if (given->task[n] == nullptr) {
+            throw Error(Errc::bad_argument, "task " + std::to_string(n) + " has no function");
         }
     }
     Image image;

@@ -22,15 +22,18 @@ namespace denizen {
 struct HandlerTable {
     using Handler = void (*)(void* state, const void* message, void* context);
     using Invariant = uint32_t (*)(const void* state); // 0: it does not hold
+    using Task = void (*)(const void* task, void* context);
 
     ProgramTable program{};
     Handler handler[max_actor_types][max_message_types] = {};
     Invariant invariant[max_actor_types] = {};
+    Task task[max_task_types] = {};
     uint64_t deadline_ns[max_actor_types] = {};      // 0: none
     std::vector<std::byte> initial[max_actor_types]; // state of a new actor
     std::vector<uint32_t> buffers[max_message_types];
     // Whether anything is declared that costs each message a little: failures, deadlines,
-    // checkpoints, policies, urgent messages, buffers, watches. Down is then message 0 or none.
+    // checkpoints, policies, urgent messages, buffers, watches, tasks. Down is then message 0 or
+    // none.
     bool full = false;
 };
 

@@ -142,6 +142,7 @@ void AnyRuntime::Core::restore(const SnapshotFile& file)
     check.check_actors();
     check.check_topics();
     check.check_messages();
+    check.check_tasks();
     check.check_heaps();
 }
 

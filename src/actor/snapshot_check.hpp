@@ -51,6 +51,7 @@ public:
     void check_actors();   // snapshot_check_actors.cpp
     void check_topics();   // the same
     void check_messages(); // snapshot_check_messages.cpp
+    void check_tasks();    // snapshot_check_tasks.cpp
     // After the others, which say what is whose. What orders in rings claim is set aside for them.
     void check_heaps();
 

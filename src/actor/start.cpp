@@ -3,6 +3,7 @@
 #include "core.hpp"
 #include "fingerprint.hpp"
 
+#include <denizen/actor/detail/pool.hpp>
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/detail/timers.hpp>
@@ -34,6 +35,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     const uint64_t begin = now_ns();
     check_options();
     image.buffers.resize(image.table.messages);
+    image.tasks.resize(image.table.tasks);
     on_gpu =
         options.device.kind == Device::Kind::gpu ||
         (options.device.kind == Device::Kind::automatic && gpu_present() && image.runs_on_gpu());
@@ -99,6 +101,7 @@ void AnyRuntime::Core::check_options() const
     require_power_of_two("urgent_slots", options.urgent_slots, 1u << 12);
     require_power_of_two("egress_slots", options.egress_slots, max_egress_slots);
     require_power_of_two("dead_letter_slots", options.dead_letter_slots, max_egress_slots);
+    require_power_of_two("task_slots", options.task_slots, max_egress_slots);
     require_power_of_two("subscriptions", options.subscriptions, max_egress_slots);
     if (options.trace_slots != 0) {
         require_power_of_two("trace_slots", options.trace_slots, max_egress_slots);
@@ -284,6 +287,10 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.watch_slots = options.watch_slots;
     shared.timer_slots = options.timer_slots;
     shared.subscription_mask = 2 * options.subscriptions - 1; // half of them are never filled
+    if (image.table.tasks != 0) {
+        shared.task_mask = options.task_slots - 1;
+        shared.task_shift = static_cast<uint32_t>(std::countr_zero(options.task_slots));
+    }
     shared.dead_mask = options.dead_letter_slots - 1;
     shared.outbox_capacity = std::max(options.outbox_slots, least);
     shared.cell_count = options.asks;
@@ -370,6 +377,10 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("vacant", shared.vacant, of_workers * shared.spawn_room);
         in_device("timer_due", shared.timer_due, of_workers * shared.timer_slots);
         in_device("timers", shared.timers, of_workers * shared.timer_slots);
+        if (image.table.tasks != 0) {
+            in_device("pool", shared.pool, 1);
+            in_device("tasks", shared.tasks, options.task_slots);
+        }
         in_device("topics", shared.topics, 1);
         in_device("subscriptions", shared.subscriptions, shared.subscription_mask + 1u);
         in_device("actor_records", shared.actor_records, of_workers * shared.actors_per_worker);

@@ -192,6 +192,9 @@ Telemetry AnyRuntime::telemetry()
             t.timers += load<Scope::system>(&node.reports[w].timers);
             t.timers_fired += counters.fired;
             t.timers_refused += counters.not_armed;
+            t.tasks += counters.tasks;
+            t.tasks_refused += counters.tasks_refused;
+            t.tasks_failed += counters.tasks_failed;
             if (c.on_gpu && node.shared.node == 0) {
                 t.device_ns = std::max(t.device_ns, counters.looked_ns);
             }

@@ -6,6 +6,7 @@
 #include "library.hpp"
 
 #include <dlfcn.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -21,11 +22,19 @@ using Actor = std::tuple<nb::bytes, uint32_t, uint32_t, uint32_t, uint64_t, uint
 using Message = std::tuple<uint32_t, uint32_t, uint32_t, std::vector<uint32_t>>;
 // Actor, message, address of the function.
 using Handler = std::tuple<uint32_t, uint32_t, uint64_t>;
+// Size, alignment, address of the function.
+using Task = std::tuple<uint32_t, uint32_t, uint64_t>;
 
 Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& actors,
                std::vector<std::string> message_names, const std::vector<Message>& messages,
-               const std::vector<Handler>& handlers, bool full, bool watches, bool allocates)
+               const std::vector<Handler>& handlers, const std::vector<Task>& tasks,
+               std::optional<uint32_t> task_failed, bool full, bool watches, bool allocates)
 {
+    if (tasks.size() > max_task_types) {
+        throw Error(Errc::bad_argument, std::to_string(tasks.size()) +
+                                            " task types; a program has at most " +
+                                            std::to_string(max_task_types));
+    }
     if (actors.empty() || actors.size() > max_actor_types || messages.size() > max_message_types) {
         throw Error(Errc::bad_argument, std::to_string(actors.size()) + " actor types and " +
                                             std::to_string(messages.size()) +
@@ -40,6 +49,18 @@ Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& a
     program.messages = static_cast<uint32_t>(messages.size());
     program.down = watches ? 0 : no_type;
     program.allocates = allocates ? 1 : 0;
+    program.tasks = static_cast<uint32_t>(tasks.size());
+    program.task_failed = task_failed.value_or(no_type);
+    for (uint32_t n = 0; n < program.tasks; ++n) {
+        const auto& [size, align, function] = tasks[n];
+        if (size > max_task_bytes) {
+            throw Error(Errc::bad_argument, "a task of " + std::to_string(size) +
+                                                " bytes; the limit is " +
+                                                std::to_string(max_task_bytes));
+        }
+        program.task[n] = {size, align, static_cast<uint32_t>(Grain::thread), 0};
+        table->task[n] = reinterpret_cast<HandlerTable::Task>(function);
+    }
     table->full = full;
     for (uint32_t a = 0; a < program.actors; ++a) {
         const auto& [initial, align, overflow, restart_from, deadline_ns, invariant, spawned] =

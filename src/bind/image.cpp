@@ -56,6 +56,7 @@ void images(nb::module_& m)
                      })
         // By message type: the offsets of its references to buffers.
         .def_rw("buffers", &Image::buffers)
+        .def_rw("tasks", &Image::tasks) // their names
         // GPU: code that another will take the place of, by Runtime.exchange().
         .def_rw("to_exchange", &Image::to_exchange)
         .def("handles", [](const Image& i, uint32_t actor, uint32_t message) {

@@ -92,6 +92,9 @@ nb::dict telemetry(AnyRuntime& rt)
     out["timers"] = t.timers;
     out["timers_fired"] = t.timers_fired;
     out["timers_refused"] = t.timers_refused;
+    out["tasks"] = t.tasks;
+    out["tasks_refused"] = t.tasks_refused;
+    out["tasks_failed"] = t.tasks_failed;
     out["sent"] = std::vector<uint64_t>(t.sent.begin(), t.sent.end());
     nb::list workers;
     for (const WorkerTelemetry& w : t.workers) {

@@ -29,6 +29,7 @@ const std::map<std::string_view, uint32_t Options::*> counts{
     {"stash_slots", &Options::stash_slots},
     {"spawn_room", &Options::spawn_room},
     {"timer_slots", &Options::timer_slots},
+    {"task_slots", &Options::task_slots},
     {"subscriptions", &Options::subscriptions},
     {"watch_slots", &Options::watch_slots},
     {"dead_letter_slots", &Options::dead_letter_slots},

@@ -136,6 +136,26 @@ TEST_P(snapshot_fuzz, every_byte_of_the_worker_states_may_be_wrong)
     }
 }
 
+// How many tasks were spawned, and how many were taken: what is changed there is found out.
+TEST_P(snapshot_fuzz, the_queue_of_tasks_is_looked_at)
+{
+    const Parts whole(base);
+    Parts parts = whole;
+    const Bytes& was = parts["node 0 pool"];
+    uint32_t changed = 0;
+    for (size_t at = 0; at < was.size(); ++at) {
+        if (was[at] != 0) {
+            SCOPED_TRACE("byte " + std::to_string(at));
+            Parts other = whole;
+            unsigned char& byte = other["node 0 pool"][at];
+            byte = static_cast<unsigned char>(byte ^ 2);
+            EXPECT_EQ(fate_of_mutated(other), Fate::refused);
+            ++changed;
+        }
+    }
+    EXPECT_GT(changed, 2u);
+}
+
 TEST_P(snapshot_fuzz, a_state_lies_whole_in_the_heap_and_on_its_boundary)
 {
     const Parts whole(base);

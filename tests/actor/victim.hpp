@@ -54,6 +54,16 @@ struct Seen {
     uint32_t passed;
 };
 
+struct Chore { // a task: others after it, and then it tells
+    uint32_t left;
+    void run(auto& ctx) const
+    {
+        if (left == 0 || !ctx.spawn(Chore{left - 1})) {
+            ctx.reply(News{0});
+        }
+    }
+};
+
 struct Relay {
     static constexpr bool can_fail = true;
     static constexpr auto restart_from = RestartFrom::snapshot;
@@ -63,7 +73,11 @@ struct Relay {
     void on(const Freight& m, auto& ctx) { pass(m, ctx); }
     void on(const Break& m, auto& ctx) { ctx.fail(m.code); }
     void on(const Alarm& m, auto& ctx) { ctx.send(Address{m.to}, Token{0, {}}); }
-    void on(const Join&, auto& ctx) { ctx.subscribe("news/*"); }
+    void on(const Join&, auto& ctx)
+    {
+        ctx.subscribe("news/*");
+        ctx.spawn(Chore{3});
+    }
     void on(const News&, auto&) { ++passed; }
     void on(const Down&, auto&) { ++passed; }
     void on(const Look&, auto& ctx) { ctx.reply(Seen{passed}); }
@@ -79,6 +93,7 @@ struct Relay {
         const Address to{m.to[passed % 3]};
         if (passed % 7 == 0) {
             ctx.send(to, Alarm{m.to[0]});
+            ctx.spawn(Chore{3});
         }
         ctx.send(to, m);
     }
@@ -120,7 +135,8 @@ struct Nest {
 
 using Victim =
     Program<Actors<Relay, Large, Nest, Chick>,
-            Messages<Token, Freight, Break, Alarm, Join, News, Report, Look, Seen, Down, Grow>>;
+            Messages<Token, Freight, Break, Alarm, Join, News, Report, Look, Seen, Down, Grow>,
+            Tasks<Chore>>;
 
 inline Options small(uint32_t workers, uint32_t nodes, const std::string& restore = {})
 {
@@ -134,6 +150,7 @@ inline Options small(uint32_t workers, uint32_t nodes, const std::string& restor
     o.subscriptions = 16;
     o.spawn_room = 4;
     o.timer_slots = 8;
+    o.task_slots = 8;
     o.asks = 4;
     o.buffers = 4;
     o.max_actors = 64 * workers * nodes;

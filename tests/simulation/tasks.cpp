@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trees of tasks on CPU workers that steal from each other: every task runs once, and what waits
-// for others runs when all have come.
+// for others runs when all have come. And those that actors spawn: a drain waits for them.
 #include "scenario.hpp"
 
+#include <denizen/actor/runtime.hpp>
 #include <denizen/task/runtime.hpp>
 
 #include <thread>
@@ -118,12 +119,90 @@ void tasks()
     });
 }
 
+// ---- tasks that actors spawn
+
+struct Dig {
+    uint32_t depth;
+};
+struct Stone {};
+struct Look {};
+struct Heap {
+    uint32_t stones;
+};
+
+struct Hole {
+    uint32_t depth;
+    DENIZEN_HD void run(auto& ctx) const
+    {
+        if (depth == 0) {
+            ctx.reply(Stone{});
+            return;
+        }
+        for (uint32_t i = 0; i < 2; ++i) {
+            if (!ctx.spawn(Hole{depth - 1})) { // as many stones without the tasks
+                for (uint32_t n = 1u << (depth - 1); n != 0; --n) {
+                    ctx.reply(Stone{});
+                }
+            }
+        }
+    }
+};
+
+struct Digger {
+    uint32_t stones = 0;
+    DENIZEN_HD void on(const Dig& m, auto& ctx) { Hole{m.depth}.run(ctx); }
+    DENIZEN_HD void on(const Stone&, auto&) { ++stones; }
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Heap{stones}); }
+};
+
+using Digging = Program<Actors<Digger>, Messages<Dig, Stone, Look, Heap>, Tasks<Hole>>;
+
+// drain() returns when no message is under way, no task waits and none runs.
+void tasks_of_actors()
+{
+    checked([] {
+        Options o;
+        o.workers = 1 + draw(3);
+        o.task_slots = 2u << draw(3);
+        o.host_ring_slots = o.inbox_slots = o.local_slots = o.near_slots = o.urgent_slots = 8;
+        o.egress_slots = o.dead_letter_slots = 8;
+        o.outbox_slots = 64;
+        o.stash_slots = o.watch_slots = o.timer_slots = 8;
+        o.asks = 4;
+        o.max_actors = 64;
+        o.state_bytes = 4096;
+        o.subscriptions = 4;
+        o.buffers = 4;
+        Runtime<Digging> rt(Device::cpu(), o);
+        const auto diggers = rt.spawn<Digger>(1 + draw(2), patience());
+        std::vector<uint32_t> expected(diggers.size());
+        for (uint32_t i = 1 + draw(3); i != 0; --i) {
+            const uint32_t who = draw(static_cast<uint32_t>(diggers.size()));
+            const uint32_t depth = draw(4);
+            rt.send(diggers[who], Dig{depth}, patience());
+            expected[who] += 1u << depth;
+            if (draw(2) == 0) {
+                rt.drain(patience());
+                require(rt.ask<Heap>(diggers[who], Look{}, patience()).stones == expected[who],
+                        "drain() has not waited for a task, or one was lost");
+            }
+        }
+        rt.drain(patience());
+        for (size_t who = 0; who < diggers.size(); ++who) {
+            require(rt.ask<Heap>(diggers[who], Look{}, patience()).stones == expected[who],
+                    "tasks are missing, or ran twice");
+        }
+        rt.close();
+    });
+}
+
 } // namespace
 
 std::vector<Scenario> task_scenarios()
 {
     const Faults all{.spurious = true, .stopped = true, .jumps = true};
-    return {{"tasks", tasks, all, nullptr, 400'000, 2}};
+    return {{"tasks", tasks, all, nullptr, 400'000, 2},
+            {"tasks_of_actors", tasks_of_actors, all, nullptr, 400'000, 2}};
 }
 
 } // namespace simulation

@@ -38,6 +38,7 @@ struct Image {
     ProgramTable table{};
     std::vector<std::string> actors; // names by type number
     std::vector<std::string> messages;
+    std::vector<std::string> tasks;
     // By message type: where in it its references to buffers lie, in bytes.
     std::vector<std::vector<uint32_t>> buffers;
     // CPU: runs worker `id` until it leaves.
@@ -86,7 +87,10 @@ struct Options {
     // states would take more than 64 MiB of a node. Beside max_actors and state_bytes, which are
     // for what the host spawns.
     uint32_t spawn_room = 0;
-    uint32_t timer_slots = 256;    // of each worker: what handlers send later, at most 65,536
+    uint32_t timer_slots = 256; // of each worker: what handlers send later, at most 65,536
+    // Of each node: tasks that handlers have spawned and no worker has begun; a power of two, at
+    // most 1,048,576. There is no queue if the program has no tasks.
+    uint32_t task_slots = 16384;
     uint32_t subscriptions = 1024; // to topics, of all actors: a power of two, at most 1,048,576
     uint32_t dead_letter_slots = 4096;
     uint32_t trace_slots = 0; // of each worker: trace records of 64 bytes; 0: it cannot be traced

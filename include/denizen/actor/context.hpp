@@ -5,6 +5,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
 #include <denizen/actor/detail/handover.hpp>
+#include <denizen/actor/detail/pool.hpp>
 #include <denizen/actor/detail/post_whole.hpp>
 #include <denizen/actor/detail/spawn.hpp>
 #include <denizen/actor/detail/system.hpp>
@@ -164,6 +165,43 @@ public:
         return told(Address::actor(worker_, local, shared_.node).value);
     }
 
+    // Has a task of this program run, once, by whichever worker of this node has time: see
+    // actor/tasks.hpp. False, and counted, if task_slots tasks wait already: then the caller may
+    // run it itself, task.run(ctx), or try again later. In a whole-warp handler one is spawned,
+    // lane 0's; every lane must make the call.
+    template <class T>
+        requires(P::template task_id<T> != no_type)
+    DENIZEN_HD bool spawn(const T& task)
+    {
+        bool taken = false;
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            taken = spawn_task_raw(P::template task_id<T>, sizeof(T), &task);
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+            taken = denizen::lanes::shuffle(taken, 0);
+        }
+        return taken;
+    }
+    // The same for handlers that know a task by its number alone, as send_raw(). Called by one
+    // thread.
+    DENIZEN_HD bool spawn_task_raw(uint32_t type, uint32_t bytes, const void* fields)
+    {
+        detail::TakenTask task{self_, type, {}};
+        copy_bytes(task.word, fields, bytes);
+        return detail::pool::put(shared_, worker_, task);
+    }
+
+    // The actor's next message is behaviour B's: see actor/behaviour.hpp. `actor` is the one that
+    // handles this message.
+    template <class B, class Actor>
+    DENIZEN_HD void become(Actor& actor) const
+    {
+        constexpr uint32_t index = detail::behaviour_index<B, typename Actor::behaviours>;
+        static_assert(index != no_type, "not one of this actor's `behaviours`");
+        actor.behaviour.number = index;
+    }
+
     // Says that this handler has failed. It runs on to its return; then the message is a dead
     // letter, the actor has failed with this code (not 0, nor one of the runtime's own), and its
     // supervisor decides. In a whole-warp handler one lane's call is enough.
@@ -207,6 +245,8 @@ public:
     DENIZEN_HD uint32_t failure() const { return failure_; }
 
     DENIZEN_HD Address self() const { return told(self_); }
+    // Of a task: the actor that it is for. Of a handler: its own.
+    DENIZEN_HD Address asker() const { return told(self_); }
     // Who sent the message. May be kept in the state, to reply later; one reply to each `ask`.
     DENIZEN_HD Address sender() const { return told(sender_); }
     DENIZEN_HD uint32_t worker() const { return worker_; }

@@ -12,8 +12,9 @@ namespace denizen {
 
 namespace detail {
 
-inline constexpr uint32_t rounds_per_look = 16; // rounds between two looks at the command
-inline constexpr uint32_t eager_rounds = 8192;  // rounds without work before a worker slows down
+inline constexpr uint32_t rounds_per_look = 16;     // rounds between two looks at the command
+inline constexpr uint32_t rounds_per_task_look = 4; // of an idle worker
+inline constexpr uint32_t eager_rounds = 8192; // rounds without work before a worker slows down
 
 // The workers of a cluster wait for each other, once when their boxes are ready to be written and
 // once when nobody writes any more. In a cluster of several blocks that is the hardware's barrier,
@@ -147,6 +148,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         // A breath that ends is not to last longer than it must: then looks are more frequent.
         do { // ends: n counts down; a worker that has slowed down looks after each round
             idle = worker.round() ? 0 : idle + 1;
+            if (P::has_tasks && idle % detail::rounds_per_task_look == 0) {
+                idle = worker.round_of_tasks() ? 0 : idle;
+            }
         } while (--n != 0 && idle <= detail::eager_rounds && !worker.row_ended());
     }
 }

@@ -26,9 +26,13 @@
 // restart takes it back to its last checkpoint, instead of to its initial state. An actor whose
 // handlers allocate from ctx.arena() says `static constexpr bool allocates = true`; one that
 // handlers spawn, by ctx.spawn(), says `static constexpr bool spawned = true`.
+//
+// A third list names tasks, which handlers have others do: actor/tasks.hpp. An actor with several
+// sets of handlers lists them as its `behaviours`: actor/behaviour.hpp.
 #pragma once
 
 #include <denizen/actor/address.hpp>
+#include <denizen/actor/behaviour.hpp>
 #include <denizen/actor/detail/access.hpp>
 #include <denizen/actor/detail/layout.hpp>
 #include <denizen/actor/life.hpp>
@@ -45,71 +49,17 @@ struct Actors {};
 template <class... M>
 struct Messages {};
 
+// Structs with `void run(Context&) const`, of at most 40 bytes: what handlers spawn as tasks.
+template <class... T>
+struct Tasks {};
+
 template <class P>
 class Context;
+template <class P>
+class TaskContext;
+struct TaskFailed; // actor/tasks.hpp, as the one before
 
 namespace detail {
-
-template <class A, class M, class C>
-concept handles_with_context =
-    requires(A& actor, const M& message, C& context) { actor.on(message, context); };
-template <class A, class M, class C>
-concept handles =
-    handles_with_context<A, M, C> || requires(A& actor, const M& message) { actor.on(message); };
-
-template <class, class>
-inline constexpr bool same = false;
-template <class T>
-inline constexpr bool same<T, T> = true;
-
-template <uint32_t I, class T, class... Ts>
-struct Nth {
-    using type = typename Nth<I - 1, Ts...>::type;
-};
-template <class T, class... Ts>
-struct Nth<0, T, Ts...> {
-    using type = T;
-};
-
-// Calls f<T>() for the T at `index` of the list. A switch, and no comparison with one type after
-// the other: each of those cost a lone warp some 80 cycles, also behind the one that was found.
-template <class... T>
-struct Select {
-    template <uint32_t From = 0, class F>
-    DENIZEN_HD static void at(uint32_t index, const F& f)
-    {
-#define DENIZEN_CASE(i)                                                                            \
-    case From + i:                                                                                 \
-        if constexpr (From + i < sizeof...(T)) {                                                   \
-            f.template operator()<typename Nth<From + i, T...>::type>();                           \
-        }                                                                                          \
-        return;
-        switch (index) {
-            DENIZEN_CASE(0)
-            DENIZEN_CASE(1)
-            DENIZEN_CASE(2)
-            DENIZEN_CASE(3)
-            DENIZEN_CASE(4)
-            DENIZEN_CASE(5)
-            DENIZEN_CASE(6)
-            DENIZEN_CASE(7)
-        default:
-            if constexpr (From + 8 < sizeof...(T)) {
-                at<From + 8>(index, f);
-            }
-        }
-#undef DENIZEN_CASE
-    }
-};
-
-template <class T, class... Ts>
-DENIZEN_HD constexpr uint32_t index_of()
-{
-    uint32_t index = 0;
-    uint32_t found = no_type;
-    ((same<T, Ts> ? void(found = index) : void(), ++index), ...);
-    return found;
-}
 
 template <class A>
 DENIZEN_HD constexpr Grain grain_of()
@@ -198,20 +148,26 @@ DENIZEN_HD constexpr Priority priority_of()
 
 } // namespace detail
 
-template <class ActorList, class MessageList>
+template <class ActorList, class MessageList, class TaskList = Tasks<>>
 struct Program;
 
-template <class... A, class... M>
-struct Program<Actors<A...>, Messages<M...>> {
+template <class... A, class... M, class... T>
+struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
     static_assert(sizeof...(A) >= 1 && sizeof...(A) <= max_actor_types, "1 to 64 actor types");
     static_assert(sizeof...(M) <= max_message_types, "at most 128 message types");
     static_assert((__is_trivially_copyable(M) && ...), "messages are copied byte by byte");
     static_assert(((sizeof(M) <= max_length) && ...), "a message has at most 65,536 bytes");
+    static_assert(sizeof...(T) <= max_task_types, "at most 64 task types");
+    static_assert((__is_trivially_copyable(T) && ...), "tasks are copied byte by byte");
+    static_assert(((sizeof(T) <= max_task_bytes) && ...), "a task has at most 40 bytes");
+    static_assert(!(detail::refers<T> || ...), "a task refers to no buffers");
 
-    template <class T>
-    static constexpr uint32_t message_id = detail::index_of<T, M...>();
-    template <class T>
-    static constexpr uint32_t actor_id = detail::index_of<T, A...>();
+    template <class X>
+    static constexpr uint32_t message_id = detail::index_of<X, M...>();
+    template <class X>
+    static constexpr uint32_t actor_id = detail::index_of<X, A...>();
+    template <class X>
+    static constexpr uint32_t task_id = detail::index_of<X, T...>();
 
     static constexpr uint32_t max_message()
     {
@@ -224,14 +180,19 @@ struct Program<Actors<A...>, Messages<M...>> {
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
 
-    static constexpr bool can_fail = (detail::can_fail_of<A>() || ...);
+    static constexpr bool has_tasks = sizeof...(T) != 0;
+    static constexpr bool has_warp_tasks = ((detail::grain_of<T>() == Grain::warp) || ...);
+
+    static constexpr bool can_fail =
+        (detail::can_fail_of<A>() || ...) || (detail::can_fail_of<T>() || ...);
     static constexpr bool has_deadlines = ((detail::deadline_of<A>() != 0) || ...);
     static constexpr bool has_checkpoints =
         ((detail::restart_of<A>() == RestartFrom::snapshot) || ...);
     static constexpr bool drops_oldest =
         ((detail::overflow_of<A>() == Overflow::drop_oldest) || ...);
 
-    static constexpr bool allocates = (detail::allocates_of<A>() || ...);
+    static constexpr bool allocates =
+        (detail::allocates_of<A>() || ...) || (detail::allocates_of<T>() || ...);
     static constexpr bool has_overflow_policies =
         ((detail::overflow_of<A>() != Overflow::wait) || ...);
 
@@ -239,7 +200,7 @@ struct Program<Actors<A...>, Messages<M...>> {
     {
         Overflow o = Overflow::wait;
         if constexpr (has_overflow_policies) {
-            OfActors::at(actor, [&]<class T>() { o = detail::overflow_of<T>(); });
+            OfActors::at(actor, [&]<class X>() { o = detail::overflow_of<X>(); });
         }
         return o;
     }
@@ -248,15 +209,32 @@ struct Program<Actors<A...>, Messages<M...>> {
     {
         Grain g = Grain::thread;
         if constexpr (has_warp_actors) {
-            OfActors::at(actor, [&]<class T>() { g = detail::grain_of<T>(); });
+            OfActors::at(actor, [&]<class X>() { g = detail::grain_of<X>(); });
         }
         return g;
+    }
+
+    DENIZEN_HD static Grain task_grain(uint32_t task)
+    {
+        Grain g = Grain::thread;
+        if constexpr (has_warp_tasks) {
+            detail::Select<T...>::at(task, [&]<class X>() { g = detail::grain_of<X>(); });
+        }
+        return g;
+    }
+    DENIZEN_HD static uint32_t task_failed() { return message_id<TaskFailed>; }
+
+    // Runs a task, whose fields are these words.
+    DENIZEN_HD static void run_task(uint32_t task, const uint32_t* words,
+                                    TaskContext<Program>& context)
+    {
+        detail::Select<T...>::at(task, [&]<class X>() { from_words<X>(words).run(context); });
     }
 
     // Default-constructs the state of an actor.
     DENIZEN_HD static void construct(uint32_t actor, void* state)
     {
-        OfActors::at(actor, [&]<class T>() { new (state) T(); });
+        OfActors::at(actor, [&]<class X>() { new (state) X(); });
     }
 
     // The state of an actor that a handler spawns, where another's may have been.
@@ -274,7 +252,7 @@ struct Program<Actors<A...>, Messages<M...>> {
     {
         uint32_t code = 0;
         OfActors::at(
-            actor, [&]<class T>() { code = failure_of(*static_cast<const T*>(state), taken_ns); });
+            actor, [&]<class X>() { code = failure_of(*static_cast<const X*>(state), taken_ns); });
         return code;
     }
 
@@ -283,13 +261,13 @@ struct Program<Actors<A...>, Messages<M...>> {
     DENIZEN_HD static bool checkpoint(uint32_t actor, void* state)
     {
         bool done = false;
-        OfActors::at(actor, [&]<class T>() { done = copy_state<T>(state, true); });
+        OfActors::at(actor, [&]<class X>() { done = copy_state<X>(state, true); });
         return done;
     }
     DENIZEN_HD static bool restore(uint32_t actor, void* state)
     {
         bool done = false;
-        OfActors::at(actor, [&]<class T>() { done = copy_state<T>(state, false); });
+        OfActors::at(actor, [&]<class X>() { done = copy_state<X>(state, false); });
         return done;
     }
 
@@ -298,9 +276,9 @@ struct Program<Actors<A...>, Messages<M...>> {
                                     const void* payload, Context<Program>& context)
     {
         bool handled = false;
-        OfActors::at(actor, [&]<class T>() {
+        OfActors::at(actor, [&]<class X>() {
             OfMessages::at(message, [&]<class U>() {
-                handled = to_handler<T, U>(*static_cast<T*>(state), payload, context);
+                handled = to_handler<X, U>(*static_cast<X*>(state), payload, context);
             });
         });
         return handled;
@@ -312,7 +290,7 @@ struct Program<Actors<A...>, Messages<M...>> {
                                         [[maybe_unused]] const void* payload)
     {
         if constexpr (has_buffers) {
-            OfMessages::at(message, [&]<class T>() { detail::keep_payload<T>(s, payload); });
+            OfMessages::at(message, [&]<class X>() { detail::keep_payload<X>(s, payload); });
         }
     }
 
@@ -322,7 +300,7 @@ struct Program<Actors<A...>, Messages<M...>> {
                                         [[maybe_unused]] const void* payload)
     {
         if constexpr (has_buffers) {
-            OfMessages::at(message, [&]<class T>() { detail::drop_payload<T>(s, payload); });
+            OfMessages::at(message, [&]<class X>() { detail::drop_payload<X>(s, payload); });
         }
     }
 
@@ -355,6 +333,11 @@ struct Program<Actors<A...>, Messages<M...>> {
         t.max_message = max_message();
         t.down = message_id<Down>;
         t.allocates = allocates ? 1 : 0;
+        t.tasks = sizeof...(T);
+        t.task_failed = message_id<TaskFailed>;
+        uint32_t n = 0;
+        ((t.task[n++] = {sizeof(T), alignof(T), static_cast<uint32_t>(detail::grain_of<T>()), 0}),
+         ...);
         uint32_t a = 0;
         ((t.actor[a++] = {sizeof(A), alignof(A), static_cast<uint32_t>(detail::grain_of<A>()),
                           static_cast<uint32_t>(detail::overflow_of<A>()),
@@ -418,23 +401,14 @@ private:
     template <class Actor, class Message>
     DENIZEN_HD static bool to_handler(Actor& actor, const void* payload, Context<Program>& context)
     {
-        constexpr bool with_context =
-            detail::handles_with_context<Actor, Message, Context<Program>>;
-        if constexpr (detail::handles<Actor, Message, Context<Program>>) {
+        if constexpr (detail::takes<Actor, Message, Context<Program>>) {
             if constexpr (sizeof(Message) <= first_payload) {
                 // A copy: the packets' words may not be aligned for it.
                 const auto message = from_words<Message>(static_cast<const uint32_t*>(payload));
-                if constexpr (with_context) {
-                    actor.on(message, context);
-                } else {
-                    actor.on(message);
-                }
-            } else if constexpr (with_context) {
-                actor.on(*static_cast<const Message*>(payload), context);
+                return detail::hand_to(actor, message, context);
             } else {
-                actor.on(*static_cast<const Message*>(payload));
+                return detail::hand_to(actor, *static_cast<const Message*>(payload), context);
             }
-            return true;
         } else {
             return false;
         }
@@ -444,7 +418,7 @@ private:
     static constexpr void mark(ProgramTable& t, uint32_t a)
     {
         uint32_t m = 0;
-        ((detail::handles<Actor, M, Context<Program>>
+        ((detail::takes<Actor, M, Context<Program>>
               ? void(t.handles[a][m / 64] |= uint64_t{1} << m % 64)
               : void(),
           ++m),

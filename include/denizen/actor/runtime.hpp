@@ -47,10 +47,11 @@ std::vector<uint32_t> buffer_offsets()
 template <class P>
 struct Names;
 
-template <class... A, class... M>
-struct Names<Program<Actors<A...>, Messages<M...>>> {
+template <class... A, class... M, class... T>
+struct Names<Program<Actors<A...>, Messages<M...>, Tasks<T...>>> {
     static std::vector<std::string> actors() { return {std::string(type_name<A>())...}; }
     static std::vector<std::string> messages() { return {std::string(detail::type_name<M>())...}; }
+    static std::vector<std::string> tasks() { return {std::string(type_name<T>())...}; }
     static std::vector<std::vector<uint32_t>> buffers() { return {buffer_offsets<M>()...}; }
 };
 
@@ -72,6 +73,7 @@ Image image_of()
     image.table = P::table();
     image.actors = detail::Names<P>::actors();
     image.messages = detail::Names<P>::messages();
+    image.tasks = detail::Names<P>::tasks();
     image.buffers = detail::Names<P>::buffers();
     image.run_worker = [](const Shared& shared, uint32_t id) { run_worker<P>(shared, id); };
 #if defined(__CUDACC__)

@@ -79,6 +79,9 @@ struct Telemetry {
     uint64_t timers = 0;      // to fire
     uint64_t timers_fired = 0;
     uint64_t timers_refused = 0; // for want of room: timer_slots
+    uint64_t tasks = 0;          // that handlers spawn: run
+    uint64_t tasks_refused = 0;  // for want of room: task_slots
+    uint64_t tasks_failed = 0;
     std::array<uint64_t, routes> sent{};
     std::vector<WorkerTelemetry> workers; // of node 0, then of node 1, ...
     std::vector<ActorTypeTelemetry> actor_types;

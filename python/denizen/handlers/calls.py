@@ -50,8 +50,9 @@ CALLS = {
     "send_after": _LATER,
     "send_every": _LATER,
     "cancel": _call("what ctx.send_after or ctx.send_every gave", 1),
-    "spawn": _call("a new actor's state: ctx.spawn(Child(5))", 1),
+    "spawn": _call("a new actor's state or a task: ctx.spawn(Child(5))", 1),
     **dict.fromkeys(("stop", "pause", "resume", "restart", "drain", "watch", "unwatch"), _ACTOR),
+    "become": _call("a behaviour of this actor: ctx.become(self.Open)", 1),
     "fail": _call("a code", 1),
     "checkpoint": _NOTHING,
     "sync": _NOTHING,
@@ -63,7 +64,13 @@ CALLS = {
     **_MEMORY,
 }
 
-# The same of a task's context.
+# Those of them that a task of a program of actors may make.
+OF_ACTORS_TASKS = frozenset({
+    "send", "send_each", "reply", "publish", "spawn", "stop", "pause", "resume", "restart", "drain",
+    "fail", "sync", "fence", *_MEMORY,
+})  # fmt: skip
+
+# The same of the context of a task in a program of tasks alone.
 TASK_CALLS = {
     "spawn": _call("a task: ctx.spawn(Work(5))", 1, op="spawn_task"),
     "spawn_on": _call("a worker's number and a task", 2),

@@ -23,9 +23,10 @@ from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers import kept
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
-from denizen.handlers.text import PREFIX, context_functions, symbol
-from denizen.life import DOWN
+from denizen.handlers.text import PREFIX, context_functions, symbol, task_symbol
+from denizen.life import DOWN, TASK_FAILED
 from denizen.message import PRIORITIES, MessageType
+from denizen.task_type import TaskType
 
 _OF_CPU = ("Numba, which compiles handlers in Python,", "'denizen[handlers]'")
 _OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen[handlers-gpu]'")
@@ -48,34 +49,48 @@ class Unit(Protocol):
 
 @dataclass(frozen=True)
 class _Unit:
-    """What is compiled: a handler, or an invariant if it takes no message."""
+    """What is compiled: a handler, an invariant if it takes no message, or a task if `label` says
+    so, whose fields are the state."""
 
     rewritten: Rewritten
     state: np.dtype[Any]
     message: str
     messages: Sequence[MessageType]  # of the program
     actors: Sequence[ActorType]  # likewise
+    tasks: Sequence[TaskType]  # likewise
+    label: str = "state"
 
     def key(self, prefix: str) -> str:
         """Equal ones are the same code."""
         parts = [self.rewritten.text, repr(self.state.descr), str(self.state.itemsize)]
-        parts += [self.message, prefix]
+        parts += [self.message, prefix, self.label]
         parts += [f"{m.name} {m.dtype.descr} {m.dtype.itemsize}" for m in self.messages]
-        parts += [f"{a.name} {a.initial.tobytes().hex()}" for a in self.spawned()]
+        made: list[ActorType | TaskType] = [*self.spawned(), *self.spawned_tasks()]
+        parts += [f"{x.name} {x.initial.tobytes().hex()}" for x in made]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def spawned(self) -> Sequence[ActorType]:
         """The program's actors, if this may spawn some: their numbers and states matter then."""
         return self.actors if self.rewritten.spawns else ()
 
+    def spawned_tasks(self) -> Sequence[TaskType]:
+        """The same of tasks."""
+        return self.tasks if self.rewritten.spawns else ()
+
     def signature(self, types: Any, prefix: str, typed: bool) -> Any:
-        own = types.Ref("state", self.state)
-        if not self.message:
+        own = types.Ref(self.label, self.state)
+        if not self.message and self.label == "state":
             return types.uint32(own)
-        given = next(m for m in self.messages if m.name == self.message)
         ctx = types.Ctx(
-            prefix, [m.name for m in self.messages], [a.name for a in self.spawned()], typed
+            prefix,
+            [m.name for m in self.messages],
+            [a.name for a in self.spawned()],
+            typed,
+            tasks=[t.name for t in self.spawned_tasks()],
         )
+        if not self.message:
+            return types.void(own, ctx)
+        given = next(m for m in self.messages if m.name == self.message)
         return types.void(own, types.Ref(self.message, given.dtype, self.message), ctx)
 
 
@@ -93,7 +108,7 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
         (
             actors.index(a.name),
             names.index(m),
-            for_cpu(_Unit(r, a.dtype, m, messages, plan.actors), prefix),
+            for_cpu(_Unit(r, a.dtype, m, messages, plan.actors, plan.tasks), prefix),
         )
         for a, m, r in plan.each()
     ]
@@ -101,7 +116,9 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
     for a in plan.actors:
         own = plan.invariants.get(a.name)
         invariant = (
-            0 if own is None else for_cpu(_Unit(own, a.dtype, "", messages, plan.actors), prefix)
+            0
+            if own is None
+            else for_cpu(_Unit(own, a.dtype, "", messages, plan.actors, plan.tasks), prefix)
         )
         infos.append(
             (
@@ -114,6 +131,14 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
                 plan.spawned(a),
             )
         )
+    tasks = [
+        (
+            t.dtype.itemsize,
+            max(t.dtype.alignment, 1),
+            for_cpu(_task_unit(plan, t, messages), prefix),
+        )
+        for t in plan.tasks
+    ]
     return _core.handlers_image(
         actors,
         infos,
@@ -123,10 +148,18 @@ def cpu_image(plan: Plan, messages: Sequence[MessageType]) -> _core.Image:
             for m in messages
         ],
         handlers,
+        tasks,
+        names.index(TASK_FAILED.name) if TASK_FAILED in messages else None,
         full,
         DOWN in messages,
-        any(plan.allocates(a) for a in plan.actors),
+        any(plan.allocates(a) for a in plan.actors)
+        or any(plan.task_allocates(t) for t in plan.tasks),
     )
+
+
+def _task_unit(plan: Plan, task: TaskType, messages: Sequence[MessageType]) -> _Unit:
+    new = plan.functions[task.name]
+    return _Unit(new, task.dtype, "", messages, plan.actors, plan.tasks, "task")
 
 
 def link_library(plan: Plan, messages: Sequence[MessageType], library: bytes) -> None:
@@ -147,12 +180,16 @@ def _units(plan: Plan, messages: Sequence[MessageType]) -> Iterator[tuple[str, _
     names = [m.name for m in messages]
     for actor, message, rewritten in plan.each():
         name = symbol(plan.actors.index(actor), names.index(message))
-        yield name, _Unit(rewritten, actor.dtype, message, messages, plan.actors)
+        yield name, _Unit(rewritten, actor.dtype, message, messages, plan.actors, plan.tasks)
+    for task in plan.tasks:
+        yield task_symbol(task), _task_unit(plan, task, messages)
     for a, actor in enumerate(plan.actors):
         if actor.name in plan.invariants:
             yield (
                 symbol(a, None),
-                _Unit(plan.invariants[actor.name], actor.dtype, "", messages, plan.actors),
+                _Unit(
+                    plan.invariants[actor.name], actor.dtype, "", messages, plan.actors, plan.tasks
+                ),
             )
 
 

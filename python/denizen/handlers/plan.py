@@ -13,6 +13,8 @@ import numpy as np
 
 from denizen.actor import ActorType
 from denizen.errors import CompileError
+from denizen.handlers.behaviours import merged
+from denizen.handlers.calls import OF_ACTORS_TASKS
 from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
 from denizen.life import DOWN
 from denizen.message import MessageType
@@ -21,16 +23,25 @@ from denizen.task_type import TaskType
 # Calls that only HandlerTable::full has.
 _OF_FULL = {"watch", "data", "keep", "release", "checkpoint", "allocate", "free"}
 _ALLOCATE = {"allocate", "free"}
+MAX_TASK_BYTES = 40  # as max_task_bytes in program_table.hpp
 
 
 @dataclass
 class Plan:
-    """The handlers, by the names of actor and message; and all messages they name."""
+    """The handlers, by the names of actor and message; all messages they name; and the tasks that
+    they spawn, with their functions by name."""
 
     actors: list[ActorType]
     handlers: dict[tuple[str, str], Rewritten] = field(default_factory=dict)
     invariants: dict[str, Rewritten] = field(default_factory=dict)
     messages: dict[str, MessageType] = field(default_factory=dict)
+    tasks: list[TaskType] = field(default_factory=list)
+    functions: dict[str, Rewritten] = field(default_factory=dict)
+
+    def all_rewritten(self) -> Iterator[Rewritten]:
+        """Handlers and tasks."""
+        yield from self.handlers.values()
+        yield from self.functions.values()
 
     def calls(self, actor: ActorType) -> set[str]:
         """What its handlers call of ctx."""
@@ -46,10 +57,16 @@ class Plan:
 
     def spawned(self, actor: ActorType) -> bool:
         """Whether handlers spawn it."""
-        return any(actor.name in r.spawns for r in self.handlers.values())
+        return any(actor.name in r.spawns for r in self.all_rewritten())
 
     def allocates(self, actor: ActorType) -> bool:
         return bool(self.calls(actor) & _ALLOCATE)
+
+    def task_allocates(self, task: TaskType) -> bool:
+        return bool(self.functions[task.name].calls & _ALLOCATE)
+
+    def task_fails(self, task: TaskType) -> bool:
+        return "fail" in self.functions[task.name].calls
 
     def full(self, messages: Sequence[MessageType]) -> bool:
         """Whether anything is declared that costs each message a little: HandlerTable::full."""
@@ -61,12 +78,13 @@ class Plan:
             for a in self.actors
         )
         of_messages = any(m.priority != "data" or m.buffer_offsets() or m is DOWN for m in messages)
-        return of_actors or of_messages
+        return of_actors or of_messages or bool(self.tasks)
 
     @property
     def text(self) -> str:
         """What the handlers do: equal texts are the same code."""
         parts = [f"{a}.{m}:\n{r.text}" for (a, m), r in self.handlers.items()]
+        parts += [f"task {t}:\n{r.text}" for t, r in self.functions.items()]
         return "\n".join([*parts, *(f"{a}:\n{r.text}" for a, r in self.invariants.items())])
 
     @property
@@ -74,6 +92,8 @@ class Plan:
         digest = hashlib.sha256(self.text.encode())
         for actor in self.actors:
             digest.update(repr((actor.name, actor.dtype.descr, actor.dtype.itemsize)).encode())
+        for task in self.tasks:
+            digest.update(repr((task.name, task.dtype.descr, task.dtype.itemsize)).encode())
         for message in self.messages.values():
             digest.update(
                 repr((message.name, message.dtype.descr, message.dtype.itemsize)).encode()
@@ -94,25 +114,84 @@ def plan(actors: Sequence[ActorType], *, interpreted: bool = False) -> Plan:
     """
     out = Plan(list(actors))
     rewriter = Rewriter(interpreted)
-    for actor in out.actors:  # those that they spawn come behind them
-        for message in actor.messages.values():
-            _add(out, message, f"{actor.name} takes")
-        for name, function in actor.handlers.items():
-            new = rewriter.handler(function, actor.constants)
-            out.handlers[actor.name, name] = new
-            if "checkpoint" in new.calls and actor.restart_from != "snapshot":
-                what = f'{actor.name} calls ctx.checkpoint(); it declares restart_from = "snapshot"'
-                raise CompileError.at(new.path, new.line, what)
-            for message in new.makes.values():
-                _add(out, message, f"{actor.name} makes")
-            for child in new.spawns.values():
-                assert isinstance(child, ActorType)  # a handler makes no tasks
-                _add_actor(out, child, f"{new.path}:{new.line}: {actor.name}")
-            if "random" in new.calls:
-                _check_random(actor, new)
-        if actor.invariant is not None:
-            out.invariants[actor.name] = rewriter.invariant(actor.invariant, actor.constants)
+    known = 0
+    while known < len(out.actors) or len(out.functions) < len(out.tasks):  # each makes others known
+        for actor in out.actors[known:]:
+            _rewrite_actor(out, actor, rewriter)
+            known += 1
+        for task in out.tasks[len(out.functions) :]:
+            _rewrite_task(out, task, rewriter)
     return out
+
+
+def _rewrite_actor(out: Plan, actor: ActorType, rewriter: Rewriter) -> None:
+    for message in actor.messages.values():
+        _add(out, message, f"{actor.name} takes")
+    for name, function in actor.handlers.items():
+        new = rewriter.handler(function, actor)
+        of_behaviours = [
+            (b, rewriter.handler(b.handlers[name], actor))
+            for b in actor.behaviours.values()
+            if name in b.handlers
+        ]
+        if of_behaviours:
+            new = merged(new, of_behaviours)
+        out.handlers[actor.name, name] = new
+        if "checkpoint" in new.calls and actor.restart_from != "snapshot":
+            what = f'{actor.name} calls ctx.checkpoint(); it declares restart_from = "snapshot"'
+            raise CompileError.at(new.path, new.line, what)
+        _add_made(out, new, actor.name)
+        if "random" in new.calls:
+            _check_random(actor, new)
+    if actor.invariant is not None:
+        out.invariants[actor.name] = rewriter.invariant(actor.invariant, actor.constants)
+
+
+def _rewrite_task(out: Plan, task: TaskType, rewriter: Rewriter) -> None:
+    assert task.run is not None  # _add_task() has seen to that
+    new = rewriter.task(task.run, task.constants)
+    out.functions[task.name] = new
+    wrong = sorted(new.calls - OF_ACTORS_TASKS)
+    if wrong:
+        what = f"a task has no ctx.{wrong[0]}; it may call {', '.join(sorted(OF_ACTORS_TASKS))}"
+        raise CompileError.at(new.path, new.line, what)
+    _add_made(out, new, task.name)
+
+
+def _add_made(out: Plan, new: Rewritten, who: str) -> None:
+    """What a handler or a task makes."""
+    for message in new.makes.values():
+        _add(out, message, f"{who} makes")
+    for child in new.spawns.values():
+        if isinstance(child, TaskType):
+            _add_task(out, child, f"{new.path}:{new.line}: {who}")
+        else:
+            _add_actor(out, child, f"{new.path}:{new.line}: {who}")
+
+
+def _add_task(out: Plan, task: TaskType, who: str) -> None:
+    there = next((t for t in out.tasks if t.name == task.name), None)
+    if there is not None:
+        if there is not task:
+            raise CompileError(f"{who} spawns another task {task.name} than the program has")
+        return
+    if task.run is None:
+        raise CompileError(f"{who}: {task.name} is a task of a C++ text; decorate a class")
+    if task.dtype.itemsize > MAX_TASK_BYTES:
+        raise CompileError(
+            f"{who}: task {task.name} has {task.dtype.itemsize} bytes, the limit is "
+            f"{MAX_TASK_BYTES} in a program of actors; give it the address of a block instead"
+        )
+    if task.grain == "block":
+        raise CompileError(
+            f'{who}: task {task.name} has grain = "block", which a program of actors has not; use '
+            '"warp", or a program of tasks alone'
+        )
+    if task.priority != "normal":
+        raise CompileError(
+            f"{who}: task {task.name} has a priority; in a program of actors tasks have none"
+        )
+    out.tasks.append(task)
 
 
 def _add_actor(out: Plan, child: ActorType, who: str) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 
-from denizen.actor import ActorType
+from denizen.actor import BEHAVIOUR, ActorType, Behaviour
 from denizen.errors import CompileError, MessageError
 from denizen.handlers import ops
 from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
@@ -128,7 +128,8 @@ class Rewriter:
 
     Args:
         interpreted: print() and breakpoint() stay as they are, with whatever they are given.
-        of: what they are: handlers of actors, tasks, or kinds of flow blocks, which have no ctx.
+        of: what they are: handlers of actors, and tasks that these spawn; tasks of a program of
+            tasks alone; or kinds of flow blocks, which have no ctx.
     """
 
     def __init__(self, interpreted: bool, of: Literal["actor", "task", "kind"] = "actor") -> None:
@@ -139,8 +140,8 @@ class Rewriter:
         self._done: dict[FunctionType, Rewritten] = {}
         self._under_way: list[FunctionType] = []
 
-    def handler(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
-        return _Function(self, function, "handler", constants).rewritten()
+    def handler(self, function: FunctionType, actor: ActorType) -> Rewritten:
+        return _Function(self, function, "handler", actor.constants, actor).rewritten()
 
     def task(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "task", constants).rewritten()
@@ -202,7 +203,9 @@ class _Function:
         function: FunctionType,
         kind: str,
         constants: Mapping[str, Any],
+        actor: ActorType | None = None,
     ) -> None:
+        self._actor = actor  # whose handler it is
         self._program = program
         self._function = function
         self._kind = kind
@@ -335,7 +338,9 @@ class _Function:
         none = value is None or (isinstance(value, ast.Constant) and value.value is None)
         if self._kind in _ANSWERS:
             if not none:
-                self._refuse(s, f"return with a value; {_ANSWERS[self._kind]} answers")
+                own = self._kind == "task" and self._program.of == "actor"
+                answer = _ANSWERS["handler" if own else self._kind]
+                self._refuse(s, f"return with a value; {answer} answers")
             return ast.Return(None)
         if none:
             if self._kind == "invariant":
@@ -598,12 +603,10 @@ class _Function:
             return self._of_context(e, e.func)
         callee = self._outside(e.func)
         if isinstance(callee, MessageType | ActorType | TaskType):
-            if ("task" if isinstance(callee, TaskType) else "actor") != self._program.of:
-                what = {
-                    "actor": "tasks make tasks",
-                    "task": "a task makes tasks only",
-                    "kind": "a block of a flow makes samples only",
-                }[self._program.of]
+            if self._program.of == "kind":
+                self._wrong(e, f"{callee!r} cannot be made here; a block makes samples only")
+            if self._program.of == "task" and not isinstance(callee, TaskType):
+                what = "a task of a program of tasks makes tasks only"
                 self._wrong(e, f"{callee!r} cannot be made here; {what}")
             return self._new(e, callee)
         if callee in (print, breakpoint):
@@ -734,9 +737,32 @@ class _Function:
             return self._op(f"ctx_{name}_{code}", callee.value, *arguments)
         if name == "random":
             return self._random(e)
+        if name == "become":
+            return self._become(e)
         left = call.defaults[len(e.args) - call.least :]
         arguments = [self._expression(a) for a in e.args] + [ast.Constant(d) for d in left]
         return self._op(f"ctx_{call.op or name}", callee.value, *arguments)
+
+    def _become(self, e: ast.Call) -> ast.expr:
+        """The field that says which behaviour is in force gets another number."""
+        if self._actor is None:
+            self._refuse(e, "ctx.become() outside of a handler; call it there")
+        wanted, own = e.args[0], self._actor
+        given: Any = None
+        if isinstance(wanted, ast.Attribute) and self._is_local(wanted):
+            if self._begins_with(wanted, self._parameters[0]):
+                given = own.behaviours.get(wanted.attr)
+        else:
+            given = self._outside(wanted)
+        if given is not own and given not in own.behaviours.values():
+            known = ", ".join(own.behaviours) or "none: a behaviour is a class within the actor's"
+            self._wrong(
+                e, f"{ast.unparse(wanted)} is no behaviour of {own.name}, which has {known}"
+            )
+        number = given.number if isinstance(given, Behaviour) else 0
+        state = ast.Name(self._parameters[0], ast.Load())
+        place = ast.Attribute(state, ops.PLACE + BEHAVIOUR, ast.Load())
+        return self._op("store", place, ast.Constant(number))
 
     def _random(self, e: ast.Call) -> ast.expr:
         """The next number of the generator whose state is the actor's field `random`."""

@@ -11,7 +11,7 @@ from denizen import _core
 from denizen.handlers.compiled import declare, for_cpu, for_gpu
 from denizen.handlers.rewrite import Rewritten
 from denizen.handlers.task_plan import TaskPlan
-from denizen.handlers.task_text import symbol
+from denizen.handlers.text import task_symbol as symbol
 from denizen.task_type import PRIORITIES, TaskType
 
 _PREFIX = "denizen_tasks"  # of the context's functions on the CPU

@@ -4,14 +4,9 @@
 from __future__ import annotations
 
 from denizen.handlers.task_plan import TaskPlan
-from denizen.handlers.text import EXPORT, PREFIX
-from denizen.message import c_type_of
+from denizen.handlers.text import EXPORT, PREFIX, fields_text
+from denizen.handlers.text import task_symbol as symbol
 from denizen.task_type import TaskType
-
-
-def symbol(task: TaskType) -> str:
-    """The name of its function."""
-    return f"denizen_task_{task.name}"
 
 
 def text_of(plan: TaskPlan) -> str:
@@ -40,9 +35,7 @@ def _struct(task: TaskType) -> str:
     if task.priority != "normal":
         priority = f"denizen::task::Priority::{task.priority}"
         lines.append(f"    static constexpr auto priority = {priority};")
-    for name in task.dtype.names or ():
-        base, shape = task.dtype[name].subdtype or (task.dtype[name], ())
-        lines.append(f"    {c_type_of(base)} {name}{''.join(f'[{n}]' for n in shape)};")
+    lines += fields_text(task)
     lines.append(f"    void run(auto& ctx) const {{ {symbol(task)}(this, &ctx); }}")
     return "\n".join([*lines, "};", task.checks()])
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from denizen.actor import ActorType
 from denizen.handlers.plan import Plan
-from denizen.message import MessageType, sent_later
+from denizen.message import MessageType, c_type_of, sent_later
+from denizen.task_type import TaskType
 
 PREFIX = "denizen"  # of the context's functions, as the symbols of Ctx in lowering/
 
@@ -31,8 +32,13 @@ def symbol(actor: int, message: int | None) -> str:
     return f"denizen_handler_{actor}_{'invariant' if message is None else message}"
 
 
+def task_symbol(task: TaskType) -> str:
+    """The name of a task's function."""
+    return f"denizen_task_{task.name}"
+
+
 def structs(plan: Plan, messages: Sequence[MessageType]) -> str:
-    """The actors, behind the messages."""
+    """The actors and the tasks, behind the messages."""
     out = [EXPORT]
     for a, actor in enumerate(plan.actors):
         numbers = {m: i for i, m in enumerate(x.name for x in messages) if m in actor.handlers}
@@ -52,7 +58,31 @@ def structs(plan: Plan, messages: Sequence[MessageType]) -> str:
             out.append(f"    bool invariant() const {{ return {symbol(a, None)}(this) != 0; }}")
         out.append("};")
         out.append(f"static_assert(sizeof({actor.name}) == {actor.dtype.itemsize});")
+    out += [_task_struct(plan, t) for t in plan.tasks]
     return "\n".join(out) + "\n"
+
+
+def _task_struct(plan: Plan, task: TaskType) -> str:
+    lines = [f"DENIZEN_HANDLER(void*, {task_symbol(task)}, const void*, void*)"]
+    lines.append(f"struct {task.name} {{")
+    if task.grain != "thread":
+        lines.append(f"    static constexpr auto grain = denizen::Grain::{task.grain};")
+    if plan.task_fails(task):
+        lines.append("    static constexpr bool can_fail = true;")
+    if plan.task_allocates(task):
+        lines.append("    static constexpr bool allocates = true;")
+    lines += fields_text(task)
+    lines.append(f"    void run(auto& ctx) const {{ {task_symbol(task)}(this, ctx.untyped()); }}")
+    return "\n".join([*lines, "};", task.checks()])
+
+
+def fields_text(task: TaskType) -> list[str]:
+    """The members of a task's struct."""
+    lines = []
+    for name in task.dtype.names or ():
+        base, shape = task.dtype[name].subdtype or (task.dtype[name], ())
+        lines.append(f"    {c_type_of(base)} {name}{''.join(f'[{n}]' for n in shape)};")
+    return lines
 
 
 def _declarations(plan: Plan, actor: ActorType) -> list[str]:
@@ -98,8 +128,8 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
 
 def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, str]:
     """By the name behind the prefix: those that these handlers may call."""
-    used = {c for a in plan.actors for c in plan.calls(a)}
-    sent = {m for r in plan.handlers.values() for m in r.makes}
+    used = {c for r in plan.all_rewritten() for c in r.calls}
+    sent = {m for r in plan.all_rewritten() for m in r.makes}
     sent |= {m for a in plan.actors for m in a.handlers}  # a handler may pass on what it got
     out: dict[str, str] = {}
 
@@ -156,6 +186,10 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
                 "const void* state",
                 f"return c.template spawn<{actor.name}>({state}).value;",
             )
+    for n, task in enumerate(plan.tasks):
+        given = f"*static_cast<const {task.name}*>(task)"
+        body = f"return c.spawn({given}) ? 1 : 0;"
+        function("uint32_t", f"spawn_task_{n}", "const void* task", body)
     if "allocate" in used:
         function("void*", "allocate", "uint64_t bytes", "return c.arena().allocate(bytes);")
     if "free" in used:

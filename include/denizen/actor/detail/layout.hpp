@@ -20,6 +20,7 @@ struct WorkerState; // detail/stash.hpp, as the next two
 struct StashSlot;
 struct WatchEntry;
 struct TimerEntry; // detail/timers.hpp
+struct PoolWords;  // detail/pool.hpp
 struct TopicBoard; // detail/topics.hpp, as the next
 struct Subscription;
 struct Counters; // detail/telemetry.hpp, as the next
@@ -28,7 +29,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 14;
+inline constexpr uint32_t layout_abi = 15;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {
@@ -122,6 +123,14 @@ struct TimersAndTopics {
     Subscription* subscriptions = nullptr; // [subscription_mask + 1]
 };
 
+// What handlers have others do: detail/pool.hpp. None if the program has no tasks.
+struct Pool {
+    uint32_t task_mask = 0;    // places of the queue - 1
+    uint32_t task_shift = 0;   // places, as a power of two
+    PoolWords* pool = nullptr; // null: the program has no tasks
+    Slot* tasks = nullptr;     // [task_mask + 1]
+};
+
 // What long messages, references and handlers' allocations need.
 struct Memory {
     uint32_t scratch_bytes = 0;       // per worker; 0 if no message takes all lanes
@@ -163,14 +172,15 @@ struct Shared : layout::Places,
                 layout::ActorTables,
                 layout::Lives,
                 layout::TimersAndTopics,
+                layout::Pool,
                 layout::Memory,
                 layout::Residency,
                 layout::Observation {};
 
 // No compiler puts one part into the padding of another.
-static_assert(sizeof(Shared) == sizeof(layout::Places) + sizeof(layout::Rings) +
-                                    sizeof(layout::ActorTables) + sizeof(layout::Lives) +
-                                    sizeof(layout::TimersAndTopics) + sizeof(layout::Memory) +
-                                    sizeof(layout::Residency) + sizeof(layout::Observation));
+static_assert(sizeof(Shared) ==
+              sizeof(layout::Places) + sizeof(layout::Rings) + sizeof(layout::ActorTables) +
+                  sizeof(layout::Lives) + sizeof(layout::TimersAndTopics) + sizeof(layout::Pool) +
+                  sizeof(layout::Memory) + sizeof(layout::Residency) + sizeof(layout::Observation));
 
 } // namespace denizen

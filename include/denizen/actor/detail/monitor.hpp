@@ -6,6 +6,7 @@
 #pragma once
 
 #include <denizen/actor/detail/arrival.hpp>
+#include <denizen/actor/detail/pool.hpp>
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
@@ -17,7 +18,8 @@ namespace denizen {
 // Copies every worker's status to the host's reports and returns, in every lane, whether all have
 // left and whether the program is quiet. `number` becomes Control::scan.
 //
-// Quiet: no message is in a ring between workers, in an outbox or in a handler. First every
+// Quiet: no message is in a ring between workers, in an outbox or in a handler, and no task waits
+// or runs. First every
 // worker's handled positions are read, then every ring's tail. A position past a message is told
 // after the tails of what its handler sent (see Status), tails only grow and positions follow them:
 // if each pair is equal, no message was alive at the moment between the two passes, except one that
@@ -109,6 +111,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
 {
     ScanResult result{true, true, false, 0};
     const uint64_t now = now_ns();
+    uint32_t tasks = 0; // run by this lane's workers, to the lower 32 bits
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         Status& status = s.status[w];
         Watch& watch = s.watch[w];
@@ -120,6 +123,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
         for (uint32_t i = 0; i < s.near; ++i) {
             watch.near_head[i] = load<Scope::gpu, detail::host_acquire>(&status.near_head[i]);
         }
+        tasks += static_cast<uint32_t>(load<Scope::gpu, detail::host_acquire>(&status.tasks));
         const uint32_t turn = load<Scope::gpu>(&status.turn);
         const uint32_t mode = load<Scope::gpu, detail::host_acquire>(&status.mode);
         if (turn != watch.turn) {
@@ -172,6 +176,10 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
                      s.watch[first + i].near_head[w - first];
         }
         result.quiet &= quiet;
+    }
+    if (s.pool != nullptr) {
+        const auto drawn = static_cast<uint32_t>(load<Scope::gpu>(&s.pool->tail));
+        result.quiet &= lanes::sum(tasks) == drawn;
     }
     detail::tell_peers(s);
     result.all_left = lanes::ballot(!result.all_left) == 0;

@@ -9,6 +9,8 @@ namespace denizen {
 
 inline constexpr uint32_t max_actor_types = 64;
 inline constexpr uint32_t max_message_types = 128;
+inline constexpr uint32_t max_task_types = 64;
+inline constexpr uint32_t max_task_bytes = 40;
 inline constexpr uint32_t no_type = ~0u;
 
 // A handler runs on one thread, or on all 32 lanes of a warp at once.
@@ -44,6 +46,13 @@ struct MessageInfo {
     uint32_t reserved;
 };
 
+struct TaskInfo {
+    uint32_t size;
+    uint32_t align;
+    uint32_t grain;
+    uint32_t reserved;
+};
+
 // What the host must know of a compiled program. In a cubin it is the global `denizen_table`.
 struct ProgramTable {
     uint32_t abi;
@@ -54,6 +63,9 @@ struct ProgramTable {
     MessageInfo message[max_message_types];
     uint32_t down;      // number of the message type Down, or no_type
     uint32_t allocates; // 1: some actor's handlers allocate
+    uint32_t tasks;
+    uint32_t task_failed; // number of the message type TaskFailed, or no_type
+    TaskInfo task[max_task_types];
     uint64_t handles[max_actor_types][max_message_types / 64]; // bit m: actor has a handler for m
 
     bool can_handle(uint32_t a, uint32_t m) const

@@ -44,6 +44,9 @@ struct alignas(line) Counters {
     uint64_t not_spawned = 0;        // for want of a place
     uint64_t fired = 0;              // timers
     uint64_t not_armed = 0;          // for want of room
+    uint64_t tasks = 0;              // run
+    uint64_t tasks_refused = 0;      // for want of room
+    uint64_t tasks_failed = 0;
 };
 
 // Board::observe: these bits, and above them a number that changes with every request to observe.

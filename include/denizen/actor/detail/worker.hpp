@@ -15,6 +15,7 @@
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
 #include <denizen/actor/detail/timers.hpp>
+#include <denizen/actor/tasks.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 namespace denizen {
@@ -107,6 +108,28 @@ public:
         return worked || chores_;
     }
 
+    // A batch of tasks, if any wait: between two rounds of messages there is one at most. None
+    // while messages of this worker wait for room: it would be slow to make more. True if some were
+    // run.
+    DENIZEN_HD bool round_of_tasks()
+    {
+        if constexpr (P::has_tasks) {
+            if (s_.pool == nullptr || outbox_used_ || !lanes::shuffle(detail::pool::waits(s_), 0)) {
+                return false;
+            }
+            begin_turn();
+            const uint32_t n = detail::run_tasks<P>(s_, id_);
+            lanes::rejoin();
+            end_turn();
+            tasks_ += n;
+            dirty_ = dirty_ || n != 0;
+            outbox_used_ = near_.parked_something(); // the next round looks at what was parked
+            return n != 0;
+        } else {
+            return false;
+        }
+    }
+
     // A look, every few rounds, at what changes rarely: Board::command.
     DENIZEN_HD uint32_t look()
     {
@@ -168,6 +191,11 @@ public:
     // True if a message waits or is being written (the sleeping CPU worker's last look).
     DENIZEN_HD bool something_arrived()
     {
+        if constexpr (P::has_tasks) {
+            if (s_.pool != nullptr && detail::pool::waits(s_)) {
+                return true;
+            }
+        }
         return near_.poll() != 0 || sources_.any_begun() || parked(s_, id_) != 0;
     }
 
@@ -191,6 +219,10 @@ public:
         lanes::sync();
         near_.tell_heads(status_);
         sources_.tell(status_);
+        if (P::has_tasks && lanes::id() == 0) {
+            // Release on the host: partner of the monitor's acquire in scan().
+            store<Scope::gpu, detail::host_release>(&status_.tasks, tasks_);
+        }
         if (what != Told::on_the_way) {
             near_.keep_heads();
         }
@@ -362,11 +394,12 @@ private:
     bool dirty_ = true;          // something was done since the monitor was told
     bool outbox_used_ = true;    // at the end of the last round
     uint32_t unflushed_ = 0;     // rounds since the last flush()
-    bool blocked_ = false;       // see blocked()
-    bool row_ended_ = false;     // see row_ended()
-    bool chores_ = false;        // there is something to do besides messages
-    bool hurried_ = false;       // a breath ends
-    uint32_t waiting_near_ = 0;  // near rings whose first message has to wait where it is
+    uint64_t tasks_ = P::has_tasks ? load<Scope::gpu>(&status_.tasks) : 0; // run
+    bool blocked_ = false;                                                 // see blocked()
+    bool row_ended_ = false;                                               // see row_ended()
+    bool chores_ = false;       // there is something to do besides messages
+    bool hurried_ = false;      // a breath ends
+    uint32_t waiting_near_ = 0; // near rings whose first message has to wait where it is
 };
 
 } // namespace denizen

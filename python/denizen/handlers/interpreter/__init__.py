@@ -31,7 +31,7 @@ class Interpreter(Topics, Supervision):
         return Context(self, actor, sender)
 
     def drain(self, timeout: float) -> None:
-        if not self._run(lambda: not self._urgent and not self._data, timeout):
+        if not self._run(self._quiet, timeout):
             raise DeadlineError(f"messages are still being handled after {timeout:g} s")
 
     def pause(self, timeout: float) -> None:
@@ -98,7 +98,7 @@ class Interpreter(Topics, Supervision):
     def close(self, timeout: float) -> None:
         if not self._closed:
             try:
-                self._run(lambda: not self._urgent and not self._data, timeout)
+                self._run(self._quiet, timeout)
             finally:
                 self._closed = True
 

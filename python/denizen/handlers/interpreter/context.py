@@ -11,6 +11,7 @@ import numpy as np
 from denizen.errors import ArgumentError
 from denizen.handlers import ops, views
 from denizen.handlers.interpreter.blocks import Calls
+from denizen.task_type import TaskType
 
 if TYPE_CHECKING:
     from denizen.handlers.interpreter import Interpreter
@@ -43,6 +44,9 @@ class Context(Calls):
         return self.send(to, message) if ops.true(mine) else True
 
     def spawn(self, state: views.State) -> int:
+        """A new actor's address; of a task, that it was taken."""
+        if isinstance(state.type, TaskType):
+            return self._runtime.put_task(self.self, state)
         return self._runtime.spawn_with(state)
 
     def reply(self, message: views.Message) -> None:

@@ -21,8 +21,9 @@ from denizen.handlers.interpreter.context import Context
 from denizen.handlers.interpreter.parts import Actor, Letter, Supervisor
 from denizen.handlers.interpreter.timers import Timers
 from denizen.handlers.plan import Plan, build
-from denizen.life import FAILED_DEADLINE, FAILED_INVARIANT, HOST
+from denizen.life import FAILED_DEADLINE, FAILED_INVARIANT, HOST, TASK_FAILED
 from denizen.message import MessageType, sent_later
+from denizen.task_type import TaskType
 
 BATCH = 10_000  # messages that a call handles at most, unless it waits
 _REASONS = ("no actor", "stopped", "wrong type", "failed", "dropped", "oversize")
@@ -53,6 +54,10 @@ class Loop(ABC):
             (a.name, self._numbers[m]): build(r, ops.names(), views.new) for a, m, r in plan.each()
         }
         self._invariants = {a: build(r, ops.names(), views.new) for a, r in plan.invariants.items()}
+        self._task_types = plan.tasks
+        self._functions = {n: build(r, ops.names(), views.new) for n, r in plan.functions.items()}
+        self._tasks: deque[tuple[int, views.State]] = deque()  # who asked, and the task
+        self._turn = False  # a task's, if there is one
         self._actors: dict[int, Actor | Supervisor] = {}
         self._names: dict[str, int] = {}
         self._timers = Timers()
@@ -88,8 +93,14 @@ class Loop(ABC):
         """Handles one message; False if there is none."""
         for letter in [] if self._paused else self._timers.due():
             self._post(letter.sender, letter.to, letter.type, letter.data)
+        if self._paused:
+            return False
         queue = self._urgent or self._data
-        if not queue or self._paused:
+        self._turn = not self._turn or not queue  # a message and a task in turn
+        if self._tasks and self._turn:
+            self._run_task(*self._tasks.popleft())
+            return True
+        if not queue:
             return False
         letter = queue.popleft()
         if letter.order is not None:
@@ -162,6 +173,26 @@ class Loop(ABC):
             self._bury("failed", letter, code)
             self._fail(actor, code)
         return None
+
+    # ---- tasks
+
+    def put_task(self, asker: int, state: views.State) -> bool:
+        """For a handler or a task."""
+        assert isinstance(state.type, TaskType)
+        self._tasks.append((asker, views.State(state._array.copy(), state.type)))
+        return True
+
+    def _run_task(self, asker: int, task: views.State) -> None:
+        context = self._context(asker, asker)
+        self._functions[task.type.name](task, context)
+        number = self._numbers.get(TASK_FAILED.name)
+        if context.failure and number is not None:
+            place = next(i for i, t in enumerate(self._task_types) if t is task.type)
+            self._post(asker, asker, number, TASK_FAILED(place, context.failure).tobytes())
+
+    def _quiet(self) -> bool:
+        """Whether nothing is under way."""
+        return not (self._urgent or self._data or self._tasks)
 
     # ---- sending
 

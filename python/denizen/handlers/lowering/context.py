@@ -169,17 +169,22 @@ def add(w: SimpleNamespace) -> None:
         is_context(ctx)
         if not isinstance(state, w.Ref) or not state.spawned:
             raise errors.TypingError(
-                f"the state of a new actor is needed here, as Child(...), not {said(state)}"
+                f"the state of a new actor or a task is needed here, as Child(...), not "
+                f"{said(state)}"
             )
-        return int64, (ctx, state)
+        return boolean if state.spawned in ctx.tasks else int64, (ctx, state)
 
     def emit_spawn(context: Any, builder: Any, args: Any, sig: Any) -> Any:
         ctx, state = sig.args
-        number = ctx.spawned.index(state.spawned)
+        task = state.spawned in ctx.tasks
+        function = "spawn_task" if task else "spawn"
+        number = (ctx.tasks if task else ctx.spawned).index(state.spawned)
         if ctx.typed:
-            made = call(builder, ctx, f"spawn_{number}", I32, *args)
+            made = call(builder, ctx, f"{function}_{number}", I32, *args)
         else:
-            made = call(builder, ctx, "spawn", I32, args[0], I32(number), args[1])
+            made = call(builder, ctx, function, I32, args[0], I32(number), args[1])
+        if task:
+            return builder.icmp_unsigned("!=", made, I32(0))
         return builder.zext(made, I64)
 
     operation(ops.CONTEXT["spawn"], typed_spawn, emit_spawn)

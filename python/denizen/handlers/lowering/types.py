@@ -94,10 +94,13 @@ def add(w: SimpleNamespace) -> None:
             spawned: list[str],
             typed: bool,
             task: bool = False,
+            *,
+            tasks: list[str] | None = None,
         ) -> None:
             self.prefix, self.messages, self.spawned = prefix, messages, spawned
             self.typed, self.task = typed, task
-            names = f"{' '.join(messages)}; {' '.join(spawned)}"
+            self.tasks = tasks or []  # that handlers of actors spawn
+            names = f"{' '.join(messages)}; {' '.join(spawned)}; {' '.join(self.tasks)}"
             super().__init__(name=f"ctx {prefix} {typed} {task} {names}")
 
     word = WordType()
