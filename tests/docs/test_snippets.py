@@ -40,7 +40,8 @@ SETUP = {
     ("ab.md", 0): "from denizen import ab\n",
     ("context.md", 0): 'import time, denizen\ndevice = "auto"\n',
     ("context.md", 1): 'import denizen\ndevice = "auto"\n',
-    ("context.md", 2): """
+    ("context.md", 2): 'import denizen\ndevice = "auto"\n',
+    ("context.md", 3): """
 import denizen
 Hello = denizen.message("Hello", [("who", denizen.ADDRESS)])
 program = denizen.Program('''
@@ -121,7 +122,7 @@ PRINTED = {
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
     ("procmine.md", 0): r"[\s\S]*variants; the first: step A[\s\S]*rework[\s\S]*",
     ("procmine.md", 1): r"\[\] \[\] \[\] \[0 0 0[\s\S]*",
-    ("python-handlers.md", 0): r"5\n\(3\.0, 1\.5\)\n3\.1\ntick 3 of Talker\(heard=1\)\n",
+    ("python-handlers.md", 0): r"5\n\(3\.0, 1\.5\)\n3\.1\n4\n328350\ntick 3 of Talker\(heard=1\)\n",
     ("radio.md", 0): r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
     ("radio.md", 1): r"\d+\n",
     ("radio.md", 2): r"\(48000, 2\) True 0\.1\n",
