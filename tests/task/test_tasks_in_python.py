@@ -277,7 +277,7 @@ REFUSED = [
     ("return 5", r"return with a value; ctx.set\(...\) answers"),
     ("ctx.reply(5)", r"ctx.reply\(\); what it calls .* or of ctx: spawn, spawn_on, when"),
     ("ctx.join(5)", r"ctx.join\(\); use ctx.when\(n, task\)"),
-    ("ctx.spawn(Tick())", "cannot be made here; a task makes tasks only"),
+    ("ctx.spawn(Tick())", "cannot be made here; a task of a program of tasks makes tasks only"),
     ("ctx.when(2)", "ctx.when takes a number of arrivals and the task"),
     ("x = ctx.worker()", r"ctx.worker is a value: write it without \(\)"),
 ]
