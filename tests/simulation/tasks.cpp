@@ -4,6 +4,7 @@
 #include "scenario.hpp"
 
 #include <denizen/actor/runtime.hpp>
+#include <denizen/actor/telemetry.hpp>
 #include <denizen/task/runtime.hpp>
 
 #include <thread>
@@ -135,13 +136,13 @@ struct Hole {
     DENIZEN_HD void run(auto& ctx) const
     {
         if (depth == 0) {
-            ctx.reply(Stone{});
+            ctx.send(ctx.asker(), Stone{});
             return;
         }
         for (uint32_t i = 0; i < 2; ++i) {
             if (!ctx.spawn(Hole{depth - 1})) { // as many stones without the tasks
                 for (uint32_t n = 1u << (depth - 1); n != 0; --n) {
-                    ctx.reply(Stone{});
+                    ctx.send(ctx.asker(), Stone{});
                 }
             }
         }
@@ -188,6 +189,11 @@ void tasks_of_actors()
             }
         }
         rt.drain(patience());
+        const uint64_t run = rt.telemetry().tasks;
+        rt.send(diggers[0], Dig{1}, patience());
+        expected[0] += 2;
+        rt.drain(patience());
+        require(rt.telemetry().tasks == run + 2, "a queue without tasks has no room for two");
         for (size_t who = 0; who < diggers.size(); ++who) {
             require(rt.ask<Heap>(diggers[who], Look{}, patience()).stones == expected[who],
                     "tasks are missing, or ran twice");

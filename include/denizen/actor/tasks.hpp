@@ -7,7 +7,10 @@
 //   struct Count { // primes from `first` on
 //       uint32_t first;
 //       uint32_t n;
-//       DENIZEN_HD void run(auto& ctx) const { ctx.reply(Found{primes(first, n)}); }
+//       DENIZEN_HD void run(auto& ctx) const
+//       {
+//           ctx.send(ctx.asker(), Found{primes(first, n)});
+//       }
 //   };
 //   struct Counter {
 //       uint64_t found = 0;
@@ -24,8 +27,10 @@
 //                                     denizen::Tasks<Count>>;
 //
 // Who asked for a task (ctx.asker()) is the actor whose handler spawned it, or spawned the task
-// that spawned it. Messages that a task sends come from that actor. Those of one task to one actor
-// keep their order, but between tasks, and between a task and its actor's handlers, there is none.
+// that spawned it. In a task ctx.reply() answers it too; where a handler calls run() itself, as
+// above, that would answer the handler's message. Messages that a task sends come from that actor.
+// Those of one task to one actor keep their order, but between tasks, and between a task and its
+// actor's handlers, there is none.
 //
 // A task whose run() calls ctx.fail(code) declares `static constexpr bool can_fail = true`; one
 // that calls ctx.arena() declares `allocates`. With `grain = denizen::Grain::warp` all lanes of a
