@@ -50,6 +50,10 @@ def programs(folder: Path):
     )
     module = imported(ROOT / "tests" / "task" / "test_tasks_in_python.py")
     yield "tasks", module.program()
+    boss = imported(ROOT / "tests" / "actor" / "test_tasks_of_actors.py").Boss
+    yield "tasks of actors", denizen.Program(actors=[boss])
+    door = imported(ROOT / "tests" / "actor" / "test_behaviours.py").Door
+    yield "behaviours", denizen.Program(actors=[door], name="Door")
     yield "a warp's task", tasks.Program(tasks=[module.Warp], name="Warp")
 
 
