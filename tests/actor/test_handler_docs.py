@@ -22,7 +22,8 @@ def test_the_page_about_handlers(run_python):
     pytest.importorskip("numba")
     text = "\n".join(blocks("docs/python-handlers.md"))
     expected = said(text)
-    assert expected == ["5", "(3.0, 1.5)", "3.1", "tick 3 of Talker(heard=1)"]
+    counted = ["4", "328350"]  # of behaviours and tasks
+    assert expected == ["5", "(3.0, 1.5)", "3.1", *counted, "tick 3 of Talker(heard=1)"]
     assert run_python(text).splitlines() == expected
 
 

@@ -206,7 +206,7 @@ def test_the_docs_of_ctx_run_as_printed(device):
     text = (DOCS / "context.md").read_text()
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     whole = [snippet for snippet in snippets if "denizen.Runtime(" in snippet]
-    assert len(whole) == 2
+    assert len(whole) == 3
     for snippet in whole:
         exec(snippet, {"denizen": denizen, "device": device, "time": time})
 
