@@ -13,7 +13,8 @@ import numpy as np
 
 from denizen.actor import ActorType
 from denizen.errors import CompileError
-from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
+from denizen.handlers.expressions import PREFIX
+from denizen.handlers.rewrite import Rewriter, Rewritten
 from denizen.life import DOWN
 from denizen.message import MessageType
 from denizen.task_type import TaskType
