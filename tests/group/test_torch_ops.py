@@ -160,6 +160,22 @@ def test_export_keeps_the_operator_in_the_graph():
     assert "denizen.all_reduce" in graph
 
 
+def test_a_compiled_function_has_it_in_one_graph():
+    def body(ops, rank, _):
+        @torch.compile(fullgraph=True, backend="aot_eager")
+        def layer(x):
+            return torch.relu(ops.all_reduce(2 * x) - 1).sum()
+
+        x = torch.ones(4, 3, requires_grad=True)
+        y = layer(x)
+        y.backward()
+        return y.item(), x.grad
+
+    ((y, grad),) = in_ranks(body, "cpu", ranks=1)
+    assert y == 12
+    assert torch.equal(grad, torch.full((4, 3), 2.0))
+
+
 @pytest.mark.gpu
 def test_a_cuda_graph_replays_it():
     def body(ops, rank, where):
