@@ -60,8 +60,8 @@ private:
         if (format_ == Format::fp32) {
             std::memcpy(to_, &value, 4);
         } else {
-            const uint16_t half = format_ == Format::bf16 ? bits_of<BFloat>(value)
-                                                          : bits_of<Half>(value);
+            const uint16_t half =
+                format_ == Format::bf16 ? bits_of<BFloat>(value) : bits_of<Half>(value);
             std::memcpy(to_, &half, 2);
         }
         to_ += element_bytes(format_);
