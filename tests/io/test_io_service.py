@@ -234,7 +234,7 @@ def test_what_a_service_does_not_take(rt, tmp_path):
         io.Service(rt, tmp_path)
 
 
-@pytest.mark.parametrize("given", [None, "cpu", Agent], ids=str)
+@pytest.mark.parametrize("given", [None, "cpu", Agent], ids=["None", "text", "actor"])
 def test_a_service_is_of_a_runtime(given, tmp_path):
     with pytest.raises(denizen.ArgumentError, match="is of a running Runtime, not of "):
         io.Service(given, tmp_path)
