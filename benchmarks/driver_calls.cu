@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver_calls.hpp"
-
-#include <cuda_runtime_api.h>
+#include "driver_place.cuh"
 
 #include <cstring>
 #include <memory>
 
 namespace denizen::bench {
 namespace {
-
-void check(cudaError_t error, const char* what)
-{
-    if (error != cudaSuccess)
-        throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
-}
-#define CHECK(call) check((call), #call)
-
-constexpr uint64_t kib = 1024;
-constexpr uint64_t mib = 1024 * kib;
-constexpr uint64_t largest = 64 * mib;
-
-// Adds one per launch: the host counts along. Only ever one thread of one kernel at a time.
-__global__ void add_one(uint64_t* total) { *total += 1; }
-
-__global__ void add_one_atomically(unsigned long long* total) { atomicAdd(total, 1ull); }
 
 template <uint32_t bytes>
 struct Parameters {
@@ -46,66 +28,6 @@ __global__ void spin(uint64_t ns)
     const uint64_t begin = now_ns();
     while (now_ns() - begin < ns) { // ends by the device's clock
     }
-}
-
-// What the calls work on; made once, never freed: the process ends with them.
-struct Place {
-    cudaStream_t stream = nullptr;
-    std::vector<cudaStream_t> branches;
-    std::vector<cudaEvent_t> events;
-    uint64_t* total = nullptr; // on the device
-    uint64_t expected = 0;     // what it must be
-    uint8_t* pinned = nullptr;
-    std::vector<uint8_t> pageable;
-    std::vector<uint8_t> pattern;
-    uint8_t* device = nullptr;
-
-    static Place& get()
-    {
-        static Place place;
-        return place;
-    }
-
-    bool total_is_right()
-    {
-        uint64_t found = 0;
-        CHECK(cudaStreamSynchronize(stream));
-        CHECK(cudaMemcpy(&found, total, sizeof found, cudaMemcpyDeviceToHost));
-        return found == expected;
-    }
-
-private:
-    static constexpr uint32_t branch_count = 100;
-
-    Place() : branches(branch_count), events(branch_count + 2), pageable(largest), pattern(largest)
-    {
-        CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-        for (cudaStream_t& branch : branches)
-            CHECK(cudaStreamCreateWithFlags(&branch, cudaStreamNonBlocking));
-        for (cudaEvent_t& event : events) CHECK(cudaEventCreate(&event));
-        CHECK(cudaMalloc(&total, sizeof *total));
-        CHECK(cudaMemset(total, 0, sizeof *total));
-        CHECK(cudaMalloc(&device, 2 * largest));
-        CHECK(cudaMallocHost(&pinned, largest));
-        uint32_t state = 1;
-        for (uint8_t& byte : pattern)
-            byte = static_cast<uint8_t>((state = state * 747796405u + 1) >> 24);
-    }
-};
-
-// A call that only launches kernels, `kernels` of which add one each.
-DriverCall launches(std::string name, Json params, uint64_t kernels, std::function<void()> body)
-{
-    DriverCall made{std::move(name), std::move(params), {}, {}};
-    made.call = [kernels, body = std::move(body)] {
-        body();
-        Place::get().expected += kernels;
-    };
-    made.verify = [call = made.call] {
-        call();
-        return Place::get().total_is_right();
-    };
-    return made;
 }
 
 // --- copies ---
@@ -156,158 +78,6 @@ void add_copies(std::vector<DriverCall>& calls, const std::vector<uint64_t>& siz
                 calls.push_back(std::move(one));
             }
         }
-    }
-}
-
-// --- graphs ---
-
-// A chain of kernels, or (branches > 1) that many side by side between two.
-struct Graph {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t exec = nullptr;
-    std::vector<cudaGraphNode_t> nodes;
-};
-
-cudaKernelNodeParams kernel_node(const void* function, void** arguments)
-{
-    cudaKernelNodeParams params{};
-    params.func = const_cast<void*>(function);
-    params.gridDim = dim3(1);
-    params.blockDim = dim3(1);
-    params.kernelParams = arguments;
-    return params;
-}
-
-std::shared_ptr<Graph> make_graph(uint32_t kernels, uint32_t branches)
-{
-    auto made = std::make_shared<Graph>();
-    void* arguments[] = {&Place::get().total};
-    const void* function = branches > 1 ? reinterpret_cast<const void*>(&add_one_atomically)
-                                        : reinterpret_cast<const void*>(&add_one);
-    const cudaKernelNodeParams params = kernel_node(function, arguments);
-    CHECK(cudaGraphCreate(&made->graph, 0));
-    made->nodes.resize(kernels);
-    for (uint32_t i = 0; i < kernels; ++i) {
-        const bool last = i + 1 == kernels;
-        std::vector<cudaGraphNode_t> before;
-        if (branches > 1 && last) { // the one that joins
-            before.assign(made->nodes.begin() + 1, made->nodes.end() - 1);
-        } else if (i > 0) {
-            before = {made->nodes[branches > 1 ? 0 : i - 1]};
-        }
-        CHECK(cudaGraphAddKernelNode(&made->nodes[i], made->graph, before.data(), before.size(),
-                                     &params));
-    }
-    CHECK(cudaGraphInstantiate(&made->exec, made->graph, 0));
-    CHECK(cudaGraphUpload(made->exec, Place::get().stream));
-    return made;
-}
-
-void add_graphs(std::vector<DriverCall>& calls, bool quick)
-{
-    Place& at = Place::get();
-    const std::vector<uint32_t> lengths =
-        quick ? std::vector<uint32_t>{1, 10, 100}
-              : std::vector<uint32_t>{1,   2,   5,   10,  20,  50,   75,   100, 125,
-                                      150, 200, 300, 500, 750, 1000, 1500, 2000};
-    for (const uint32_t kernels : lengths) {
-        const auto graph = make_graph(kernels, 1);
-        const auto launch = [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); };
-        calls.push_back(
-            launches("graph, a chain", Json().add("kernels", kernels), kernels, launch));
-        // Straight launches beyond the GPFIFO's length wait for the device: not what is asked.
-        if (kernels > 500) continue;
-        calls.back().ratio_base = {"launches, a chain"};
-        const auto straight = [&at, kernels] {
-            for (uint32_t i = 0; i < kernels; ++i) add_one<<<1, 1, 0, at.stream>>>(at.total);
-            CHECK(cudaGetLastError());
-        };
-        calls.push_back(
-            launches("launches, a chain", Json().add("kernels", kernels), kernels, straight));
-        calls.back().most_rounds = kernels > 100 ? 50 : 1000;
-    }
-    for (const uint32_t branches :
-         quick ? std::vector<uint32_t>{4}
-               : std::vector<uint32_t>{1, 2, 4, 5, 8, 10, 16, 20, 50, 75, 100, 200, 500}) {
-        const auto graph = make_graph(branches + 2, branches);
-        const Json params = Json().add("branches", branches);
-        calls.push_back(launches("graph, fork and join", params, branches + 2,
-                                 [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); }));
-        if (branches > at.branches.size()) continue;
-        calls.back().ratio_base = {"streams, fork and join"};
-        auto* total = reinterpret_cast<unsigned long long*>(at.total);
-        calls.push_back(
-            launches("streams, fork and join", params, branches + 2, [&at, branches, total] {
-                add_one_atomically<<<1, 1, 0, at.stream>>>(total);
-                CHECK(cudaEventRecord(at.events[0], at.stream));
-                for (uint32_t i = 0; i < branches; ++i) {
-                    CHECK(cudaStreamWaitEvent(at.branches[i], at.events[0], 0));
-                    add_one_atomically<<<1, 1, 0, at.branches[i]>>>(total);
-                    CHECK(cudaEventRecord(at.events[i + 2], at.branches[i]));
-                    CHECK(cudaStreamWaitEvent(at.stream, at.events[i + 2], 0));
-                }
-                add_one_atomically<<<1, 1, 0, at.stream>>>(total);
-            }));
-    }
-}
-
-// IF nodes whose condition is true by default: each runs its body of one kernel.
-std::shared_ptr<Graph> make_conditional(uint32_t count)
-{
-    auto made = std::make_shared<Graph>();
-    void* arguments[] = {&Place::get().total};
-    const cudaKernelNodeParams kernel =
-        kernel_node(reinterpret_cast<const void*>(&add_one), arguments);
-    CHECK(cudaGraphCreate(&made->graph, 0));
-    cudaGraphNode_t before = nullptr;
-    for (uint32_t i = 0; i < count; ++i) {
-        cudaGraphConditionalHandle handle{};
-        CHECK(
-            cudaGraphConditionalHandleCreate(&handle, made->graph, 1, cudaGraphCondAssignDefault));
-        cudaGraphNodeParams params{};
-        params.type = cudaGraphNodeTypeConditional;
-        params.conditional.handle = handle;
-        params.conditional.type = cudaGraphCondTypeIf;
-        params.conditional.size = 1;
-        cudaGraphNode_t node = nullptr;
-        CHECK(cudaGraphAddNode(&node, made->graph, before ? &before : nullptr, nullptr,
-                               before ? 1 : 0, &params));
-        cudaGraphNode_t inner = nullptr;
-        CHECK(
-            cudaGraphAddKernelNode(&inner, params.conditional.phGraph_out[0], nullptr, 0, &kernel));
-        before = node;
-    }
-    CHECK(cudaGraphInstantiate(&made->exec, made->graph, 0));
-    CHECK(cudaGraphUpload(made->exec, Place::get().stream));
-    return made;
-}
-
-void add_graph_changes(std::vector<DriverCall>& calls, bool quick)
-{
-    Place& at = Place::get();
-    for (const uint32_t count :
-         quick ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, 2, 5, 10, 20, 50, 100, 200}) {
-        const auto graph = make_conditional(count);
-        calls.push_back(launches("graph, IF nodes", Json().add("nodes", count), count,
-                                 [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); }));
-    }
-    for (const uint32_t updates : quick
-                                      ? std::vector<uint32_t>{1}
-                                      : std::vector<uint32_t>{1, 2, 5, 10, 20, 50, 100, 200, 500}) {
-        constexpr uint32_t kernels = 500;
-        const auto graph = make_graph(kernels, 1);
-        const auto update = [&at, graph, updates] {
-            void* arguments[] = {&at.total};
-            const cudaKernelNodeParams params =
-                kernel_node(reinterpret_cast<const void*>(&add_one), arguments);
-            for (uint32_t i = 0; i < updates; ++i)
-                CHECK(cudaGraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params));
-        };
-        const auto launch = [&at, graph] { CHECK(cudaGraphLaunch(graph->exec, at.stream)); };
-        const Json params = Json().add("kernels", kernels).add("updated", updates);
-        calls.push_back(launches("graph, node parameters set", params, 0, update));
-        calls.push_back(launches("graph, launched after an update", params, kernels, launch));
-        calls.back().prepare = update;
     }
 }
 

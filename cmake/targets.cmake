@@ -55,6 +55,14 @@ function(denizen_together target)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
+# denizen_quick(<file>...): sources that many templates come together in, and of which no loop has to be fast.
+# At -O1 they compile in half of the time and less. (A precompiled header of other options is refused by GCC
+# 13 and later.)
+function(denizen_quick)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+        COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # denizen_part(<name> [NEEDS <part>...] SOURCES <file>... [ALONE <file>...] [BIND <file>...])
 # The library denizen::<name> of this folder, whose include/ is public; a file of another part is
 # reached by its public header, or, of the core's, by its path in src/. ALONE: sources whose names

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights.hpp"
 
-#include <denizen/group/number.hpp>
+#include <denizen/base/floats.hpp>
 
 #include <cmath>
 #include <cstring>
@@ -15,7 +15,7 @@ size_t element_bytes(Format format) { return format == Format::fp32 ? 4 : 2; }
 template <class T>
 uint16_t bits_of(float value)
 {
-    return group::Narrow<T>::of(value).bits;
+    return narrow<T>(value).bits;
 }
 
 float most_of(Format format)
@@ -60,8 +60,8 @@ private:
         if (format_ == Format::fp32) {
             std::memcpy(to_, &value, 4);
         } else {
-            const uint16_t half = format_ == Format::bf16 ? bits_of<group::BFloat>(value)
-                                                          : bits_of<group::Half>(value);
+            const uint16_t half =
+                format_ == Format::bf16 ? bits_of<BFloat>(value) : bits_of<Half>(value);
             std::memcpy(to_, &half, 2);
         }
         to_ += element_bytes(format_);

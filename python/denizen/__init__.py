@@ -58,6 +58,7 @@ from denizen.errors import (
     MessageError,
     MissingPackageError,
     NoActorError,
+    NoFitError,
     RingFullError,
     SnapshotError,
     StaleBufferError,
@@ -66,10 +67,11 @@ from denizen.errors import (
     from_code,
 )
 from denizen.fields import record
-from denizen.life import DOWN, HOST, NOWHERE, TASK_FAILED, ActorStatus, DeadLetter
+from denizen.life import DOWN, HOST, NOWHERE, TASK_FAILED, ActorStatus, DeadLetter, ListedActor
 from denizen.message import ADDRESS, BUFFER, MessageType, message
+from denizen.messaging import Received
 from denizen.program import Program, get_include
-from denizen.runtime import ListedActor, Received, Runtime
+from denizen.runtime import Runtime
 from denizen.task_type import task
 
 if _TYPE_CHECKING:
@@ -128,6 +130,7 @@ __all__ = [
     "MessageType",
     "MissingPackageError",
     "NoActorError",
+    "NoFitError",
     "Program",
     "RayPlacement",
     "Received",

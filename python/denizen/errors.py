@@ -53,6 +53,10 @@ class ArgumentError(DenizenError, ValueError):
     """A value outside its range."""
 
 
+class NoFitError(ArgumentError):
+    """So many workers do not fit on the device, by the registers that the code needs."""
+
+
 class TooLargeError(ArgumentError):
     """A file says or holds more than a limit; the message says which, and how to allow more."""
 
@@ -169,6 +173,7 @@ _BY_CODE: dict[int, type[DenizenError]] = {
     16: StaleBufferError,
     17: SnapshotError,
     18: HostLostError,
+    19: NoFitError,
 }
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,8 @@ from denizen import _core
 from denizen.closing import Closing
 from denizen.errors import ArgumentError
 from denizen.message import BUFFER, MAX_BYTES, Field, MessageType
+from denizen.runtime import Runtime
 from denizen.values import seconds as _seconds
-
-if TYPE_CHECKING:
-    from denizen.runtime import Runtime
 
 # As denizen::io::Mode.
 READ = 1
@@ -207,6 +205,8 @@ class Service(Closing):
         listen: Sequence[str] = (),
         engine: Literal["automatic", "io_uring", "portable"] = "automatic",
     ) -> None:
+        if not isinstance(runtime, Runtime):
+            raise ArgumentError(f"an I/O service is of a running Runtime, not of {runtime!r}")
         for what, one in (("connect", connect), ("listen", listen)):
             if isinstance(one, str):
                 raise ArgumentError(f'{what} = "{one}"; give a list')

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from denizen import _core
 from denizen.actor import ActorType
 from denizen.errors import ArgumentError
 from denizen.message import MessageType
@@ -29,7 +30,6 @@ from denizen.values import address as _address
 from denizen.values import seconds as _seconds
 
 if TYPE_CHECKING:
-    from denizen import _core
     from denizen.program import Program
 
 # As the enumerators of denizen::Strategy.
@@ -130,15 +130,99 @@ class DeadLetters(list[DeadLetter]):
     lost: int = 0
 
 
+@dataclass(frozen=True)
+class ListedActor:
+    """One of what :meth:`Runtime.actors` lists.
+
+    ``node`` and ``worker`` are where it is: after a migration not where its address says. ``life``
+    is one of ``denizen.life.LIVES``.
+    """
+
+    address: int
+    type: str
+    name: str  # empty: it has none
+    node: int
+    worker: int
+    life: str
+
+
 class Lives:
     """The part of Runtime that is about the life of actors."""
 
     program: Program
+    _actors: dict[str, int]
     _core: _core.Runtime
 
-    if TYPE_CHECKING:
+    def spawn(
+        self,
+        actor: str | ActorType,
+        count: int = 1,
+        *,
+        timeout: float = 10.0,
+        near: int | None = None,
+        how: str = "worker",
+        node: int | None = None,
+        name: str | None = None,
+    ) -> NDArray[np.uint32]:
+        """Spawns actors over all workers of all nodes; they exist when the call returns.
 
-        def _actor(self, actor: str | ActorType) -> int: ...
+        Args:
+            name: of one actor, by which :meth:`find` finds it, also after a restore. ArgumentError
+                if another that lives has it.
+            near: an address: near that actor. `how` says what near is: "worker": on the same
+                worker; "sm": on the other workers of its SM; "cluster": on the other SMs of its
+                cluster; "node": on its GPU outside its cluster, if there is anything outside.
+            node: only on this node (GPU, or group of CPU threads), counted from 0.
+
+        Returns their addresses: uint32, shape (count,).
+        """
+        if not isinstance(count, int | np.integer) or not 0 <= count < 2**32:
+            raise ArgumentError(f"count = {count!r}; use a whole number from 0 to {2**32 - 1}")
+        if near is not None and node is not None:
+            raise ArgumentError(f"near = {near} and node = {node}; give one of the two")
+        if how not in _core.near:
+            raise ArgumentError(f'how = "{how}"; use {", ".join(_core.near)}')
+        kind = self._actor(actor)
+        if name is not None:
+            if not isinstance(name, str) or count != 1 or near is not None or node is not None:
+                raise ArgumentError(
+                    f"name = {name!r} with count = {count}, near = {near}, node = {node}; a name "
+                    "is a str and of one actor, which is placed anywhere"
+                )
+            return self._core.spawn_named(kind, name, _seconds(timeout))
+        if near is not None:
+            return self._core.spawn_near(
+                kind, int(count), _address(near), _core.near.index(how), _seconds(timeout)
+            )
+        if node is not None:
+            nodes = self._core.description["nodes"]
+            if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
+                raise ArgumentError(f"node = {node!r}; the program has {nodes}, counted from 0")
+            return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
+        return self._core.spawn(kind, int(count), _seconds(timeout))
+
+    def find(self, name: str, *, timeout: float = 1.0) -> int:
+        """The address of the actor that was spawned by this name; NoActorError if none lives."""
+        if not isinstance(name, str):
+            raise ArgumentError(f"name = {name!r}; use a str")
+        return self._core.find(name, _seconds(timeout))
+
+    def actors(self) -> list[ListedActor]:
+        """All actors that have not stopped, worker by worker.
+
+        Also those that handlers have spawned, and supervisors (type ``supervisor``). Read while the
+        program goes on.
+        """
+        return [ListedActor(*one) for one in self._core.actors()]
+
+    def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
+        """Ends an actor; no handler of it runs once the call has returned.
+
+        `drain`: only when all that had been sent to it before has been handled. The whole program
+        ends by close().
+        """
+        end = self._core.drain_actor if drain else self._core.stop
+        end(_address(actor), _seconds(timeout))
 
     def create(
         self, actor: str | ActorType, count: int = 1, *, timeout: float = 10.0
@@ -221,3 +305,13 @@ class Lives:
         )
         dead.lost = lost
         return dead
+
+    # ---- types
+
+    def _actor(self, actor: str | ActorType) -> int:
+        name = actor.name if isinstance(actor, ActorType) else actor
+        if name not in self._actors:
+            raise ArgumentError(
+                f'the program has no actor "{name}"; it has {", ".join(self._actors)}'
+            )
+        return self._actors[name]

@@ -5,30 +5,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from denizen import _core
 from denizen import buffer as _buffers
 from denizen.actor import ActorType
 from denizen.buffer import Buffer
 from denizen.closing import Closing
-from denizen.device import Device, breath_of, capability, parse_device
-from denizen.errors import (
-    ArgumentError,
-    MessageError,
-)
+from denizen.device import breath_of, parse_device
+from denizen.errors import ArgumentError
 from denizen.life import Lives
-from denizen.message import METADATA, MessageType, fields_of, html_table
+from denizen.message import html_table
+from denizen.messaging import Messaging
 from denizen.program import Program
-from denizen.quick import Exchange, Optimise, chosen, start_of
+from denizen.quick import Exchange, Optimise, chosen
 from denizen.replies import AsyncReplies
 from denizen.snapshot import Path, Snapshots
+from denizen.starting import options_of, program_of, started
 from denizen.telemetry import Telemetry
 from denizen.topic import Topics
 from denizen.tracing import Tracer, Traces, slots
@@ -43,9 +41,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Messages = NDArray[np.void]
-Addresses = NDArray[np.uint32]
-
 
 class Whole(Enum):
     """In place of an actor: all of them. Not None, which an actor's variable may be by mistake."""
@@ -53,71 +48,7 @@ class Whole(Enum):
     PROGRAM = "the whole program"
 
 
-@dataclass(frozen=True)
-class ListedActor:
-    """One of what :meth:`Runtime.actors` lists.
-
-    ``node`` and ``worker`` are where it is: after a migration not where its address says. ``life``
-    is one of ``denizen.life.LIVES``.
-    """
-
-    address: int
-    type: str
-    name: str  # empty: it has none
-    node: int
-    worker: int
-    life: str
-
-
-@dataclass(frozen=True)
-class Received:
-    """A message that an actor sent to the host."""
-
-    type: str
-    message: np.void
-    sender: int
-
-
-_SIZES = (
-    "host_ring_slots",
-    "inbox_slots",
-    "local_slots",
-    "near_slots",
-    "urgent_slots",
-    "outbox_slots",
-    "egress_slots",
-    "stash_slots",
-    "watch_slots",
-    "spawn_room",
-    "timer_slots",
-    "task_slots",
-    "subscriptions",
-    "dead_letter_slots",
-    "trace_slots",
-    "asks",
-    "max_actors",
-    "state_bytes",
-    "arena_bytes",
-    "buffers",
-    "pool_bytes",
-)
-
-
-def _options(given: Mapping[str, int | str | None], sizes: dict[str, int]) -> dict[str, int | str]:
-    """Checks what only this side knows: names, and that nothing is cut off on its way to C++."""
-    for name in sizes:
-        if name not in _SIZES:
-            raise ArgumentError(f'no option is called "{name}"; sizes are {", ".join(_SIZES)}')
-    options = {k: v for k, v in {**given, **sizes}.items() if v is not None}
-    for name, value in options.items():
-        least = 1 if name in given else 0
-        most = 2**48 if name in ("state_bytes", "arena_bytes", "pool_bytes") else 2**32 - 1
-        if not isinstance(value, int | np.integer) or not least <= value <= most:
-            raise ArgumentError(f"{name} = {value!r}; use a whole number from {least} to {most}")
-    return {name: int(value) for name, value in options.items()}
-
-
-class Runtime(Lives, Topics, Snapshots, Traces, Closing):
+class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
     """A running program.
 
     Args:
@@ -188,12 +119,12 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         _place: tuple[int, int] | None = None,
         **sizes: int,
     ) -> None:
-        program = _program_of(program)
+        program = program_of(program)
         where = parse_device(device)
         threads = where.threads
         if threads is not None and workers not in (None, threads):
             raise ArgumentError(f'device "{device}" and workers = {workers}; give one of the two')
-        options: dict[str, int | str] = _options(
+        options: dict[str, int | str] = options_of(
             {
                 "nodes": where.nodes,
                 "workers": threads if workers is None else workers,
@@ -220,10 +151,7 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         self._server: Server | None = None
         self._tracer: Tracer | None = None
         self._closed = False
-        self._types = list(program.messages.values())
-        self._ids = {m.name: i for i, m in enumerate(self._types)}
-        # By the dtypes themselves, which the types keep: what most messages are made with.
-        self._by_dtype = {id(m.dtype): i for i, m in enumerate(self._types)}
+        self._know(program)
         self._actors = {name: i for i, name in enumerate(program.actors)}
         self._core: _core.Runtime
         self._exchange: Exchange | None = None
@@ -238,7 +166,7 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
             )
         else:
             quick = chosen(optimise) and gpu and breath != 0
-            self._core, self._exchange = _started(program, where, options, quick)
+            self._core, self._exchange = started(program, where, options, quick)
         self._process = os.getpid()
         if log.isEnabledFor(logging.INFO):
             about = self._core.description
@@ -280,208 +208,6 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
         """
         code = "optimised" if self._exchange is None else self._exchange.code
         return {**self._core.description, "code": code}
-
-    # ---- life of actors
-
-    def spawn(
-        self,
-        actor: str | ActorType,
-        count: int = 1,
-        *,
-        timeout: float = 10.0,
-        near: int | None = None,
-        how: str = "worker",
-        node: int | None = None,
-        name: str | None = None,
-    ) -> Addresses:
-        """Spawns actors over all workers of all nodes; they exist when the call returns.
-
-        Args:
-            name: of one actor, by which :meth:`find` finds it, also after a restore. ArgumentError
-                if another that lives has it.
-            near: an address: near that actor. `how` says what near is: "worker": on the same
-                worker; "sm": on the other workers of its SM; "cluster": on the other SMs of its
-                cluster; "node": on its GPU outside its cluster, if there is anything outside.
-            node: only on this node (GPU, or group of CPU threads), counted from 0.
-
-        Returns their addresses: uint32, shape (count,).
-        """
-        if not isinstance(count, int | np.integer) or not 0 <= count < 2**32:
-            raise ArgumentError(f"count = {count!r}; use a whole number from 0 to {2**32 - 1}")
-        if near is not None and node is not None:
-            raise ArgumentError(f"near = {near} and node = {node}; give one of the two")
-        if how not in _core.near:
-            raise ArgumentError(f'how = "{how}"; use {", ".join(_core.near)}')
-        kind = self._actor(actor)
-        if name is not None:
-            if not isinstance(name, str) or count != 1 or near is not None or node is not None:
-                raise ArgumentError(
-                    f"name = {name!r} with count = {count}, near = {near}, node = {node}; a name "
-                    "is a str and of one actor, which is placed anywhere"
-                )
-            return self._core.spawn_named(kind, name, _seconds(timeout))
-        if near is not None:
-            return self._core.spawn_near(
-                kind, int(count), _address(near), _core.near.index(how), _seconds(timeout)
-            )
-        if node is not None:
-            nodes = self._core.description["nodes"]
-            if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
-                raise ArgumentError(f"node = {node!r}; the program has {nodes}, counted from 0")
-            return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
-        return self._core.spawn(kind, int(count), _seconds(timeout))
-
-    def find(self, name: str, *, timeout: float = 1.0) -> int:
-        """The address of the actor that was spawned by this name; NoActorError if none lives."""
-        if not isinstance(name, str):
-            raise ArgumentError(f"name = {name!r}; use a str")
-        return self._core.find(name, _seconds(timeout))
-
-    def actors(self) -> list[ListedActor]:
-        """All actors that have not stopped, worker by worker.
-
-        Also those that handlers have spawned, and supervisors (type ``supervisor``). Read while the
-        program goes on.
-        """
-        return [ListedActor(*one) for one in self._core.actors()]
-
-    def stop(self, actor: int, *, drain: bool = False, timeout: float = 1.0) -> None:
-        """Ends an actor; no handler of it runs once the call has returned.
-
-        `drain`: only when all that had been sent to it before has been handled. The whole program
-        ends by close().
-        """
-        end = self._core.drain_actor if drain else self._core.stop
-        end(_address(actor), _seconds(timeout))
-
-    # ---- messages
-
-    def send(
-        self,
-        address: int,
-        message: np.void | Messages | str,
-        *,
-        timeout: float = 1.0,
-        **fields: Any,
-    ) -> None:
-        """Sends one message: a record of a message dtype, or a type's name with its fields."""
-        kind, record = self._one(message, fields)
-        self._core.send(_address(address), kind, record, _seconds(timeout))
-
-    def send_many(self, addresses: ArrayLike, messages: Messages, *, timeout: float = 60.0) -> None:
-        """Sends an array of messages of one type, shape (n,), to one address or to n of them.
-
-        An error says how many were accepted before it. Ctrl-C cannot: those before the full ring
-        that it waited for are sent, in order.
-        """
-        kind, array = self._array(messages)
-        self._core.send_many(
-            _addresses(addresses),
-            kind,
-            array.view(np.uint8),
-            array.dtype.itemsize,
-            array.size,
-            _seconds(timeout),
-        )
-
-    def broadcast(
-        self,
-        actor: str | ActorType,
-        message: np.void | Messages | str,
-        *,
-        timeout: float = 1.0,
-        **fields: Any,
-    ) -> None:
-        """Sends one message to every actor of a type."""
-        kind, record = self._one(message, fields)
-        self._core.broadcast(self._actor(actor), kind, record, _seconds(timeout))
-
-    def ask(
-        self,
-        address: int,
-        message: np.void | Messages | str,
-        *,
-        timeout: float = 1.0,
-        **fields: Any,
-    ) -> np.void:
-        """Sends a message and waits for the reply, which it returns as a record."""
-        kind, record = self._one(message, fields)
-        reply, data = self._core.ask(_address(address), kind, record, _seconds(timeout))
-        return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
-
-    def ask_many(
-        self,
-        addresses: ArrayLike,
-        messages: np.void | Messages | str,
-        reply: MessageType | str,
-        *,
-        timeout: float = 10.0,
-    ) -> Messages:
-        """Asks n actors and waits for all replies.
-
-        Args:
-            addresses: one, or n.
-            messages: one for all, or n.
-            reply: the type of every reply.
-
-        Returns the replies in the order of the addresses, shape (n,).
-        """
-        to = _addresses(addresses)
-        if isinstance(messages, str):
-            messages = self._own(messages)()
-        one = isinstance(messages, np.void) or np.ndim(messages) == 0
-        kind, array = self._array(np.atleast_1d(np.asarray(messages)))
-        count = to.size if one else array.size
-        answer = self._own(reply)
-        replies = np.zeros(count, answer.dtype)
-        self._core.ask_many(
-            to,
-            kind,
-            array.view(np.uint8),
-            array.dtype.itemsize,
-            one,
-            count,
-            self._ids[answer.name],
-            replies.view(np.uint8),
-            answer.dtype.itemsize,
-            _seconds(timeout),
-        )
-        return replies
-
-    async def ask_async(
-        self,
-        address: int,
-        message: np.void | Messages | str,
-        *,
-        timeout: float = 1.0,
-        **fields: Any,
-    ) -> np.void:
-        """As ask, for asyncio: other coroutines run until the reply is there."""
-        kind, record = self._one(message, fields)
-        address = _address(address)
-        name = self._types[kind].name
-        reply, data = await self._async.ask(
-            lambda: self._core.ask_begin(address, kind, record, 0.0),
-            _seconds(timeout),
-            f"ask {name} to address {address:#010x} was not answered within {timeout} s",
-        )
-        return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
-
-    def receive(self, *, timeout: float = 1.0) -> Received:
-        """The next message that an actor sent to the host (`ctx.send(denizen::host, ...)`)."""
-        kind, data, sender = self._core.receive(_seconds(timeout))
-        dtype = self._types[kind].dtype
-        return Received(self._types[kind].name, np.frombuffer(data, dtype)[0], sender)
-
-    def receive_many(self, type: MessageType | str, count: int) -> tuple[Messages, Addresses]:
-        """Messages of one type that have arrived, at most `count`, and their senders."""
-        wanted = self._own(type)
-        messages = np.empty(count, wanted.dtype)
-        senders = np.empty(count, np.uint32)
-        n = self._core.receive_many(
-            self._ids[wanted.name], messages.view(np.uint8), wanted.dtype.itemsize, count, senders
-        )
-        return messages[:n], senders[:n]
 
     # ---- buffers
 
@@ -676,127 +402,3 @@ class Runtime(Lives, Topics, Snapshots, Traces, Closing):
                 log.info("%s is closing", self.program.name)
             self._closed = True
             self._core.close(timeout)
-
-    # ---- types
-
-    def _actor(self, actor: str | ActorType) -> int:
-        name = actor.name if isinstance(actor, ActorType) else actor
-        if name not in self._actors:
-            raise ArgumentError(
-                f'the program has no actor "{name}"; it has {", ".join(self._actors)}'
-            )
-        return self._actors[name]
-
-    def _own(self, given: MessageType | str) -> MessageType:
-        """The program's message type of that name; one with other fields is refused."""
-        if isinstance(given, str):
-            if given not in self._ids:
-                raise MessageError(
-                    f'the program has no message "{given}"; it has {", ".join(self._ids)}'
-                )
-            return self._types[self._ids[given]]
-        if not isinstance(given, MessageType):
-            raise MessageError(f"{given!r} is no message type; use one of {', '.join(self._ids)}")
-        return self._types[self._id_of(given.dtype)]
-
-    def _one(
-        self, message: np.void | Messages | str, fields: dict[str, Any]
-    ) -> tuple[int, np.void | Messages]:
-        if isinstance(message, str):
-            own = self._own(message)
-            return self._ids[own.name], own(**fields)
-        if fields:
-            raise ArgumentError("fields belong to a message given by its name")
-        if not isinstance(message, np.void | np.ndarray):
-            raise MessageError(_no_message(message))
-        return self._id_of(message.dtype), message
-
-    def _array(self, messages: Messages) -> tuple[int, Messages]:
-        if not isinstance(messages, np.ndarray):
-            raise MessageError(f"{messages!r} is no array of messages; give one, shape (n,)")
-        if messages.ndim != 1:
-            raise MessageError(f"messages have shape {messages.shape}; give one dimension")
-        return self._id_of(messages.dtype), np.ascontiguousarray(messages)
-
-    def _id_of(self, dtype: np.dtype[Any]) -> int:
-        own = self._by_dtype.get(id(dtype))
-        if own is not None:
-            return own
-        name = dtype.metadata.get(METADATA) if dtype.metadata else None
-        if name in self._ids:
-            # Defined anew with the same fields, it is the same message.
-            own = self._ids[name]
-            if dtype != self._types[own].dtype:
-                raise MessageError(
-                    f"this {name} is not the program's: it has {fields_of(dtype)}, the program's "
-                    f"has {fields_of(self._types[own].dtype)}; make it with the program's type"
-                )
-            return own
-        if name is not None:
-            raise MessageError(
-                f"{name} is no message of this program; it has {', '.join(self._ids)}"
-            )
-        same = [m.name for m in self._types if m.dtype == dtype]
-        alike = [m for m in self._types if m.dtype.names == dtype.names]
-        if not same and len(alike) == 1 and dtype.names:
-            raise MessageError(
-                f"the array has {fields_of(dtype)}, and {alike[0].name} has "
-                f"{fields_of(alike[0].dtype)}: make it with {alike[0].name}.zeros() or its dtype"
-            )
-        if len(same) != 1:
-            which = "the same for " + ", ".join(same) if same else "no message"
-            raise MessageError(
-                f"dtype {dtype} is {which} of this program; make the array with the message's own"
-            )
-        return self._ids[same[0]]
-
-
-def _started(
-    program: Program, where: Device, options: dict[str, int | str], quick: bool
-) -> tuple[_core.Runtime, Exchange | None]:
-    """The program, running; with what will give it other code, if it started quickly."""
-    on_gpu = where.on_gpu
-
-    def run(image: _core.Image) -> _core.Runtime:
-        return _core.Runtime(image, on_gpu, where.first, options)
-
-    if not quick:
-        image = program.compile_gpu(capability(where)) if on_gpu else program.compile_cpu()
-        return run(image), None
-    image, background = start_of(program, capability(where))
-    if background is None:
-        return run(image), None
-    try:
-        core = run(image)
-    except ArgumentError as error:
-        # The quick code leaves room for any code. The optimised code may do with less.
-        if "registers per thread" not in str(error):
-            raise
-        return run(program.compile_gpu(capability(where))), None
-    return core, Exchange(core, program, background)
-
-
-def _program_of(given: Program | ActorType | Sequence[ActorType]) -> Program:
-    if isinstance(given, Program):
-        return given
-    actors = [given] if isinstance(given, ActorType | type | str) else list(given)
-    return Program(actors=actors, name=" and ".join(getattr(a, "name", str(a)) for a in actors))
-
-
-def _no_message(given: object) -> str:
-    if isinstance(given, MessageType):
-        return f"{given!r} is a type, not a message; call it: {given.name}(...)"
-    return f"{given!r} is no message; call a message type, or use its array of records"
-
-
-def _addresses(addresses: ArrayLike) -> Addresses:
-    array = np.atleast_1d(np.asarray(addresses))
-    if array.ndim != 1:
-        raise ArgumentError(f"addresses have shape {array.shape}; give one dimension")
-    if array.dtype != np.uint32 and array.size > 0:
-        outside = array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= 2**32
-        if outside:
-            raise ArgumentError(
-                f"these {array.dtype} are no addresses; use those that spawn() returned"
-            )
-    return np.ascontiguousarray(array, np.uint32)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from denizen import _core
-    from denizen.runtime import Messages
+    from denizen.messaging import Messages
 
 
 class Topics:

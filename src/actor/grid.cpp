@@ -168,7 +168,7 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
         }
     }
     throw Error(
-        Errc::bad_argument,
+        Errc::no_fit,
         std::to_string(g.workers) + " workers do not fit on " + std::to_string(most_sms) +
             " SMs with " +
             std::to_string(to_exchange ? most_registers : attribute(function, func_registers)) +
@@ -184,9 +184,9 @@ void Grid::admit(const DeviceInfo& info, Function function, const Options& optio
     allow_shared(info, function);
     Grid copy = *this; // a launch may be under way on this one, and writes its attributes
     if (!has_room(copy, function, static_cast<uint32_t>(info.sm_count))) {
-        throw Error(Errc::bad_argument, text() + " find no room with " +
-                                            std::to_string(attribute(function, func_registers)) +
-                                            " registers per thread");
+        throw Error(Errc::no_fit, text() + " find no room with " +
+                                      std::to_string(attribute(function, func_registers)) +
+                                      " registers per thread");
     }
 }
 

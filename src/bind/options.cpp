@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of a program of actors, by the names that python/denizen/runtime.py gives them.
+// The options of a program of actors, by the names that python/denizen/starting.py gives them.
 #include "options.hpp"
 
 #include "bind.hpp"

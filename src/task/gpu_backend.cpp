@@ -156,7 +156,7 @@ private:
                                                   static_cast<int>(32 * (warps_ + 1)), 0),
               "cuOccupancyMaxActiveBlocksPerMultiprocessor");
         if (room < 1) {
-            throw Error(Errc::bad_argument,
+            throw Error(Errc::no_fit,
                         std::to_string(warps_) + " warps do not fit on an SM; use fewer workers");
         }
         int least = 0;

@@ -16,18 +16,12 @@ DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    """A cache of these tests' own.
-
-    With the cubins of $DENIZEN_TEST_CUBINS: of handlers in Python, compiled by
+def cubins(cache):
+    """Those of $DENIZEN_TEST_CUBINS are in the cache: of handlers in Python, compiled by
     tests/actor/compile_handlers.py on a machine that has Numba.
     """
-    folder = tmp_path_factory.mktemp("denizen")
     for cubin in Path(os.environ.get("DENIZEN_TEST_CUBINS", "/nonexistent")).glob("*.cubin"):
-        shutil.copy(cubin, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(folder))
-        yield
+        shutil.copy(cubin, cache)
 
 
 @pytest.fixture

@@ -402,7 +402,7 @@ TEST(limits, workers_and_sms)
     o.sms = 1;
     o.workers = 2048;
     expect_error_like(
-        Errc::bad_argument,
+        Errc::no_fit,
         "2048 workers do not fit on 1 SMs with [0-9]+ registers per thread; use fewer "
         "workers",
         [&] { Rt rt(Device::gpu(), o); });

@@ -15,7 +15,8 @@ import sample
 
 import denizen
 from denizen import program as program_module
-from denizen import quick
+from denizen import quick, starting
+from denizen.device import parse_device
 from denizen.lab import handlers
 
 GET = denizen.message("Get")
@@ -90,6 +91,41 @@ def test_quick_code_first_and_then_the_optimised(make, empty_cache, nvrtc, compi
     assert background is None
     assert not image.to_exchange
     assert [p.suffix for p in empty_cache.iterdir()] == [".cubin"], "two of one program"
+
+
+@pytest.mark.parametrize(
+    ("refused", "starts"),
+    [(denizen.NoFitError("8 workers find no room"), 2), (denizen.ArgumentError("asks = 3"), 1)],
+    ids=["no room", "another error"],
+)
+def test_where_quick_code_does_not_fit_the_optimised_code_may(refused, starts, monkeypatch):
+    images = []
+
+    def run(image, *_):
+        images.append(image)
+        if image == "quick":
+            raise refused
+        return image
+
+    program = constant()
+    monkeypatch.setattr(starting, "start_of", lambda *_: ("quick", object()))
+    monkeypatch.setattr(starting, "capability", lambda _: 90)
+    monkeypatch.setattr(starting._core, "Runtime", run)
+    monkeypatch.setattr(type(program), "compile_gpu", lambda *_: "optimised")
+    if starts == 1:
+        with pytest.raises(denizen.ArgumentError, match="asks = 3"):
+            starting.started(program, parse_device("gpu:0"), {}, True)
+    else:
+        core, exchange = starting.started(program, parse_device("gpu:0"), {}, True)
+        assert core == "optimised"
+        assert exchange is None
+    assert images == ["quick", "optimised"][:starts]
+
+
+@pytest.mark.gpu
+def test_workers_that_do_not_fit_have_an_error_of_their_own():
+    with pytest.raises(denizen.NoFitError, match="2048 workers do not fit on 1 SMs"):
+        denizen.Runtime(constant(), "gpu", workers=2048, sms=1)
 
 
 def test_the_quick_code_is_kept_until_then(empty_cache, nvrtc, compiled):

@@ -19,11 +19,3 @@ def patience():
         for name in CALLS:
             patch.setitem(getattr(Cluster, name).__kwdefaults__, "timeout", PATIENCE)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    """A cache of these tests' own, which the hosts that they start share."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
-        yield

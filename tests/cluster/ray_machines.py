@@ -12,7 +12,8 @@ import pytest
 import ray
 import ray_sample
 from ray.cluster_utils import Cluster as Nodes
-from ray_sample import accounted, all_to_all, told, until
+from ray_sample import accounted, all_to_all, told
+from waiting import until
 
 from denizen import ArgumentError, Cluster, HostLostError
 

@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the trials with Ray share."""
 
-import time
 from pathlib import Path
 
 STORE = 80 << 20  # bytes of each node's object store: the least that Ray takes
-
-
-def until(done, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not done():  # ends by done() or the deadline
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def ended(pid):

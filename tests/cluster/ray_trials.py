@@ -19,7 +19,8 @@ import pytest
 import ray
 import ray_sample
 from ray.cluster_utils import Cluster as Nodes
-from ray_sample import accounted, all_to_all, ended, told, until
+from ray_sample import accounted, all_to_all, ended, told
+from waiting import until
 
 import denizen
 from denizen import Cluster, ExhaustedError, HostLostError, cli

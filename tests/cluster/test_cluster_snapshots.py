@@ -4,10 +4,10 @@
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
+from waiting import until
 
 import denizen
 from denizen import ArgumentError, Cluster, HostLostError, SnapshotError
@@ -65,13 +65,6 @@ def look(cluster, address):
 
 def kill(cluster, host):
     os.kill(cluster.hosts[host].pid, signal.SIGKILL)
-
-
-def until(what):
-    end = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])

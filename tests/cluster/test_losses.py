@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import cluster_sample
 import pytest
+from waiting import until
 
 import denizen
 from denizen import Cluster, HostLostError
@@ -38,13 +39,6 @@ def brief(transport):
         cluster_sample.PROGRAM, 3, transport=transport, deadline=DEADLINE, max_actors=64
     ) as made:
         yield made
-
-
-def until(done, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not done():  # ends by done() or the deadline
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def state_of(pid):

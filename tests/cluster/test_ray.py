@@ -25,6 +25,15 @@ def test_without_ray_the_error_says_how_to_install_it(given, monkeypatch):
         Cluster(cluster_sample.PROGRAM, **given)
 
 
+def test_a_stray_folder_called_ray_is_no_ray(monkeypatch, tmp_path):
+    (tmp_path / "ray").mkdir()
+    for name in [n for n in sys.modules if n == "ray" or n.startswith("ray.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])  # no other ray is found
+    with pytest.raises(MissingPackageError, match="Ray is not installed: pip install ray"):
+        Cluster(cluster_sample.PROGRAM, hosts="ray")
+
+
 def test_the_command_says_it_too(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert cli.main(["cluster", "up", "--ray", "--hosts", "2"]) != 0

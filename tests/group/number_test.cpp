@@ -106,7 +106,7 @@ TEST(Numbers, RoundsToNearestEven)
 {
     Random random(1);
     for (int i = 0; i < 200'000; ++i) {
-        const float any = denizen::group::detail::float_of(random());
+        const float any = denizen::detail::float_of(random());
         if (std::isfinite(any) && std::abs(any) < 3e38f) rounds_to_nearest<BFloat>(any);
         const float small =
             std::ldexp(static_cast<float>(random()), -40 - static_cast<int>(random() % 30));

@@ -234,6 +234,12 @@ def test_what_a_service_does_not_take(rt, tmp_path):
         io.Service(rt, tmp_path)
 
 
+@pytest.mark.parametrize("given", [None, "cpu", Agent], ids=["None", "text", "actor"])
+def test_a_service_is_of_a_runtime(given, tmp_path):
+    with pytest.raises(denizen.ArgumentError, match="is of a running Runtime, not of "):
+        io.Service(given, tmp_path)
+
+
 def test_types_are_checked():
     for make, expected in [
         (lambda: io.write("W", 0), "message W of 0 bytes; use 1 to 65512, or a buffer for more"),

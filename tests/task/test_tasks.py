@@ -84,13 +84,6 @@ PROGRAM = tasks.Program(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
-        yield
-
-
 @pytest.fixture(params=["cpu:1", "cpu:3", pytest.param("gpu", marks=pytest.mark.gpu)])
 def rt(request):
     with tasks.Runtime(PROGRAM, request.param) as runtime:

@@ -24,13 +24,6 @@ def device(request):
     return request.param
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
-        yield
-
-
 def matrix_of(g, weights=None):
     sparse = pytest.importorskip("scipy.sparse")
     data = np.ones(g.arcs, np.float64) if weights is None else weights.astype(np.float64)

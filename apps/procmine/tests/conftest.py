@@ -10,13 +10,6 @@ from by_hand import TRACES, columns
 from denizen import procmine
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
-        yield
-
-
 @pytest.fixture
 def log():
     return procmine.from_columns(*columns(TRACES))

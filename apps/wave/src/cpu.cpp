@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulation on threads of the host: by slabs and rows (cpu_march.hpp), or by the resident
-// tiles and the passes of the GPU, whose text is the same.
+// tiles and the passes of the GPU (gpu_text.hpp).
 #include "cpu_march.hpp"
-#include "cpu_passes.hpp"
-#include "cpu_tiles.hpp"
+#include "gpu_text.hpp"
 #include "planes.hpp"
 
 #include <cstdlib>
@@ -108,9 +107,8 @@ private:
         if (method == Method::threads) {
             ran.steps = march.run(serve);
         } else {
-            CpuPasses<T> passes(state_, field_, traces_.data(), steps);
-            ran.steps = method == Method::pass2 ? passes.template run<PassOf<T, 2>>(kinds_, serve)
-                                                : passes.template run<PassOf<T, 4>>(kinds_, serve);
+            ran.steps = run_passes(state_, field_, kinds_, method == Method::pass2 ? 2 : 4, steps,
+                                   serve, traces_.data());
         }
         if (served) served->close(ran.steps);
         ran.seconds = static_cast<double>(now_ns() - began) * 1e-9;
@@ -141,25 +139,10 @@ private:
 
     void tiles(uint32_t steps, bool deep, Mailbox* mailbox, uint32_t ahead, Ran& ran)
     {
-        const std::vector<Tiling> shapes = tilings<T>(state_.geometry, deep);
-        const std::vector<Seats> seats(shapes.size(), {most_tiles, most_tiles});
-        std::string why_not = "a tile lies in one memory";
-        Tiling tiling;
-        if (field_.slabs() == 1) {
-            tiling = choose_tiling(state_.geometry, shapes, seats, deep, why_not);
-        }
-        if (tiling.name == nullptr) {
-            throw Error(Errc::bad_argument, std::string("method ") + (deep ? "deep" : "tiles") +
-                                                ": " + why_not + "; use threads");
-        }
-        ran.tiles = tiling.text();
         std::unique_ptr<Mailbox> silent;
         if (mailbox == nullptr) silent = open_mailbox();
-        for_shapes<T>(deep, [&]<class S>(const char* name) {
-            if (std::string(name) != tiling.name) return;
-            run_tiles<S>(state_, field_, tiling, steps, silent ? *silent : *mailbox,
-                         silent ? 0 : ahead, traces_.data(), ran);
-        });
+        run_by_tiles(state_, field_, deep, steps, silent ? *silent : *mailbox, silent ? 0 : ahead,
+                     traces_.data(), ran);
         if (mailbox != nullptr) kinds_ = kinds_of(state_);
     }
 

@@ -5,14 +5,6 @@ import pytest
 
 from denizen import _core
 
-
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DENIZEN_CACHE", str(tmp_path_factory.mktemp("denizen")))
-        yield
-
-
 TWO = pytest.mark.skipif(_core.gpu_count() < 2, reason="there are no two GPUs")
 
 

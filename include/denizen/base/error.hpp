@@ -33,6 +33,7 @@ enum class Errc : uint32_t {
     stale,        // the buffer was freed, or never existed
     bad_snapshot, // the file is truncated, altered, or of another program
     host_lost,    // a host of the cluster is gone, or was silent for too long
+    no_fit,       // so many workers do not fit on the device
 };
 
 DENIZEN_HD inline const char* to_string(Errc code)
@@ -57,6 +58,7 @@ DENIZEN_HD inline const char* to_string(Errc code)
     case Errc::stale: return "stale buffer";
     case Errc::bad_snapshot: return "bad snapshot";
     case Errc::host_lost: return "host lost";
+    case Errc::no_fit: return "does not fit";
     }
     return "unknown";
 }

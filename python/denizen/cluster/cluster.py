@@ -27,8 +27,9 @@ from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, DeadlineError, HostLostError, NoActorError
 from denizen.life import HOST
 from denizen.message import MessageType
+from denizen.messaging import Addresses, Messages, Received
 from denizen.program import Program
-from denizen.runtime import Addresses, Messages, Received, _program_of
+from denizen.starting import program_of
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
 
@@ -96,7 +97,7 @@ class Cluster(Topics, Snapshots, Closing):
         restart: str | None = None,
         **options: int,
     ) -> None:
-        program = _program_of(program)
+        program = program_of(program)
         if restart not in (None, "snapshot"):
             raise ArgumentError(f'restart = "{restart}"; use "snapshot", or leave it out')
         self._saved = None if restore is None else Saved.read(restore)

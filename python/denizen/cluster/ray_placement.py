@@ -78,6 +78,8 @@ class RayPlacement:
             ray: Any = import_module("ray")
         except ImportError:
             raise MissingPackageError("Ray") from None
+        if getattr(ray, "__file__", None) is None:  # a stray folder of that name, without a module
+            raise MissingPackageError("Ray")
         if not ray.is_initialized():
             try:
                 ray.init(address=self.address)

@@ -16,7 +16,7 @@ import numpy as np
 from denizen.cluster.processes import Processes
 from denizen.errors import DenizenError, HostLostError
 from denizen.life import HOST
-from denizen.runtime import Messages
+from denizen.messaging import Messages
 from denizen.values import seconds as _seconds
 
 

@@ -7,7 +7,8 @@ import ast
 from collections.abc import Sequence
 
 from denizen.actor import BEHAVIOUR, Behaviour
-from denizen.handlers.rewrite import PREFIX, Rewritten
+from denizen.handlers.expressions import PREFIX
+from denizen.handlers.rewrite import Rewritten
 
 
 class _Renamed(ast.NodeTransformer):

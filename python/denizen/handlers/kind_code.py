@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from denizen.handlers import ops, views
+from denizen.handlers.expressions import PREFIX
 from denizen.handlers.plan import build
-from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
+from denizen.handlers.rewrite import Rewriter, Rewritten
 from denizen.handlers.text import EXPORT
 
 # dsp/include/denizen/dsp/resident/given.hpp

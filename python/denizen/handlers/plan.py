@@ -15,7 +15,8 @@ from denizen.actor import ActorType
 from denizen.errors import CompileError
 from denizen.handlers.behaviours import merged
 from denizen.handlers.calls import OF_ACTORS_TASKS
-from denizen.handlers.rewrite import PREFIX, Rewriter, Rewritten
+from denizen.handlers.expressions import PREFIX
+from denizen.handlers.rewrite import Rewriter, Rewritten
 from denizen.life import DOWN
 from denizen.message import MessageType
 from denizen.task_type import TaskType
