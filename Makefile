@@ -157,7 +157,7 @@ test-model:
 
 # The whole runtime under a scheduler that chooses every interleaving (docs/testing.md). Some seconds of it
 # are in test-tsan. SEEDS=N: of each scenario; FROM=N: the first.
-SEEDS ?= 18000
+SEEDS ?= 20000
 FROM ?= 1
 SIMULATE := build/tsan/tests/simulation/simulate
 $(SIMULATE): FORCE $(VENV)/.tools
