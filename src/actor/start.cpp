@@ -499,7 +499,14 @@ void AnyRuntime::Core::launch()
             node.backend->write(node.gate, &gate, sizeof gate);
             node.backend->launch();
         }
-        if (!wait_until(10'000'000'000, [&] { return in_mode(Mode::running); })) {
+        // One that has found nothing to do for as long as `idle` says is off again: it was up.
+        const auto left_idle = [&] {
+            const Control& told = *nodes[0].control;
+            return load<Scope::system, Order::acquire>(&told.mode) ==
+                       static_cast<uint32_t>(Mode::left) &&
+                   load<Scope::system>(&told.leave) == static_cast<uint32_t>(Leave::idle);
+        };
+        if (!wait_until(10'000'000'000, [&] { return in_mode(Mode::running) || left_idle(); })) {
             throw Error(Errc::timeout, "the program did not start within 10 s on " +
                                            std::to_string(workers * nodes.size()) +
                                            " workers; is the processor taken by another program?");

@@ -112,11 +112,9 @@ public:
     {
         uint32_t head = load<Scope::system, Order::acquire>(&out_->side.words.credit);
         const uint32_t tail = sender_.position();
-        if (tail - head > slots) {
-            return; // the other side wrote nonsense there
-        }
         std::vector<unsigned char> payload(max_length);
-        while (head != tail) { // ends: a ring's slots
+        // The credit is the other side's to write, and may be nonsense.
+        while (head != tail && tail - head <= slots) { // ends: a ring's slots
             const Header h = decode(out_->slot[head & (slots - 1)].packet[0]);
             if (h.length > max_length || !load_payload<Scope::system>(out_->slot, slots - 1, head,
                                                                       h.length, payload.data())) {

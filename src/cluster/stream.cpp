@@ -115,7 +115,9 @@ public:
         kept_.write(written_ + sizeof head, payload, h.length);
         kept_.write(written_ + sizeof head + h.length, &pad, size - sizeof head - h.length);
         written_ += size;
-        written_told_.store(written_, std::memory_order_relaxed);
+        // Release: partner of the acquire in whole_until(), behind which the receiver reads these
+        // heads.
+        written_told_.store(written_, std::memory_order_release);
         unflushed_ += size;
         if (unflushed_ >= most) {
             flush();
@@ -231,11 +233,12 @@ public:
     {
         Descriptor fresh(socket);
         const std::scoped_lock guard(out_lock_, in_lock_);
-        if (arrived < acknowledged_ || arrived > written_told_) {
+        if (uint64_t messages = 0; !whole_until(arrived, messages)) {
             throw Error(Errc::bad_argument,
                         "the other side says that " + std::to_string(arrived) +
                             " bytes have arrived; " + std::to_string(acknowledged_) +
-                            " were acknowledged and " + std::to_string(written_told_) + " written");
+                            " were acknowledged and " + std::to_string(written_told_) +
+                            " written, and a message begins there");
         }
         socket_.reset(fresh.release());
         nonce_ = nonce;
@@ -332,9 +335,8 @@ private:
             Frame f;
             std::memcpy(&f, in_.data() + at, sizeof f);
             if (f.magic != magic || f.nonce != nonce_ || f.zero != 0 || f.bytes > most + longest ||
-                f.position != arrived_ || f.arrived < acknowledged_ || f.arrived > written_told_ ||
-                f.limit < f.arrived || f.limit > f.arrived + window ||
-                f.position + f.bytes > delivered_ + window) {
+                f.position != arrived_ || f.arrived < acknowledged_ || f.limit < f.arrived ||
+                f.limit > f.arrived + window || f.position + f.bytes > delivered_ + window) {
                 garbage_ = true;
                 return;
             }
@@ -345,18 +347,42 @@ private:
                 garbage_ = true;
                 return;
             }
+            uint64_t messages = 0;
+            if (!whole_until(f.arrived, messages)) {
+                garbage_ = true;
+                return;
+            }
             row_.write(arrived_, in_.data() + at + sizeof f, f.bytes);
             // Release: partner of position().
             arrived_.store(arrived_ + f.bytes, std::memory_order_release);
             // Releases: partners of the acquires in send().
             acknowledged_.store(f.arrived, std::memory_order_release);
             limit_.store(f.limit, std::memory_order_release);
-            acknowledged_messages_.store(f.messages, std::memory_order_relaxed);
+            // By our own count: the other's may be ahead of its position, or false.
+            acknowledged_messages_.fetch_add(messages, std::memory_order_relaxed);
             signs_.fetch_add(1, std::memory_order_relaxed);
             at += sizeof f + f.bytes;
         }
         std::memmove(in_.data(), in_.data() + at, filled_ - at);
         filled_ -= at;
+    }
+
+    // With in_lock_: whether `position` is where a message of our row begins or the row ends, and
+    // how many there are from what was acknowledged before until there. Elsewhere the bytes of a
+    // payload would be taken for a head.
+    bool whole_until(uint64_t position, uint64_t& messages)
+    {
+        const uint64_t end = written_told_.load(std::memory_order_acquire); // partner: send()
+        uint64_t at = acknowledged_.load(std::memory_order_relaxed);
+        if (position > end) {
+            return false;
+        }
+        for (messages = 0; at < position; ++messages) { // ends: at grows by whole messages
+            Head head{};
+            kept_.read(at, &head, sizeof head);
+            at += size_of(head.kind >> 15);
+        }
+        return at == position;
     }
 
     static bool whole_messages(const unsigned char* bytes, const Frame& f)

@@ -124,13 +124,25 @@ bool Keeper::join(uint64_t patience_ns)
         std::this_thread::yield();
     }
     const ContextScope scope(*kept_.context);
-    while (driver().stream_query(kept_.stream) == error_not_ready) { // by the kernel or patience
-        if (!patient()) {
-            return false;
+    const auto ends = [&] {
+        while (driver().stream_query(kept_.stream) ==
+               error_not_ready) { // by the kernel or patience
+            if (!patient()) {
+                return false;
+            }
+            std::this_thread::yield();
         }
-        std::this_thread::yield();
+        return true;
+    };
+    if (!ends()) {
+        return false;
     }
     stop();
+    // The keeper may have queued a last successor meanwhile, as it had not seen that the program
+    // has left: what its workers look at is given back after this.
+    if (!ends()) {
+        return false;
+    }
     parked_.store(true, std::memory_order_release); // another program may wait for that
     remove();
     return true;
@@ -160,7 +172,13 @@ void Keeper::keep()
 {
     const ContextScope scope(*kept_.context);
     try_launch();
-    while (!stopping_.load(std::memory_order_acquire)) { // ends by stop()
+    // Ends by stop(), or when a launch has failed: behind one that is not there a successor would
+    // run without a monitor, and nobody could end it.
+    while (!stopping_.load(std::memory_order_acquire) && !failed_.load(std::memory_order_relaxed)) {
+        // Before the look at what was commanded, of which the nap's length follows: a ring that
+        // comes after this look ends the nap, and before it what it rings for is seen. Partner:
+        // ring().
+        const uint32_t seen = load<Scope::system, Order::acquire>(&bell_);
         const uint64_t nap = breathes() ? see_to_successor() : beat();
         if (failed_.load(std::memory_order_relaxed)) {
             return;
@@ -169,8 +187,6 @@ void Keeper::keep()
             rest();
             continue;
         }
-        // Meanwhile a sender or command() may ring.
-        const uint32_t seen = load<Scope::system, Order::acquire>(&bell_);
         if (!stopping_.load(std::memory_order_acquire)) {
             futex_wait(&bell_, seen, nap);
         }

@@ -476,6 +476,38 @@ TEST(stream, garbage_ends_it)
     }
 }
 
+// The next head would be read out of a payload.
+TEST(stream, an_acknowledgement_within_a_message_ends_it)
+{
+    for (const uint32_t position : {0u, 4u, 20u}) { // nothing, a part, all of it
+        AnyRuntime a(image_of<Play>(), Two::options(0));
+        int sockets[2];
+        ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+        LinkOptions set;
+        set.deadline = 20s;
+        auto link = Link::stream(a, 1, sockets[0], 42, set);
+        const uint32_t payload = ~0u;
+        a.send(a.far().format().far(1, 1), number, &payload, sizeof payload, 10s);
+        unsigned char sent[56 + 20];
+        ASSERT_EQ(recv(sockets[1], sent, sizeof sent, MSG_WAITALL),
+                  static_cast<ssize_t>(sizeof sent));
+        const uint32_t frame[14] = {0x315a4e44, 0,  42, 0,        0, 0, position,
+                                    0,          77, 0,  4u << 20, 0, 0, 0};
+        ASSERT_EQ(write(sockets[1], frame, sizeof frame), static_cast<ssize_t>(sizeof frame));
+        if (position == 4) {
+            Two::wait([&] { return link->state() == Link::State::lost; });
+            Two::wait([&] { return link->counts().lost == 1; });
+        } else {
+            Two::wait([&] { return link->counts().acknowledged == position / 20; });
+            EXPECT_EQ(link->state(), Link::State::up);
+        }
+        EXPECT_EQ(link->counts().acknowledged, position / 20) << "by our own count";
+        link.reset();
+        ::close(sockets[1]);
+        a.close(10s);
+    }
+}
+
 TEST(stream, messages_for_nobody_are_counted_and_the_link_goes_on)
 {
     AnyRuntime a(image_of<Play>(), Two::options(0));

@@ -7,10 +7,10 @@
 
 #include <denizen/device/driver.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #define FAKE extern "C" __attribute__((visibility("default")))
 
@@ -24,17 +24,20 @@ FakeDriver seen;
 thread_local int current = 0; // contexts on the thread's stack
 
 // What a call that can fail begins with.
-bool fails() { return ++seen.calls == seen.fail_at; }
-bool fails_in_context()
+bool fails(FakeGpu::Call call = FakeGpu::Call::other)
+{
+    return ++seen.calls == seen.fail_at || (seen.gpu != nullptr && seen.gpu->refuses(call));
+}
+bool fails_in_context(FakeGpu::Call call = FakeGpu::Call::other)
 {
     seen.out_of_context += current == 0 ? 1 : 0;
-    return fails();
+    return fails(call);
 }
 
 template <class T>
 int take(T* object, size_t bytes = 64)
 {
-    if (fails_in_context()) return error_out_of_memory;
+    if (fails_in_context(FakeGpu::Call::take)) return error_out_of_memory;
     *object = (T)std::aligned_alloc(256, (bytes + 255) / 256 * 256); // a pointer or an address
     seen.held += 1;
     return success;
@@ -45,6 +48,7 @@ int give_back(T object)
 {
     seen.late += seen.contexts == 0 ? 1 : 0;
     seen.held -= 1;
+    if (seen.gpu != nullptr) seen.gpu->wrote((void*)object, 0);
     std::free((void*)object);
     return success;
 }
@@ -100,6 +104,8 @@ FAKE int cuDeviceTotalMem_v2(size_t* bytes, int) { return tell(bytes, size_t{1} 
 FAKE int cuDeviceCanAccessPeer(int* can, int, int) { return tell(can, 1); }
 FAKE int cuDeviceGetP2PAttribute(int* can, int, int, int) { return tell(can, 1); }
 
+FAKE int cuCtxEnablePeerAccess(Context, unsigned) { return done(); }
+
 FAKE int cuDevicePrimaryCtxRetain(Context* context, int device)
 {
     if (fails()) return error_out_of_memory;
@@ -145,22 +151,33 @@ FAKE int cuOccupancyMaxActiveClusters(int* clusters, Function, const LaunchConfi
 {
     return tell(clusters, 1);
 }
-FAKE int cuLaunchKernelEx(const LaunchConfig*, Function, void**, void**)
+FAKE int cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters, void**)
 {
+    if (fails_in_context(FakeGpu::Call::launch)) return launch_failed;
     seen.busy = seen.endless;
-    return done();
+    if (seen.gpu != nullptr) seen.gpu->launch(config->stream, function, parameters);
+    return success;
 }
 
 FAKE int cuThreadExchangeStreamCaptureMode(int* mode)
 {
-    std::swap(*mode, seen.capture_mode);
+    *mode = std::atomic_ref<int>(seen.capture_mode).exchange(*mode); // a keeper has one, too
     return success;
 }
 
 FAKE int cuStreamCreateWithPriority(Stream* stream, unsigned, int) { return take(stream); }
 FAKE int cuStreamDestroy_v2(Stream stream) { return give_back(stream); }
-FAKE int cuStreamSynchronize(Stream) { return done(); }
-FAKE int cuStreamQuery(Stream) { return seen.busy ? error_not_ready : done(); }
+FAKE int cuStreamSynchronize(Stream stream)
+{
+    const int result = done();
+    if (result == success && seen.gpu != nullptr) seen.gpu->synchronize(stream);
+    return result;
+}
+FAKE int cuStreamQuery(Stream stream)
+{
+    const bool busy = seen.gpu != nullptr ? seen.gpu->busy(stream) : seen.busy;
+    return busy ? error_not_ready : done();
+}
 
 FAKE int cuMemAlloc_v2(DevicePtr* at, size_t bytes) { return take(at, bytes); }
 FAKE int cuMemFree_v2(DevicePtr at) { return give_back(at); }
@@ -197,10 +214,24 @@ FAKE int cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes, Stre
 {
     const int result = done();
     if (result == success) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    if (result == success && seen.gpu != nullptr) {
+        seen.gpu->wrote(reinterpret_cast<void*>(to), bytes);
+    }
     if (bytes == sizeof(uint32_t)) seen.busy = false;
     return result;
 }
-FAKE int cuMemsetD32Async(DevicePtr, unsigned, size_t, Stream) { return done(); }
+FAKE int cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t bytes, Stream)
+{
+    const int result = done();
+    if (result == success) std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return result;
+}
+FAKE int cuMemsetD32Async(DevicePtr at, unsigned value, size_t, Stream stream)
+{
+    const int result = done();
+    if (result == success && seen.gpu != nullptr) seen.gpu->set(stream, at, value);
+    return result;
+}
 FAKE int cuMemsetD8Async(DevicePtr at, unsigned char value, size_t bytes, Stream)
 {
     const int result = done();

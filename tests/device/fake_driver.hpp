@@ -2,7 +2,26 @@
 // What a test asks of the driver without a GPU (fake_driver.cpp), and what it saw.
 #pragma once
 
+// A GPU that runs what is launched, where a test has one (tests/simulation).
+class FakeGpu {
+public:
+    enum class Call { take, launch, other };
+    virtual bool refuses(Call call) = 0; // this one fails
+    // In the order of the stream, as the next.
+    virtual void launch(void* stream, void* function, void** parameters) = 0;
+    virtual void set(void* stream, unsigned long long at, unsigned value) = 0;
+    virtual bool busy(void* stream) = 0;
+    virtual void synchronize(void* stream) = 0;
+    // The driver has written there, or the memory is given back: bytes 0 for all of it.
+    virtual void wrote(void* at, unsigned long long bytes) = 0;
+
+protected:
+    ~FakeGpu() = default;
+};
+
 struct FakeDriver {
+    FakeGpu* gpu = nullptr; // else kernels do nothing
+
     int fail_at = 0;   // the call of this number fails, counted from 1; 0: none
     bool dead = false; // no context can be made current
 

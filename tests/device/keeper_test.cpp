@@ -36,7 +36,8 @@ struct Launch {
 
 class Program {
 public:
-    Program() : context_(device_info(0))
+    // `failing`: the number of a launch that fails.
+    explicit Program(uint32_t failing = 0) : context_(device_info(0)), failing_(failing)
     {
         Kept kept;
         kept.blocks = 1;
@@ -63,6 +64,9 @@ public:
         return [this, kernel](uint32_t number, bool successor) {
             const std::lock_guard guard(mutex_);
             launches_.push_back({number, successor, kernel});
+            if (number == failing_) {
+                throw Error(Errc::driver, "the launch fails");
+            }
         };
     }
 
@@ -113,6 +117,7 @@ private:
 
     ResidentWords words_;
     PrimaryContext context_;
+    uint32_t failing_;
     std::mutex mutex_;
     std::vector<Launch> launches_;
     std::thread gpu_;
@@ -136,6 +141,27 @@ TEST(keeper, launches_the_other_kernel_from_one_incarnation_to_the_next)
         }
     }
     EXPECT_EQ(program.keeper.launches(), 1u) << "the program has not left the GPU for it";
+}
+
+// A successor of what is not there would have no monitor, and nobody could end it.
+TEST(keeper, launches_nothing_behind_a_launch_that_failed)
+{
+    ASSERT_NE(fake, nullptr);
+    for (const uint32_t failing : {1u, 2u, 3u}) {
+        *fake = {};
+        Program program(failing);
+        ASSERT_TRUE(program.launched('a', failing));
+        while (!program.keeper.failed()) { // ends: by the keeper
+            std::this_thread::yield();
+        }
+        std::string why;
+        EXPECT_EQ(program.keeper.failure(why), Errc::peer_dead);
+        EXPECT_NE(why.find("the program could not be launched: the launch fails"),
+                  std::string::npos)
+            << why;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        EXPECT_EQ(program.launches().size(), failing);
+    }
 }
 
 TEST(keeper, exchanges_while_it_launches)

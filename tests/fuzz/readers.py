@@ -21,6 +21,7 @@ import numpy as np
 
 from denizen import iq
 from denizen.errors import DataError, DenizenError
+from denizen.infer.from_onnx import from_onnx
 from denizen.lens import log as lens_log
 from denizen.procmine import read as read_log
 
@@ -70,6 +71,43 @@ def read_capture(path: Path) -> None:
         _ = submission.segments
 
 
+def graphs() -> list[bytes]:
+    """Small models of ONNX."""
+    import onnx  # noqa: PLC0415
+    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
+
+    random_ = np.random.default_rng(1)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array(random_.standard_normal(shape).astype(np.float32), name)
+
+    made = []
+    for nodes, weights in (
+        (
+            [
+                helper.make_node("MatMul", ["x", "w"], ["a"]),
+                helper.make_node("Add", ["a", "b"], ["c"]),
+                helper.make_node("Relu", ["c"], ["y"]),
+            ],
+            [weight("w", 4, 3), weight("b", 3)],
+        ),
+        (
+            [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=2)],
+            [weight("w", 1, 8, 4), weight("r", 1, 8, 2), weight("b", 1, 16)],
+        ),
+    ):
+        graph = helper.make_graph(
+            nodes,
+            "graph",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [7, 1, 4])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            weights,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        made.append(model.SerializeToString())
+    return made
+
+
 Reader = tuple[str, list[bytes], Callable[[Path], object]]
 
 
@@ -93,6 +131,7 @@ def readers() -> list[Reader]:
         ("x.xes", [XES], read_log),
         ("x.csv", [CSV], read_log),
         ("x.lens", captures, read_capture),
+        ("x.onnx", graphs(), from_onnx),
     ]
 
 

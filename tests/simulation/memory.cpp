@@ -64,6 +64,7 @@ uint32_t run_number = 0;
 uint32_t used = 0;
 char* arena = nullptr;
 size_t arena_at = 0;
+Word* spare = nullptr; // words that were forgotten
 constexpr size_t arena_bytes = size_t{256} << 20;
 uint64_t filter[1024]; // which pieces may be in the table
 Clock total;           // of fences that are sequentially consistent
@@ -124,6 +125,11 @@ void begin_word(Word& w)
     std::memset(w.read_epoch, 0, sizeof w.read_epoch);
 }
 
+bool overlaps(const Word& w, uintptr_t at, uint32_t size)
+{
+    return w.at < at + size && at < w.at + w.size;
+}
+
 Word& word_of(Bucket& b, uintptr_t at, uint32_t size)
 {
     for (Word* w = b.words; w != nullptr; w = w->next) {
@@ -134,25 +140,30 @@ Word& word_of(Bucket& b, uintptr_t at, uint32_t size)
             return *w;
         }
     }
-    if (arena == nullptr) {
-        arena = static_cast<char*>(std::malloc(arena_bytes)); // pages come as they are used
+    Word* w = spare;
+    if (w != nullptr) {
+        spare = w->next;
+    } else {
+        if (arena == nullptr) {
+            arena = static_cast<char*>(std::malloc(arena_bytes)); // pages come as they are used
+        }
+        if (arena_at + sizeof(Word) > arena_bytes) {
+            fail("the simulator has no memory for so many atomic words");
+        }
+        w = reinterpret_cast<Word*>(arena + arena_at);
+        arena_at += (sizeof(Word) + 15) / 16 * 16;
     }
-    if (arena_at + sizeof(Word) > arena_bytes) {
-        fail("the simulator has no memory for so many atomic words");
-    }
-    auto* w = reinterpret_cast<Word*>(arena + arena_at);
-    arena_at += (sizeof(Word) + 15) / 16 * 16;
     w->at = at;
     w->size = size;
     begin_word(*w);
+    for (const Word* other = b.words; other != nullptr; other = other->next) {
+        if (overlaps(*other, at, size)) { // who acquires this one knows of what was stored there
+            w->last[0].carried.join(other->last[(other->stores - 1) % kept].carried);
+        }
+    }
     w->next = b.words;
     b.words = w;
     return *w;
-}
-
-bool overlaps(const Word& w, uintptr_t at, uint32_t size)
-{
-    return w.at < at + size && at < w.at + w.size;
 }
 
 // Another size was used there: who loads may not read what was before.
@@ -441,9 +452,14 @@ bool exchange_if(T* p, T* expected, T desired, int order, int on_failure, uintpt
 
 void forget_piece(Bucket& b, uintptr_t from, uintptr_t to)
 {
-    for (Word* w = b.words; w != nullptr; w = w->next) {
+    for (Word** link = &b.words; *link != nullptr;) {
+        Word* w = *link;
         if (w->at < to && from < w->at + w->size) {
-            begin_word(*w);
+            *link = w->next;
+            w->next = spare;
+            spare = w;
+        } else {
+            link = &w->next;
         }
     }
 }
@@ -455,6 +471,7 @@ void begin_memory()
     ++run_number;
     used = 0;
     arena_at = 0;
+    spare = nullptr;
     total = Clock{};
     std::memset(filter, 0, sizeof filter);
 }

@@ -30,7 +30,9 @@ std::vector<Litmus> litmus_tests();
 void clear_litmus();
 std::vector<Scenario> wire_scenarios();
 std::vector<Scenario> actor_scenarios();
+std::vector<Scenario> gpu_scenarios();
 std::vector<Scenario> task_scenarios();
+std::vector<Scenario> flow_scenarios();
 std::vector<Scenario> group_scenarios();
 
 // A folder of this process's own in memory, empty when a run begins.

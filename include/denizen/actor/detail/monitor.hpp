@@ -13,6 +13,11 @@
 #include <denizen/base/lanes.hpp>
 #include <denizen/device/detail/resident.hpp>
 
+#if DENIZEN_HOSTED
+#include <cstdlib>
+#include <ctime>
+#endif
+
 namespace denizen {
 
 // Copies every worker's status to the host's reports and returns, in every lane, whether all have
@@ -202,13 +207,11 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
     return result;
 }
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-
 namespace detail {
 
 // While tracing, the host compares clocks: it is told ours at every turn, and the workers begin
 // when it has told how far the two are apart.
-__device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observe)
+DENIZEN_HD inline void pass_on_observe(Control& c, Board& board, uint32_t observe)
 {
     if ((observe & observe_messages) != 0) {
         const uint64_t shift = load<Scope::system>(&c.clock_shift);
@@ -221,11 +224,43 @@ __device__ inline void pass_on_observe(Control& c, Board& board, uint32_t observ
     }
 }
 
+DENIZEN_HD inline uint64_t sum_over_lanes(uint64_t value)
+{
+#if DENIZEN_ON_DEVICE
+    for (int d = 16; d != 0; d /= 2) {
+        value += __shfl_xor_sync(~0u, value, d);
+    }
+#endif
+    return value;
+}
+
+// Between two scans.
+DENIZEN_HD inline void nap([[maybe_unused]] uint32_t ns)
+{
+#if DENIZEN_ON_DEVICE
+    __nanosleep(ns);
+#elif DENIZEN_HOSTED
+    const timespec time{0, static_cast<long>(ns)};
+    nanosleep(&time, nullptr);
+#endif
+}
+
+// The only way out of a handler that never returns; it ends the context, too.
+DENIZEN_HD inline void trap()
+{
+#if DENIZEN_ON_DEVICE
+    __trap();
+#elif DENIZEN_HOSTED
+    std::abort();
+#endif
+}
+
 } // namespace detail
 
 // Runs on its own warp until the program leaves the GPU or its breath ends. Out of line: the
-// workers have the registers to themselves.
-__device__ __noinline__ inline void run_monitor(const Shared& s)
+// workers have the registers to themselves. Compiled for the host, it runs on a GPU that is not
+// there (tests/simulation).
+DENIZEN_COLD inline void run_monitor(const Shared& s)
 {
     Control& c = *s.control;
     Board& board = *s.board;
@@ -264,10 +299,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
             detail::pass_on_observe(c, board, observe);
         }
         const ScanResult r = scan(s, ++number);
-        uint64_t sum = r.handled;
-        for (int d = 16; d != 0; d /= 2) {
-            sum += __shfl_xor_sync(~0u, sum, d);
-        }
+        const uint64_t sum = detail::sum_over_lanes(r.handled);
         // With timers a program is never idle: nobody would bring it back when one is due.
         if (sum != handled || !r.quiet || r.armed) {
             handled = sum;
@@ -279,7 +311,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
             break;
         }
         if (command == Command::kill) {
-            __trap(); // the only way out of a handler that never returns; it ends the context too
+            detail::trap();
         }
         if (reason == Leave::none) {
             // A program that breathes needs no heart: when the host is dead, nobody comes after it.
@@ -323,7 +355,7 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
             continue;
         }
         // A worker idle for long is looked at less often; the host's patience is milliseconds.
-        __nanosleep(now - worked_at > 10'000'000 ? 50'000 : 5'000);
+        detail::nap(now - worked_at > 10'000'000 ? 50'000 : 5'000);
     }
     scan(s, ++number); // the workers' last words
     if (leader) {
@@ -335,7 +367,5 @@ __device__ __noinline__ inline void run_monitor(const Shared& s)
         store<Scope::system, Order::release>(&c.mode, static_cast<uint32_t>(Mode::left));
     }
 }
-
-#endif
 
 } // namespace denizen
