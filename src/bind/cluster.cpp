@@ -9,6 +9,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 
@@ -87,8 +88,17 @@ void clusters(nb::module_& m)
     });
     m.def("renew", [](AnyRuntime& rt, uint32_t host) {
         const Unlocked unlocked;
-        rt.far().renew(host);
+        return rt.far().renew(host);
     });
+    m.def("recount", [](AnyRuntime& rt, uint32_t host) { rt.far().recount(host); });
+
+    // Durable actors: see far.hpp.
+    m.def("durable", [](AnyRuntime& rt, const std::vector<std::string>& types, uint64_t bytes) {
+        rt.far().durable(types, bytes);
+    });
+    m.def("open_logs", [](AnyRuntime& rt, bool open) { rt.far().open_logs(open); });
+    m.def("mark_log", [](AnyRuntime& rt, uint32_t host) { rt.far().mark_log(host); });
+    m.def("cut_log", [](AnyRuntime& rt, uint32_t host) { rt.far().cut_log(host); });
 
     nb::class_<Link>(m, "Link")
         .def_static(
@@ -129,6 +139,8 @@ void clusters(nb::module_& m)
                  const Unlocked unlocked;
                  return link.halt();
              })
+        .def("pause", &Link::pause)
+        .def_prop_ro("paused", &Link::paused)
         .def("resume",
              [](Link& link, int socket, uint64_t nonce, uint64_t arrived) {
                  const Unlocked unlocked;

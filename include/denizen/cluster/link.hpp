@@ -72,6 +72,10 @@ public:
     // new socket and nonce.
     virtual uint64_t halt() { return 0; }
     virtual void resume(int socket, uint64_t nonce, uint64_t arrived);
+    // Nothing is taken for the other host any more, until it is again: what is sent to it waits.
+    virtual void pause(bool) {}
+    // It has been paused, and all that was taken before has been acknowledged.
+    virtual bool paused() { return true; }
     // Ends both threads. What has not been sent stays where it is. Before the runtime closes.
     virtual void close() = 0;
 };

@@ -56,6 +56,7 @@ class Links:
         self._lock = threading.Condition()
         self._links: dict[int, _core.Link] = {number: _core.Link.loop(core)}
         self._epochs: dict[int, int] = {}
+        self._detached: dict[int, int] = {}  # epochs of processes that others have taken over
         self._places: dict[int, str] = {}
         self._tried: dict[int, float] = {}
         self._closed = False
@@ -63,10 +64,9 @@ class Links:
         self._meeting = threading.BoundedSemaphore(hosts + _MOST_MEETING)
         self.partitioned: set[int] = set()  # hosts that this one may not reach: for tests
         if transport == "rings":
-            self.place = str(folder / f"host-{number}")
+            # Beside that of the process that was this host before.
+            self.place = str(folder / f"host-{number}-{self._epoch:016x}")
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            with suppress(FileNotFoundError):
-                os.unlink(self.place)  # of the process that was this host before
             self._listener.bind(self.place)
             self._listener.listen(hosts)
         else:
@@ -141,10 +141,35 @@ class Links:
             time.sleep(0.001)
         counts = link.counts()
         link.close()
-        _core.renew(self._core, host)
+        replayed = _core.renew(self._core, host)
         with self._lock:
             del self._links[host], self._epochs[host]
-        return {k: int(counts[k]) for k in ("taken", "acknowledged", "delivered", "lost")}
+        kept = ("taken", "acknowledged", "delivered", "lost")
+        return {"replayed": replayed, **{k: int(counts[k]) for k in kept}}
+
+    def pause(self, host: int, timeout: float, *, on: bool) -> None:
+        """Nothing is taken for that host any more, until it is again; what was has arrived."""
+        end = time.monotonic() + timeout
+        with self._lock:
+            link = self._links[host]
+        link.pause(on)
+        while on and not link.paused:  # ends by the link's threads
+            if time.monotonic() > end:
+                raise DeadlineError(
+                    f"what host {self._number} has sent to host {host} has not arrived after "
+                    f"{timeout:.3g} s"
+                )
+            time.sleep(0.001)
+
+    def detach(self, host: int) -> dict[str, int]:
+        """Closes a link that is paused: its host goes on in another process. See connect()."""
+        with self._lock:
+            link = self._links.pop(host)
+            self._detached[host] = self._epochs.pop(host)
+        counts = link.counts()
+        link.close()
+        _core.recount(self._core, host)
+        return {k: int(counts[k]) for k in ("acknowledged", "delivered")}
 
     def abandon(self, host: int, why: str) -> None:
         """Nobody will link to it: what is under way to it, and will be, is buried."""
@@ -219,6 +244,8 @@ class Links:
             if self._closed:
                 return
             link = self._links.get(met.host)
+            if link is None and self._detached.get(met.host) == met.epoch:
+                raise RefusedError(f"host {met.host} goes on in another process")
             if link is not None:
                 if met.host in self.partitioned:
                     raise RefusedError(f"host {met.host} is out of reach")
