@@ -164,6 +164,12 @@ class IoService:
 
 link_memory: int
 
+class UcxEnd:
+    @staticmethod
+    def open(library: str, loopback: bool, /) -> UcxEnd: ...
+    @property
+    def address(self) -> bytes: ...
+
 class Link:
     @staticmethod
     def rings(
@@ -178,7 +184,15 @@ class Link:
     ) -> Link: ...
     @staticmethod
     def stream(
-        runtime: Runtime, peer: int, socket: int, nonce: int, deadline: float, spin: float, /
+        runtime: Runtime,
+        peer: int,
+        socket: int,
+        nonce: int,
+        deadline: float,
+        spin: float,
+        /,
+        ucx: UcxEnd | None = None,
+        address: bytes = b"",
     ) -> Link: ...
     @staticmethod
     def loop(runtime: Runtime, /) -> Link: ...
@@ -195,7 +209,15 @@ class Link:
     def pause(self, on: bool, /) -> None: ...
     @property
     def paused(self) -> bool: ...
-    def resume(self, socket: int, nonce: int, arrived: int, /) -> None: ...
+    def resume(
+        self,
+        socket: int,
+        nonce: int,
+        arrived: int,
+        /,
+        ucx: UcxEnd | None = None,
+        address: bytes = b"",
+    ) -> None: ...
     def close(self) -> None: ...
 
 class TaskImage: ...

@@ -16,7 +16,7 @@
 
 namespace denizen {
 
-void Link::resume(int socket, uint64_t, uint64_t)
+void Link::resume(int socket, uint64_t, uint64_t, std::shared_ptr<UcxEnd>, const std::string&)
 {
     const cluster::Descriptor closes(socket);
     throw Error(Errc::bad_argument, "only a stream is taken up again");
@@ -116,14 +116,15 @@ public:
         return pauses_.load(std::memory_order_acquire) && wire_->all_acknowledged() &&
                !undelivered_.load(std::memory_order_acquire);
     }
-    void resume(int socket, uint64_t nonce, uint64_t arrived) override
+    void resume(int socket, uint64_t nonce, uint64_t arrived, std::shared_ptr<UcxEnd> ucx,
+                const std::string& address) override
     {
         cluster::Descriptor closes(socket);
         const std::lock_guard guard(lock_);
         if (state_ == State::lost) {
             throw Error(Errc::host_lost, why_);
         }
-        wire_->resume(closes.release(), nonce, arrived);
+        wire_->resume(closes.release(), nonce, arrived, std::move(ucx), address);
         state_.store(State::up, std::memory_order_release);
         ++resumed_;
         door_.wake(host_);
@@ -444,9 +445,11 @@ std::unique_ptr<Link> Link::rings(AnyRuntime& runtime, uint32_t peer, int memory
 }
 
 std::unique_ptr<Link> Link::stream(AnyRuntime& runtime, uint32_t peer, int socket, uint64_t nonce,
-                                   const LinkOptions& options)
+                                   const LinkOptions& options, std::shared_ptr<UcxEnd> ucx,
+                                   const std::string& address)
 {
-    return std::make_unique<Pair>(runtime, peer, cluster::make_stream(socket, nonce), options);
+    return std::make_unique<Pair>(
+        runtime, peer, cluster::make_stream(socket, nonce, std::move(ucx), address), options);
 }
 
 std::unique_ptr<Link> Link::loop(AnyRuntime& runtime) { return std::make_unique<Loop>(runtime); }

@@ -65,8 +65,9 @@ class Cluster(Topics, Rolling, Closing):
         device: of every host, where `hosts` is no list.
         placement: where Ray starts the hosts, each but host 0 in an actor: "ray", or a
             RayPlacement. None: they are processes of this machine.
-        transport: "rings": memory that the processes share; "tcp": connections. None: rings where
-            all hosts are on one machine.
+        transport: "rings": memory that the processes share; "tcp": connections; "ucx": these, with
+            the bytes going by UCX (`pip install libucx-cu13`). None: rings where all hosts are on
+            one machine, else tcp.
         address: that hosts listen on with "tcp". None: loopback, or, where Ray has placed hosts on
             several machines, each one's node's.
         deadline: seconds of silence after which a host is lost.
@@ -82,7 +83,8 @@ class Cluster(Topics, Rolling, Closing):
             back what is sent to that host, until save() empties it.
         options: sizes, as Runtime's, of every host.
 
-    With Ray: MissingPackageError if it is not installed, ExhaustedError if it has no room for the
+    MissingPackageError if UCX is wanted and not installed, DeviceError if it does not start. With
+    Ray: MissingPackageError if it is not installed, ExhaustedError if it has no room for the
     placement group, DeadlineError if it does not start an actor by `start_timeout`.
     """
 
@@ -169,7 +171,7 @@ class Cluster(Topics, Rolling, Closing):
 
     @property
     def transport(self) -> str:
-        """Of the links: "rings" or "tcp"."""
+        """Of the links: "rings", "tcp" or "ucx"."""
         return self._hosts.local.links.transport
 
     @property
