@@ -4,6 +4,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import cluster_sample
 import numpy as np
@@ -29,6 +30,7 @@ def pour(cluster, sinks, sources, count):
 def test_messages_arrive_in_order_and_once_also_long_ones():
     with Cluster(cluster_sample.PROGRAM, 3, transport="ucx", max_actors=256) as cluster:
         assert cluster.transport == "ucx"
+        assert all("libucp" in Path(f"/proc/{h.pid}/maps").read_text() for h in cluster.hosts)
         sinks, sources = cluster.spawn("Sink", 3), cluster.spawn("Source", 3)
         for _ in range(10):
             pour(cluster, sinks, sources, 2000)
