@@ -22,7 +22,7 @@ from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.cluster.ray_placement import RayActors, RayPlacement
 from denizen.cluster.rolling import Rolling
-from denizen.cluster.snapshots import PathLike, Saved
+from denizen.cluster.snapshots import PathLike, Saved, durable_of
 from denizen.cluster.topics import Topics
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, DeadlineError, HostLostError, NoActorError
@@ -133,7 +133,7 @@ class Cluster(Topics, Rolling, Closing):
         given = {
             "deadline": float(deadline),
             "spin": float(spin),
-            "durable": _durable(durable, program),
+            "durable": durable_of(durable, program),
             "log_bytes": int(log_bytes),
             "options": {**_ROOM, **options} if _on_cpu(devices) else options,
         }
@@ -447,18 +447,6 @@ class Cluster(Topics, Rolling, Closing):
     def _pick(self) -> int:
         lost = self.lost
         return next(n for n in self._next if n not in lost)  # ends: host 0 lives
-
-
-def _durable(types: Sequence[str], program: Program) -> list[str]:
-    if isinstance(types, str):
-        raise ArgumentError(f'durable = "{types}"; give a list of actor types')
-    for one in types:
-        if one not in program.actors:
-            raise ArgumentError(
-                f'durable: "{one}" is no actor type of {program.name}, which has '
-                f"{', '.join(program.actors)}"
-            )
-    return list(types)
 
 
 def _on_cpu(devices: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.errors import ArgumentError, DeadlineError, DenizenError, SnapshotError
 from denizen.files import whole
+from denizen.program import Program
 from denizen.values import seconds as _seconds
 
 log = logging.getLogger(__name__)
@@ -247,6 +248,19 @@ class Snapshots:
             with suppress(DenizenError):
                 if host != stays:
                     self._hosts.call(host, "let_go", 10.0)
+
+
+def durable_of(types: Sequence[str], program: Program) -> list[str]:
+    """ArgumentError if one of these is no actor type of the program."""
+    if isinstance(types, str):
+        raise ArgumentError(f'durable = "{types}"; give a list of actor types')
+    for one in types:
+        if one not in program.actors:
+            raise ArgumentError(
+                f'durable: "{one}" is no actor type of {program.name}, which has '
+                f"{', '.join(program.actors)}"
+            )
+    return list(types)
 
 
 def _digest(path: Path) -> str:
