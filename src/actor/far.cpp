@@ -92,6 +92,13 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
         check_alive();
         check_interrupt();
         if (now_ns() - begin > deadline_ns) {
+            if (far.log_bytes != 0 && lane.log.bytes >= far.log_bytes) {
+                throw Error(Errc::full, "the log of what durable actors of host " +
+                                            std::to_string(peer) + " were sent is full (" +
+                                            std::to_string(far.log_bytes) +
+                                            " bytes since the last snapshot); save the cluster, "
+                                            "or raise log_bytes");
+            }
             if (far.held) {
                 throw Error(Errc::full, "the lane to host " + std::to_string(peer) +
                                             " is held: a snapshot of the cluster is being taken, "
@@ -163,6 +170,10 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
             return true;
         }
     }
+    if (lane.log.count_replay != 0 && !lane.lost && take_replayed(peer, h, payload)) {
+        lane.taken.fetch_add(1, std::memory_order_relaxed);
+        return true;
+    }
     for (size_t n = 0; n < core_.nodes.size(); ++n) {
         const Shared& s = core_.nodes[n].shared;
         const PeerLink& link = s.peer[s.node];
@@ -199,12 +210,14 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
                     note_topic(static_cast<SystemOp>(h.type), r.key, r.subscriber);
                     continue;
                 }
-                if (!is_watch(h)) { // the place of one that was not sent after all
+                if (!is_order(h)) { // the place of one that was not sent after all
                     continue;
                 }
                 h.length = 0; // its header says it all
-                const std::lock_guard guard(lane.lock);
-                note_watch(peer, h);
+                if (is_watch(h)) {
+                    const std::lock_guard guard(lane.lock);
+                    note_watch(peer, h);
+                }
                 finish();
                 return true;
             }
@@ -254,6 +267,9 @@ void FarDoor::note_watch(uint32_t peer, const Header& h)
 bool FarDoor::empty(uint32_t peer)
 {
     FarLane& lane = *core_.far.lane[peer];
+    if (lane.log.count_replay != 0 && !lane.lost) { // of a lost host's they wait for its restart
+        return false;
+    }
     for (size_t n = 0; n < core_.nodes.size(); ++n) {
         const Shared& s = core_.nodes[n].shared;
         const uint32_t head = load<Scope::system>(&lane.head[n]);
@@ -292,6 +308,15 @@ void FarDoor::wake(uint32_t peer)
 }
 
 bool FarDoor::is_lost(uint32_t peer) const { return core_.far.lane[peer]->lost; }
+
+void FarDoor::recount(uint32_t peer)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    for (std::atomic<uint64_t>* count :
+         {&lane.taken, &lane.delivered, &lane.refused, &lane.dead, &lane.told, &lane.heard}) {
+        *count = 0;
+    }
+}
 
 void FarDoor::bury_lost(uint32_t peer, const Header& h, const void* payload)
 {

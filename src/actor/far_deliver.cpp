@@ -32,8 +32,11 @@ void write_cell(const Shared& s, Address ticket, const Header& h, const void* pa
 
 } // namespace
 
-Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* payload, bool again)
+Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payload, bool again)
 {
+    Header given = sent;
+    const bool replayed = given.flags == far_replayed && core_.far.log_bytes != 0;
+    given.flags = replayed ? 0 : given.flags;
     const AnyRuntime::Core& c = core_;
     FarLane& lane = *c.far.lane[from];
     const FarFormat& format = c.far.format;
@@ -41,13 +44,13 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
     const Address sender{given.sender};
     const bool refusal =
         given.flags == flag_system && given.type == far_refusal && given.length == 0;
-    const bool watches = is_watch(given) && given.length == 0 && sender.value != nobody &&
-                         c.image.table.down != no_type;
+    const bool orders = is_order(given) && given.length == 0 && sender.value != nobody &&
+                        (!is_watch(given) || c.image.table.down != no_type);
     const bool topics = is_topic_change(given) && from != own() && format.is_multicast(address);
     const bool cell = format.place_of(address) >= format.first_cell();
     bool garbage = !address.is_far() || format.host_of(address) != format.host ||
                    (sender.value != nobody && (!sender.is_far() || format.host_of(sender) != from));
-    if (watches) { // of and by actors, and the threads of a host may watch
+    if (orders) { // to and by actors, and the threads of a host may watch
         garbage = garbage || format.place_of(address) >= format.own_threads() ||
                   format.place_of(sender) >= format.first_cell();
     } else if (refusal) {
@@ -72,8 +75,12 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
     }
     Header h = given;
     h.destination = format.to_short(address).value;
+    if (replayed && !is_durable({h.destination})) { // it does not ask for it
+        lane.delivered.fetch_add(1, std::memory_order_relaxed);
+        return Delivered::yes;
+    }
     const uint32_t down = c.image.table.down;
-    if (!watches && given.type == down && given.length == sizeof(Down)) {
+    if (!orders && given.type == down && given.length == sizeof(Down)) {
         Down news;
         std::memcpy(&news, payload, sizeof news);
         if (news.life == static_cast<uint32_t>(Life::stopped)) { // that was its last
@@ -86,6 +93,14 @@ Delivered FarDoor::deliver(uint32_t from, const Header& given, const void* paylo
     case Given::no_room: return Delivered::no_room;
     default: lane.refused.fetch_add(1, std::memory_order_relaxed); return Delivered::refused;
     }
+}
+
+// Or there is none: that is a dead letter.
+bool FarDoor::is_durable(Address actor) const
+{
+    const AnyRuntime::Core& c = core_;
+    const uint32_t type = c.inside(actor) ? c.type_at(c.index(actor)) : 0;
+    return type == 0 || type > c.far.durable.size() || c.far.durable[type - 1];
 }
 
 Delivered FarDoor::deliver_reply(uint32_t from, const Header& given, const void* payload,
@@ -199,7 +214,7 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
     const FarFormat& format = c.far.format;
     const Address to{h.destination};
     const Address sender{h.sender};
-    const bool watches = is_watch(h);
+    const bool orders = is_order(h);
     const auto dead = [&](Reason reason, const char* why) {
         c.bury(reason, h, payload,
                c.message_name(h.type) + " from host " + std::to_string(from) + " to " +
@@ -225,20 +240,20 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
         return Given::yes;
     }
     const uint8_t actor = c.inside(to) ? c.type_at(c.index(to)) : uint8_t{0};
-    if (watches && actor == 0) { // it has stopped: the watcher is told at once
+    if (orders && actor == 0) { // it has stopped: the watcher is told at once
         if (h.type == static_cast<uint32_t>(SystemOp::watch)) {
             send_down(from, sender,
                       {format.to_far(to).value, static_cast<uint32_t>(Life::stopped), 0, 0});
         }
-        return Given::yes;
+        return is_watch(h) ? Given::yes : Given::buried;
     }
     if (actor == 0) {
         return dead(Reason::no_actor, "no such actor");
     }
-    const LifeRequest watch{to.local(), h.sender, 0, 0};
-    if (watches) {
-        h.length = sizeof watch;
-        payload = &watch;
+    const LifeRequest request{to.local(), is_watch(h) ? h.sender : 0, 0, 0};
+    if (orders) {
+        h.length = sizeof request;
+        payload = &request;
     } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
         return dead(Reason::wrong_type, "it has no handler for it");
     }
@@ -250,7 +265,7 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
         if (!port.rings.room(w, n)) {
             held.unlock();
             c.wake(to);
-            if (watches) {
+            if (orders) {
                 return Given::no_room;
             }
             const auto policy = static_cast<Overflow>(c.image.table.actor[actor - 1u].overflow);
@@ -332,7 +347,7 @@ bool FarDoor::tell_lost(uint32_t peer)
     }
 }
 
-void FarDoor::renew(uint32_t peer)
+uint64_t FarDoor::renew(uint32_t peer)
 {
     FarTopics& topics = core_.far.topics;
     FarLane& lane = *core_.far.lane[peer];
@@ -351,6 +366,7 @@ void FarDoor::renew(uint32_t peer)
         lane.count_telling = lane.telling.size();
         bereaved.swap(lane.bereaved);
     }
+    const uint64_t replayed = replay(peer);
     Backoff wait;
     while (!forget_multicasts(peer)) { // ends: worker 0 reads its ring
         wait.pause();
@@ -366,10 +382,8 @@ void FarDoor::renew(uint32_t peer)
                                static_cast<uint32_t>(SystemOp::watch), flag_system, 0},
                               {}});
     }
-    for (std::atomic<uint64_t>* count :
-         {&lane.taken, &lane.delivered, &lane.refused, &lane.dead, &lane.told, &lane.heard}) {
-        *count = 0;
-    }
+    recount(peer);
+    return replayed;
 }
 
 // To one who watches an actor of this host from another.

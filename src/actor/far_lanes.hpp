@@ -6,7 +6,7 @@
 #include "port.hpp"
 
 #include <denizen/actor/any_runtime.hpp>
-#include <denizen/actor/detail/system_op.hpp>
+#include <denizen/actor/detail/crossing.hpp>
 #include <denizen/actor/far.hpp>
 #include <denizen/actor/topic.hpp>
 
@@ -30,6 +30,11 @@ inline bool is_watch(const Header& h)
 {
     return h.flags == flag_system && (h.type == static_cast<uint32_t>(SystemOp::watch) ||
                                       h.type == static_cast<uint32_t>(SystemOp::unwatch));
+}
+
+inline bool is_order(const Header& h) // watches are some
+{
+    return h.flags == flag_system && crosses_hosts(static_cast<SystemOp>(h.type));
 }
 
 bool is_topic_change(const Header& h); // far_topics.cpp
@@ -59,6 +64,21 @@ struct FarTelling {
     TopicKey pattern;
 };
 
+// What was sent to durable actors of one host, with far addresses: far_log.cpp. The link's sending
+// thread adds to it.
+struct FarLog {
+    struct Sent {
+        Message message;
+        bool again; // after the host was started again
+    };
+    mutable std::mutex lock;
+    std::deque<Sent> sent;
+    std::deque<Message> replay; // to be sent again; these are in no log meanwhile
+    size_t marked = 0;          // of `sent`: in the snapshot that is being written
+    std::atomic<uint64_t> bytes{0};
+    std::atomic<size_t> count_replay{0};
+};
+
 struct FarLane {
     std::mutex lock;           // of the queue, `why`, the watches, and the topics
     std::deque<Message> queue; // from the host's threads, with short addresses
@@ -79,6 +99,7 @@ struct FarLane {
     std::mutex aside_lock;
     std::deque<Message> aside; // to actors here, with short addresses: see give_aside()
     std::atomic<size_t> count_aside{0};
+    FarLog log;
     Bell* bell = nullptr;
     std::vector<uint32_t> head;     // by node: the next ticket of its ring
     std::vector<uint32_t> credited; // and what its workers know of that
@@ -91,7 +112,11 @@ struct FarLanes {
     uint32_t capacity = 0;                      // of a queue, and slots of a ring
     Port port;                                  // the workers' rings for what comes from them
     FarTopics topics;
-    std::atomic<bool> held{false}; // for a snapshot: no thread of this host sends to another
+    std::vector<bool> durable;          // by actor type
+    std::vector<bool> logs;             // by message type: a durable actor handles it
+    uint64_t log_bytes = 0;             // of a lane's log at most; 0: nothing is durable
+    std::atomic<bool> logs_open{false}; // for a snapshot, which needs all that is under way
+    std::atomic<bool> held{false};      // for a snapshot: no thread of this host sends to another
 
     std::mutex asks_lock;
     std::vector<uint32_t> asked;  // by cell: the host that is to answer, + 1

@@ -78,7 +78,7 @@ void take_lane(SnapshotBytes& s, AnyRuntime::Core& c, uint32_t other)
     for (auto n = s.take<uint32_t>(); n != 0; --n) {
         Message m{s.take<Header>(), {}};
         const Header& h = m.header;
-        const bool good = is_topic_change(h) || (is_watch(h) && h.length == 0) ||
+        const bool good = is_topic_change(h) || (is_order(h) && h.length == 0) ||
                           (h.flags == 0 && h.type < c.image.table.messages &&
                            h.length == c.image.table.message[h.type].size);
         if (!good || (Address{h.destination} != host && !c.inside({h.destination}))) {

@@ -7,8 +7,10 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 
@@ -87,8 +89,27 @@ void clusters(nb::module_& m)
     });
     m.def("renew", [](AnyRuntime& rt, uint32_t host) {
         const Unlocked unlocked;
-        rt.far().renew(host);
+        return rt.far().renew(host);
     });
+    m.def("recount", [](AnyRuntime& rt, uint32_t host) { rt.far().recount(host); });
+
+    // Durable actors: see far.hpp.
+    m.def("durable", [](AnyRuntime& rt, const std::vector<std::string>& types, uint64_t bytes) {
+        rt.far().durable(types, bytes);
+    });
+    m.def("open_logs", [](AnyRuntime& rt, bool open) { rt.far().open_logs(open); });
+    m.def("mark_log", [](AnyRuntime& rt, uint32_t host) { rt.far().mark_log(host); });
+    m.def("cut_log", [](AnyRuntime& rt, uint32_t host) { rt.far().cut_log(host); });
+
+    nb::class_<UcxEnd>(m, "UcxEnd")
+        .def_static("open",
+                    [](const std::string& library, bool loopback) {
+                        const Unlocked unlocked;
+                        return UcxEnd::open(library, loopback);
+                    })
+        .def_prop_ro("address", [](const UcxEnd& end) {
+            return nb::bytes(end.address().data(), end.address().size());
+        });
 
     nb::class_<Link>(m, "Link")
         .def_static(
@@ -101,9 +122,12 @@ void clusters(nb::module_& m)
         .def_static(
             "stream",
             [](AnyRuntime& rt, uint32_t host, int socket, uint64_t nonce, double deadline,
-               double spin) {
-                return Link::stream(rt, host, socket, nonce, options_of(deadline, spin));
+               double spin, std::shared_ptr<UcxEnd> ucx, const nb::bytes& address) {
+                return Link::stream(rt, host, socket, nonce, options_of(deadline, spin),
+                                    std::move(ucx), std::string(address.c_str(), address.size()));
             },
+            nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+            nb::arg("ucx").none() = nb::none(), nb::arg("address") = nb::bytes("", 0),
             nb::keep_alive<0, 1>())
         .def_static(
             "loop", [](AnyRuntime& rt) { return Link::loop(rt); }, nb::keep_alive<0, 1>())
@@ -129,11 +153,18 @@ void clusters(nb::module_& m)
                  const Unlocked unlocked;
                  return link.halt();
              })
-        .def("resume",
-             [](Link& link, int socket, uint64_t nonce, uint64_t arrived) {
-                 const Unlocked unlocked;
-                 link.resume(socket, nonce, arrived);
-             })
+        .def("pause", &Link::pause)
+        .def_prop_ro("paused", &Link::paused)
+        .def(
+            "resume",
+            [](Link& link, int socket, uint64_t nonce, uint64_t arrived,
+               std::shared_ptr<UcxEnd> ucx, const nb::bytes& address) {
+                const std::string where(address.c_str(), address.size());
+                const Unlocked unlocked;
+                link.resume(socket, nonce, arrived, std::move(ucx), where);
+            },
+            nb::arg(), nb::arg(), nb::arg(), nb::arg("ucx").none() = nb::none(),
+            nb::arg("address") = nb::bytes("", 0))
         .def("close", [](Link& link) {
             const Unlocked unlocked;
             link.close();

@@ -16,7 +16,7 @@
 
 namespace denizen {
 
-void Link::resume(int socket, uint64_t, uint64_t)
+void Link::resume(int socket, uint64_t, uint64_t, std::shared_ptr<UcxEnd>, const std::string&)
 {
     const cluster::Descriptor closes(socket);
     throw Error(Errc::bad_argument, "only a stream is taken up again");
@@ -106,14 +106,25 @@ public:
         }
     }
     uint64_t halt() override { return wire_->halt(); }
-    void resume(int socket, uint64_t nonce, uint64_t arrived) override
+    void pause(bool on) override
+    {
+        pause_.store(on, std::memory_order_release);
+        door_.wake(host_);
+    }
+    bool paused() override
+    {
+        return pauses_.load(std::memory_order_acquire) && wire_->all_acknowledged() &&
+               !undelivered_.load(std::memory_order_acquire);
+    }
+    void resume(int socket, uint64_t nonce, uint64_t arrived, std::shared_ptr<UcxEnd> ucx,
+                const std::string& address) override
     {
         cluster::Descriptor closes(socket);
         const std::lock_guard guard(lock_);
         if (state_ == State::lost) {
             throw Error(Errc::host_lost, why_);
         }
-        wire_->resume(closes.release(), nonce, arrived);
+        wire_->resume(closes.release(), nonce, arrived, std::move(ucx), address);
         state_.store(State::up, std::memory_order_release);
         ++resumed_;
         door_.wake(host_);
@@ -164,7 +175,12 @@ private:
             }
             uint32_t n = 0;
             bool full = false;
+            const bool pauses = pause_.load(std::memory_order_acquire);
+            const bool logged_out = door_.log_full(host_); // until the cluster is saved
             while (n < batch && !full) {
+                if (!holds && (pauses || logged_out)) {
+                    break;
+                }
                 if (!holds) {
                     holds_.store(true, std::memory_order_release); // before the lane is empty
                     holds = door_.take(host_, h, payload.data());
@@ -175,7 +191,11 @@ private:
                 full = !wire_->send(h, payload.data());
                 holds = full;
                 n += full ? 0 : 1;
+                if (!full && door_.logged(h)) {
+                    door_.log(host_, h, payload.data());
+                }
             }
+            pauses_.store(pauses && !holds, std::memory_order_release);
             const bool waits = !wire_->flush();
             holds_.store(holds, std::memory_order_release);
             const uint64_t now = now_ns();
@@ -186,7 +206,7 @@ private:
             if (n != 0) {
                 worked = now;
                 wait.reset();
-            } else if (full || waits) {
+            } else if (full || waits || pauses || logged_out) {
                 wait.pause();
             } else if (now - worked < spin_) {
                 look_again(spins);
@@ -201,10 +221,18 @@ private:
     {
         if (!buried_) {
             buried_ = true;
+            uint64_t logged = 0;
             wire_->unacknowledged(
-                [this](const Header& h, const void* p) { door_.bury_lost(host_, h, p); });
+                [&](const Header& h, const void*) { logged += door_.logged(h) ? 1 : 0; });
+            wire_->unacknowledged([&](const Header& h, const void* p) {
+                if (!door_.logged(h) || !door_.keep_logged(host_, --logged)) {
+                    door_.bury_lost(host_, h, p);
+                }
+            });
         }
-        if (holds) {
+        if (holds && (held.flags & far_replayed) != 0) {
+            door_.log(host_, held, bytes);
+        } else if (holds) {
             door_.bury_lost(host_, held, bytes);
         }
         std::vector<unsigned char> payload(door_.room());
@@ -333,6 +361,8 @@ private:
     std::atomic<bool> stop_{false};
     std::atomic<bool> holds_{false};       // the sender may have a message in its hands
     std::atomic<bool> undelivered_{false}; // and the receiver
+    std::atomic<bool> pause_{false};
+    std::atomic<bool> pauses_{false}; // and the sender has seen it, and holds nothing
     std::atomic<uint64_t> resumed_{0};
     bool buried_ = false;
     std::atomic<bool> settled_{false};
@@ -415,9 +445,11 @@ std::unique_ptr<Link> Link::rings(AnyRuntime& runtime, uint32_t peer, int memory
 }
 
 std::unique_ptr<Link> Link::stream(AnyRuntime& runtime, uint32_t peer, int socket, uint64_t nonce,
-                                   const LinkOptions& options)
+                                   const LinkOptions& options, std::shared_ptr<UcxEnd> ucx,
+                                   const std::string& address)
 {
-    return std::make_unique<Pair>(runtime, peer, cluster::make_stream(socket, nonce), options);
+    return std::make_unique<Pair>(
+        runtime, peer, cluster::make_stream(socket, nonce, std::move(ucx), address), options);
 }
 
 std::unique_ptr<Link> Link::loop(AnyRuntime& runtime) { return std::make_unique<Loop>(runtime); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire over a stream socket. What one side sends is one long row of messages, and a position is
-// a byte of it: the sequence number of a message is where it begins. Frames cut the row, each with
-// whole messages:
+// The wire over a stream of bytes: a socket, or UCX beside one (pipe.hpp). What one side sends is
+// one long row of messages, and a position is a byte of it: the sequence number of a message is
+// where it begins. Frames cut the row, each with whole messages:
 //   magic | count | nonce | position of its first byte | how far the sender has come in the other
 //   row (all before that is acknowledged), and how many messages that is | how far the other may
 //   send | bytes | 0
@@ -9,6 +9,7 @@
 // up again, it goes on from where the other side says that it is: nothing is lost, nothing comes
 // twice. A receiver lets the other side send a window ahead of what it has delivered, and keeps
 // that much.
+#include "pipe.hpp"
 #include "wire.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -93,9 +94,50 @@ private:
     std::vector<unsigned char> bytes_;
 };
 
+class SocketPipe : public Pipe {
+public:
+    explicit SocketPipe(int socket) : socket_(socket) {}
+    ssize_t send(const iovec* parts, int count) override
+    {
+        msghdr message{};
+        message.msg_iov = const_cast<iovec*>(parts);
+        message.msg_iovlen = static_cast<size_t>(count);
+        const ssize_t n = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return n >= 0 ? n : none_or_ended();
+    }
+    ssize_t receive(void* to, size_t room) override
+    {
+        const ssize_t n = recv(socket_, to, room, MSG_DONTWAIT);
+        return n > 0 ? n : n == 0 ? -1 : none_or_ended();
+    }
+    void wait(int ms) override
+    {
+        pollfd one{socket_, POLLIN, 0};
+        poll(&one, 1, ms);
+    }
+    void end() override { shutdown(socket_, SHUT_RDWR); }
+
+private:
+    static ssize_t none_or_ended() { return errno == EAGAIN || errno == EINTR ? 0 : -1; }
+
+    int socket_;
+};
+
+std::unique_ptr<Pipe> make_pipe(int socket, std::shared_ptr<UcxEnd> ucx, const std::string& address)
+{
+    if (ucx) {
+        return make_ucx_pipe(socket, std::move(ucx), address);
+    }
+    return std::make_unique<SocketPipe>(socket);
+}
+
 class Stream : public Wire {
 public:
-    Stream(int socket, uint64_t nonce) : socket_(socket), nonce_(nonce), in_(most + 2 * longest) {}
+    Stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx, const std::string& address)
+        : socket_(socket), pipe_(make_pipe(socket, std::move(ucx), address)), nonce_(nonce),
+          in_(most + 2 * longest)
+    {
+    }
 
     // ---- out
 
@@ -194,12 +236,11 @@ public:
         if (broken_ || garbage_) {
             return;
         }
-        const ssize_t n =
-            recv(socket_.get(), in_.data() + filled_, in_.size() - filled_, MSG_DONTWAIT);
+        const ssize_t n = pipe_->receive(in_.data() + filled_, in_.size() - filled_);
         if (n > 0) {
             filled_ += static_cast<size_t>(n);
             take_frames();
-        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        } else if (n < 0) {
             broken_ = true;
         }
     }
@@ -210,8 +251,7 @@ public:
             poll(nullptr, 0, 1);
             return;
         }
-        pollfd one{socket_.get(), POLLIN, 0};
-        poll(&one, 1, nap_ms);
+        pipe_->wait(nap_ms);
     }
     uint64_t signs() const override { return signs_.load(std::memory_order_relaxed); }
     End end() override { return garbage_ ? End::garbage : broken_ ? End::broken : End::open; }
@@ -221,7 +261,7 @@ public:
     void give_up() override
     {
         const std::scoped_lock guard(out_lock_, in_lock_);
-        shutdown(socket_.get(), SHUT_RDWR);
+        pipe_->end();
         broken_ = true;
     }
     uint64_t halt() override
@@ -229,9 +269,11 @@ public:
         give_up();
         return arrived_.load(std::memory_order_acquire);
     }
-    void resume(int socket, uint64_t nonce, uint64_t arrived) override
+    void resume(int socket, uint64_t nonce, uint64_t arrived, std::shared_ptr<UcxEnd> ucx,
+                const std::string& address) override
     {
         Descriptor fresh(socket);
+        auto pipe = make_pipe(socket, std::move(ucx), address);
         const std::scoped_lock guard(out_lock_, in_lock_);
         if (uint64_t messages = 0; !whole_until(arrived, messages)) {
             throw Error(Errc::bad_argument,
@@ -240,6 +282,7 @@ public:
                             " were acknowledged and " + std::to_string(written_told_) +
                             " written, and a message begins there");
         }
+        pipe_ = std::move(pipe);
         socket_.reset(fresh.release());
         nonce_ = nonce;
         framed_ = arrived;
@@ -273,14 +316,11 @@ private:
             }
             kept_.each(frame_.position + (from - sizeof(Frame)), whole - from,
                        [&](unsigned char* p, size_t n) { parts[count++] = {p, n}; });
-            msghdr message{};
-            message.msg_iov = parts;
-            message.msg_iovlen = static_cast<size_t>(count);
-            const ssize_t n = sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+            const ssize_t n = pipe_->send(parts, count);
+            if (n == 0) {
+                return false;
+            }
             if (n < 0) {
-                if (errno == EAGAIN || errno == EINTR) {
-                    return false;
-                }
                 broken_ = true;
                 return true;
             }
@@ -403,7 +443,8 @@ private:
         return at == f.bytes;
     }
 
-    Descriptor socket_;
+    Descriptor socket_; // lives longer than the pipe over it
+    std::unique_ptr<Pipe> pipe_;
     uint64_t nonce_;
     std::atomic<bool> broken_{false};
     std::atomic<bool> garbage_{false};
@@ -439,9 +480,10 @@ private:
 
 } // namespace
 
-std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce)
+std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx,
+                                  const std::string& address)
 {
-    return std::make_unique<Stream>(socket, nonce);
+    return std::make_unique<Stream>(socket, nonce, std::move(ucx), address);
 }
 
 } // namespace denizen::cluster

@@ -93,10 +93,11 @@ public:
 
     virtual void give_up() = 0; // tells the other side that it is lost to us
     virtual uint64_t halt() { return 0; }
-    virtual void resume(int, uint64_t, uint64_t) {}
+    virtual void resume(int, uint64_t, uint64_t, std::shared_ptr<UcxEnd>, const std::string&) {}
 };
 
 std::unique_ptr<Wire> make_rings(int memory, int socket, bool first);
-std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce);
+std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx,
+                                  const std::string& address);
 
 } // namespace denizen::cluster

@@ -161,3 +161,9 @@ def test_addresses_of_elsewhere_and_wrong_arguments_are_refused(cluster):
         denizen.Runtime(cluster_sample.PROGRAM, "cpu:1") as rt,
     ):
         denizen._core.to_short(rt._core, 5)
+
+
+def test_hosts_with_another_denizen_are_refused(monkeypatch):
+    monkeypatch.setattr(denizen, "__version__", "0.0.7")
+    with pytest.raises(ArgumentError, match=r"host 1: denizen here is .*process 0\.0\.7 \(layout"):
+        Cluster(cluster_sample.PROGRAM, 2)

@@ -39,3 +39,28 @@ def test_top_shows_each_host(capsys):
         assert "cluster sample" in out
         assert "Sink" in out
         assert cli.main(["top", "--once", "--pid", str(cluster.hosts[1].pid)]) == 0
+
+
+def test_top_shows_all_hosts_in_one_screen(capsys, monkeypatch, tmp_path):
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("rich")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    with Cluster(cluster_sample.PROGRAM, 3, max_actors=64) as cluster:
+        for h, count in enumerate((3, 5, 7)):
+            (sink,) = cluster.spawn("Sink", host=h)
+            for value in range(count):
+                cluster.send(sink, "Number", source=0, value=value)
+        cluster.drain()
+        urls = cluster.serve_metrics()
+        assert cli.main(["top", "--once", "--all"]) == 0
+        out = capsys.readouterr().out
+        assert "3 of 3 programs" in out
+        rows = {line.split()[-1]: line for line in out.splitlines() if "http://" in line}
+        assert set(rows) == set(urls.values())
+        shown = [rows[urls[h]].split() for h in range(3)]
+        assert all(row[:3] == ["cluster", "sample", "CPU"] for row in shown)
+        spawned = 1  # counts as handled
+        assert [int(row[7]) - spawned for row in shown] == [3, 5, 7]
+    assert cli.main(["top", "--once", "--all"]) != 0
+    assert "no program is served" in capsys.readouterr().err

@@ -142,3 +142,93 @@ def test_who_watches_learns_that_the_host_is_lost(cluster):
     cluster.drain()
     for guard in guards:
         assert told(cluster, guard) == (2, workers[1], "stopped", FAILED_HOST)
+
+
+SUPERVISED = """
+struct Worker {
+    static constexpr bool can_fail = true;
+    uint32_t done = 0;
+    void on(const Break& m, auto& ctx) {
+        if (m.code != 0) { ctx.fail(m.code); } else { ++done; }
+    }
+    void on(const Look&, auto& ctx) { ctx.reply(Seen{done, 0}); }
+};
+struct Boss {
+    uint32_t failed = 0, stopped = 0;
+    void on(const Mind& m, auto& ctx) {
+        if (m.verb == 0) { ctx.watch(m.other); }
+        if (m.verb == 1) { ctx.pause(m.other); }
+        if (m.verb == 2) { ctx.resume(m.other); }
+        if (m.verb == 3) { ctx.stop(m.other); }
+        if (m.verb == 4) { ctx.drain(m.other); }
+    }
+    void on(const denizen::Down& m, auto& ctx) {
+        if (m.life == FAILED) {
+            ++failed;
+            if (m.code == 9) { ctx.fail(7); return; } // its own boss decides
+            ctx.restart({m.actor});
+        }
+        if (m.life == STOPPED) { ++stopped; }
+    }
+    static constexpr bool can_fail = true;
+    void on(const Look&, auto& ctx) { ctx.reply(Seen{failed, stopped}); }
+};
+"""
+
+
+@pytest.mark.parametrize("transport", ["rings", "tcp"])
+def test_supervision_spans_hosts(transport):
+    """A boss on each of two hosts: one's child is elsewhere, and so is the boss above it."""
+    text = SUPERVISED
+    for life in ("failed", "stopped"):
+        text = text.replace(life.upper(), str(LIVES.index(life)))
+    supervised = denizen.Program(
+        text,
+        actors=["Worker", "Boss"],
+        messages=[
+            denizen.DOWN,
+            denizen.message("Break", [("code", np.uint32)]),
+            denizen.message("Mind", [("other", denizen.ADDRESS), ("verb", np.uint32)]),
+            denizen.message("Look"),
+            denizen.message("Seen", [("count", np.uint32), ("stopped", np.uint32)]),
+        ],
+        name="supervision of a cluster",
+    )
+
+    with Cluster(supervised, 3, transport=transport, max_actors=256) as cluster:
+        (top,) = cluster.spawn("Boss", host=0)
+        (boss,) = cluster.spawn("Boss", host=1)
+        (worker,) = cluster.spawn("Worker", host=2)
+
+        def mind(who, other, verb):
+            cluster.send(who, "Mind", other=other, verb=verb)
+            cluster.drain()
+
+        def look(actor):
+            seen = cluster.ask(actor, "Look", timeout=30.0)
+            return int(seen["count"]), int(seen["stopped"])
+
+        def work(code=0):
+            cluster.send(worker, "Break", code=code)
+            cluster.drain()
+
+        mind(boss, worker, 0)
+        mind(top, boss, 0)
+        work()
+        assert look(worker) == (1, 0)
+        work(code=5)  # its boss restarts it
+        assert (look(boss), look(worker)) == ((1, 0), (0, 0))
+        work()
+        work(code=9)  # its boss fails over it, and is restarted by the one above
+        assert (look(top), look(boss)) == ((1, 0), (0, 0))
+        cluster.restart(worker)
+        mind(boss, worker, 1)
+        cluster.send(worker, "Break", code=0)
+        cluster.drain()
+        mind(boss, worker, 2)
+        assert look(worker) == (1, 0)
+        mind(boss, worker, 4)
+        assert look(boss)[1] == 1
+        mind(boss, worker, 3)  # there is none any more
+        mind(top, boss, 3)
+        assert look(top) == (1, 1)

@@ -101,6 +101,8 @@ import numpy as np
 case, activity, time = np.uint32([3, 3]), np.uint32([0, 1]), np.int64([5, 9])
 """,
     ("scale.md", 1): COUNTING + "cluster = denizen.Cluster(program)\n",
+    ("scale.md", 2): COUNTING,
+    ("scale.md", 3): COUNTING + "cluster, changed = denizen.Cluster(program), program\n",
     ("snapshots.md", 0): COUNTING
     + """
 rt = denizen.Runtime(program)
@@ -154,7 +156,7 @@ HANDLERS = {
 }
 MODULES = {("group.md", 2): "torch", ("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
 RANKS = {("group.md", 0): 2, ("group.md", 2): 2}
-RAY = {("scale.md", 2)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
+RAY = {("scale.md", 4)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 
 
 def blocks(page, *languages):

@@ -141,8 +141,21 @@ except Exception as error:
 """
 
 
+# NCCL takes ranks whose NCCL_HOSTID differ for ranks of different hosts: between these it has
+# neither shared memory nor NVLink, and with no InfiniBand only sockets, here on loopback.
+def host_of_its_own(rank):
+    return {
+        "NCCL_HOSTID": f"host {rank} of a test",
+        "NCCL_IB_DISABLE": "1",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_FILE": f"nccl-{rank}.log",
+    }
+
+
 @pytest.mark.gpu
-def test_two_processes_over_nccl(tmp_path):
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_two_processes_over_nccl(tmp_path, hosts):
     pytest.importorskip("torch")
     if _core.gpu_count() < 2:
         pytest.skip("fewer than two GPUs")
@@ -157,6 +170,8 @@ def test_two_processes_over_nccl(tmp_path):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=tmp_path,
+            env={**os.environ, **(host_of_its_own(rank) if hosts == 2 else {})},
         )
         for rank in (0, 1)
     )
@@ -164,6 +179,12 @@ def test_two_processes_over_nccl(tmp_path):
         assert line_of(second) == "good"
         out, _ = first.communicate(timeout=60)
         assert out.splitlines() == ["good", "DeadlineError"]
+        if hosts == 2:
+            for rank in (0, 1):
+                log = (tmp_path / f"nccl-{rank}.log").read_text()
+                assert "via NET/Socket" in log
+                assert "via P2P" not in log
+                assert "via SHM" not in log
     finally:
         for process in first, second:
             process.kill()
@@ -188,13 +209,18 @@ except Exception as error:
 
 
 @pytest.mark.gpu
-def test_a_rank_over_nccl_is_killed(tmp_path):
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_rank_over_nccl_is_killed(tmp_path, hosts):
     if _core.gpu_count() < 2 or (nccl.find() is None and "DENIZEN_NCCL" not in os.environ):
         pytest.skip("fewer than two GPUs, or no NCCL")
     address = f"tcp://127.0.0.1:{random.randrange(20000, 30000)}"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", DIES, address, str(rank)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", DIES, address, str(rank)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, **(host_of_its_own(rank) if hosts == 2 else {})},
         )
         for rank in (0, 1)
     ]

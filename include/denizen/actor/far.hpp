@@ -6,6 +6,9 @@
 // lost, those who watch are told so (tell_lost()). The same goes for subscriptions, of which each
 // host tells the others (src/actor/far_topics.cpp).
 //
+// Where actors are durable (durable()), a lane keeps what was sent to them until the cluster is
+// saved, and sends it again when the host has been started again (src/actor/far_log.cpp).
+//
 // Each other host has a lane: a ring that the workers write (the node's own PeerLink, rings.hpp)
 // and a queue for the host's own threads, both bounded. One thread takes from a lane; any may
 // deliver.
@@ -25,6 +28,9 @@ enum class Delivered { yes, no_room, refused };
 // A reply of the runtime's own: the question found no actor, or its host was lost. Its header's
 // sender is the Errc, and above it the host.
 inline constexpr uint32_t far_refusal = max_type;
+// A flag of a header between hosts: its host had acknowledged this message before it was lost. Only
+// durable actors get it.
+inline constexpr uint32_t far_replayed = 2;
 
 struct FarCounts {
     uint64_t taken = 0;     // messages that have left this lane for the transport
@@ -82,13 +88,35 @@ public:
 
     // The host has been started again, or this one has, from a snapshot: nothing has gone to it or
     // come from it yet, and it is told of all multicasts here. No link to it is open. Who was told
-    // that actors of it are lost is told that they run, and watches them again.
-    void renew(uint32_t peer);
+    // that actors of it are lost is told that they run, and watches them again. Returns how many
+    // messages to durable actors will go there once more, before all others.
+    uint64_t renew(uint32_t peer);
+    // The host goes on in another process, which knows all that has gone to it and come from it;
+    // the counts begin at 0. No link to it is open.
+    void recount(uint32_t peer);
+
+    // Actors of these types are durable, on all hosts: of messages that they handle a lane keeps as
+    // many bytes, headers included, as have been sent since the last snapshot. One that is full
+    // carries nothing until cut_log(). Before there are links. Errc::bad_argument: no such type.
+    void durable(const std::vector<std::string>& types, uint64_t bytes);
+    // The sender's, for the link: whether it may take no message, and one that it has sent. At the
+    // loss of the host: one of those that were not acknowledged, in their order, of which `rest`
+    // more follow; true: it stays, because it is one that was sent again.
+    bool log_full(uint32_t peer) const;
+    bool logged(const Header& h) const;
+    void log(uint32_t peer, const Header& h, const void* payload);
+    bool keep_logged(uint32_t peer, uint64_t rest);
+    // While a snapshot is taken logs are never full: what is under way has to arrive.
+    void open_logs(bool open);
+    // All that is in the log now is in a snapshot that is being written; it has been written.
+    void mark_log(uint32_t peer);
+    void cut_log(uint32_t peer);
 
 private:
     enum class Given { yes, no_room, buried };
 
     // far_deliver.cpp
+    bool is_durable(Address actor) const;
     Given give(uint32_t from, Header h, const void* payload, bool again);
     Given give_in_turn(uint32_t from, const Header& h, const void* payload, bool again);
     Delivered deliver_reply(uint32_t from, const Header& h, const void* payload, bool refusal);
@@ -103,6 +131,9 @@ private:
     Given give_telling(const Header& h, const void* payload);
     Delivered deliver_telling(uint32_t from, const Header& h, const void* payload);
     bool forget_multicasts(uint32_t peer);
+    // far_log.cpp
+    bool take_replayed(uint32_t peer, Header& h, void* payload);
+    uint64_t replay(uint32_t peer);
 
     AnyRuntime::Core& core_;
 };

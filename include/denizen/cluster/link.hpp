@@ -15,6 +15,7 @@
 #pragma once
 
 #include <denizen/actor/far.hpp>
+#include <denizen/cluster/ucx.hpp>
 
 #include <chrono>
 #include <memory>
@@ -50,9 +51,13 @@ public:
     static constexpr size_t memory_bytes = 4096 + 2 * (4096 + (size_t{8192} * sizeof(Slot)));
     static std::unique_ptr<Link> rings(AnyRuntime& runtime, uint32_t peer, int memory, int socket,
                                        bool first, const LinkOptions& options);
-    // Over a connected stream socket, which it takes over. `nonce` is in every frame.
+    // Over a connected stream socket, which it takes over. `nonce` is in every frame. With `ucx`
+    // the bytes go by UCX to the worker there that has this address, and the socket stays open for
+    // its end.
     static std::unique_ptr<Link> stream(AnyRuntime& runtime, uint32_t peer, int socket,
-                                        uint64_t nonce, const LinkOptions& options);
+                                        uint64_t nonce, const LinkOptions& options,
+                                        std::shared_ptr<UcxEnd> ucx = nullptr,
+                                        const std::string& address = {});
     // For what a host's actors answer to asks of its own that have a global address.
     static std::unique_ptr<Link> loop(AnyRuntime& runtime);
 
@@ -71,7 +76,12 @@ public:
     // messages have arrived. Both sides tell each other, and go on by resume() from there, with a
     // new socket and nonce.
     virtual uint64_t halt() { return 0; }
-    virtual void resume(int socket, uint64_t nonce, uint64_t arrived);
+    virtual void resume(int socket, uint64_t nonce, uint64_t arrived,
+                        std::shared_ptr<UcxEnd> ucx = nullptr, const std::string& address = {});
+    // Nothing is taken for the other host any more, until it is again: what is sent to it waits.
+    virtual void pause(bool) {}
+    // It has been paused, and all that was taken before has been acknowledged.
+    virtual bool paused() { return true; }
     // Ends both threads. What has not been sent stays where it is. Before the runtime closes.
     virtual void close() = 0;
 };

@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from denizen.cluster import control
+from denizen.cluster import control, ucx
 from denizen.errors import ArgumentError, HostLostError
 
-TRANSPORTS = ("rings", "tcp")
+TRANSPORTS = ("rings", "tcp", "ucx")
 LOOPBACK = "127.0.0.1"
 
 _HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sys.argv[1])))"
@@ -69,6 +69,8 @@ class Starter(Protocol):
 def check_transport(transport: str | None) -> None:
     if transport is not None and transport not in TRANSPORTS:
         raise ArgumentError(f'transport = "{transport}"; use {" or ".join(TRANSPORTS)}')
+    if transport == "ucx":
+        ucx.check()
 
 
 class Subprocesses:

@@ -21,7 +21,8 @@ from denizen.cluster.child import Starter, Subprocesses, check_transport
 from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.cluster.ray_placement import RayActors, RayPlacement
-from denizen.cluster.snapshots import PathLike, Saved, Snapshots
+from denizen.cluster.rolling import Rolling
+from denizen.cluster.snapshots import PathLike, Saved, durable_of
 from denizen.cluster.topics import Topics
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, DeadlineError, HostLostError, NoActorError
@@ -34,6 +35,7 @@ from denizen.values import address as _address
 from denizen.values import seconds as _seconds
 
 MOST_HOSTS = 1023
+_TURN = 0.25  # seconds that receive() waits at a time: rolling_restart() comes between
 # What comes from another host waits in host rings; on a GPU these are dear.
 _ROOM = {"host_ring_slots": 2048}
 
@@ -50,7 +52,7 @@ class Host:
     node: str = ""  # the ID of its node, if Ray has placed it
 
 
-class Cluster(Topics, Snapshots, Closing):
+class Cluster(Topics, Rolling, Closing):
     """Runs a program on several hosts: processes, each with a runtime of its own.
 
     An actor's address means the same on all of them: a handler sends to an actor on another host by
@@ -64,8 +66,9 @@ class Cluster(Topics, Snapshots, Closing):
         device: of every host, where `hosts` is no list.
         placement: where Ray starts the hosts, each but host 0 in an actor: "ray", or a
             RayPlacement. None: they are processes of this machine.
-        transport: "rings": memory that the processes share; "tcp": connections. None: rings where
-            all hosts are on one machine.
+        transport: "rings": memory that the processes share; "tcp": connections; "ucx": these, with
+            the bytes going by UCX (`pip install libucx-cu13`). None: rings where all hosts are on
+            one machine, else tcp.
         address: that hosts listen on with "tcp". None: loopback, or, where Ray has placed hosts on
             several machines, each one's node's.
         deadline: seconds of silence after which a host is lost.
@@ -75,9 +78,14 @@ class Cluster(Topics, Snapshots, Closing):
             as many hosts and the same devices if not given.
         restart: "snapshot": a host whose process ends is started again from the last snapshot, see
             restart_lost().
+        durable: actor types. To one of these on a host that is started again, the others send once
+            more what had been acknowledged and is not in the snapshot.
+        log_bytes: that each host keeps for each other one to that end. A log that is full holds
+            back what is sent to that host, until save() empties it.
         options: sizes, as Runtime's, of every host.
 
-    With Ray: MissingPackageError if it is not installed, ExhaustedError if it has no room for the
+    MissingPackageError if UCX is wanted and not installed, DeviceError if it does not start. With
+    Ray: MissingPackageError if it is not installed, ExhaustedError if it has no room for the
     placement group, DeadlineError if it does not start an actor by `start_timeout`.
     """
 
@@ -95,6 +103,8 @@ class Cluster(Topics, Snapshots, Closing):
         start_timeout: float = 120.0,
         restore: PathLike | None = None,
         restart: str | None = None,
+        durable: Sequence[str] = (),
+        log_bytes: int = 64 << 20,
         **options: int,
     ) -> None:
         program = program_of(program)
@@ -124,6 +134,8 @@ class Cluster(Topics, Snapshots, Closing):
         given = {
             "deadline": float(deadline),
             "spin": float(spin),
+            "durable": durable_of(durable, program),
+            "log_bytes": int(log_bytes),
             "options": {**_ROOM, **options} if _on_cpu(devices) else options,
         }
         self._devices, self._links_then, self.restarts = devices, {}, []
@@ -138,7 +150,7 @@ class Cluster(Topics, Snapshots, Closing):
         self._hosts = Processes(program, devices, given, files, end, starter)
         if restart == "snapshot":
             self._hosts.on_loss = self._start_again
-        self.program = program
+        self.program, self._placed = program, placement is not None
         self._next = cycle(range(len(devices)))
 
     def __repr__(self) -> str:
@@ -160,7 +172,7 @@ class Cluster(Topics, Snapshots, Closing):
 
     @property
     def transport(self) -> str:
-        """Of the links: "rings" or "tcp"."""
+        """Of the links: "rings", "tcp" or "ucx"."""
         return self._hosts.local.links.transport
 
     @property
@@ -295,11 +307,13 @@ class Cluster(Topics, Snapshots, Closing):
         **fields: Any,
     ) -> None:
         """As Runtime.send(). HostLostError if the actor's host is lost."""
-        self._hosts.local.runtime.send(address, message, timeout=timeout, **fields)
+        with self._hosts.here() as local:
+            local.runtime.send(address, message, timeout=timeout, **fields)
 
     def send_many(self, addresses: ArrayLike, messages: Messages, *, timeout: float = 60.0) -> None:
         """As Runtime.send_many()."""
-        self._hosts.local.runtime.send_many(addresses, messages, timeout=timeout)
+        with self._hosts.here() as local:
+            local.runtime.send_many(addresses, messages, timeout=timeout)
 
     def ask(
         self,
@@ -310,7 +324,8 @@ class Cluster(Topics, Snapshots, Closing):
         **fields: Any,
     ) -> np.void:
         """As Runtime.ask(). HostLostError if the actor's host is lost before it answers."""
-        return self._hosts.local.runtime.ask(address, message, timeout=timeout, **fields)
+        with self._hosts.here() as local:
+            return local.runtime.ask(address, message, timeout=timeout, **fields)
 
     def ask_many(
         self,
@@ -321,7 +336,8 @@ class Cluster(Topics, Snapshots, Closing):
         timeout: float = 10.0,
     ) -> Messages:
         """As Runtime.ask_many()."""
-        return self._hosts.local.runtime.ask_many(addresses, messages, reply, timeout=timeout)
+        with self._hosts.here() as local:
+            return local.runtime.ask_many(addresses, messages, reply, timeout=timeout)
 
     async def ask_async(
         self,
@@ -332,9 +348,8 @@ class Cluster(Topics, Snapshots, Closing):
         **fields: Any,
     ) -> np.void:
         """As Runtime.ask_async()."""
-        return await self._hosts.local.runtime.ask_async(
-            address, message, timeout=timeout, **fields
-        )
+        with self._hosts.here() as local:
+            return await local.runtime.ask_async(address, message, timeout=timeout, **fields)
 
     def receive(self, *, timeout: float = 1.0) -> Received:
         """The next message to this process.
@@ -342,9 +357,16 @@ class Cluster(Topics, Snapshots, Closing):
         From host 0's own actors to ``denizen::host``, or a reply of an actor of any host to what
         this process's threads have sent it.
         """
-        here = self._hosts.local
-        got = here.runtime.receive(timeout=timeout)
-        return Received(got.type, got.message, int(here.far(_one(got.sender))[0]))
+        end = time.monotonic() + _seconds(timeout)
+        while True:  # ends by a message, or the deadline
+            left = end - time.monotonic()
+            try:
+                with self._hosts.here() as local:
+                    got = local.runtime.receive(timeout=max(min(left, _TURN), 0.0))
+                    return Received(got.type, got.message, int(local.far(_one(got.sender))[0]))
+            except DeadlineError:
+                if left <= _TURN:
+                    raise
 
     # ---- all of it
 

@@ -29,6 +29,8 @@ _HELLO = struct.Struct("<16sIIQQ16s")
 _ANSWER = struct.Struct("<Q16s")
 _ARRIVED = struct.Struct("<Q")
 _PROOF = 32
+_LENGTH = struct.Struct("<I")
+MOST_SWAPPED = 1 << 16
 
 
 class RefusedError(DenizenError):
@@ -89,6 +91,17 @@ def accept(
     last = _ARRIVED.pack(arrived(host, its_epoch))
     sock.sendall(last + _proof(token, b"arrived", hello, answer + last))
     return Met(host, its_epoch, its_arrived, _nonce(token, hello, answer))
+
+
+def swap(sock: socket.socket, given: bytes) -> bytes:
+    """After a handshake: this side's bytes for the other's, at most MOST_SWAPPED."""
+    end = time.monotonic() + PATIENCE
+    sock.settimeout(PATIENCE)
+    sock.sendall(_LENGTH.pack(len(given)) + given)
+    (length,) = _LENGTH.unpack(_read(sock, _LENGTH.size, end))
+    if length > MOST_SWAPPED:
+        raise RefusedError(f"the other side would send {length:,} bytes")
+    return _read(sock, length, end)
 
 
 def _proof(token: bytes, side: bytes, hello: bytes, answer: bytes) -> bytes:

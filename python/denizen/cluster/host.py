@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import denizen
 from denizen import _core
 from denizen.cluster import control
 from denizen.cluster.links import Links
@@ -30,6 +31,28 @@ from denizen.errors import ArgumentError, DeadlineError
 from denizen.life import HOST
 from denizen.program import Program
 from denizen.runtime import Runtime
+
+
+def version() -> list[Any]:
+    """What all hosts of a cluster have in common: the version, and the layout of their memory."""
+    return [denizen.__version__, _core.layout_abi]
+
+
+def check_version(given: Mapping[str, Any]) -> None:
+    """ArgumentError if the cluster's process has another denizen than this one.
+
+    Before the program is unpickled: another version may not know what is in it.
+    """
+    theirs, ours = list(given["version"]), version()
+    if theirs != ours:
+        raise ArgumentError(
+            f"denizen here is {_named(ours)}, that of the cluster's process {_named(theirs)}; "
+            "install the same on all hosts"
+        )
+
+
+def _named(of: list[Any]) -> str:
+    return f"{of[0]} (layout {of[1]})"
 
 
 class Local:
@@ -47,6 +70,8 @@ class Local:
         )
         self.core: _core.Runtime = self.runtime._native("cluster")
         try:
+            if given["durable"]:
+                _core.durable(self.core, list(given["durable"]), given["log_bytes"])
             self.links = Links(
                 self.core,
                 self.number,
@@ -184,6 +209,20 @@ class Local:
             for d in self.runtime.dead_letters()
         ]
 
+    def open_logs(self, *, on: bool) -> None:
+        """While a snapshot is taken, logs of durable actors' messages are never full."""
+        _core.open_logs(self.core, on)
+
+    def mark_logs(self) -> None:
+        """All that is in them now is in the snapshot that is being taken."""
+        for host in range(self.hosts):
+            _core.mark_log(self.core, host)
+
+    def cut_logs(self) -> None:
+        """That snapshot is written."""
+        for host in range(self.hosts):
+            _core.cut_log(self.core, host)
+
     def hold(self, timeout: float) -> None:
         _core.hold(self.core, timeout)
 
@@ -198,6 +237,14 @@ class Local:
             str(h): {k: int(c[k]) for k in ("acknowledged", "delivered")}
             for h, c in self.links.counts().items()
         }
+
+    def pause(self, host: int, timeout: float, *, on: bool) -> None:
+        """What is sent to a host waits here; returns when all that was sent has arrived."""
+        self.links.pause(host, timeout, on=on)
+
+    def detach(self, host: int) -> dict[str, int]:
+        """Has no link to a host, which goes on in another process. Returns what it had counted."""
+        return self.links.detach(host)
 
     def leave(self, host: int, why: str, timeout: float) -> dict[str, int]:
         """Has no link to a lost host any more. Returns what the link had counted."""
@@ -239,10 +286,15 @@ _METHODS = frozenset(
         "hear_topics",
         "quiet",
         "flow",
+        "open_logs",
+        "mark_logs",
+        "cut_logs",
         "hold",
         "let_go",
         "save",
         "link_counts",
+        "pause",
+        "detach",
         "leave",
         "abandon",
         "renew",
@@ -293,10 +345,11 @@ def main(fd: int) -> int:
         if given is None:
             return 1
         sys.path[:] = given["path"]
-        # From the process that has started this one, over its own socket.
-        program = pickle.loads(base64.b64decode(given["program"]))
         failed = None
         try:
+            check_version(given)
+            # From the process that has started this one, over its own socket.
+            program = pickle.loads(base64.b64decode(given["program"]))
             local = Local(program, given, bytes.fromhex(given["token"]))
         except Exception as error:
             failed = {"n": 0, "error": type(error).__name__, "text": str(error)}

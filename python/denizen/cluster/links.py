@@ -4,7 +4,8 @@
 On one machine a link is rings in memory that both processes map ("rings"); the Unix socket over
 which that memory was handed stays open for its end. Otherwise it is a TCP connection ("tcp"), on
 loopback unless told otherwise; one that breaks is dialled again, and goes on where it broke, until
-the deadline.
+the deadline. "ucx" is the same with the bytes going by UCX: the connection is for the proofs, the
+addresses of UCX and the end of a process.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from denizen import _core, threads
-from denizen.cluster import handshake
+from denizen.cluster import handshake, ucx
 from denizen.cluster.handshake import Met, RefusedError
 from denizen.errors import DeadlineError, DenizenError
 
 log = logging.getLogger(__name__)
+
+Ucx = dict[str, Any]  # what Link.stream() and resume() take of it
 
 _PAUSE = 0.02  # seconds between two looks at the links
 _MOST_MEETING = 16  # connections at a time that have proved nothing yet, beside the hosts'
@@ -52,10 +55,12 @@ class Links:
     ) -> None:
         self._core, self._number, self._hosts, self._token = core, number, hosts, token
         self.transport, self._deadline, self._spin = transport, deadline, spin
+        self._address = address
         self._epoch = secrets.randbits(64)
         self._lock = threading.Condition()
         self._links: dict[int, _core.Link] = {number: _core.Link.loop(core)}
         self._epochs: dict[int, int] = {}
+        self._detached: dict[int, int] = {}  # epochs of processes that others have taken over
         self._places: dict[int, str] = {}
         self._tried: dict[int, float] = {}
         self._closed = False
@@ -63,10 +68,9 @@ class Links:
         self._meeting = threading.BoundedSemaphore(hosts + _MOST_MEETING)
         self.partitioned: set[int] = set()  # hosts that this one may not reach: for tests
         if transport == "rings":
-            self.place = str(folder / f"host-{number}")
+            # Beside that of the process that was this host before.
+            self.place = str(folder / f"host-{number}-{self._epoch:016x}")
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            with suppress(FileNotFoundError):
-                os.unlink(self.place)  # of the process that was this host before
             self._listener.bind(self.place)
             self._listener.listen(hosts)
         else:
@@ -141,10 +145,35 @@ class Links:
             time.sleep(0.001)
         counts = link.counts()
         link.close()
-        _core.renew(self._core, host)
+        replayed = _core.renew(self._core, host)
         with self._lock:
             del self._links[host], self._epochs[host]
-        return {k: int(counts[k]) for k in ("taken", "acknowledged", "delivered", "lost")}
+        kept = ("taken", "acknowledged", "delivered", "lost")
+        return {"replayed": replayed, **{k: int(counts[k]) for k in kept}}
+
+    def pause(self, host: int, timeout: float, *, on: bool) -> None:
+        """Nothing is taken for that host any more, until it is again; what was has arrived."""
+        end = time.monotonic() + timeout
+        with self._lock:
+            link = self._links[host]
+        link.pause(on)
+        while on and not link.paused:  # ends by the link's threads
+            if time.monotonic() > end:
+                raise DeadlineError(
+                    f"what host {self._number} has sent to host {host} has not arrived after "
+                    f"{timeout:.3g} s"
+                )
+            time.sleep(0.001)
+
+    def detach(self, host: int) -> dict[str, int]:
+        """Closes a link that is paused: its host goes on in another process. See connect()."""
+        with self._lock:
+            link = self._links.pop(host)
+            self._detached[host] = self._epochs.pop(host)
+        counts = link.counts()
+        link.close()
+        _core.recount(self._core, host)
+        return {k: int(counts[k]) for k in ("acknowledged", "delivered")}
 
     def abandon(self, host: int, why: str) -> None:
         """Nobody will link to it: what is under way to it, and will be, is buried."""
@@ -208,26 +237,35 @@ class Links:
         sock = self._open(self._places[host], timeout)
         try:
             met = handshake.dial(sock, self._token, self._number, host, self._epoch, arrived)
-            self._join(sock, met, first=False)
+            self._join(sock, met, self._meet_by_ucx(sock), first=False)
         finally:
             sock.close()
 
-    def _join(self, sock: socket.socket, met: Met, *, first: bool) -> None:
+    def _meet_by_ucx(self, sock: socket.socket) -> Ucx:
+        """With a side that has proved who it is; nothing without UCX."""
+        if self.transport != "ucx":
+            return {}
+        end = ucx.end(self._address)
+        return {"ucx": end, "address": handshake.swap(sock, end.address)}
+
+    def _join(self, sock: socket.socket, met: Met, by: Ucx, *, first: bool) -> None:
         """A link over this socket, or the one that there is goes on over it."""
         sock.settimeout(None)
         with self._lock:
             if self._closed:
                 return
             link = self._links.get(met.host)
+            if link is None and self._detached.get(met.host) == met.epoch:
+                raise RefusedError(f"host {met.host} goes on in another process")
             if link is not None:
                 if met.host in self.partitioned:
                     raise RefusedError(f"host {met.host} is out of reach")
                 if self._epochs[met.host] != met.epoch:
                     raise RefusedError(f"host {met.host} is another process than before")
-                link.resume(os.dup(sock.fileno()), met.nonce, met.arrived)
+                link.resume(os.dup(sock.fileno()), met.nonce, met.arrived, **by)
                 log.info("host %d: the link to host %d goes on", self._number, met.host)
                 return
-            if self.transport == "tcp":
+            if self.transport != "rings":
                 link = _core.Link.stream(
                     self._core,
                     met.host,
@@ -235,6 +273,7 @@ class Links:
                     met.nonce,
                     self._deadline,
                     self._spin,
+                    **by,
                 )
             else:
                 memory = _make_memory(sock) if first else _take_memory(sock)
@@ -267,11 +306,11 @@ class Links:
 
     def _meet(self, sock: socket.socket) -> None:
         try:
-            if self.transport == "tcp":
+            if self.transport != "rings":
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             met = handshake.accept(sock, self._token, self._number, self._epoch, self._arrived)
             if met is not None:
-                self._join(sock, met, first=True)
+                self._join(sock, met, self._meet_by_ucx(sock), first=True)
         except (OSError, DenizenError) as error:
             self.refused += 1
             log.warning("host %d refused a connection: %s", self._number, error)
@@ -288,7 +327,7 @@ class Links:
             return 0
         if link.state == "lost":
             raise RefusedError(f"host {host} was given up: {link.why}")
-        if self.transport != "tcp" or self._epochs[host] != epoch:
+        if self.transport == "rings" or self._epochs[host] != epoch:
             raise RefusedError(f"host {host} is linked already")
         return link.halt()
 

@@ -31,7 +31,9 @@ def add(commands: Commands) -> None:
         "--device", default="cpu:1", metavar="DEVICE", help="of each host: cpu:THREADS, gpu:N"
     )
     up.add_argument(
-        "--transport", choices=("rings", "tcp"), help="if not given rings, tcp between machines"
+        "--transport",
+        choices=("rings", "tcp", "ucx"),
+        help="if not given rings, tcp between machines",
     )
     up.add_argument(
         "--deadline", type=float, default=2.0, metavar="S", help="silence after which one is lost"

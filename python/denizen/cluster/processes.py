@@ -9,13 +9,13 @@ import pickle
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from denizen import errors, threads
 from denizen.cluster.child import Child, Starter
-from denizen.cluster.host import Local
+from denizen.cluster.host import Local, version
 from denizen.errors import DeadlineError, DenizenError, HostLostError, MissingPackageError
 from denizen.program import Program
 from denizen.values import seconds as _seconds
@@ -52,12 +52,13 @@ class Processes:
         self._process = os.getpid()
         self._devices, self._starter = list(devices), starter
         self._changing = threading.RLock()  # processes are started or given up
+        self._away = Away()
         self.closed = False
         self._lost: dict[int, str] = {}
         self._children: dict[int, Child] = {}
         self._local: Local | None = None
         self._token = secrets.token_bytes(32)
-        self._given = {**given, "hosts": len(devices)}
+        self._given = {**given, "hosts": len(devices), "version": version()}
         try:
             self._program = _pack(program)
             for number in range(1, len(devices)):
@@ -82,6 +83,12 @@ class Processes:
             raise errors.ClosedError("the cluster is closed")
         return self._local
 
+    @contextmanager
+    def here(self) -> Iterator[Local]:
+        """The host in this process, which stays the one that it is until the block ends."""
+        with self._away.using():
+            yield self.local
+
     @property
     def lost(self) -> dict[int, str]:
         """The hosts that are lost to this one, and why."""
@@ -99,9 +106,11 @@ class Processes:
 
     def call(self, host: int, method: str, patience: float, /, **given: Any) -> Any:
         """Has a host do something. HostLostError if it is lost."""
-        here = self.local
         if host == 0:
-            return here.answer(method, given)
+            with self.here() as local:
+                return local.answer(method, given)
+        here = self.local
+        self._away.wait(host, patience)
 
         def lost() -> str | None:
             return self._lost.get(host) or here.links.lost().get(host)
@@ -222,6 +231,70 @@ class Processes:
                 self._lost.pop(number)
         return before
 
+    @contextmanager
+    def away(self, host: int, end: float) -> Iterator[None]:
+        """Other threads that ask something of this host wait until the block ends."""
+        with self._away.keep(host, end):
+            yield
+
+    def replace(
+        self, number: int, file: str, program: Program, end: float
+    ) -> dict[int, dict[str, int]]:
+        """A host goes on in another process, from the file of how it is.
+
+        It is held, the others' links to it are paused, and this is its away(). If the other process
+        does not come up, nothing has happened. Returns what the others' links to it had counted.
+        """
+        with self._changing:
+            packed = _pack(program)
+            child, local = self._prepare(number, file, program, packed, end)
+            others = [h for h in self.living() if h != number]
+            counts = {}
+            old = self.local
+            try:
+                if child is None:
+                    self._local = local
+                for other in others:
+                    counts[other] = self.call(other, "detach", 5.0, host=number)
+                if child is None:
+                    old.close(1.0)
+                    self.about[0] = self.local.describe()
+                else:
+                    self._children.pop(number).kill()
+                    self._children[number] = child
+                for lost, why in self._lost.items():
+                    self.call(number, "abandon", 5.0, host=lost, why=why)
+                self._connect(self.living(), max(end - time.monotonic(), 1.0))
+            except BaseException as error:
+                if child is not None:
+                    child.kill()
+                    self._children[number] = child
+                    self._abandon(others, [number], f"it did not go on: {error}")
+                raise
+        return counts
+
+    def _prepare(
+        self, number: int, file: str, program: Program, packed: bytes, end: float
+    ) -> tuple[Child | None, Local | None]:
+        """Another process for a host, or another runtime of this one; what it needs comes first."""
+        if number == 0:
+            return None, Local(program, {**self._starter.here, **self._place(0, file)}, self._token)
+        place = self._place(number, file)
+        child = self._starter.start(number, place, packed, self._token, end)
+        try:
+            try:
+                self.about[number] = child.hear(max(end - time.monotonic(), 0.1))
+            except TimeoutError:
+                raise DeadlineError(f"host {number} is not up again in time") from None
+        except BaseException:
+            child.kill()
+            raise
+        return child, None
+
+    def use(self, program: Program) -> None:
+        """For hosts that are started from now on."""
+        self._program = _pack(program)
+
     def _abandon(self, others: Sequence[int], lost: Sequence[int], why: str) -> None:
         for number in lost:
             self._lost[number] = f"host {number} was lost: {why}"
@@ -249,6 +322,58 @@ class Processes:
                 child.ended(max(end - time.monotonic(), 0.1))
                 child.kill()
             self._starter.close()
+
+
+class Away:
+    """Which host is being replaced: who asks something of it waits, but the thread that does it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._host: int | None = None
+        self._by: int | None = None
+        self._users = 0  # of the host in this process
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Something of the host in this process."""
+        with self._changed:
+            while self._held(0):  # ends with keep()
+                self._changed.wait()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    def wait(self, host: int, patience: float) -> None:
+        """Until it is back. DeadlineError if that takes longer."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._held(host), patience):
+                raise DeadlineError(f"host {host} is being restarted with another program")
+
+    @contextmanager
+    def keep(self, host: int, end: float) -> Iterator[None]:
+        """It is away. Of the host in this process: once nobody else uses it."""
+        with self._changed:
+            self._host, self._by = host, threading.get_ident()
+        try:
+            with self._changed:
+                left = max(end - time.monotonic(), 0.0)
+                if host == 0 and not self._changed.wait_for(lambda: self._users == 0, left):
+                    raise DeadlineError(
+                        "host 0 was not restarted: calls of this process that use it have not "
+                        "ended, asks or receive() for instance"
+                    )
+            yield
+        finally:
+            with self._changed:
+                self._host = self._by = None
+                self._changed.notify_all()
+
+    def _held(self, host: int) -> bool:
+        return self._host == host and self._by != threading.get_ident()
 
 
 def _pack(program: Program) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from denizen.cluster import control
-from denizen.cluster.host import Local
+from denizen.cluster.host import Local, check_version
 
 
 class RayHost:
@@ -54,6 +54,7 @@ class RayHost:
             self._ended.set()
 
     def _start(self, given: Mapping[str, Any], program: bytes, token: bytes) -> dict[str, Any]:
+        check_version(given)
         # From the process that has started this one, by a call of Ray's.
         self._local = Local(pickle.loads(program), given, token)
         return self._local.describe()

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.errors import ArgumentError, DeadlineError, DenizenError, SnapshotError
 from denizen.files import whole
+from denizen.program import Program
 from denizen.values import seconds as _seconds
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,14 @@ class Restart:
 
     By other host: how many messages from there had been acknowledged since the snapshot
     (``received``), and how many to there had been delivered since (``sent``). Of the first its
-    actors have seen none, and the second they may send again.
+    actors have seen none but those that are sent again, to durable actors (``replayed``); and the
+    second they may send again.
     """
 
     host: int
     received: dict[int, int]
     sent: dict[int, int]
+    replayed: dict[int, int]
 
 
 class Saved:
@@ -108,38 +111,52 @@ class Snapshots:
         that fails leaves the last one. DeadlineError if what is between the hosts did not arrive;
         HostLostError if one of them is lost.
         """
-        end = time.monotonic() + _seconds(timeout)
         with self._saving:
-            self._all_live()
-            folder = Path(path)
-            folder.mkdir(parents=True, exist_ok=True)
-            before = None
-            with suppress(SnapshotError):
-                before = Saved.read(folder)
-            number = 1 if before is None else before.number() + 1
-            names = [f"{number}-host-{h}.dzs" for h in range(len(self._devices))]
-            try:
-                self._stand_still(end)
-                for host, name in enumerate(names):
-                    left = max(end - time.monotonic(), 0.1)
-                    given = {"path": str((folder / name).resolve()), "timeout": left}
-                    self._hosts.call(host, "save", left, **given)
-                links = {h: self._hosts.call(h, "link_counts", 5.0) for h in range(len(names))}
-            finally:
-                self._go_on()
-            index = {
-                "format": _FORMAT,
-                "number": number,
-                "devices": self._devices,
-                "files": [{"name": n, "sha256": _digest(folder / n)} for n in names],
-            }
-            with whole(folder / _INDEX) as part:
-                Path(part).write_text(json.dumps(index, indent=1))
-            self._saved = Saved(folder, index)
-            self._links_then = {h: {int(b): c for b, c in of.items()} for h, of in links.items()}
-            for old in folder.glob("*-host-*.dzs"):
-                if old.name not in names:
-                    old.unlink(missing_ok=True)
+            self._save(path, time.monotonic() + _seconds(timeout))
+
+    def _save(
+        self,
+        path: PathLike,
+        end: float,
+        held: Callable[[], None] = lambda: None,
+        stays: int | None = None,
+    ) -> None:
+        """``held`` is called while all stand still; host ``stays`` does so at the end, too."""
+        self._all_live()
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        before = None
+        with suppress(SnapshotError):
+            before = Saved.read(folder)
+        number = 1 if before is None else before.number() + 1
+        names = [f"{number}-host-{h}.dzs" for h in range(len(self._devices))]
+        try:
+            self._stand_still(end)
+            held()
+            for host, name in enumerate(names):
+                left = max(end - time.monotonic(), 0.1)
+                given = {"path": str((folder / name).resolve()), "timeout": left}
+                self._hosts.call(host, "save", left, **given)
+                self._hosts.call(host, "mark_logs", 5.0)
+            links = {h: self._hosts.call(h, "link_counts", 5.0) for h in range(len(names))}
+        except BaseException:
+            self._go_on()
+            raise
+        self._go_on(stays)
+        index = {
+            "format": _FORMAT,
+            "number": number,
+            "devices": self._devices,
+            "files": [{"name": n, "sha256": _digest(folder / n)} for n in names],
+        }
+        with whole(folder / _INDEX) as part:
+            Path(part).write_text(json.dumps(index, indent=1))
+        self._saved = Saved(folder, index)
+        self._links_then = {h: {int(b): c for b, c in of.items()} for h, of in links.items()}
+        self._hosts.call_living("cut_logs", 5.0)
+        for old in folder.glob("*-host-*.dzs"):
+            if old.name not in names:
+                old.unlink(missing_ok=True)
 
     def restart_lost(self, *, timeout: float = 60.0) -> list[Restart]:
         """Starts each host that is lost again, from the last snapshot; returns which.
@@ -172,14 +189,15 @@ class Snapshots:
 
     def _account(self, host: int, before: dict[int, dict[int, dict[str, int]]]) -> Restart:
         """From the counts of the links that the others had to it."""
-        received, sent = {}, {}
+        received, sent, replayed = {}, {}, {}
         for other, counts in before.items():
             now = counts[host]
             then = self._links_then.get(other, {}).pop(host, {"acknowledged": 0, "delivered": 0})
             received[other] = now["acknowledged"] - then["acknowledged"]
             sent[other] = now["delivered"] - then["delivered"]
+            replayed[other] = now["replayed"]
         self._links_then.pop(host, None)
-        return Restart(host, received, sent)
+        return Restart(host, received, sent, replayed)
 
     def _all_live(self) -> None:
         for host in self._hosts.lost:
@@ -191,13 +209,15 @@ class Snapshots:
         A ring that is full may need a worker that is off: then all go on for a while.
         """
         patience = _TRY
+        for host in range(len(self._devices)):
+            self._hosts.call(host, "open_logs", 5.0, on=True)
         while True:  # ends when they stand still, or by the deadline
             with suppress(DeadlineError):
                 for host in range(len(self._devices)):
                     self._hosts.call(host, "hold", patience, timeout=patience)
                 if self._arrived(time.monotonic() + patience):
                     return
-            self._go_on()
+            self._let_go()
             if time.monotonic() > end:
                 raise DeadlineError(
                     "the cluster was not saved: messages between its hosts are still under way"
@@ -217,10 +237,30 @@ class Snapshots:
             time.sleep(0.001)
         return False
 
-    def _go_on(self) -> None:
+    def _go_on(self, stays: int | None = None) -> None:
+        self._let_go(stays)
         for host in self._hosts.living():
             with suppress(DenizenError):
-                self._hosts.call(host, "let_go", 10.0)
+                self._hosts.call(host, "open_logs", 5.0, on=False)
+
+    def _let_go(self, stays: int | None = None) -> None:
+        for host in self._hosts.living():
+            with suppress(DenizenError):
+                if host != stays:
+                    self._hosts.call(host, "let_go", 10.0)
+
+
+def durable_of(types: Sequence[str], program: Program) -> list[str]:
+    """ArgumentError if one of these is no actor type of the program."""
+    if isinstance(types, str):
+        raise ArgumentError(f'durable = "{types}"; give a list of actor types')
+    for one in types:
+        if one not in program.actors:
+            raise ArgumentError(
+                f'durable: "{one}" is no actor type of {program.name}, which has '
+                f"{', '.join(program.actors)}"
+            )
+    return list(types)
 
 
 def _digest(path: Path) -> str:

@@ -59,7 +59,8 @@ class Topics:
         Returns to how many: those on this host, and each host that has others counts once for each
         of its patterns that match. As Runtime.publish() otherwise.
         """
-        return self._hosts.local.runtime.publish(topic, message, timeout=timeout, **fields)
+        with self._hosts.here() as local:
+            return local.runtime.publish(topic, message, timeout=timeout, **fields)
 
     def _change(self, verb: str, address: int, pattern: str, timeout: float) -> None:
         at = 0 if address == HOST else self.host_of(address)

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import denizen
-from denizen.cluster import Cluster
+from denizen.cluster import Cluster, ucx
 from denizen.lab import calls, losses
 from denizen.lab.record import Measured, Scalar
 from denizen.program import library_of
@@ -183,7 +183,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     of_host = "cpu:1" if device in ("auto", "cpu") and denizen.gpu_problem() else device
     rows: list[Measured] = []
     players = program()
-    for transport in ("rings", "tcp"):
+    for transport in ("rings", "tcp", *(["ucx"] if ucx.find() else [])):
         for waits, spin in (("spinning", 1.0), ("sleeping", 0.0)):
             with Cluster(players, 2, device=of_host, transport=transport, spin=spin) as cluster:
                 params: dict[str, Scalar] = {"transport": transport, "links": waits}

@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from denizen import announce, serving
 from denizen.errors import ArgumentError, DenizenError, MissingPackageError
 from denizen.terminal import plain
+from denizen.top.hosts import render_all
 from denizen.top.screen import Snapshot, render
 
 try:
@@ -144,6 +145,41 @@ def live(url: str, console: Console) -> int:
     if ended:
         console.print(Text(f"{ended} has ended"))
     return 0
+
+
+def read_all(urls: Sequence[str]) -> dict[str, Snapshot | str]:
+    """By URL; why nothing was read there, where nobody answers any more."""
+    found: dict[str, Snapshot | str] = {}
+    for url in urls:
+        try:
+            found[url] = read(url)
+        except _EndedError as error:
+            found[url] = str(error)
+    return found
+
+
+def run_all(*, plain: bool) -> int:
+    """``--all``: who is served at the start, until q is pressed or all have ended."""
+    urls = [a.url for a in announce.find()]
+    if not urls:
+        find(None)  # says that there is none, and what to do
+    console = Console()
+    before = read_all(urls)
+    if plain or not console.is_terminal or console.is_dumb_terminal:
+        time.sleep(_PERIOD)
+        width = int(os.environ.get("COLUMNS") or _PLAIN_WIDTH)
+        text = Console(width=width, color_system=None, force_terminal=False, highlight=False)
+        text.print(render_all(read_all(urls), before, width))
+        return 0
+    with _keys() as fd, Live(console=console, screen=True, auto_refresh=False) as shown:
+        while True:  # ends by a key, Ctrl-C, or with the last program
+            if _quit_pressed(fd, _PERIOD):
+                return 0
+            now = read_all(urls)
+            shown.update(render_all(now, before, console.size[0]), refresh=True)
+            if all(isinstance(one, str) for one in now.values()):
+                return 0
+            before = now
 
 
 def run(url: str | None, pid: int | None, *, plain: bool) -> int:

@@ -13,6 +13,9 @@ def add(commands: Commands) -> None:
     which = top.add_mutually_exclusive_group()
     which.add_argument("--url", help="what serve_metrics() returned")
     which.add_argument("--pid", type=int, help="the process that serves it, if there are several")
+    which.add_argument(
+        "--all", action="store_true", help="a line for each: all hosts of a cluster, for instance"
+    )
     top.add_argument("--once", action="store_true", help="print one reading and leave")
     top.set_defaults(run=_run)
 
@@ -20,4 +23,6 @@ def add(commands: Commands) -> None:
 def _run(given: argparse.Namespace) -> int:
     from denizen.top import command  # noqa: PLC0415  (needs Rich)
 
+    if given.all:
+        return command.run_all(plain=given.once)
     return command.run(given.url, given.pid, plain=given.once)

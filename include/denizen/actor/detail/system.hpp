@@ -2,6 +2,7 @@
 // The runtime's own messages from worker to worker, and the answers to those of the host.
 #pragma once
 
+#include <denizen/actor/detail/crossing.hpp>
 #include <denizen/actor/detail/post.hpp>
 
 namespace denizen {
@@ -11,7 +12,7 @@ DENIZEN_COLD inline void send_system(const Shared& s, uint32_t id, SystemOp op, 
                                      uint32_t sender, const LifeRequest& request)
 {
     // Of another host's actor: its link passes the order on (far.hpp).
-    const bool elsewhere = actor.is_far() && (op == SystemOp::watch || op == SystemOp::unwatch);
+    const bool elsewhere = actor.is_far() && crosses_hosts(op);
     if ((actor.is_host() && !elsewhere) || !detail::exists(s, actor)) {
         report_error(
             s, {static_cast<uint32_t>(Errc::no_actor), id, actor.value, misdirected_order, sender});
