@@ -19,11 +19,13 @@
 #include "../apps/graph/tests/searches.hpp"
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
 #include <optional>
+#include <random>
 
 #if defined(__CUDACC__)
 #include "rivals/bfs.cuh"
@@ -62,6 +64,27 @@ std::optional<Csr> road(const std::string& name)
                  name.c_str(), name.c_str(), name.c_str(),
                  folder != nullptr ? folder : "a folder named by DENIZEN_GRAPHS");
     return {};
+}
+
+// Each pair of vertices is an edge with this probability (Erdos and Renyi's, after Gilbert): drawn
+// by the gaps between edges (Batagelj and Brandes 2005). The same in every run.
+Csr random_graph(uint32_t vertices, double probability)
+{
+    std::mt19937_64 draw(1);
+    Edges edges;
+    edges.vertices = vertices;
+    const double scale = 1 / std::log1p(-probability);
+    uint64_t v = 1;
+    uint64_t w = 0;
+    while (true) { // ends: each gap goes at least to the next pair
+        const double above_0 = (static_cast<double>(draw() >> 11) + 1) * 0x1p-53;
+        w += static_cast<uint64_t>(std::log(above_0) * scale);
+        for (; w >= v && v < vertices; ++v) w -= v; // row v has the pairs (v, 0) to (v, v - 1)
+        if (v >= vertices) return csr_of(edges, true);
+        edges.from.push_back(static_cast<uint32_t>(v));
+        edges.to.push_back(static_cast<uint32_t>(w));
+        ++w;
+    }
 }
 
 struct Input {
@@ -204,7 +227,12 @@ void measure(const Arguments& arguments)
 {
     print_environment(environment(arguments));
     std::vector<Input> inputs{
+        {"chain 5,000", [] { return chain(5'000); }},
+        {"chain 10,000", [] { return chain(10'000); }},
         {"chain 20,000", [] { return chain(20'000); }},
+        {"random 10,000, p = 0.0002", [] { return random_graph(10'000, 0.0002); }},
+        {"random 10,000, p = 0.001", [] { return random_graph(10'000, 0.001); }},
+        {"random 10,000, p = 0.01", [] { return random_graph(10'000, 0.01); }},
         {"NY", [] { return road("NY"); }},
         {"FLA", [] { return road("FLA"); }},
         {"grid 1000 x 1000", [] { return grid(1000, 1000); }},

@@ -17,7 +17,9 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <fstream>
 #include <thread>
+#include <unistd.h>
 
 namespace {
 
@@ -180,6 +182,17 @@ private:
     Samples latencies_{1u << 18};
 };
 
+// Of this process, in use.
+double resident_mb()
+{
+    uint64_t pages = 0;
+    std::ifstream statm("/proc/self/statm");
+    if (!(statm >> pages >> pages)) {
+        throw std::runtime_error("/proc/self/statm does not tell the process's memory");
+    }
+    return static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) * 1e-6;
+}
+
 void measure(const Arguments& arguments)
 {
     const uint64_t interval = arguments.quick ? 500'000'000 : 1'000'000'000;
@@ -195,13 +208,15 @@ void measure(const Arguments& arguments)
     flow.start(arguments.gpu() ? cores : std::vector<int>{}); // CPU workers need the cores too
     std::this_thread::sleep_for(std::chrono::nanoseconds(interval)); // warm
 
-    Samples rates[2] = {Samples(intervals), Samples(intervals)}; // and A/A
-    uint32_t done = 0;                                           // intervals
+    Samples rates[2] = {Samples(intervals), Samples(intervals)};   // and A/A
+    Samples windows[2] = {Samples(intervals), Samples(intervals)}; // the first third, the last
+    uint32_t done = 0;                                             // intervals
     Samples asks(size_t{intervals} * 2000);
     bool right = true;
     uint32_t number = 0;
     uint64_t since = now_ns();
     const uint64_t begin_count = flow.received();
+    const double begin_mb = resident_mb();
     uint64_t count = begin_count;
     while (done < intervals && !flow.failed()) { // ends by the clock
         const uint64_t begin = now_ns();
@@ -212,13 +227,17 @@ void measure(const Arguments& arguments)
         if (end - since >= interval) {
             const uint64_t now_count = flow.received();
             // The two take turns by a sequence of no period (Thue and Morse's).
-            rates[std::popcount(done++) % 2].add(static_cast<double>(now_count - count) * 1e3 /
-                                                 static_cast<double>(end - since));
+            const double rate =
+                static_cast<double>(now_count - count) * 1e3 / static_cast<double>(end - since);
+            const uint32_t third = 3 * done / intervals;
+            if (third != 1) windows[third / 2].add(rate);
+            rates[std::popcount(done++) % 2].add(rate);
             count = now_count;
             since = end;
         }
         std::this_thread::sleep_for(std::chrono::microseconds(500));
     }
+    const double end_mb = resident_mb();
     const bool complete = flow.finish();
     std::fprintf(stderr, "sent %llu, received %llu, out of place %llu\n",
                  static_cast<unsigned long long>(flow.sent()),
@@ -235,6 +254,23 @@ void measure(const Arguments& arguments)
     echoes.print(rates[0]);
     echoes.arm = "A/A";
     echoes.print(rates[1]);
+    const char* const names[] = {"echoes, first third", "echoes, last third"};
+    for (const uint32_t last : {0u, 1u}) {
+        Case third(names[last], Json(), "M/s");
+        third.n = windows[last].size();
+        third.verified = complete;
+        if (last != 0) third.ratio_base = {names[0]};
+        if (third.n != 0) third.print(windows[last]);
+    }
+    for (const bool at_end : {false, true}) {
+        Case memory("memory of the process", Json().add("at", at_end ? "the end" : "the begin"),
+                    "MB");
+        memory.n = 1;
+        memory.verified = complete;
+        Samples one(1);
+        one.add(at_end ? end_mb : begin_mb);
+        memory.print(one);
+    }
     Case stream("echo latency", Json().add("of", "the stream"));
     stream.n = flow.latencies().size();
     stream.verified = complete;

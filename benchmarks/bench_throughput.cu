@@ -122,6 +122,16 @@ private:
     std::vector<uint32_t> values_;
 };
 
+// What the threads of this process have spent on cores, those that spin included.
+double processor_us_so_far()
+{
+    timespec spent{};
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent) != 0) {
+        throw std::runtime_error("the system does not tell the process's time");
+    }
+    return static_cast<double>(spent.tv_sec) * 1e6 + static_cast<double>(spent.tv_nsec) * 1e-3;
+}
+
 // One way of doing the first `count` pieces.
 struct Arm {
     Case result;
@@ -131,16 +141,21 @@ struct Arm {
     std::function<bool(uint32_t)> work; // whether what the host saw was right
     std::function<bool(uint32_t)> verify;
     bool right = true;
+    Samples processor_us{64}; // of all of the process's threads, a pair
 
     bool is_rate() const { return result.unit == "M/s"; }
     void turn(bool counts)
     {
         reset();
+        const double busy = processor_us_so_far();
         const uint64_t begin = now_ns();
         right &= work(count);
         const double us = static_cast<double>(now_ns() - begin) * 1e-3;
+        const double spent = processor_us_so_far() - busy;
         right &= verify(count);
-        if (counts) samples.add(is_rate() ? count / us : us / count);
+        if (!counts) return;
+        samples.add(is_rate() ? count / us : us / count);
+        processor_us.add(spent / count);
     }
 };
 
@@ -187,6 +202,11 @@ public:
             arm.result.n = uint64_t{arm.count} * repetitions_;
             arm.result.verified = arm.right;
             arm.result.print(arm.samples);
+            if (arm.is_rate() || !arm.result.arm.empty()) continue;
+            Case host(arm.result.name + ", host's processor time", arm.result.params);
+            host.n = arm.result.n;
+            host.verified = arm.right;
+            host.print(arm.processor_us);
         }
     }
 

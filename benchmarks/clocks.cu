@@ -4,15 +4,18 @@
 // which they need: with an atomic each, two threads can draw the same stamp. On the device it is an
 // atomic increment of the same words: as many numbers drawn, none of them twice, without the time.
 // Every thread checks that its stamps rise, and after every sample all of one clock are sorted:
-// none may be there twice.
+// none may be there twice. Beside them: two stamps compared, and a slot written and read.
 #include "clocks.hpp"
 
 #include <denizen/base/hlc.hpp>
+#include <denizen/wire/slot.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #if defined(__CUDACC__)
@@ -151,8 +154,65 @@ Case& add(std::vector<Arm>& arms, const char* name, uint32_t threads, uint32_t c
     return arm.result;
 }
 
+// Nanoseconds of one comparison: which of many stamps is the latest.
+Arm comparison(uint32_t count)
+{
+    const auto stamps = std::make_shared<std::vector<Stamp>>();
+    std::mt19937_64 draw(1);
+    for (uint32_t i = 0; i < count; ++i) stamps->push_back(Stamp{draw()});
+    Arm arm;
+    arm.result = Case("HLC comparison", Json().add("on", "host").add("threads", 1), "ns");
+    arm.per_sample = count;
+    arm.time = [stamps](bool& right) {
+        const uint64_t begin = now_ns();
+        Stamp latest{0};
+        for (const Stamp& stamp : *stamps) {
+            if (latest < stamp) latest = stamp;
+        }
+        const uint64_t end = now_ns();
+        right &= latest.value == std::max_element(stamps->begin(), stamps->end())->value;
+        return static_cast<double>(end - begin) / static_cast<double>(stamps->size());
+    };
+    return arm;
+}
+
+// Nanoseconds to write a message with its header into a slot and to read it again, on one core:
+// what a message costs besides its way. Without a trip to another core's cache.
+Arm slot_written_and_read(uint32_t count)
+{
+    struct Payload {
+        uint32_t word[9];
+    };
+    static_assert(sizeof(Payload) == first_payload);
+    const auto slots = std::make_shared<std::vector<Slot>>(64);
+    Arm arm;
+    arm.result = Case("slot, written and read",
+                      Json().add("on", "host").add("bytes", sizeof(Payload)), "ns");
+    arm.per_sample = count;
+    arm.time = [=](bool& right) {
+        const uint64_t begin = now_ns();
+        uint32_t difference = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            Slot* const slot = slots->data() + i % slots->size();
+            const Header sent{i, ~i, i & max_type, 0, sizeof(Payload)};
+            const Payload payload{{i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7, i + 8}};
+            store_short<Scope::system, sizeof(Payload)>(slot, i, sent, &payload);
+            Header came;
+            Payload found{};
+            const bool whole = load_short<Scope::system, sizeof(Payload)>(slot, i, came, &found);
+            difference |= whole && came == sent ? found.word[8] ^ (i + 8) : 1;
+        }
+        const uint64_t end = now_ns();
+        right &= difference == 0;
+        return static_cast<double>(end - begin) / count;
+    };
+    return arm;
+}
+
 void on_host(std::vector<Arm>& arms, uint32_t count)
 {
+    arms.push_back(comparison(count));
+    arms.push_back(slot_written_and_read(count));
     for (const uint32_t threads : {1u, 2u, 4u}) {
         for (const char* again : {"", "A/A"}) {
             Case& tick = add<OneWord, false>(arms, "HLC tick", threads, count);

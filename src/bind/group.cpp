@@ -148,6 +148,19 @@ void groups(nb::module_& m)
                  const Unlocked unlocked;
                  g.run(call, reinterpret_cast<void*>(stream));
              })
+        .def("lacks",
+             [](const Group& g, const std::string& kind, const std::string& type, bool resident) {
+                 Call call;
+                 call.kind = named<Kind>("collective", kind, kinds);
+                 call.type = named<Type>("type", type, types);
+                 return g.lacks(call, resident);
+             })
+        .def("add_code",
+             [](Group& g, nb::bytes cubin, bool resident) {
+                 const Code code = code_of(cubin);
+                 const Unlocked unlocked;
+                 g.add_code(code, resident);
+             })
         .def("wait",
              [](Group& g, uintptr_t stream) {
                  const Unlocked unlocked;

@@ -21,6 +21,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <unistd.h>
 
 namespace denizen::group {
@@ -159,7 +160,34 @@ public:
 
     void run(const Call& call, void* stream) override
     {
-        launch_kernel("call", call.channels, Launch::early, stream_of(stream), ref, call);
+        Function function = functions_.at("call");
+        if (is_rare(call)) {
+            function = rare_call_;
+            if (function == nullptr) throw_lack();
+        }
+        launch_kernel(function, call.channels, Launch::early, stream_of(stream), ref, call);
+    }
+
+    bool lacks_rare(bool resident) const override
+    {
+        return (resident ? rare_serve_ : rare_call_) == nullptr;
+    }
+
+    // By any thread: one of a process may load the code of all ranks.
+    void add_code(const Code& code, bool resident) override
+    {
+        off_the_gpu("a group", [&] {
+            const ContextScope scope(chip_->context);
+            std::vector<std::string> names{"call"};
+            if (resident) names.emplace_back("serve");
+            const Functions more =
+                load_functions(code, more_.emplace_back(), "denizen_group_", names, "the groups'");
+            if (resident) {
+                make_ready(more.at("serve"));
+                rare_serve_ = more.at("serve");
+            }
+            rare_call_ = more.at("call");
+        });
     }
 
     void wait(void* stream) override
@@ -183,8 +211,8 @@ public:
 
     void begin_check() override
     {
-        launch_kernel("check", 1, Launch::plain, stream_, ref, uint32_t{max_ranks}, 0ull,
-                      reinterpret_cast<uint32_t*>(result_));
+        launch_kernel(functions_.at("check"), 1, Launch::plain, stream_, ref, uint32_t{max_ranks},
+                      0ull, reinterpret_cast<uint32_t*>(result_));
     }
 
     void end_check() override
@@ -258,10 +286,7 @@ public:
                                               resident_stream_),
                       "cuMemsetD8Async");
             }
-            // Once for nothing, while nobody is here who stays: a kernel's first launch may load
-            // code, which waits for all that runs.
-            launch_kernel("serve", 1, Launch::together, resident_stream_, ref, Mailbox{});
-            check(driver_.stream_synchronize(resident_stream_), "cuStreamSynchronize", device);
+            make_ready(serve_);
         });
         return box;
     }
@@ -288,7 +313,7 @@ public:
             Mailbox next = box_;
             next.term.incarnation = number;
             next.term.successor = successor ? 1 : 0;
-            launch_kernel("serve", next.teams, Launch::together, resident_stream_, ref, next);
+            launch_kernel(serve_, next.teams, Launch::together, resident_stream_, ref, next);
         };
         kept.needed = [this] {
             const uint32_t left = Direct::load(box_.left).sequence;
@@ -308,6 +333,28 @@ public:
 
     uint32_t launches() const override { return static_cast<uint32_t>(keeper_->launches()); }
     uint64_t incarnations() const override { return keeper_->incarnations(); }
+
+    void serve_rare() override
+    {
+        if (serve_ == rare_serve_) return;
+        if (lacks_rare(true)) throw_lack();
+        // An incarnation that is queued already is launched with the kernel that it has. So the
+        // teams leave first; calls that are posted stay where they are.
+        const uint64_t deadline = now_ns() + patience_ns();
+        keeper_->hold();
+        while (!keeper_->held() && !keeper_->failed() && now_ns() < deadline) {
+            std::this_thread::yield(); // ends with the teams' calls, which have a deadline
+        }
+        if (keeper_->held()) serve_ = rare_serve_.load();
+        keeper_->let_go();
+        std::string text;
+        if (keeper_->failed()) throw Error(keeper_->failure(text), text);
+        if (serve_ != rare_serve_) {
+            throw Error(Errc::stuck, "the resident group's rank " + std::to_string(ref.rank) +
+                                         " does not leave its GPU to take the kernels of more "
+                                         "types");
+        }
+    }
 
     void close_mailbox(const Mailbox& box) override
     {
@@ -353,12 +400,29 @@ private:
         return reinterpret_cast<unsigned char*>(box.left) - ring;
     }
 
+    // A team may wait for its peers until the group's deadline.
+    uint64_t patience_ns() const { return 2 * ref.timeout_ns + 5'000'000'000; }
+
+    // Once for nothing, while nobody is here who stays: a kernel's first launch may load code,
+    // which waits for all that runs.
+    void make_ready(Function serve)
+    {
+        launch_kernel(serve, 1, Launch::together, resident_stream_, ref, Mailbox{});
+        check(driver_.stream_synchronize(resident_stream_), "cuStreamSynchronize", device);
+    }
+
+    [[noreturn]] static void throw_lack()
+    {
+        throw Error(Errc::bad_argument,
+                    "the group's kernels are those of f32, f16, bf16 and i32: give it those of the "
+                    "other types by Group::add_code()");
+    }
+
     void take_off()
     {
         keeper_->command(Command::stop);
         try {
-            // A team may wait for its peers until the group's deadline.
-            if (keeper_->join(2 * ref.timeout_ns + 5'000'000'000)) return;
+            if (keeper_->join(patience_ns())) return;
         } catch (const Error&) { // a dead context
         }
         keeper_->abandon();
@@ -370,6 +434,7 @@ private:
         if (stream_ != nullptr) driver_.stream_synchronize(stream_);
         if (result_ != 0) driver_.mem_free(result_);
         if (module_ != nullptr) driver_.module_unload(module_);
+        for (const Module module : more_) driver_.module_unload(module);
         for (const Stream s : {stream_, copies_, resident_stream_}) {
             if (s != nullptr) driver_.stream_destroy(s);
         }
@@ -390,6 +455,14 @@ private:
         }
         functions_ = load_functions(code, module_, "denizen_group_", {"call", "check", "serve"},
                                     "the groups'");
+        serve_ = functions_.at("serve");
+        Function found = nullptr;
+        const bool common =
+            module_ != nullptr &&
+            driver_.module_get_function(&found, module_, "denizen_group_common") == success;
+        if (common) return;
+        rare_call_ = functions_.at("call");
+        rare_serve_ = functions_.at("serve");
     }
 
     enum class Launch {
@@ -400,7 +473,7 @@ private:
 
     // Arguments must have exactly the kernel's types.
     template <class... Arguments>
-    void launch_kernel(const char* name, unsigned blocks, Launch launch, Stream stream,
+    void launch_kernel(Function function, unsigned blocks, Launch launch, Stream stream,
                        Arguments... arguments)
     {
         const ContextScope scope(chip_->context);
@@ -419,8 +492,8 @@ private:
         config.stream = stream;
         config.attributes = &attribute;
         config.attribute_count = launch == Launch::plain ? 0 : 1;
-        check(driver_.launch_kernel_ex(&config, functions_.at(name), pointers, nullptr),
-              "cuLaunchKernelEx", name);
+        check(driver_.launch_kernel_ex(&config, function, pointers, nullptr), "cuLaunchKernelEx",
+              "a group's");
     }
 
     // 10^9 bytes a second, the best of three, by the host's clock: 64 MiB take 0.2 ms at best.
@@ -434,8 +507,9 @@ private:
         const uint64_t began = now_ns();
         for (int i = 0; i < 3 || (best < least_gbs && now_ns() - began < patience_ns); ++i) {
             const uint64_t begin = now_ns();
-            launch_kernel("check", static_cast<unsigned>(2 * chip_->info.sm_count), Launch::plain,
-                          stream_, ref, peer, 0ull + bytes, reinterpret_cast<uint32_t*>(result_));
+            launch_kernel(functions_.at("check"), static_cast<unsigned>(2 * chip_->info.sm_count),
+                          Launch::plain, stream_, ref, peer, 0ull + bytes,
+                          reinterpret_cast<uint32_t*>(result_));
             const ContextScope scope(chip_->context);
             check(driver_.stream_synchronize(stream_), "cuStreamSynchronize", device);
             best =
@@ -452,6 +526,10 @@ private:
     Module module_ = nullptr;
     DevicePtr result_ = 0;
     Functions functions_;
+    std::vector<Module> more_;                  // by add_code()
+    std::atomic<Function> serve_{nullptr};      // what incarnations of the resident group are
+    std::atomic<Function> rare_call_{nullptr};  // with the rare types; null: missing
+    std::atomic<Function> rare_serve_{nullptr}; // with all types; null: missing
     std::vector<std::shared_ptr<Mapped>> memory_;
     std::optional<MappedMemory> inbox_; // of resident groups
     bool asked_for_inbox_ = false;

@@ -207,6 +207,9 @@ void Member::look() const
     if (word != 0) throw_verdict(*this, Verdict::of(word));
 }
 
+bool Member::lacks_rare(bool) const { return false; }
+void Member::add_code(const Code&, bool) {}
+
 Mailbox Member::open_mailbox(uint32_t)
 {
     throw Error(Errc::bad_argument,
@@ -451,6 +454,17 @@ void* Group::allocate(uint64_t bytes)
     void* const at = member_->heap() + member_->allocated;
     member_->allocated += size;
     return at;
+}
+
+bool Group::lacks(const Call& call, bool resident) const
+{
+    return is_rare(call) && member_->lacks_rare(resident);
+}
+
+void Group::add_code(const Code& code, bool resident)
+{
+    member_->process.check("the group");
+    member_->add_code(code, resident);
 }
 
 void Group::run(Call call, void* stream)

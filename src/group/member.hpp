@@ -34,6 +34,11 @@ public:
     virtual void begin_check() = 0;
     virtual void end_check() = 0;
 
+    // Whether the kernels of rare types (is_rare()) are missing: those that launches run, or that a
+    // resident group's teams do. Then, more kernels. Errc::bad_argument, stuck.
+    virtual bool lacks_rare(bool resident) const;
+    virtual void add_code(const Code& code, bool resident);
+
     // Memory for `teams` that will serve, and the teams. `breath_ns`: of a GPU's. Not where no
     // memory is shared.
     virtual Mailbox open_mailbox(uint32_t teams);
@@ -43,6 +48,9 @@ public:
     virtual void posted(uint32_t number);
     virtual uint32_t launches() const { return 0; }     // how often they had to come
     virtual uint64_t incarnations() const { return 0; } // kernels; on the CPU as launches()
+    // The teams do calls of rare types too, from now on. Waits until they have left once, on a GPU.
+    // Errc::bad_argument: there are no such kernels.
+    virtual void serve_rare() {}
     // They have been told to leave by a message.
     virtual void close_mailbox(const Mailbox& box);
 

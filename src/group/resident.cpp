@@ -127,6 +127,7 @@ uint32_t ResidentGroup::post(Call call)
     member_.process.check("the group");
     member_.plan(call);
     call.channels = std::min(call.channels, channels_);
+    if (is_rare(call)) member_.serve_rare();
     if (posted_ >= posts) wait(posted_ + 1 - posts);
     if (follows(call)) wait(posted_);
     const uint32_t number = ++posted_;

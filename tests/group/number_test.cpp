@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small floats on the host: every value there and back, rounding to the nearest even, min, max,
 // avg.
-#include <denizen/group/number.hpp>
+#include <denizen/group/call.hpp>
 
 #include <gtest/gtest.h>
 
@@ -145,4 +145,24 @@ TEST(Numbers, Operations)
     const uint32_t bytes = combine(Op::sum, widen(uint8_t{200}), widen(uint8_t{100}));
     EXPECT_EQ(Narrow<uint8_t>::of(conclude(Op::sum, bytes, 2)), 44);
     EXPECT_EQ(Narrow<uint8_t>::of(conclude(Op::avg, bytes, 2)), 150); // before it is cut
+}
+
+// What kernels of the common types can do: sums of theirs, and moves as elements of 4 bytes.
+TEST(Calls, RareOnes)
+{
+    uint32_t rare = 0;
+    for (uint32_t kind = 0; kind < kinds; ++kind) {
+        for (uint32_t type = 0; type < types; ++type) {
+            Call call;
+            call.kind = static_cast<Kind>(kind);
+            call.type = static_cast<Type>(type);
+            if (!is_rare(call)) continue;
+            ++rare;
+            EXPECT_TRUE(reduces(call.kind) || size_of(call.type) == 1)
+                << to_string(call.kind) << ' ' << to_string(call.type);
+            EXPECT_FALSE(is_common(call.type))
+                << to_string(call.kind) << ' ' << to_string(call.type);
+        }
+    }
+    EXPECT_EQ(rare, 2 * 5 + 3 * 3); // two kinds that sum, three that move
 }

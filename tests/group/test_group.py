@@ -218,13 +218,52 @@ def test_who_does_not_come():
 @pytest.mark.usefixtures("unoptimised")
 def test_the_kernels_compile_at_run_time():
     try:
-        cubin = _kernels(2, 90)
+        common, rare = (_kernels(2, 90, types) for types in ("common", "rare"))
     except CompileError as error:
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    for name in (b"denizen_group_call", b"denizen_group_check", b"denizen_group_serve"):
-        assert name in cubin
+    for name in (b"denizen_group_check", b"denizen_group_serve", b"denizen_group_common"):
+        assert name in common
+        assert name not in rare
+    for cubin in common, rare:
+        assert b"denizen_group_call" in cubin
+    assert len(common) != len(rare)
+
+
+class CoreOfAGpu:
+    """A rank's, with what was loaded and run there."""
+
+    def __init__(self, rank):
+        self.rank, self.ranks, self.on_gpu = rank, 2, False  # its tensors are on the CPU
+        self.done = []
+
+    def lacks(self, kind, element, resident):
+        wanted = "all" if resident else "rare"
+        return kind != "all_gather" and wanted not in self.done
+
+    def add_code(self, cubin, resident):
+        self.done.append(cubin.decode())
+
+    def run(self, kind, given, out, count, element, *how):
+        self.done.append(f"{kind} {element}")
+
+
+def test_kernels_of_rare_types_come_with_the_first_call(monkeypatch):
+    monkeypatch.setattr("denizen.group.group._kernels", lambda ranks, gpu, types: types.encode())
+    monkeypatch.setattr("denizen.group.group.capability", lambda device: 90)
+    cores = [CoreOfAGpu(rank) for rank in range(2)]
+    monkeypatch.setattr("denizen._core.group_local", lambda *about: cores)
+    first, second = group.local(2, "cpu")
+    first.all_reduce(np.zeros(8, np.float16))
+    first.all_gather_into_tensor(np.zeros(16, np.int64), np.zeros(8, np.int64))
+    assert [core.done for core in cores] == [["all_reduce f16", "all_gather i64"], []]
+    # To both ranks before either runs: the first one's kernel would wait for the second's.
+    first.all_reduce(np.zeros(8, np.int64))
+    assert cores[0].done[2:] == ["rare", "all_reduce i64"]
+    assert cores[1].done == ["rare"]
+    second.all_reduce(np.zeros(8, np.int64))
+    assert cores[1].done == ["rare", "all_reduce i64"]
 
 
 def test_resident():
@@ -320,6 +359,26 @@ def test_tensors_on_gpus():
         for r, (g, x) in enumerate(zip(groups, tensors, strict=True)):
             g.wait(torch.cuda.current_stream(r).cuda_stream)
             assert (x == 3).all().item()
+
+
+@pytest.mark.gpu
+def test_a_resident_group_takes_rare_types_when_they_come():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("fewer than two GPUs")
+    names = ["float32", "float64", "float32", "uint8", "int64", "bfloat16"]
+
+    def body(g):
+        x = {name: torch.full((999,), g.rank + 1, dtype=getattr(torch, name)) for name in names}
+        x = {name: one.to(f"cuda:{g.rank}") for name, one in x.items()}
+        torch.cuda.synchronize(g.rank)
+        with g.resident() as resident:
+            for name in names:
+                resident.all_reduce(x[name], "max")
+            resident.wait()
+        return [x[name].unique().tolist() for name in names]
+
+    assert on_ranks(group.local(2, "gpu", timeout=60), body) == [[[2]] * len(names)] * 2
 
 
 NETWORK_RANK = """

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import denizen
+from denizen import procmine
 from denizen.cache import cache_folder
-from denizen.lab import cases
+from denizen.lab import cases, logs
 from denizen.lab.record import Measured, rows_of
 
 
@@ -27,6 +28,30 @@ def test_a_wrong_answer_is_not_verified(monkeypatch):
     monkeypatch.setattr(cases, "echo_program", lambda _variant=0: wrong)
     (asked,) = cases.ask("cpu:1", quick=True)
     assert not asked.verified
+
+
+def test_batches_are_answered_question_by_question(monkeypatch):
+    asked = cases.ask_many("cpu:1", quick=True)
+    assert [one.params["batch"] for one in asked] == [10, 100, 1000]
+    assert all(one.verified and one.n == 200 * one.params["batch"] for one in asked)
+    text = """
+    struct Echo {
+        void on(const Ping& p, auto& ctx) { ctx.reply(Pong{p.value == 999 ? 0 : p.value + 1}); }
+    };
+    """
+    wrong = denizen.Program(text, actors=["Echo"], messages=[cases.PING, cases.PONG])
+    monkeypatch.setattr(cases, "echo_program", lambda: wrong)
+    assert not any(one.verified for one in cases.ask_many("cpu:1", quick=True))
+
+
+def test_patterns_and_widths_are_counted_anew(monkeypatch):
+    patterns, widths = logs.analysed("cpu", quick=True)
+    assert patterns.verified and widths.verified
+    assert patterns.params["found"] > 0 and widths.params["cases"] > 1000
+    find, width = procmine.find, procmine.widths
+    monkeypatch.setattr(procmine, "find", lambda mined: find(mined)[1:])
+    monkeypatch.setattr(procmine, "widths", lambda found, cases: width(found, cases) + 1)
+    assert not any(one.verified for one in logs.analysed("cpu", quick=True))
 
 
 def test_send_many_sums_every_word():

@@ -51,6 +51,16 @@ def built(experiment):
             },
         ),
         ("sync", {"std::barrier", "counting barrier"}),
+        (
+            "throughput",
+            {
+                "pair, one at a time",
+                "pair, one at a time, host's processor time",
+                "pair, pipelined",
+                "pair, pipelined, host's processor time",
+                "tasks, resident",
+            },
+        ),
         ("tasks", {"thread tasks", "warp tasks", "fork-join tree", "chain, one hop"}),
         ("driver", {"store", "trapped store", "decode"}),
         ("adsb", {"receive", "resident receiver", "detection"}),
@@ -70,7 +80,14 @@ def built(experiment):
         ),
         (
             "procmine",
-            {"graph, threads", "graph, one thread", "graph and variants, threads", "streamed"},
+            {
+                "graph, threads",
+                "graph, one thread",
+                "graph and variants, threads",
+                "streamed",
+                "patterns",
+                "partial orders, cases",
+            },
         ),
         (
             "transactions",
@@ -157,6 +174,8 @@ def built(experiment):
                 "ask",
                 "HLC tick",
                 "HLC update",
+                "HLC comparison",
+                "slot, written and read",
                 "clock read",
                 "two words and a mutex",
                 "two words and a mutex, update",
@@ -215,6 +234,17 @@ def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
     assert made.verified
     assert any(row.noise_floor is not None for row in made.rows)
     assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
+
+
+def test_echoes_are_told_by_thirds_with_the_memory():
+    built("sustained")
+    made = bench.run("sustained", "cpu:2", quick=True)
+    assert made.verified
+    (last,) = (row for row in made.rows if row.case == "echoes, last third")
+    assert "echoes, first third" in last.ratio_to
+    memory = [row for row in made.rows if row.case == "memory of the process"]
+    assert [row.params["at"] for row in memory] == ["the begin", "the end"]
+    assert all(row.unit == "MB" and row.median > 1 for row in memory)
 
 
 def test_the_channels_verify_their_work():

@@ -91,6 +91,12 @@ DENIZEN_HD inline Call moved(Call call)
     return call;
 }
 
+// Calls whose kernels Python compiles when the first of them comes.
+DENIZEN_HD inline bool is_rare(const Call& call)
+{
+    return call.kind != Kind::barrier && !is_common(moved(call).type);
+}
+
 // Types that only their sums need a text of their own for (see moved()).
 template <class T>
 inline constexpr bool only_reduced = mover_of(Narrow<T>::type) != Narrow<T>::type;

@@ -130,6 +130,15 @@ public:
     // data must lie there. Aligned to 256; lives as long as the group. Errc::exhausted.
     void* allocate(uint64_t bytes);
 
+    // Whether `call` needs kernels of rare types that the group has not been given: for launches,
+    // or for the teams of a ResidentGroup. Kernels that nvcc compiled hold all types; those that
+    // Python compiles hold the common ones until the first other call, because that takes half the
+    // time.
+    bool lacks(const group::Call& call, bool resident) const;
+    // More kernels: `code` has denizen_group_call with the rare types, and, for `resident`,
+    // denizen_group_serve with all. Not within the capture of a graph. Errc::bad_argument, stuck.
+    void add_code(const Code& code, bool resident);
+
     // One collective; group::Kind says what `count` is and where the data lie. On a GPU the call is
     // enqueued on `stream` (a CUstream, which may be capturing a graph; null: the group's own), and
     // wait() or check() throw its errors. On the CPU it is done, or has thrown, on return. `in` and

@@ -2,6 +2,10 @@
 // The collectives as kernels. group.hpp launches them. It looks up the same names in a cubin that
 // was compiled at run time and among the functions that nvcc compiled into a program. One block is
 // the team of one channel. Every wait in these kernels ends at the group's deadline.
+//
+// Text that is compiled at run time may leave types out (detail/perform.hpp). With
+// DENIZEN_GROUP_COMMON it has all kernels without the rare types, with DENIZEN_GROUP_RARE only the
+// kernel of a launched call, with the rare types alone.
 #pragma once
 
 #include <denizen/group/detail/links.hpp>
@@ -37,6 +41,13 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
 #endif
     channel.close();
 }
+
+#if defined(DENIZEN_GROUP_COMMON)
+// Never launched: it tells the host that this text has no rare types.
+DENIZEN_GROUP_KERNEL denizen_group_common() {}
+#endif
+
+#if !defined(DENIZEN_GROUP_RARE)
 
 // With `peer` equal to max_ranks and one block: `result` becomes check_links(). With another `peer`
 // and any number of blocks: they read `bytes` of that peer's memory, which the host times.
@@ -82,5 +93,7 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
           [&](const Call& call) { return perform(channel, call); });
     channel.close();
 }
+
+#endif
 
 #endif

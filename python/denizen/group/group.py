@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -22,7 +24,13 @@ from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
 from denizen.program import by_all_cores, cubin_of
 
-_KERNELS = "#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
+_KERNELS = "{}#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
+_TYPES = {
+    "common": "#define DENIZEN_GROUP_COMMON\n",
+    "rare": "#define DENIZEN_GROUP_RARE\n",
+    "all": "",
+}
+_COMMON = frozenset({"f32", "f16", "bf16", "i32"})
 
 
 class Link(NamedTuple):
@@ -170,9 +178,12 @@ class Group(_Calls):
     the same DeadError or ArgumentError, then and ever after.
     """
 
-    def __init__(self, core: _core.Group, first: int) -> None:
+    def __init__(self, core: _core.Group, ordinal: int) -> None:
         self._core = core
-        self._ordinal = first
+        self._ordinal = ordinal
+        #: All ranks of this process: their kernels are loaded at one time.
+        self._beside = WeakSet([self])
+        self._loading = threading.Lock()
         self.rank = core.rank
         self.size = core.ranks
 
@@ -250,8 +261,20 @@ class Group(_Calls):
         """
         return Resident(self, channels, lease, breath_us)
 
+    def _have_kernels(self, kind: str, element: str, *, resident: bool) -> None:
+        """Those of the types that few calls are of come with the first such call."""
+        if element in _COMMON or not self._core.lacks(kind, element, resident):
+            return
+        with self._loading:
+            for rank in self._beside:
+                if rank._core.lacks(kind, element, resident):
+                    where = parse_device(f"gpu:{rank._ordinal}")
+                    types = "all" if resident else "rare"
+                    rank._core.add_code(_kernels(self.size, capability(where), types), resident)
+
     def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
         _check(self, kind, given, out, count)
+        self._have_kernels(kind, given.type, resident=False)
         self._core.run(
             kind,
             given.address,
@@ -297,6 +320,7 @@ class Resident(_Calls, Closing):
 
     def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
         _check(self._group, kind, given, out, count)
+        self._group._have_kernels(kind, given.type, resident=True)
         self._last = self._alive().post(
             kind,
             given.address,
@@ -343,9 +367,12 @@ def _stream(tensor: Any, stream: int | None) -> int:
     return 0
 
 
-def _kernels(ranks: int, architecture: int) -> bytes:
-    """The kernels for so many ranks: the first time some 45 s on two cores to compile."""
-    text = _KERNELS.format(ranks)
+def _kernels(ranks: int, architecture: int, types: str = "common") -> bytes:
+    """The kernels for so many ranks and "common", "rare" or "all" types.
+
+    The first time they take some 26, 9 and 50 s on two cores to compile.
+    """
+    text = _KERNELS.format(_TYPES[types], ranks)
     return cubin_of(text, "the groups", architecture, by_all_cores())
 
 
@@ -391,7 +418,10 @@ def local(
     cores = _core.group_local(
         ranks, where.on_gpu, where.first, cubin, timeout, heap_bytes, least_gbs, rows
     )
-    return [Group(core, where.first + core.rank) for core in cores]
+    groups = [Group(core, where.first + core.rank) for core in cores]
+    for one in groups:
+        one._beside, one._loading = WeakSet(groups), groups[0]._loading
+    return groups
 
 
 def join(

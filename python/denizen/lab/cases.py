@@ -96,6 +96,38 @@ def ask(device: str, *, quick: bool) -> list[Measured]:
     return [Measured("ask from Python", params, "us", samples, rounds, wrong == 0)]
 
 
+def ask_many(device: str, *, quick: bool) -> list[Measured]:
+    """Microseconds until all answers of a batch are there, asked by one call."""
+    rounds = 200 if quick else 2_000
+    batches = (10, 100, 1_000)
+    samples = np.empty((len(batches), rounds))
+    right = True
+    with denizen.Runtime(echo_program(), device=device) as rt:
+        memory = rt.description["host_ring_memory"]
+        echoes = rt.spawn("Echo", max(batches))
+        for i in range(-20, rounds):
+            for b, batch in enumerate(batches):  # by turns
+                pings = PING.zeros(batch)
+                pings["value"] = np.arange(batch) + (i + 20)
+                begin = time.perf_counter_ns()
+                pongs = rt.ask_many(echoes[:batch], pings, PONG, timeout=_TIMEOUT)
+                end = time.perf_counter_ns()
+                right &= bool((pongs["value"] == pings["value"] + 1).all())
+                if i >= 0:
+                    samples[b, i] = (end - begin) * 1e-3
+    return [
+        Measured(
+            "ask_many from Python",
+            {"batch": batch, "memory": memory, "process": "its own"},
+            "us",
+            samples[b],
+            rounds * batch,
+            right,
+        )
+        for b, batch in enumerate(batches)
+    ]
+
+
 _RUN = 64
 
 
@@ -259,7 +291,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "cluster": (cluster.measure,),
     "scale": (scale.measure,),
     "bfs": (searches.bfs,),
-    "dispatch": (ask,),
+    "dispatch": (ask, ask_many),
     "flow": (gnuradio.chains,),
     "handlers": (handlers.measure,),
     "infer": (infer.measure,),
@@ -269,7 +301,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "start": (start, power),
     "adsb": (adsb.detection,),
     "dsp": (filters.streams,),
-    "procmine": (logs.streamed, logs.rivals),
+    "procmine": (logs.streamed, logs.analysed, logs.rivals),
 }
 
 

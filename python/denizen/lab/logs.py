@@ -10,10 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from denizen import _core, procmine, terminal
 from denizen.lab.record import LabError, Measured, Scalar
@@ -173,3 +175,78 @@ def streamed(device: str, *, quick: bool) -> list[Measured]:
             samples.append(found.events / found.seconds * 1e-6)
     params: dict[str, Scalar] = {"events": len(log), "cases": len(log.cases)}
     return [Measured("streamed", params, "M/s", np.array(samples), len(log) * len(samples), right)]
+
+
+def analysed(_device: str, *, quick: bool) -> list[Measured]:
+    """Milliseconds to find all patterns of a log that has been mined, and millions of cases per
+    second whose partial order's width is found, on one core.
+
+    Rework is counted anew, event by event; widths of a thousand cases from their executions, at
+    each one's start.
+    """
+    log = procmine.generate(100_000 if quick else 1_000_000)
+    rng = np.random.default_rng(1)
+    log = replace(log, start=log.time - rng.integers(1, 86_400_000_000, len(log)))
+    mined, found = procmine.mine(log), procmine.executions(log)
+    cases = len(log.cases)
+    milliseconds, rates = [], []
+    patterns: list[procmine.Pattern] = []
+    widths = np.zeros(0, np.uint32)
+    for i in range(-1, 3 if quick else 11):  # the first is a warm-up
+        begin = time.perf_counter()
+        patterns = procmine.find(mined)
+        between = time.perf_counter()
+        widths = procmine.widths(found, cases)
+        end = time.perf_counter()
+        if i >= 0:
+            milliseconds.append(1e3 * (between - begin))
+            rates.append(cases / (end - between) * 1e-6)
+    params: dict[str, Scalar] = {"events": len(log), "cases": cases}
+    return [
+        Measured(
+            "patterns",
+            params | {"found": len(patterns)},
+            "ms",
+            np.array(milliseconds),
+            len(log) * len(milliseconds),
+            _rework(patterns) == _repeated(log),
+        ),
+        Measured(
+            "partial orders, cases",
+            params,
+            "M/s",
+            np.array(rates),
+            cases * len(rates),
+            bool((widths[:1000] == _most_at_once(found, min(cases, 1000))).all()),
+        ),
+    ]
+
+
+def _rework(patterns: list[procmine.Pattern]) -> dict[str, int]:
+    return {p.activities[0]: p.cases for p in patterns if p.kind == "rework"}
+
+
+def _repeated(log: procmine.Log) -> dict[str, int]:
+    """How many cases do an activity again, where that is a pattern."""
+    kinds = len(log.activities)
+    pairs = log.case.astype(np.int64) * kinds + log.activity
+    done, times = np.unique(pairs, return_counts=True)
+    having = np.bincount(done % kinds, minlength=kinds)
+    again = np.bincount(done[times > 1] % kinds, minlength=kinds)
+    least = procmine.Thresholds().rework
+    return {
+        log.activities[a]: int(again[a])
+        for a in range(kinds)
+        if again[a] and again[a] >= least * having[a]
+    }
+
+
+def _most_at_once(found: procmine.Executions, cases: int) -> NDArray[np.uint32]:
+    """The most executions under way at any one's start, case by case."""
+    most = np.zeros(cases, np.uint32)
+    for case in range(cases):
+        mine = found.case == case
+        start, end = found.start[mine], found.end[mine]
+        if start.size:
+            most[case] = ((start <= start[:, None]) & (start[:, None] < end)).sum(axis=1).max()
+    return most

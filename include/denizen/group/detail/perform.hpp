@@ -39,7 +39,10 @@ DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
 }
 
 // `call` is complete and the same on all ranks but for addresses. Every thread of the team. All
-// types and algorithms are in it: compiled once for all kernels that call it.
+// types and algorithms are in it: compiled once for all kernels that call it. Text that is compiled
+// at run time leaves types out, because each takes seconds: it defines DENIZEN_GROUP_COMMON to have
+// no rare ones, or DENIZEN_GROUP_RARE to have no others (see is_rare()). The host sends a kernel no
+// call that it lacks.
 template <class Memory>
 DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Call& call)
 {
@@ -48,17 +51,21 @@ DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Cal
     if (call.kind == Kind::barrier) return channel.meet();
     const Call its = moved(call);
     switch (its.type) {
+#if !defined(DENIZEN_GROUP_RARE)
     case Type::f32: return perform_on<float>(channel, its);
     case Type::i32: return perform_on<int32_t>(channel, its);
     case Type::f16: return perform_on<Half>(channel, its);
     case Type::bf16: return perform_on<BFloat>(channel, its);
+#endif
+#if !defined(DENIZEN_GROUP_COMMON)
     case Type::f64: return perform_on<double>(channel, its);
     case Type::i64: return perform_on<int64_t>(channel, its);
     case Type::u8: return perform_on<uint8_t>(channel, its);
     case Type::f8e4m3: return perform_on<Float8E4M3>(channel, its);
     case Type::f8e5m2: return perform_on<Float8E5M2>(channel, its);
+#endif
+    default: return false;
     }
-    return false;
 }
 
 // Offset + 1 in this rank's symmetric memory; 0 for what is not there.
