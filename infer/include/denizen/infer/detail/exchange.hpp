@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the blocks of a resident model give each other what they have computed: words that carry the
+// round's number, so that one store and one load are one step, without a barrier and without a
+// fence. Far: through device memory, that is the second-level cache. Near: into the shared memory
+// of every block of the cluster, for rounds of one request.
+//
+// Hazard: two areas take turns. A block may write the words of a round when all blocks have ended
+// the round before the last; the leader begins no round earlier (resident_loop.hpp).
+#pragma once
+
+#include <denizen/infer/detail/team.hpp>
+
+namespace denizen::infer::detail {
+
+DENIZEN_HD inline Word word_of(float value, uint32_t number)
+{
+    uint32_t bits = 0;
+    copy_bytes(&bits, &value, 4);
+    return bits | Word{number} << 32;
+}
+
+DENIZEN_HD inline float value_of(Word word)
+{
+    const auto bits = static_cast<uint32_t>(word);
+    float value = 0;
+    copy_bytes(&value, &bits, 4);
+    return value;
+}
+
+DENIZEN_HD inline uint32_t number_of(Word word) { return static_cast<uint32_t>(word >> 32); }
+
+struct TwoWords {
+    Word word[2];
+};
+
+#if DENIZEN_ON_DEVICE
+// Each of the two is read at once, not both.
+__device__ inline TwoWords load_far(const Word* at)
+{
+    TwoWords t;
+    asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(t.word[0]), "=l"(t.word[1])
+                 : "l"(__cvta_generic_to_global(at))
+                 : "memory");
+    return t;
+}
+
+__device__ inline TwoWords load_near(cluster::Address own)
+{
+    TwoWords t;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("ld.relaxed.cluster.shared.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(t.word[0]), "=l"(t.word[1])
+                 : "r"(own)
+                 : "memory");
+#else
+    t = {};
+#endif
+    return t;
+}
+
+__device__ inline void store_near([[maybe_unused]] cluster::Address there,
+                                  [[maybe_unused]] Word word)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("st.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(word)
+                 : "memory");
+#endif
+}
+#else
+DENIZEN_HD inline TwoWords load_far(const Word* at)
+{
+    return {{load<Scope::gpu>(at), load<Scope::gpu>(at + 1)}};
+}
+#endif
+
+// Through device memory.
+class Far {
+public:
+    DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
+
+    // The sums of a group, `units` of them from word `at` on, of columns base to base + n - 1.
+    DENIZEN_HD void publish(const Quad (&value)[columns_held], uint32_t base, uint32_t n,
+                            uint32_t at, uint32_t units) const
+    {
+        for (uint32_t c = first_column(); c < n; c += lanes::size) {
+            Word* const to = model_.words(round_, base + c) + at;
+            for (uint32_t i = 0; i < units; ++i) {
+                store<Scope::gpu>(to + i, word_of(value[held(c)].v[i], round_));
+            }
+        }
+    }
+
+    DENIZEN_HD TwoWords pair(uint32_t column, uint32_t at) const
+    {
+        return load_far(model_.words(round_, column) + at);
+    }
+
+private:
+    const ResidentModel& model_;
+    uint32_t round_;
+};
+
+#if DENIZEN_ON_DEVICE
+// Into the shared memory of the cluster's blocks. Column 0 alone.
+class Near {
+public:
+    __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
+        : round_(round), blocks_(m.blocks),
+          words_(cluster::address(shared + m.near_at) + 32 +
+                 (round & 1) * m.column_words * sizeof(Word))
+    {
+    }
+
+    __device__ void publish(const Quad (&value)[columns_held], uint32_t, uint32_t, uint32_t at,
+                            uint32_t units) const
+    {
+        const uint32_t lane = lanes::id();
+        Quad all;
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) all.v[i] = __shfl_sync(~0u, value[0].v[i], 0);
+        if (lane >= blocks_) return;
+        const cluster::Address there = cluster::in_block(words_ + at * sizeof(Word), lane);
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            if (i < units) store_near(there + i * sizeof(Word), word_of(all.v[i], round_));
+        }
+    }
+
+    __device__ TwoWords pair(uint32_t, uint32_t at) const
+    {
+        return load_near(words_ + at * sizeof(Word));
+    }
+
+private:
+    uint32_t round_;
+    uint32_t blocks_;
+    cluster::Address words_;
+};
+
+// Of a round's number that is even or odd.
+__device__ inline cluster::Address near_head(const ResidentModel& m, const unsigned char* shared,
+                                             uint32_t round)
+{
+    return cluster::address(shared + m.near_at) + (round & 1) * sizeof(Packet);
+}
+#endif
+
+} // namespace denizen::infer::detail
