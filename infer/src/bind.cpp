@@ -199,23 +199,24 @@ void models(nb::module_& module)
                  new (self) Engine(held.model, options);
              })
         // On a GPU: its ordinal, the kernels as a cubin, microseconds of a breath (none: default).
-        .def("__init__",
-             [](Engine* self, const GivenModel& model, uint32_t streams, const std::string& format,
-                uint32_t parts, uint32_t requests, double spin, int ordinal, const nb::bytes& cubin,
-                std::optional<int64_t> breath_us) {
-                 const Held held(model);
-                 const infer::Options options{streams, format_named(format), parts, requests,
-                                              seconds(spin)};
-                 Code code;
-                 code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
-                 std::optional<std::chrono::microseconds> breath;
-                 if (breath_us) breath = std::chrono::microseconds(*breath_us);
-                 const Unlocked unlocked;
-                 new (self) Engine(held.model, options, infer::on_gpu(ordinal, code, breath));
-             },
-             nb::arg("model"), nb::arg("streams"), nb::arg("weights"), nb::arg("parts"),
-             nb::arg("requests"), nb::arg("spin"), nb::arg("ordinal"), nb::arg("cubin"),
-             nb::arg("breath_us").none())
+        .def(
+            "__init__",
+            [](Engine* self, const GivenModel& model, uint32_t streams, const std::string& format,
+               uint32_t parts, uint32_t requests, double spin, int ordinal, const nb::bytes& cubin,
+               std::optional<int64_t> breath_us) {
+                const Held held(model);
+                const infer::Options options{streams, format_named(format), parts, requests,
+                                             seconds(spin)};
+                Code code;
+                code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
+                std::optional<std::chrono::microseconds> breath;
+                if (breath_us) breath = std::chrono::microseconds(*breath_us);
+                const Unlocked unlocked;
+                new (self) Engine(held.model, options, infer::on_gpu(ordinal, code, breath));
+            },
+            nb::arg("model"), nb::arg("streams"), nb::arg("weights"), nb::arg("parts"),
+            nb::arg("requests"), nb::arg("spin"), nb::arg("ordinal"), nb::arg("cubin"),
+            nb::arg("breath_us").none())
         .def("swap",
              [](Engine& m, const GivenModel& model, double timeout) {
                  const Held held(model);

@@ -161,7 +161,8 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         next = (next + used) % blocks;
     }
     const size_t values = size_t{columns} * d.column_floats * sizeof(float);
-    const size_t near = cluster ? 2 * sizeof(Packet) + 2 * d.column_words * sizeof(detail::Word) : 0;
+    const size_t near =
+        cluster ? 2 * sizeof(Packet) + 2 * d.column_words * sizeof(detail::Word) : 0;
     const size_t most = *std::max_element(image.begin(), image.end());
     d.wanted_bytes = rounded_up(most, 128) + values + near;
 
@@ -212,7 +213,9 @@ Images pack_images(const Deal& d, const Plan& plan, const Model& model)
         const Step& step = plan.steps[d.step_of[i]];
         const Op& op = model.ops[d.step_of[i]];
         const Aligned<float> vectors = vectors_of(step, op);
-        const auto vector = [&](size_t number) { return vectors.data() + number * padded(step.out); };
+        const auto vector = [&](size_t number) {
+            return vectors.data() + number * padded(step.out);
+        };
         if (step.kind == OpKind::embedding) {
             const size_t row_bytes = in_fours(as_word(step.out)) * sizeof(float);
             for (size_t row = 0; row < plan.tokens_below; ++row) {

@@ -28,9 +28,9 @@ struct Deal {
     size_t far_bytes = 0;
     bool leader_answers = false;
     uint32_t output_at = 0;
-    std::vector<detail::BlockPlace> places;         // own_at of one stream
-    std::vector<std::vector<detail::BlockOp>> ops;  // of each block
-    std::vector<uint32_t> step_of;                  // of each BlockOp, the plan's step
+    std::vector<detail::BlockPlace> places;        // own_at of one stream
+    std::vector<std::vector<detail::BlockOp>> ops; // of each block
+    std::vector<uint32_t> step_of;                 // of each BlockOp, the plan's step
 
     // It does not fit if it wants more than `shared`.
     bool fits(size_t shared) const { return wanted_bytes <= shared; }

@@ -227,8 +227,8 @@ void Engine::steps(std::span<const uint32_t> streams, std::span<const std::byte>
             if (ended % 64 == 0) check_interrupt();
             const uint32_t number = cell_of(ended++); // wait() gives it up if it throws
             core.wait(number, until);
-            versions[ended - 1] =
-                core.server->take_answer(number, outputs.data() + (ended - 1) * core.output_floats());
+            versions[ended - 1] = core.server->take_answer(
+                number, outputs.data() + (ended - 1) * core.output_floats());
         }
     } catch (...) {
         while (ended < begun) core.server->abandon(cell_of(ended++));

@@ -106,8 +106,8 @@ public:
         off_the_gpu("the model", [&] {
             const ContextScope scope(context_);
             if (driver_.mem_alloc(&p, bytes) != success) {
-                throw Error(Errc::exhausted, "there is no memory on " + info_.name + " for " + what +
-                                                 ": " + std::to_string(bytes) + " bytes");
+                throw Error(Errc::exhausted, "there is no memory on " + info_.name + " for " +
+                                                 what + ": " + std::to_string(bytes) + " bytes");
             }
             device_.push_back(p);
             gpu::check(driver_.memset_d8_async(p, 0, bytes, copies_stream_), "cuMemsetD8Async");
@@ -184,8 +184,8 @@ public:
             if (failed(nullptr)) lost();
             if (now_ns() - begin > patience_ns) {
                 keeper_.let_go();
-                throw Error(Errc::stuck, "the resident model did not leave " + info_.name +
-                                             " within 5 s");
+                throw Error(Errc::stuck,
+                            "the resident model did not leave " + info_.name + " within 5 s");
             }
             std::this_thread::yield();
         }
@@ -245,7 +245,7 @@ private:
         const ContextScope scope(context_);
         void* p = nullptr;
         gpu::check(driver_.mem_host_alloc(&p, bytes, host_alloc_portable | host_alloc_device_map),
-              "cuMemHostAlloc", std::to_string(bytes) + " bytes");
+                   "cuMemHostAlloc", std::to_string(bytes) + " bytes");
         host_.push_back(p);
         std::memset(p, 0, bytes);
         return p;
@@ -283,7 +283,7 @@ private:
             const LaunchConfig config =
                 configure(next.blocks, next.shared_bytes, clusters_, attribute);
             gpu::check(driver_.launch_kernel_ex(&config, kernel_, arguments, nullptr),
-                  "cuLaunchKernelEx", "a resident model");
+                       "cuLaunchKernelEx", "a resident model");
         };
     }
 
@@ -295,12 +295,12 @@ private:
             int least = 0;
             int greatest = 0;
             gpu::check(driver_.ctx_get_stream_priority_range(&least, &greatest),
-                  "cuCtxGetStreamPriorityRange");
+                       "cuCtxGetStreamPriorityRange");
             // An incarnation does not wait behind blocks of other kernels that are queued.
             gpu::check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, greatest),
-                  "cuStreamCreateWithPriority");
+                       "cuStreamCreateWithPriority");
             gpu::check(driver_.stream_create_with_priority(&copies_stream_, stream_non_blocking, 0),
-                  "cuStreamCreateWithPriority");
+                       "cuStreamCreateWithPriority");
             copies_.open(context_, copies_stream_,
                          static_cast<std::byte*>(take_host(StagedCopies::staging_bytes)));
             words_ = static_cast<ResidentWords*>(take_host(sizeof(ResidentWords)));
@@ -319,13 +319,14 @@ private:
     {
         std::vector<std::string> names;
         for (const Format format : {Format::fp32, Format::bf16, Format::fp16}) {
-            for (const bool clusters : {false, true}) names.push_back(kernel_name(format, clusters));
+            for (const bool clusters : {false, true})
+                names.push_back(kernel_name(format, clusters));
         }
         if (code.cubin.empty()) {
             functions_ = load_functions(code, module_, "denizen_infer_", names, "resident models'");
         } else {
             gpu::check(driver_.module_load_data(&module_, code.cubin.data()), "cuModuleLoadData",
-                  "the cubin of resident models");
+                       "the cubin of resident models");
             for (const std::string& one : names) {
                 Function function = nullptr;
                 if (driver_.module_get_function(&function, module_,
@@ -336,15 +337,15 @@ private:
         }
         for (const auto& [one, function] : functions_) {
             gpu::check(driver_.func_set_attribute(function, func_max_dynamic_shared,
-                                             static_cast<int>(shared_bytes())),
-                  "cuFuncSetAttribute", "dynamic shared memory of " + one);
+                                                  static_cast<int>(shared_bytes())),
+                       "cuFuncSetAttribute", "dynamic shared memory of " + one);
             // Once for nothing, while nobody is here who stays: a kernel's first launch may load
             // code, which waits for all that runs.
             ResidentModel nothing{};
             void* arguments[] = {&nothing};
-            gpu::check(driver_.launch_kernel(function, 1, 1, 1, detail::block_threads, 1, 1, 0, stream_,
-                                        arguments, nullptr),
-                  "cuLaunchKernel", one);
+            gpu::check(driver_.launch_kernel(function, 1, 1, 1, detail::block_threads, 1, 1, 0,
+                                             stream_, arguments, nullptr),
+                       "cuLaunchKernel", one);
         }
         gpu::check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
     }

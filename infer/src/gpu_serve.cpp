@@ -62,9 +62,9 @@ Placement placed(Chip& chip, const Plan& plan, const Options& options)
 {
     const uint32_t most = chip.most_blocks();
     if (most == 0 || options.parts > most) {
-        throw Error(Errc::bad_argument,
-                    "parts = " + std::to_string(options.parts) + "; " + chip.name() + " has " +
-                        std::to_string(most) + " SMs that no other program of this process uses");
+        throw Error(Errc::bad_argument, "parts = " + std::to_string(options.parts) + "; " +
+                                            chip.name() + " has " + std::to_string(most) +
+                                            " SMs that no other program of this process uses");
     }
     Placement found;
     for (uint32_t blocks = most_in_cluster; blocks >= 2; blocks /= 2) {
@@ -89,9 +89,8 @@ class GpuServer final : public Serving {
 public:
     GpuServer(std::unique_ptr<Chip> chip, const Plan& plan, const Model& model,
               const Options& options)
-        : chip_(std::move(chip)), plan_(plan),
-          placement_(placed(*chip_, plan, options)), deal_(placement_.deal),
-          cells_(options.requests, 0, 0), numbers_(options.requests, 0),
+        : chip_(std::move(chip)), plan_(plan), placement_(placed(*chip_, plan, options)),
+          deal_(placement_.deal), cells_(options.requests, 0, 0), numbers_(options.requests, 0),
           versions_(options.requests, 0), fresh_(options.streams, Fresh::zeros),
           positions_(options.streams, 0)
     {
@@ -138,9 +137,9 @@ public:
         const uint32_t number = request + 1;
         store<Scope::system>(&numbers_[cell], uint64_t{1} << 32 | number);
         versions_[cell] = version_.load(std::memory_order_relaxed);
-        Packet* const slot = slots_.host + uint64_t{request & model_.slot_mask} * model_.slot_stride;
-        const Packet head = {{stream | flags,
-                              cell | static_cast<uint32_t>(position >> 32) << 16,
+        Packet* const slot =
+            slots_.host + uint64_t{request & model_.slot_mask} * model_.slot_stride;
+        const Packet head = {{stream | flags, cell | static_cast<uint32_t>(position >> 32) << 16,
                               static_cast<uint32_t>(position)},
                              number};
         const uint32_t floats = plan_.widths[0];
@@ -480,9 +479,7 @@ private:
         chip_->read(row.data(), model_.rows + stream * deal_.row_floats,
                     row.size() * sizeof(float));
         each_piece(
-            [&](uint32_t at, uint32_t floats) {
-                to = std::copy_n(row.data() + at, floats, to);
-            },
+            [&](uint32_t at, uint32_t floats) { to = std::copy_n(row.data() + at, floats, to); },
             [&](size_t i, const detail::BlockOp& op) {
                 const uint32_t pitch = detail::in_fours(op.in);
                 std::vector<float> past(size_t{op.past} * pitch);

@@ -36,8 +36,8 @@ void wait_on_bell(uint64_t spin_ns, uint32_t* bell, uint32_t* sleeping, Found&& 
 Server::Server(const Plan& plan, std::unique_ptr<Weights> weights, const Options& options)
     : plan_(plan), format_(options.format), spin_ns_(denizen::detail::nanoseconds_of(options.spin)),
       cells_(options.requests, plan.widths[0], plan.widths[plan.output]),
-      weight_bytes_(weights->bytes()),
-      ring_("requests", Cells::slots_for_all(options.requests)), weights_(std::move(weights)),
+      weight_bytes_(weights->bytes()), ring_("requests", Cells::slots_for_all(options.requests)),
+      weights_(std::move(weights)),
       states_(options.streams * plan.state_floats,
               "the states of " + std::to_string(options.streams) + " streams"),
       positions_(options.streams, 0), values_(plan.value_floats, "the values of a step"),
@@ -296,7 +296,7 @@ void Server::copy_all(std::vector<float>& kept) const
 {
     for (uint32_t stream = 0; stream < positions_.size(); ++stream) {
         infer::read_state(plan_, state(stream), positions_[stream],
-                   kept.data() + size_t{stream} * plan_.kept_floats);
+                          kept.data() + size_t{stream} * plan_.kept_floats);
     }
 }
 

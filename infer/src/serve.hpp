@@ -33,7 +33,10 @@ public:
     void sleep(uint32_t cell, uint64_t most_ns) override;
     uint64_t take_answer(uint32_t cell, float* output) override;
     void abandon(uint32_t cell) override { cells_.abandon(cell); }
-    bool ended() const override { return ended_.load(std::memory_order_acquire); } // partner: lead()
+    bool ended() const override
+    {
+        return ended_.load(std::memory_order_acquire);
+    } // partner: lead()
     [[noreturn]] void refuse() const override;
 
     uint64_t swap(const Model& model, const Deadline& deadline) override;

@@ -20,7 +20,9 @@ namespace denizen::infer {
 
 class Deadline {
 public:
-    explicit Deadline(nanoseconds d) : begin_(now_ns()), limit_(denizen::detail::nanoseconds_of(d)) {}
+    explicit Deadline(nanoseconds d) : begin_(now_ns()), limit_(denizen::detail::nanoseconds_of(d))
+    {
+    }
 
     uint64_t passed_ns() const { return now_ns() - begin_; }
     uint64_t left_ns() const

@@ -76,17 +76,16 @@ const char* to_string(Format format)
 void Packer::put(float value)
 {
     if (std::fabs(value) > most_of(format_)) {
-        throw Error(Errc::bad_argument, told(op_) + ": it has a weight of " +
-                                            std::to_string(value) + ", and " +
-                                            infer::to_string(format_) + " goes to " +
-                                            std::to_string(most_of(format_)) +
-                                            "; use another format");
+        throw Error(Errc::bad_argument,
+                    told(op_) + ": it has a weight of " + std::to_string(value) + ", and " +
+                        infer::to_string(format_) + " goes to " + std::to_string(most_of(format_)) +
+                        "; use another format");
     }
     if (format_ == Format::fp32) {
         std::memcpy(to_, &value, 4);
     } else {
-        const uint16_t half = format_ == Format::bf16 ? bits_of<group::BFloat>(value)
-                                                      : bits_of<group::Half>(value);
+        const uint16_t half =
+            format_ == Format::bf16 ? bits_of<group::BFloat>(value) : bits_of<group::Half>(value);
         std::memcpy(to_, &half, 2);
     }
     to_ += format_bytes(format_);

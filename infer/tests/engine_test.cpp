@@ -67,7 +67,8 @@ protected:
 };
 
 #if defined(__CUDACC__) || defined(DENIZEN_INFER_BLOCKS)
-INSTANTIATE_TEST_SUITE_P(, InferEngine, testing::Values(1, 3, 8)); // of a GPU 8 are a cluster
+INSTANTIATE_TEST_SUITE_P(, InferEngine, testing::Values(1, 3, 8), // of a GPU 8 are a cluster
+                         testing::PrintToStringParamName());
 #else
 INSTANTIATE_TEST_SUITE_P(, InferEngine, testing::Values(1, 3));
 #endif
@@ -203,6 +204,24 @@ TEST_P(InferEngine, ASwapLosesNoRequestAndMixesNoVersions)
     EXPECT_EQ(engine.stats().steps, answered + swaps);
     EXPECT_EQ(engine.stats().swaps, swaps);
     EXPECT_EQ(engine.version(), 1u + swaps);
+}
+
+// Whatever had been made ready of the old weights for the next step is made again.
+TEST_P(InferEngine, StatesStayInASwapAndMeetTheNewWeights)
+{
+    Builder other(width, 9);
+    build_recurrent(other);
+    Engine engine(builder.model(), options(2), chip());
+    Engine fresh(other.model(), options(2), chip());
+    for (uint32_t step = 0; step < 4; ++step) ask(engine, 1, input_of(1, step));
+    std::vector<float> state(engine.state_floats());
+    engine.state(1, state);
+    fresh.set_state(0, state);
+    EXPECT_EQ(engine.swap(other.model()), 2u);
+    for (uint32_t step = 4; step < 9; ++step) {
+        EXPECT_EQ(ask(engine, 1, input_of(1, step)), ask(fresh, 0, input_of(1, step))) << step;
+    }
+    EXPECT_EQ(ask(engine, 0, input_of(0, 0)), ask(fresh, 1, input_of(0, 0))); // zeros are zeros
 }
 
 TEST(InferSwap, AnotherModelIsRefused)

@@ -9,7 +9,7 @@ from pathlib import Path
 from denizen import terminal
 from denizen.arguments import Commands, add_device
 from denizen.lab import record
-from denizen.lab.record import CPU_ONLY, EXPERIMENTS, LabError
+from denizen.lab.record import EXPERIMENTS, LabError
 
 
 def add(commands: Commands) -> None:
@@ -56,16 +56,12 @@ def _one(given: argparse.Namespace) -> int:
 
 
 def _all(given: argparse.Namespace) -> int:
-    from denizen import machine  # noqa: PLC0415
     from denizen.lab import bench, idle, show  # noqa: PLC0415
 
     if given.idle:
         idle.need()
     status = 0
     for experiment in EXPERIMENTS:
-        if experiment in CPU_ONLY and machine.describe(given.device)[1] is not None:
-            terminal.line(f"{experiment}: measured on CPU threads alone (--device cpu)")
-            continue
         try:
             result = bench.run(experiment, given.device, quick=given.quick)
         except LabError as error:

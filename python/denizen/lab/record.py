@@ -57,7 +57,6 @@ EXPERIMENTS = {
     "scale": "Scale: what a message costs between hosts, and 2 to 1,000 hosts simulated by that",
     "infer": "Infer: one time step of a model, from the host's call to its answer",
 }
-CPU_ONLY = frozenset({"infer"})
 IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer", "io", "scale"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.

@@ -24,7 +24,7 @@ public:
     virtual ~Chip() = default;
 
     virtual const std::string& name() const = 0;
-    virtual uint32_t most_blocks() = 0;     // on SMs that no other program of the process has
+    virtual uint32_t most_blocks() = 0;      // on SMs that no other program of the process has
     virtual size_t shared_bytes() const = 0; // of a block, at most
     // Whether as many blocks can be one cluster.
     virtual bool clusters(Format format, uint32_t blocks, size_t shared_bytes) = 0;

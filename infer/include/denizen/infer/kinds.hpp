@@ -40,10 +40,7 @@ DENIZEN_HD constexpr bool recurrent(OpKind kind)
 }
 
 // Those whose four rows are the gates of one unit; of other matrices they are four units.
-DENIZEN_HD constexpr bool gated(OpKind kind)
-{
-    return kind == OpKind::lstm || kind == OpKind::gru;
-}
+DENIZEN_HD constexpr bool gated(OpKind kind) { return kind == OpKind::lstm || kind == OpKind::gru; }
 
 DENIZEN_HD constexpr bool has_matrix(OpKind kind)
 {

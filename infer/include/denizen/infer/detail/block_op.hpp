@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of the resident kernel knows of a model: its own rows of each op, where they lie, and
-// the memory that it shares with the others and with the host. The host writes it (src/deal.cpp).
+// What a block of the resident kernel knows of a model: its own rows of each op, where they lie,
+// and the memory that it shares with the others and with the host. The host writes it
+// (src/deal.cpp).
 //
 // clang-format off
 //   image of a block, which it copies to its shared memory when an incarnation begins:
@@ -9,8 +10,8 @@
 //     recurrent matrices that do not fit | their biases | tables of embeddings
 // clang-format on
 //
-// A group is four rows of a matrix, interleaved in chunks of 128 columns: one warp sums it. The four
-// are the gates of one unit (lstm, gru), else four units.
+// A group is four rows of a matrix, interleaved in chunks of 128 columns: one warp sums it. The
+// four are the gates of one unit (lstm, gru), else four units.
 #pragma once
 
 #include <denizen/device/detail/term.hpp>
@@ -19,7 +20,7 @@
 namespace denizen::infer::detail {
 
 inline constexpr uint32_t block_threads = 512;
-inline constexpr uint32_t chunk = 128;      // columns; values are padded to it with zeros
+inline constexpr uint32_t chunk = 128;       // columns; values are padded to it with zeros
 inline constexpr uint32_t most_columns = 16; // requests in a round
 inline constexpr uint32_t columns_together = 4;
 
@@ -39,11 +40,11 @@ struct BlockOp {
     uint32_t out_at;
     uint32_t out;
     // Of a matrix:
-    uint32_t groups;    // this block's
-    uint32_t first;     // unit of the first of them
-    uint32_t chunks;    // of the matrix that the answer waits for
-    uint32_t weights;   // offset of that; of layernorm and affine their two vectors, of `out` floats
-    uint32_t bias;      // linear, conv1d: four floats for each group
+    uint32_t groups;  // this block's
+    uint32_t first;   // unit of the first of them
+    uint32_t chunks;  // of the matrix that the answer waits for
+    uint32_t weights; // offset of that; of layernorm and affine their two vectors, of `out` floats
+    uint32_t bias;    // linear, conv1d: four floats for each group
     uint32_t exchanged; // whether other blocks read its value
     uint32_t words_at;  // where, among the words of a column
     uint32_t answers;   // whether it is the answer
@@ -89,7 +90,7 @@ struct Progress {
 struct Counts {
     alignas(line) uint64_t rounds = 0;
     uint64_t steps = 0;
-    uint64_t busy_ns = 0; // from the arrival of a round's first request to its last answer
+    uint64_t busy_ns = 0;    // from the arrival of a round's first request to its last answer
     uint64_t loading_ns = 0; // what the last incarnation took until it looked for requests
 };
 
@@ -105,17 +106,18 @@ struct ResidentModel {
     float* own;
     Progress* progress;
     Counts* counts;
-    const Packet* slots; // requests: one packet of what it says of itself, then three floats in each
-    Word* exchange;      // two areas, of odd and even rounds
-    Word* answers;       // host memory, of each cell
+    const Packet*
+        slots;      // requests: one packet of what it says of itself, then three floats in each
+    Word* exchange; // two areas, of odd and even rounds
+    Word* answers;  // host memory, of each cell
     uint64_t row_floats;
-    uint32_t slot_packets;  // of a request
-    uint32_t slot_stride;   // packets
-    uint32_t slot_mask;     // slots - 1
-    uint32_t forwarded;     // whether the leader alone reads the slots, and passes requests on
-    uint32_t input;         // floats
-    uint32_t output;        //
-    uint32_t output_at;     // in a column, if no matrix makes the answer
+    uint32_t slot_packets; // of a request
+    uint32_t slot_stride;  // packets
+    uint32_t slot_mask;    // slots - 1
+    uint32_t forwarded;    // whether the leader alone reads the slots, and passes requests on
+    uint32_t input;        // floats
+    uint32_t output;       //
+    uint32_t output_at;    // in a column, if no matrix makes the answer
     uint32_t leader_answers;
     uint32_t answer_stride; // words
     uint32_t column_words;  // of the exchange, even

@@ -100,9 +100,9 @@ DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchang
         float kept[columns_held] = {};
         // Before the sums: they arrive meanwhile.
         for (uint32_t c = first_column(); c < live; c += lanes::size) {
-            before[held(c)] = keeps ? *reinterpret_cast<const Quad*>(b.own(base + c) + op.sums_at +
-                                                                     4 * g)
-                                    : *reinterpret_cast<const Quad*>(b.shared + op.bias + 16 * g);
+            before[held(c)] =
+                keeps ? *reinterpret_cast<const Quad*>(b.own(base + c) + op.sums_at + 4 * g)
+                      : *reinterpret_cast<const Quad*>(b.shared + op.bias + 16 * g);
             if (gates) kept[held(c)] = b.row(base + c)[kept_at + unit];
         }
         Quad sums[columns_held];
@@ -213,8 +213,9 @@ DENIZEN_HD inline void gather(const Block& b, const BlockOp& op, uint32_t count)
         float* const to = b.values(c) + op.gather_at;
         for (uint32_t tap = 0; tap < op.taps; ++tap) {
             const uint64_t back = uint64_t{op.taps - 1 - tap} * op.dilation;
-            const float* const from = back == 0 ? b.values(c) + op.in_at
-                                                : past_input(b, op, c, b.position(c) + op.past - back);
+            const float* const from = back == 0
+                                          ? b.values(c) + op.in_at
+                                          : past_input(b, op, c, b.position(c) + op.past - back);
             for (uint32_t i = b.team.rank(); i < op.in; i += b.team.size()) {
                 to[tap * in_chunks(op.in) + i] = from[i];
             }

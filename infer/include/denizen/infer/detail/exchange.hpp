@@ -106,9 +106,8 @@ private:
 class Near {
 public:
     __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
-        : round_(round), blocks_(m.blocks),
-          words_(cluster::address(shared + m.near_at) + 32 +
-                 (round & 1) * m.column_words * sizeof(Word))
+        : round_(round), blocks_(m.blocks), words_(cluster::address(shared + m.near_at) + 32 +
+                                                   (round & 1) * m.column_words * sizeof(Word))
     {
     }
 

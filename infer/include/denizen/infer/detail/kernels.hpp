@@ -24,8 +24,8 @@
         extern __shared__ uint4 infer_memory[];                                                    \
         __shared__ denizen::infer::detail::Turn turn;                                              \
         denizen::infer::detail::serve<denizen::infer::Format::format, clusters>(                   \
-            model, blockIdx.x, reinterpret_cast<unsigned char*>(infer_memory),                     \
-            model.shared_bytes, turn);                                                             \
+            model, blockIdx.x, reinterpret_cast<unsigned char*>(infer_memory), model.shared_bytes, \
+            turn);                                                                                 \
     }
 #define DENIZEN_INFER_BOTH(format)                                                                 \
     DENIZEN_INFER_ONE(denizen_infer_near_##format, format, true)                                   \

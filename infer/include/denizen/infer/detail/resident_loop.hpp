@@ -181,8 +181,7 @@ DENIZEN_HD inline void leave(const Block& b, uint32_t round, uint32_t request)
 // Shared memory as an incarnation begins: the image, and zeros behind the ends of values.
 DENIZEN_HD inline void load_image(const Block& b, uint32_t shared_bytes)
 {
-    const auto* const from =
-        reinterpret_cast<const Quad*>(b.model.images + b.place.image_at);
+    const auto* const from = reinterpret_cast<const Quad*>(b.model.images + b.place.image_at);
     auto* const to = reinterpret_cast<Quad*>(b.shared);
     const uint32_t size = b.team.size();
 #if DENIZEN_ON_DEVICE
@@ -218,8 +217,9 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
     team.sync();
 #if DENIZEN_ON_DEVICE && __CUDA_ARCH__ >= 900
     if constexpr (clusters) { // nobody stores into memory that its owner still clears
-        asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;"
-                     ::: "memory");
+        asm volatile(
+            "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
+                : "memory");
     }
 #endif
     Counts counts;
@@ -234,9 +234,9 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         if (team.leads() && rounds >= 2) {
             // Ends: the others do not wait for this block any more in the round before the last.
             while (team.rank() == 0 &&
-                   static_cast<int32_t>(load<Scope::gpu, denizen::detail::host_acquire>(
-                                            &m.progress->done) -
-                                        done_before - m.blocks * (rounds - 1)) < 0) {
+                   static_cast<int32_t>(
+                       load<Scope::gpu, denizen::detail::host_acquire>(&m.progress->done) -
+                       done_before - m.blocks * (rounds - 1)) < 0) {
                 pause_host();
             }
             team.sync();
@@ -297,8 +297,9 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
     }
 #if DENIZEN_ON_DEVICE && __CUDA_ARCH__ >= 900
     if constexpr (clusters) { // nobody's memory is gone while the leader still tells
-        asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;"
-                     ::: "memory");
+        asm volatile(
+            "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
+                : "memory");
     }
 #endif
     if (team.rank() == 0) leave(b, round, request);
