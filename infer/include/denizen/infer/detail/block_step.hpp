@@ -31,6 +31,11 @@ struct Block {
     {
         return reinterpret_cast<float*>(shared + model.values_at) + column * model.column_floats;
     }
+    DENIZEN_HD Quad* sums() const { return reinterpret_cast<Quad*>(shared + model.sums_at); }
+    DENIZEN_HD unsigned char* split(uint32_t column) const
+    {
+        return shared + model.split_at + column * model.split_bytes;
+    }
     DENIZEN_HD uint32_t stream(uint32_t column) const
     {
         return turn.of[column].word[0] & stream_bits;
@@ -83,51 +88,145 @@ DENIZEN_HD inline Quad made_of(const BlockOp& op, Quad sum, const Quad& before, 
     return sum;
 }
 
+// The values of `live` columns from `base` on in three parts of bf16: `chunks` of them at `at`.
+DENIZEN_HD inline void spread(const Block& b, uint32_t at, uint32_t chunks, uint32_t base,
+                              uint32_t live)
+{
+    const uint32_t pairs = chunks * chunk / 2;
+    for (uint32_t c = 0; c < live; ++c) {
+        const float* const x = b.values(base + c) + at;
+        for (uint32_t p = b.team.rank(); p < pairs; p += b.team.size()) {
+            split_pair(b.split(c), p, x[2 * p], x[2 * p + 1]);
+        }
+    }
+}
+
+// This block's rows of a matrix of `groups` times the values at `at` of `live` <= n columns from
+// `base` on, in parts. Behind it the block meets; then sum_of() has them.
+template <Format F, uint32_t n>
+DENIZEN_HD inline void sum_parts(const Block& b, const unsigned char* weights, uint32_t groups,
+                                 uint32_t chunks, uint32_t at, uint32_t base, uint32_t live)
+{
+    const uint32_t stride = b.model.columns_at_once;
+    if constexpr (tiled(F)) {
+        const uint32_t parts = parts_of(F, chunks);
+        const uint32_t all = (groups + 3) / 4 * parts;
+        uint32_t tile = 0;
+        uint32_t part = b.team.warp();
+        for (uint32_t i = b.team.warp(); i < all; i += b.team.warps()) {
+            for (; part >= parts; part -= parts) ++tile;
+            sum_tile<n>(weights + uint64_t{i} * tile_steps * step_bytes,
+                        b.split(0) + part * split_bytes(tile_columns), b.model.split_bytes, live,
+                        b.sums() + (part * in_fours(groups) + tile * 4) * stride, stride);
+            part += b.team.warps();
+        }
+    } else {
+        for (uint32_t g = b.team.warp(); g < groups; g += b.team.warps()) {
+            sum_group<F, n>(weights + matrix_bytes(F, g, chunks), b.values(base) + at,
+                            b.model.column_floats, chunks, live, b.sums() + g * stride);
+        }
+    }
+}
+
+template <Format F>
+DENIZEN_HD inline Quad sum_of(const Block& b, uint32_t groups, uint32_t chunks, uint32_t group,
+                              uint32_t column)
+{
+    const uint32_t stride = b.model.columns_at_once;
+    const Quad* from = b.sums() + group * stride + column;
+    Quad sum = *from;
+    if constexpr (tiled(F)) {
+        const uint32_t parts = parts_of(F, chunks);
+#if DENIZEN_ON_DEVICE
+#pragma unroll 4
+#endif
+        for (uint32_t part = 1; part < parts; ++part) {
+            from += in_fours(groups) * stride;
+            const Quad more = *from;
+            DENIZEN_UNROLL
+            for (uint32_t i = 0; i < 4; ++i) sum.v[i] += more.v[i];
+        }
+    }
+    return sum;
+}
+
+// What a group's sums are added to, and what its unit has kept: c, or h of a gru.
+struct Kept {
+    Quad before;
+    float unit;
+};
+
+DENIZEN_HD inline uint32_t unit_of(const BlockOp& op, uint32_t group)
+{
+    return op.first + (gated(op.kind) ? group : 4 * group);
+}
+
+DENIZEN_HD inline float& kept_of(const Block& b, const BlockOp& op, uint32_t unit, uint32_t column)
+{
+    return b.row(column)[op.row_at + (op.kind == OpKind::lstm ? in_fours(op.out) : 0) + unit];
+}
+
+DENIZEN_HD inline Kept kept(const Block& b, const BlockOp& op, uint32_t group, uint32_t column)
+{
+    Kept k;
+    k.before = recurrent(op.kind)
+                   ? *reinterpret_cast<const Quad*>(b.own(column) + op.sums_at + 4 * group)
+                   : *reinterpret_cast<const Quad*>(b.shared + op.bias + 16 * group);
+    k.unit = gated(op.kind) ? kept_of(b, op, unit_of(op, group), column) : 0.0F;
+    return k;
+}
+
 // This block's rows of one matrix, for `live` <= n columns from `base` on.
 template <Format F, uint32_t n, class Exchange>
 DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchange& exchange,
                                 uint32_t base, uint32_t live)
 {
-    const bool keeps = recurrent(op.kind);
-    const bool gates = gated(op.kind);
-    const uint32_t kept_at = op.row_at + (op.kind == OpKind::lstm ? in_fours(op.out) : 0);
-    const float* const x = b.values(base) + (op.kind == OpKind::conv1d ? op.gather_at : op.in_at);
-    const uint32_t group_bytes = op.chunks * 4 * chunk * format_bytes(F);
-    for (uint32_t g = b.team.warp(); g < op.groups; g += b.team.warps()) {
-        const uint32_t unit = op.first + (gates ? g : 4 * g);
-        const uint32_t units = gates ? 1 : op.out - unit < 4 ? op.out - unit : 4;
-        Quad before[columns_held];
-        float kept[columns_held] = {};
-        // Before the sums: they arrive meanwhile.
-        for (uint32_t c = first_column(); c < live; c += lanes::size) {
-            before[held(c)] =
-                keeps ? *reinterpret_cast<const Quad*>(b.own(base + c) + op.sums_at + 4 * g)
-                      : *reinterpret_cast<const Quad*>(b.shared + op.bias + 16 * g);
-            if (gates) kept[held(c)] = b.row(base + c)[kept_at + unit];
+    const uint32_t at = op.kind == OpKind::conv1d ? op.gather_at : op.in_at;
+    if constexpr (tiled(F)) {
+        if (n != 1 || op.spread != 0) {
+            spread(b, at, op.chunks, base, live);
+            b.team.sync();
         }
-        Quad sums[columns_held];
-        sum_group<F, n>(b.shared + op.weights + g * group_bytes, x, b.model.column_floats,
-                        op.chunks, sums);
-        for (uint32_t c = first_column(); c < live; c += lanes::size) {
-            Quad& made = sums[held(c)];
-            made = made_of(op, made, before[held(c)], kept[held(c)]);
-            if (op.answers != 0) {
-                Word* const to = b.answer(base + c) + unit;
-                const uint32_t number = b.turn.of[base + c].sequence;
-                for (uint32_t i = 0; i < units; ++i) {
-                    store<Scope::system>(to + i, word_of(made.v[i], number));
-                }
+    }
+    // A thread makes what a group's sums become. If the exchange is near, some warps make the same,
+    // and each publishes to other blocks.
+    constexpr bool shared_out = Exchange::copies != 1;
+    const uint32_t copy = shared_out ? b.team.warp() : 0;
+    const uint32_t first = shared_out ? lanes::id() : b.team.rank();
+    const uint32_t step = shared_out ? lanes::size : b.team.size();
+    const uint32_t all = copy < Exchange::copies ? op.groups * live : 0;
+    const auto column_of = [&](uint32_t i) { return n == 1 ? 0 : i / op.groups; };
+    Kept k{};
+    // Before the sums: it arrives meanwhile.
+    if (first < all) {
+        k = kept(b, op, first - column_of(first) * op.groups, base + column_of(first));
+    }
+    sum_parts<F, n>(b, b.shared + op.weights, op.groups, op.chunks, at, base, live);
+    b.team.sync();
+    for (uint32_t i = first; i < all; i += step) {
+        const uint32_t c = column_of(i);
+        const uint32_t g = i - c * op.groups;
+        const uint32_t unit = unit_of(op, g);
+        const uint32_t units = gated(op.kind) ? 1 : op.out - unit < 4 ? op.out - unit : 4;
+        if (i != first) k = kept(b, op, g, base + c);
+        const Quad made =
+            made_of(op, sum_of<F>(b, op.groups, op.chunks, g, c), k.before, k.unit);
+        if (op.exchanged != 0) exchange.publish(copy, made, base + c, op.words_at + unit, units);
+        if (copy != 0) continue;
+        if (op.answers != 0) {
+            Word* const to = b.answer(base + c) + unit;
+            const uint32_t number = b.turn.of[base + c].sequence;
+            DENIZEN_UNROLL
+            for (uint32_t u = 0; u < 4; ++u) {
+                if (u < units) store<Scope::system>(to + u, word_of(made.v[u], number));
             }
         }
-        if (op.exchanged != 0) exchange.publish(sums, base, live, op.words_at + unit, units);
-        for (uint32_t c = first_column(); op.kind == OpKind::lstm && c < live; c += lanes::size) {
-            b.row(base + c)[kept_at + unit] = kept[held(c)];
-        }
+        if (op.kind == OpKind::lstm) kept_of(b, op, unit, base + c) = k.unit;
     }
 }
 
 // Takes the value that the blocks have made, of all columns.
-template <class Exchange>
+template <Format F, class Exchange>
 DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange& exchange,
                                uint32_t round, uint32_t count)
 {
@@ -160,42 +259,53 @@ DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange
             const uint32_t column = count == 1 ? 0 : i / pairs;
             const uint32_t at = 2 * (i - column * pairs);
             float* const to = b.values(column) + op.out_at + at;
-            to[0] = value_of(two[k].word[0]);
-            if (at + 1 != op.out) to[1] = value_of(two[k].word[1]);
+            const float low = value_of(two[k].word[0]);
+            const float high = at + 1 != op.out ? value_of(two[k].word[1]) : 0.0F;
+            to[0] = low;
+            if (at + 1 != op.out) to[1] = high;
+            if constexpr (tiled(F)) {
+                if (count == 1 && op.spreads != 0) split_pair(b.split(0), at / 2, low, high);
+            }
+        }
+    }
+    if constexpr (tiled(F)) { // the chunks' ends, where another value may have been
+        if (count == 1 && op.spreads != 0) {
+            const uint32_t end = in_chunks(op.out) / 2;
+            for (uint32_t p = pairs + b.team.rank(); p < end; p += b.team.size()) {
+                split_pair(b.split(0), p, 0, 0);
+            }
         }
     }
 }
 
 // W_hh h and the biases of this block's rows, for the next step of the streams of `live` <= n
-// columns.
-template <Format F, uint32_t n, bool near>
-DENIZEN_HD inline void sum_own(const Block& b, const BlockOp& op, uint32_t base, uint32_t live)
-{
-    const unsigned char* const weights = near ? b.shared + op.own_weights : b.far(op.far);
-    const auto* const biases = reinterpret_cast<const Quad*>(b.far(op.far_bias));
-    const uint64_t group_bytes = op.own_chunks * 4 * chunk * format_bytes(F);
-    for (uint32_t g = b.team.warp(); g < op.groups; g += b.team.warps()) {
-        const Quad bias = biases[g];
-        Quad sums[columns_held];
-        sum_group<F, n>(weights + g * group_bytes, b.values(base) + op.out_at,
-                        b.model.column_floats, op.own_chunks, sums);
-        for (uint32_t c = first_column(); c < live; c += lanes::size) {
-            Quad sum = sums[held(c)];
-            DENIZEN_UNROLL
-            for (uint32_t i = 0; i < 4; ++i) sum.v[i] += bias.v[i];
-            *reinterpret_cast<Quad*>(b.own(base + c) + op.sums_at + 4 * g) = sum;
-        }
-    }
-}
-
+// columns. All threads have met since the last sums were read.
 template <Format F, uint32_t n>
 DENIZEN_HD inline void sum_own(const Block& b, const BlockOp& op, uint32_t base, uint32_t live)
 {
-    if (op.own_near != 0) {
-        sum_own<F, n, true>(b, op, base, live);
-    } else {
-        sum_own<F, n, false>(b, op, base, live);
+    if constexpr (tiled(F)) {
+        spread(b, op.out_at, op.own_chunks, base, live);
+        b.team.sync();
     }
+    if (op.own_near != 0) {
+        sum_parts<F, n>(b, b.shared + op.own_weights, op.groups, op.own_chunks, op.out_at, base,
+                        live);
+    } else {
+        sum_parts<F, n>(b, b.far(op.far), op.groups, op.own_chunks, op.out_at, base, live);
+    }
+    b.team.sync();
+    const auto* const biases = reinterpret_cast<const Quad*>(b.far(op.far_bias));
+    const uint32_t all = op.groups * live;
+    for (uint32_t i = b.team.rank(); i < all; i += b.team.size()) {
+        const uint32_t c = n == 1 ? 0 : i / op.groups;
+        const uint32_t g = i - c * op.groups;
+        Quad sum = sum_of<F>(b, op.groups, op.own_chunks, g, c);
+        const Quad bias = biases[g];
+        DENIZEN_UNROLL
+        for (uint32_t k = 0; k < 4; ++k) sum.v[k] += bias.v[k];
+        *reinterpret_cast<Quad*>(b.own(base + c) + op.sums_at + 4 * g) = sum;
+    }
+    b.team.sync();
 }
 
 // --- convolutions: a block keeps the inputs that its rows need ---
@@ -344,7 +454,6 @@ DENIZEN_COLD void renew(const ResidentModel& model, uint32_t number, unsigned ch
         for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
             if (recurrent(op->kind)) sum_own<F, 1>(b, *op, c, 1);
         }
-        team.sync();
     }
 }
 
@@ -363,13 +472,13 @@ DENIZEN_HD inline void answer(const Block& b, const Exchange& exchange, uint32_t
             gather(b, *op, count);
             b.team.sync();
         }
-        for (uint32_t base = 0; base < count; base += n) {
-            multiply<F, n>(b, *op, exchange, base, count - base < n ? count - base : n);
+        const uint32_t most = n == 1 ? 1 : b.model.columns_at_once;
+        for (uint32_t base = 0; base < count; base += most) {
+            if (base != 0) b.team.sync(); // the sums of the columns before have been read
+            multiply<F, n>(b, *op, exchange, base, count - base < most ? count - base : most);
         }
-        if (op->exchanged != 0) {
-            receive(b, *op, exchange, round, count);
-            b.team.sync();
-        }
+        if (op->exchanged != 0) receive<F>(b, *op, exchange, round, count);
+        b.team.sync();
     }
     if (b.model.leader_answers != 0 && b.team.leads()) {
         for (uint32_t c = 0; c < count; ++c) {
@@ -400,8 +509,9 @@ DENIZEN_HD inline void prepare(const Block& b, uint32_t count)
     for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
         if (recurrent(op->kind)) {
             keep_own(b, *op, count);
-            for (uint32_t base = 0; base < count; base += n) {
-                sum_own<F, n>(b, *op, base, count - base < n ? count - base : n);
+            const uint32_t most = n == 1 ? 1 : b.model.columns_at_once;
+            for (uint32_t base = 0; base < count; base += most) {
+                sum_own<F, n>(b, *op, base, count - base < most ? count - base : most);
             }
         } else if (op->kind == OpKind::conv1d && op->groups != 0 && op->past != 0) {
             keep_input(b, *op, count);

@@ -8,7 +8,7 @@
 // the round before the last; the leader begins no round earlier (resident_loop.hpp).
 #pragma once
 
-#include <denizen/infer/detail/team.hpp>
+#include <denizen/infer/detail/tile.hpp>
 
 namespace denizen::infer::detail {
 
@@ -79,15 +79,17 @@ class Far {
 public:
     DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
 
-    // The sums of a group, `units` of them from word `at` on, of columns base to base + n - 1.
-    DENIZEN_HD void publish(const Quad (&value)[columns_held], uint32_t base, uint32_t n,
-                            uint32_t at, uint32_t units) const
+    // Threads that make the same sums, and publish them to some blocks each.
+    static constexpr uint32_t copies = 1;
+
+    // `units` words of a column from `at` on.
+    DENIZEN_HD void publish(uint32_t, const Quad& value, uint32_t column, uint32_t at,
+                            uint32_t units) const
     {
-        for (uint32_t c = first_column(); c < n; c += lanes::size) {
-            Word* const to = model_.words(round_, base + c) + at;
-            for (uint32_t i = 0; i < units; ++i) {
-                store<Scope::gpu>(to + i, word_of(value[held(c)].v[i], round_));
-            }
+        Word* const to = model_.words(round_, column) + at;
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            if (i < units) store<Scope::gpu>(to + i, word_of(value.v[i], round_));
         }
     }
 
@@ -111,18 +113,17 @@ public:
     {
     }
 
-    __device__ void publish(const Quad (&value)[columns_held], uint32_t, uint32_t, uint32_t at,
+    static constexpr uint32_t copies = 4;
+
+    __device__ void publish(uint32_t copy, const Quad& value, uint32_t, uint32_t at,
                             uint32_t units) const
     {
-        const uint32_t lane = lanes::id();
-        Quad all;
-        DENIZEN_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) all.v[i] = __shfl_sync(~0u, value[0].v[i], 0);
-        if (lane >= blocks_) return;
-        const cluster::Address there = cluster::in_block(words_ + at * sizeof(Word), lane);
-        DENIZEN_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            if (i < units) store_near(there + i * sizeof(Word), word_of(all.v[i], round_));
+        for (uint32_t block = copy; block < blocks_; block += copies) {
+            const cluster::Address there = cluster::in_block(words_ + at * sizeof(Word), block);
+            DENIZEN_UNROLL
+            for (uint32_t i = 0; i < 4; ++i) {
+                if (i < units) store_near(there + i * sizeof(Word), word_of(value.v[i], round_));
+            }
         }
     }
 

@@ -274,7 +274,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             answer<F, 1>(b, Far(m, round), round, 1);
 #endif
         } else {
-            answer<F, columns_together>(b, Far(m, round), round, count);
+            answer<F, together(F)>(b, Far(m, round), round, count);
         }
         if (counting) {
             counts.rounds += 1;
@@ -287,7 +287,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         if (count == 1) {
             prepare<F, 1>(b, 1);
         } else {
-            prepare<F, columns_together>(b, count);
+            prepare<F, together(F)>(b, count);
         }
         team.sync();
         if (team.rank() == 0) {

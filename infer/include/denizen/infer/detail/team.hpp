@@ -15,13 +15,6 @@ struct alignas(16) Quad {
     float v[4];
 };
 
-// A lane holds the sums of one column: its own number's on the GPU, all of them on the CPU.
-inline constexpr uint32_t columns_held = DENIZEN_ON_DEVICE ? 1 : columns_together;
-DENIZEN_HD constexpr uint32_t held(uint32_t column) { return DENIZEN_ON_DEVICE ? 0 : column; }
-
-// for (c = first_column(); c < n; c += lanes::size): the columns of a lane.
-DENIZEN_HD inline uint32_t first_column() { return lanes::id(); }
-
 class Team {
 public:
     DENIZEN_HD explicit Team(uint32_t number) : block_(number) {}
@@ -102,12 +95,13 @@ DENIZEN_HD inline Quad plus_product(const Quad& w, const Quad& x, Quad sum, uint
     return sum;
 }
 
-// sums[held(c)].v[r]: row r of the group at `w` times the floats at x + c * apart, for n columns. A
-// warp's lane l sums columns 4l to 4l + 3 of each chunk, then the lanes' sums are added, those that
-// are 16 apart first. So a sum does not depend on n, nor on which rows stand beside it.
+// sums[c].v[r]: row r of the group at `w` times the floats at x + c * apart, for the first `live` of
+// n columns. A warp's lane l sums columns 4l to 4l + 3 of each chunk, then the lanes' sums are
+// added, those that are 16 apart first. So a sum does not depend on n, nor on which rows stand
+// beside it.
 template <Format F, uint32_t n>
 DENIZEN_HD inline void sum_group(const unsigned char* w, const float* x, uint32_t apart,
-                                 uint32_t chunks, Quad (&sums)[columns_held])
+                                 uint32_t chunks, uint32_t live, Quad* sums)
 {
     constexpr uint32_t row_bytes = chunk * format_bytes(F);
 #if DENIZEN_ON_DEVICE
@@ -143,14 +137,10 @@ DENIZEN_HD inline void sum_group(const unsigned char* w, const float* x, uint32_
         s += __shfl_xor_sync(~0u, s, 4);
         s += __shfl_xor_sync(~0u, s, 2);
         s += __shfl_xor_sync(~0u, s, 1);
-        DENIZEN_UNROLL
-        for (uint32_t r = 0; r < 4; ++r) {
-            const float row = __shfl_sync(~0u, s, static_cast<int>(8 * r));
-            if (c == lane) sums[0].v[r] = row;
-        }
+        if (lane % 8 == 0 && c < live) sums[c].v[lane / 8] = s;
     }
 #else
-    for (uint32_t c = 0; c < n; ++c) {
+    for (uint32_t c = 0; c < live; ++c) {
         Quad of[32] = {};
         for (uint32_t k = 0; k < chunks; ++k) {
             for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -168,7 +158,7 @@ DENIZEN_HD inline void sum_group(const unsigned char* w, const float* x, uint32_
                 for (uint32_t r = 0; r < 4; ++r) of[lane].v[r] += of[lane + half].v[r];
             }
         }
-        sums[held(c)] = of[0];
+        sums[c] = of[0];
     }
 #endif
 }
