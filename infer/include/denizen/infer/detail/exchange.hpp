@@ -70,7 +70,8 @@ __device__ inline void store_near([[maybe_unused]] cluster::Address there,
 #else
 DENIZEN_HD inline TwoWords load_far(const Word* at)
 {
-    return {{load<Scope::gpu>(at), load<Scope::gpu>(at + 1)}};
+    // Acquire: partner of the release in publish(); what the other had read before may be written.
+    return {{load<Scope::gpu, Order::acquire>(at), load<Scope::gpu, Order::acquire>(at + 1)}};
 }
 #endif
 
@@ -86,7 +87,8 @@ public:
         for (uint32_t c = first_column(); c < n; c += lanes::size) {
             Word* const to = model_.words(round_, base + c) + at;
             for (uint32_t i = 0; i < units; ++i) {
-                store<Scope::gpu>(to + i, word_of(value[held(c)].v[i], round_));
+                store<Scope::gpu, denizen::detail::host_release>(
+                    to + i, word_of(value[held(c)].v[i], round_));
             }
         }
     }
