@@ -113,7 +113,11 @@ TEST_P(InferEngine, SeveralRequestsOfAStreamAreAnsweredInOrder)
 TEST_P(InferEngine, EveryAnswerOfManyAskersIsRight)
 {
     const uint32_t askers = 4;
+#if defined(DENIZEN_INFER_BLOCKS)
+    const uint32_t steps = test::scaled(60);
+#else
     const uint32_t steps = test::scaled(GetParam() == 1 ? 400 : 100);
+#endif
     Engine engine(builder.model(), options(2 * askers, 5), chip()); // there is back-pressure
     std::atomic<uint32_t> wrong{0};
     std::vector<std::thread> threads;

@@ -7,6 +7,7 @@
 #include <denizen/infer/gpu.hpp>
 #else
 #include "threads_chip.hpp"
+#include <atomic>
 #endif
 
 namespace denizen::infer {
@@ -16,7 +17,9 @@ inline std::unique_ptr<Chip> chip()
 #if defined(__CUDACC__)
     return on_gpu(0);
 #elif defined(DENIZEN_INFER_BLOCKS)
-    return std::make_unique<ThreadsChip>();
+    // By turns with slots that all blocks read and with slots that the leader passes on.
+    static std::atomic<uint32_t> made{0};
+    return std::make_unique<ThreadsChip>(ThreadsChip::Made{.slots_near = made++ % 2 == 0});
 #else
     return nullptr;
 #endif

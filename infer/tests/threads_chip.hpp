@@ -22,7 +22,7 @@ public:
         uint32_t blocks = 8;
         size_t shared_bytes = 4 << 20;
         bool slots_near = true;
-        uint64_t breath_ns = 2'000'000;
+        uint64_t breath_ns = 20'000'000;
     };
     ThreadsChip() : ThreadsChip(Made()) {}
     explicit ThreadsChip(const Made& made) : made_(made) {}

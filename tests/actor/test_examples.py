@@ -24,6 +24,7 @@ PRINTED = {  # where more is known than that the result is right
     "counter.cu": ["counter 7: 5\n", "1000000 ticks on", "sum 4500005, expected 4500005"],
     "tasks.cu": ["9 queens on", ": 352 solutions"],
 }
+NEEDS = {"tensor_parallel.py": "torch"}
 
 
 def arguments(path):
@@ -53,6 +54,8 @@ def run(command, timeout=300):
 
 
 def run_example(path, *command):
+    if path.name in NEEDS:
+        pytest.importorskip(NEEDS[path.name])
     out = run(command)
     assert out, f"{path.name} does not say what it found"
     for text in PRINTED.get(path.name, []):

@@ -68,6 +68,14 @@ def join(address, rank, ranks, device, token):
     assert (address, rank, ranks, device) == ("tcp://node0:29500", 3, 16, "gpu:3")
 group.join = join
 """,
+    ("group.md", 2): """
+import sys
+import torch
+from denizen import group
+rank, join = int(sys.argv[1]), group.join
+group.join = lambda _, *ranks, device: join("job.sock", *ranks)
+x, w1, w2 = torch.ones(2, 4), torch.ones(4, 3, requires_grad=True), torch.ones(3, 4)
+""",
     ("inference.md", 2): """
 import onnx
 from onnx import helper
@@ -143,8 +151,8 @@ HANDLERS = {
     ("python-handlers.md", 0),
     ("tutorial.md", 0),
 }
-MODULES = {("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
-RANKS = {("group.md", 0): 2}
+MODULES = {("group.md", 2): "torch", ("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
+RANKS = {("group.md", 0): 2, ("group.md", 2): 2}
 RAY = {("scale.md", 2)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen import machine, procmine
+from denizen import _core, machine, procmine
 from denizen.cli import main
 from denizen.lab import bench, goals, logs, programs, record
 from denizen.lab import cases as of_python
@@ -417,9 +417,13 @@ def test_all_leaves_out_on_a_gpu_what_has_no_gpu_half(monkeypatch, tmp_path, cap
         raise record.LabError("measured elsewhere")
 
     monkeypatch.setattr(bench, "run", run)
+    monkeypatch.setattr(_core, "gpu_count", lambda: 1)
     for gpu in (None, 0):
         monkeypatch.setattr(machine, "describe", lambda device, gpu=gpu: (here, gpu))
         assert main(["bench", "all", "--out", str(tmp_path)]) == 1
     assert begun.count("infer") == 1
     assert begun.count("dispatch") == 2
-    assert "infer: measured on CPU threads alone" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "infer: measured on CPU threads alone" in told
+    assert begun.count("layer") == 0
+    assert "layer: needs 2 GPUs; here are 1" in told

@@ -43,6 +43,7 @@ EXPERIMENTS = {
     "dsp": "DSP: kernels on streams, one core and one stream for each SM",
     "bfs": "BFS: searches of graphs from one vertex",
     "group": "Groups: all-reduce of float32, by the slowest rank",
+    "layer": "Layer: a block of a transformer on two GPUs, its all-reduce by each of three ways",
     "procmine": "Process mining: the graph of a log, with frequencies and durations",
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
@@ -57,7 +58,8 @@ EXPERIMENTS = {
     "scale": "Scale: what a message costs between hosts, and 2 to 1,000 hosts simulated by that",
     "infer": "Infer: one time step of a model, from the host's call to its answer",
 }
-IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer", "io", "scale"})
+GPUS = {"layer": 2}  # what needs so many
+IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer", "io", "layer", "scale"})
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})

@@ -248,9 +248,7 @@ DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange
                 there = there && number_of(two[k].word[0]) == round &&
                         (at + 1 == op.out || number_of(two[k].word[1]) == round);
             }
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-            if (!there) sched_yield();
-#endif
+            if (!there) pause_block();
         }
         DENIZEN_UNROLL
         for (uint32_t k = 0; k < together; ++k) {
@@ -437,7 +435,7 @@ DENIZEN_COLD void renew(const ResidentModel& model, uint32_t number, unsigned ch
                 float* const past = b.own(c) + op->sums_at;
                 for (uint64_t i = team.rank(); i < floats; i += team.size()) past[i] = 0;
             }
-            if (!recurrent(op->kind)) continue;
+            if (!recurrent(op->kind) || op->groups == 0) continue;
             const float* const h = b.row(c) + op->row_at;
             float* const value = b.values(c) + op->out_at;
             for (uint32_t i = team.rank(); i < op->out; i += team.size()) {

@@ -70,7 +70,8 @@ __device__ inline void store_near([[maybe_unused]] cluster::Address there,
 #else
 DENIZEN_HD inline TwoWords load_far(const Word* at)
 {
-    return {{load<Scope::gpu>(at), load<Scope::gpu>(at + 1)}};
+    // Acquire: partner of the release in publish(); what the other had read before may be written.
+    return {{load<Scope::gpu, Order::acquire>(at), load<Scope::gpu, Order::acquire>(at + 1)}};
 }
 #endif
 
@@ -89,7 +90,10 @@ public:
         Word* const to = model_.words(round_, column) + at;
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
-            if (i < units) store<Scope::gpu>(to + i, word_of(value.v[i], round_));
+            if (i < units) {
+                store<Scope::gpu, denizen::detail::host_release>(to + i,
+                                                                 word_of(value.v[i], round_));
+            }
         }
     }
 

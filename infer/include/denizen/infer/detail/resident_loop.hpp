@@ -18,23 +18,12 @@
 
 #include <denizen/infer/detail/block_step.hpp>
 
-#if DENIZEN_HOSTED
-#include <sched.h>
-#endif
-
 namespace denizen::infer::detail {
 
 inline constexpr uint32_t looks_at_host = 64; // without a request, between two looks for a command,
 inline constexpr uint32_t rounds_at_host = 1024; // and with requests
 
 DENIZEN_HD inline uint32_t number_of_request(uint32_t request) { return request + 1; }
-
-DENIZEN_HD inline void pause_host()
-{
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-    sched_yield();
-#endif
-}
 
 // How many requests from `request` on are there, of different streams. All lanes of a warp.
 DENIZEN_HD inline uint32_t requests_there(const ResidentModel& m, uint32_t request)
@@ -81,7 +70,7 @@ DENIZEN_HD inline uint32_t next_count(const ResidentModel& m, uint32_t request, 
         }
         if (lanes::shuffle(leaves, 0) != 0) return 0;
         if (count != 0) return count;
-        pause_host();
+        pause_block();
     }
 }
 
@@ -116,7 +105,7 @@ DENIZEN_HD inline uint32_t hear_count(const Block& b, uint32_t round)
         head = load_packet<Scope::gpu>(b.model.head(round));
 #endif
         if (head.sequence == round) return head.word[0];
-        pause_host();
+        pause_block();
     }
 }
 
@@ -156,7 +145,7 @@ DENIZEN_HD inline void take_requests(const Block& b, uint32_t round, uint32_t re
         while (p.sequence != wanted) { // ends by the host's or the leader's store, or as all leave
             // Told, and not how many: none.
             if (from == 0 && load<Scope::block>(&b.turn.told) == round) return;
-            pause_host();
+            pause_block();
             p = load_packet<Scope::system>(at);
         }
         if (m.forwarded != 0 && b.team.leads()) {
@@ -237,7 +226,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
                    static_cast<int32_t>(
                        load<Scope::gpu, denizen::detail::host_acquire>(&m.progress->done) -
                        done_before - m.blocks * (rounds - 1)) < 0) {
-                pause_host();
+                pause_block();
             }
             team.sync();
         }

@@ -9,6 +9,11 @@
 #include <denizen/infer/detail/block_op.hpp>
 #include <denizen/infer/detail/functions.hpp>
 
+#if DENIZEN_HOSTED
+#include <ctime>
+#include <sched.h>
+#endif
+
 namespace denizen::infer::detail {
 
 struct alignas(16) Quad {
@@ -39,6 +44,20 @@ public:
 private:
     uint32_t block_;
 };
+
+// Between two looks for what another block stores: a thread gives its core to the others.
+DENIZEN_HD inline void pause_block()
+{
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+    static thread_local uint32_t looks = 0;
+    const timespec nap{0, 5'000};
+    if (++looks % 16 != 0) {
+        sched_yield();
+    } else {
+        nanosleep(&nap, nullptr);
+    }
+#endif
+}
 
 DENIZEN_HD inline float sum_of_lanes(float x)
 {
