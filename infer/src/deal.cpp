@@ -3,8 +3,6 @@
 
 #include "packer.hpp"
 
-#include <denizen/infer/detail/tile.hpp>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,11 +13,15 @@ namespace {
 using detail::BlockOp;
 using detail::in_chunks;
 using detail::in_fours;
-using detail::matrix_bytes;
 
 constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 uint32_t as_word(size_t n) { return static_cast<uint32_t>(n); }
+
+size_t group_bytes(uint32_t chunks, Format format)
+{
+    return size_t{chunks} * 4 * detail::chunk * format_bytes(format);
+}
 
 uint32_t groups_of(const Step& step)
 {
@@ -125,18 +127,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
             d.step_of.push_back(s);
         }
     }
-    for (size_t i = 0; detail::tiled(format) && i < common.size(); ++i) {
-        BlockOp& op = common[i];
-        if (!has_matrix(op.kind)) continue;
-        op.spread = 1;
-        if (i == 0) continue;
-        BlockOp& before = common[i - 1];
-        const bool whole = op.kind != OpKind::conv1d || op.gather_at == op.in_at;
-        if (whole && before.exchanged != 0 && before.out_at == op.in_at) {
-            op.spread = 0;
-            before.spreads = 1;
-        }
-    }
     d.row_floats = rounded_up(d.row_floats, 32);
     d.output_at = places.at[plan.output];
     d.leader_answers = plan.output == 0 || !has_matrix(plan.steps[plan.output - 1].kind);
@@ -155,42 +145,28 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         }
         if (!has_matrix(step.kind)) continue;
         const uint32_t groups = groups_of(step);
-        uint32_t each = (groups + blocks - 1) / blocks;
-        if (detail::tiled(format)) each = in_fours(each); // a tile takes as long if it is not full
+        const uint32_t each = (groups + blocks - 1) / blocks;
         const uint32_t used = (groups + each - 1) / each;
         for (uint32_t k = 0; k < used; ++k) {
             const uint32_t b = (next + k) % blocks;
-            const auto cut = [&](uint32_t n) {
-                return detail::tiled(format) ? std::min(n * each, groups) : groups * n / used;
-            };
-            const uint32_t begin = cut(k);
-            const uint32_t end = cut(k + 1);
+            const uint32_t begin = groups * k / used;
             BlockOp& op = d.ops[b][i];
-            op.groups = end - begin;
+            op.groups = groups * (k + 1) / used - begin;
             op.first = begin * (gated(step.kind) ? 1 : 4);
-            op.weights = as_word(place(image[b], matrix_bytes(format, op.groups, op.chunks)));
+            op.weights = as_word(place(image[b], op.groups * group_bytes(op.chunks, format)));
             if (!recurrent(step.kind)) {
                 op.bias = as_word(place(image[b], op.groups * sizeof(float) * 4));
             }
         }
         next = (next + used) % blocks;
     }
-    // What a matrix's input and sums take, of the columns that are multiplied together.
-    d.columns_at_once = std::min(columns, detail::together(format));
-    size_t sums = 0;
-    uint32_t chunks = 0;
+    d.columns_at_once = std::min(columns, detail::columns_together);
+    uint32_t most_groups = 0;
     for (const std::vector<BlockOp>& of_block : d.ops) {
-        for (const BlockOp& op : of_block) {
-            for (const uint32_t of : {op.chunks, op.own_chunks}) {
-                sums = std::max(sums, size_t{detail::parts_of(format, of)} * in_fours(op.groups) *
-                                          d.columns_at_once * 4 * sizeof(float));
-                chunks = std::max(chunks, of);
-            }
-        }
+        for (const BlockOp& op : of_block) most_groups = std::max(most_groups, op.groups);
     }
-    if (detail::tiled(format)) d.split_bytes = detail::split_bytes(chunks * detail::chunk);
-    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums +
-                          size_t{d.columns_at_once} * d.split_bytes;
+    const size_t sums = size_t{most_groups} * d.columns_at_once * 4 * sizeof(float);
+    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums;
     const size_t near =
         cluster ? 2 * sizeof(Packet) + 2 * d.column_words * sizeof(detail::Word) : 0;
     const size_t most = *std::max_element(image.begin(), image.end());
@@ -203,7 +179,7 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         for (uint32_t b = 0; b < blocks; ++b) {
             BlockOp& op = d.ops[b][i];
             if (recurrent(step.kind) && op.groups != 0) {
-                const size_t bytes = matrix_bytes(format, op.groups, op.own_chunks);
+                const size_t bytes = op.groups * group_bytes(op.own_chunks, format);
                 op.own_near = image[b] + bytes <= room ? 1 : 0;
                 if (op.own_near != 0) {
                     op.own_weights = as_word(place(image[b], bytes));
@@ -229,8 +205,7 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         d.own_floats += at.own_floats;
     }
     d.values_at = as_word(rounded_up(*std::max_element(image.begin(), image.end()), 128));
-    d.sums_at = as_word(d.values_at + size_t{columns} * d.column_floats * sizeof(float));
-    d.split_at = as_word(d.sums_at + sums);
+    d.sums_at = as_word(d.values_at + values - sums);
     d.near_at = as_word(d.values_at + values);
     d.shared_bytes = as_word(d.near_at + near);
     return d;
@@ -268,20 +243,16 @@ Images pack_images(const Deal& d, const Plan& plan, const Model& model)
             if (!has_matrix(step.kind) || own.groups == 0) continue;
             const bool gates = gated(step.kind);
             const bool keeps = recurrent(step.kind);
-            const bool tiles = detail::tiled(d.format);
-            Packer input(near + own.weights, d.format, op, detail::chunk,
-                         tiles ? own.chunks * detail::chunk : 0);
+            Packer input(near + own.weights, d.format, op, detail::chunk);
             Packer state(own.own_near != 0 ? near + own.own_weights
                                            : images.far.data() + size_t{own.far} * 16,
-                         d.format, op, detail::chunk, tiles ? own.own_chunks * detail::chunk : 0);
+                         d.format, op, detail::chunk);
             unsigned char* bias =
                 keeps ? images.far.data() + size_t{own.far_bias} * 16 : near + own.bias;
             for (uint32_t g = 0; g < own.groups; ++g) {
                 const size_t unit = own.first + (gates ? g : 4 * g);
                 pack_input_rows(input, step, op, unit, step.out);
                 pack_state_rows(state, step, op, unit, step.out);
-                input.next_group();
-                state.next_group();
                 for (size_t r = 0; r < 4; ++r) {
                     const float one = gates                 ? vector(r)[unit]
                                       : unit + r < step.out ? vector(0)[unit + r]

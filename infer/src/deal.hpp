@@ -15,11 +15,9 @@ namespace denizen::infer {
 struct Deal {
     Format format = Format::fp32;
     uint32_t blocks = 0;
-    uint32_t columns = 0;       // of a round
-    uint32_t values_at = 0;     // bytes: image, values, sums, values in parts, the cluster's exchange
-    uint32_t sums_at = 0;       //
-    uint32_t split_at = 0;      //
-    uint32_t split_bytes = 0;   // of a column
+    uint32_t columns = 0;   // of a round
+    uint32_t values_at = 0; // bytes: image, values, sums, and the cluster's exchange
+    uint32_t sums_at = 0;   //
     uint32_t columns_at_once = 0;
     uint32_t near_at = 0;       //
     uint32_t shared_bytes = 0;  //

@@ -359,8 +359,6 @@ private:
         m.blocks = deal_.blocks;
         m.values_at = deal_.values_at;
         m.sums_at = deal_.sums_at;
-        m.split_at = deal_.split_at;
-        m.split_bytes = deal_.split_bytes;
         m.columns_at_once = deal_.columns_at_once;
         m.near_at = deal_.near_at;
         m.shared_bytes = deal_.shared_bytes;

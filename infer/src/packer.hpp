@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a matrix, in a format: groups of four rows, interleaved in blocks of so many columns, or in
-// tiles of four groups (detail/tile.hpp).
+// Rows of a matrix, in a format and interleaved: four rows in blocks of so many columns.
 #pragma once
 
 #include "aligned.hpp"
@@ -14,9 +13,9 @@ namespace denizen::infer {
 
 class Packer {
 public:
-    // Writes from `to` on. `columns`: of a block. `of_tile`: columns of a tile; 0: no tiles.
-    Packer(unsigned char* to, Format format, const Op& op, size_t columns, size_t of_tile = 0)
-        : to_(to), format_(format), op_(op), columns_(columns), of_tile_(of_tile)
+    // Writes from `to` on. `columns`: of a block.
+    Packer(unsigned char* to, Format format, const Op& op, size_t columns)
+        : to_(to), format_(format), op_(op), columns_(columns)
     {
     }
 
@@ -29,32 +28,19 @@ public:
                 const float* from = row(r);
                 for (size_t lane = 0; lane < columns_; ++lane) {
                     const size_t j = block + lane;
-                    put(from != nullptr && j < columns ? from[j * stride] : 0.0F, r, at_ + lane);
+                    put(from != nullptr && j < columns ? from[j * stride] : 0.0F);
                 }
             }
-            at_ += columns_;
         }
     }
 
-    // The next four rows.
-    void next_group()
-    {
-        ++group_;
-        at_ = 0;
-    }
-
 private:
-    // Column of row `r` of this group. Throws bad_argument beyond the format's range.
-    void put(float value, size_t r, size_t column);
-    unsigned char* place(size_t r, size_t column);
+    void put(float value); // throws bad_argument beyond the format's range
 
     unsigned char* to_;
     Format format_;
     const Op& op_;
     size_t columns_;
-    size_t of_tile_;
-    size_t group_ = 0;
-    size_t at_ = 0; // the column
 };
 
 // The four rows from `unit` on, of which those before `end` are there (lstm, gru: the rows of that

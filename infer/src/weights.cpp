@@ -4,11 +4,9 @@
 #include "packer.hpp"
 
 #include <denizen/group/number.hpp>
-#include <denizen/infer/detail/tile.hpp>
 
 #include <cmath>
 #include <cstring>
-#include <utility>
 
 namespace denizen::infer {
 namespace {
@@ -75,7 +73,7 @@ const char* to_string(Format format)
     return "unknown";
 }
 
-void Packer::put(float value, size_t r, size_t column)
+void Packer::put(float value)
 {
     if (std::fabs(value) > most_of(format_)) {
         throw Error(Errc::bad_argument,
@@ -83,25 +81,14 @@ void Packer::put(float value, size_t r, size_t column)
                         infer::to_string(format_) + " goes to " + std::to_string(most_of(format_)) +
                         "; use another format");
     }
-    unsigned char* const to = place(r, column);
     if (format_ == Format::fp32) {
-        std::memcpy(to, &value, 4);
+        std::memcpy(to_, &value, 4);
     } else {
         const uint16_t half =
             format_ == Format::bf16 ? bits_of<group::BFloat>(value) : bits_of<group::Half>(value);
-        std::memcpy(to, &half, 2);
+        std::memcpy(to_, &half, 2);
     }
-}
-
-unsigned char* Packer::place(size_t r, size_t column)
-{
-    if (of_tile_ == 0) {
-        return std::exchange(to_, to_ + format_bytes(format_));
-    }
-    const size_t tile = group_ / 4 * detail::matrix_bytes(format_, 4, 1) * of_tile_ / detail::chunk;
-    return to_ + tile +
-           detail::place_in_tile(static_cast<uint32_t>(4 * (group_ % 4) + r),
-                                 static_cast<uint32_t>(column));
+    to_ += format_bytes(format_);
 }
 
 void pack_input_rows(Packer& packer, const Step& step, const Op& op, size_t unit, size_t end)

@@ -22,29 +22,15 @@ namespace denizen::infer::detail {
 inline constexpr uint32_t block_threads = 512;
 inline constexpr uint32_t chunk = 128;       // columns; values are padded to it with zeros
 inline constexpr uint32_t most_columns = 16; // requests in a round
-inline constexpr uint32_t tile_columns = 64; // one warp multiplies a tile with so many at once
-
-DENIZEN_HD constexpr bool tiled(Format format) { return format == Format::bf16; }
-// Requests that are multiplied together.
-DENIZEN_HD constexpr uint32_t together(Format format) { return tiled(format) ? 8 : 4; }
-// The sums of a row are taken in so many parts.
-DENIZEN_HD constexpr uint32_t parts_of(Format format, uint32_t chunks)
-{
-    return tiled(format) ? chunks * chunk / tile_columns : 1;
-}
+inline constexpr uint32_t columns_together = 4;
 
 DENIZEN_HD constexpr uint32_t chunks_of(uint32_t width) { return (width + chunk - 1) / chunk; }
 DENIZEN_HD constexpr uint32_t in_chunks(uint32_t width) { return chunks_of(width) * chunk; }
 DENIZEN_HD constexpr uint32_t in_fours(uint32_t width) { return (width + 3) / 4 * 4; }
-DENIZEN_HD constexpr size_t matrix_bytes(Format format, uint32_t groups, uint32_t chunks)
-{
-    return size_t{tiled(format) ? in_fours(groups) : groups} * 4 * chunks * chunk *
-           format_bytes(format);
-}
 
 // One op, as one block does it. Offsets are in bytes into the block's image, but `far`, in 16 bytes
 // into the far image; places of values in floats into a column; of states in floats.
-struct BlockOp {
+struct alignas(16) BlockOp {
     OpKind kind;       // a concat is one op for each of its inputs
     uint32_t relu;     // rnn
     float eps;         // layernorm
@@ -62,8 +48,6 @@ struct BlockOp {
     uint32_t exchanged; // whether other blocks read its value
     uint32_t words_at;  // where, among the words of a column
     uint32_t answers;   // whether it is the answer
-    uint32_t spread;    // of bf16: whether its input is not there in three parts yet
-    uint32_t spreads;   // and whether its own value is the input of the matrix that is next
     // Recurrent:
     uint32_t own_chunks;  // of the matrix that h is multiplied by
     uint32_t own_near;    // whether it lies in the image: at own_weights, else at far
@@ -140,12 +124,10 @@ struct ResidentModel {
     uint32_t columns;       // most in a round
     uint32_t column_floats; // of the values of a request
     uint32_t blocks;
-    uint32_t values_at; // bytes in shared memory; the image is at 0
-    uint32_t sums_at;   // sums of parts: Quads, of parts_of() x groups x columns_at_once
-    uint32_t split_at;  // values in three parts of bf16, of columns_at_once
-    uint32_t split_bytes;     // of a column
+    uint32_t values_at;       // bytes in shared memory; the image is at 0
+    uint32_t sums_at;         // sums: a Quad for each group, times columns_at_once
     uint32_t columns_at_once; // multiplied together
-    uint32_t near_at;   // the cluster's exchange, of a round of one request
+    uint32_t near_at;         // the cluster's exchange, of a round of one request
     uint32_t shared_bytes;
     TermRef term;
 

@@ -32,10 +32,6 @@ struct Block {
         return reinterpret_cast<float*>(shared + model.values_at) + column * model.column_floats;
     }
     DENIZEN_HD Quad* sums() const { return reinterpret_cast<Quad*>(shared + model.sums_at); }
-    DENIZEN_HD unsigned char* split(uint32_t column) const
-    {
-        return shared + model.split_at + column * model.split_bytes;
-    }
     DENIZEN_HD uint32_t stream(uint32_t column) const
     {
         return turn.of[column].word[0] & stream_bits;
@@ -88,66 +84,17 @@ DENIZEN_HD inline Quad made_of(const BlockOp& op, Quad sum, const Quad& before, 
     return sum;
 }
 
-// The values of `live` columns from `base` on in three parts of bf16: `chunks` of them at `at`.
-DENIZEN_HD inline void spread(const Block& b, uint32_t at, uint32_t chunks, uint32_t base,
-                              uint32_t live)
-{
-    const uint32_t pairs = chunks * chunk / 2;
-    for (uint32_t c = 0; c < live; ++c) {
-        const float* const x = b.values(base + c) + at;
-        for (uint32_t p = b.team.rank(); p < pairs; p += b.team.size()) {
-            split_pair(b.split(c), p, x[2 * p], x[2 * p + 1]);
-        }
-    }
-}
-
-// This block's rows of a matrix of `groups` times the values at `at` of `live` <= n columns from
-// `base` on, in parts. Behind it the block meets; then sum_of() has them.
+// The sums of this block's rows of a matrix times the values at `at` of `live` <= n columns from
+// `base` on. The block meets before and behind it.
 template <Format F, uint32_t n>
-DENIZEN_HD inline void sum_parts(const Block& b, const unsigned char* weights, uint32_t groups,
-                                 uint32_t chunks, uint32_t at, uint32_t base, uint32_t live)
+DENIZEN_HD inline void sum_groups(const Block& b, const unsigned char* weights, uint32_t groups,
+                                  uint32_t chunks, uint32_t at, uint32_t base, uint32_t live)
 {
-    const uint32_t stride = b.model.columns_at_once;
-    if constexpr (tiled(F)) {
-        const uint32_t parts = parts_of(F, chunks);
-        const uint32_t all = (groups + 3) / 4 * parts;
-        uint32_t tile = 0;
-        uint32_t part = b.team.warp();
-        for (uint32_t i = b.team.warp(); i < all; i += b.team.warps()) {
-            for (; part >= parts; part -= parts) ++tile;
-            sum_tile<n>(weights + uint64_t{i} * tile_steps * step_bytes,
-                        b.split(0) + part * split_bytes(tile_columns), b.model.split_bytes, live,
-                        b.sums() + (part * in_fours(groups) + tile * 4) * stride, stride);
-            part += b.team.warps();
-        }
-    } else {
-        for (uint32_t g = b.team.warp(); g < groups; g += b.team.warps()) {
-            sum_group<F, n>(weights + matrix_bytes(F, g, chunks), b.values(base) + at,
-                            b.model.column_floats, chunks, live, b.sums() + g * stride);
-        }
+    const uint64_t group_bytes = uint64_t{chunks} * 4 * chunk * format_bytes(F);
+    for (uint32_t g = b.team.warp(); g < groups; g += b.team.warps()) {
+        sum_group<F, n>(weights + g * group_bytes, b.values(base) + at, b.model.column_floats,
+                        chunks, live, b.sums() + g * b.model.columns_at_once);
     }
-}
-
-template <Format F>
-DENIZEN_HD inline Quad sum_of(const Block& b, uint32_t groups, uint32_t chunks, uint32_t group,
-                              uint32_t column)
-{
-    const uint32_t stride = b.model.columns_at_once;
-    const Quad* from = b.sums() + group * stride + column;
-    Quad sum = *from;
-    if constexpr (tiled(F)) {
-        const uint32_t parts = parts_of(F, chunks);
-#if DENIZEN_ON_DEVICE
-#pragma unroll 4
-#endif
-        for (uint32_t part = 1; part < parts; ++part) {
-            from += in_fours(groups) * stride;
-            const Quad more = *from;
-            DENIZEN_UNROLL
-            for (uint32_t i = 0; i < 4; ++i) sum.v[i] += more.v[i];
-        }
-    }
-    return sum;
 }
 
 // What a group's sums are added to, and what its unit has kept: c, or h of a gru.
@@ -182,12 +129,6 @@ DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchang
                                 uint32_t base, uint32_t live)
 {
     const uint32_t at = op.kind == OpKind::conv1d ? op.gather_at : op.in_at;
-    if constexpr (tiled(F)) {
-        if (n != 1 || op.spread != 0) {
-            spread(b, at, op.chunks, base, live);
-            b.team.sync();
-        }
-    }
     // A thread makes what a group's sums become. If the exchange is near, some warps make the same,
     // and each publishes to other blocks.
     constexpr bool shared_out = Exchange::copies != 1;
@@ -201,7 +142,7 @@ DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchang
     if (first < all) {
         k = kept(b, op, first - column_of(first) * op.groups, base + column_of(first));
     }
-    sum_parts<F, n>(b, b.shared + op.weights, op.groups, op.chunks, at, base, live);
+    sum_groups<F, n>(b, b.shared + op.weights, op.groups, op.chunks, at, base, live);
     b.team.sync();
     for (uint32_t i = first; i < all; i += step) {
         const uint32_t c = column_of(i);
@@ -209,8 +150,7 @@ DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchang
         const uint32_t unit = unit_of(op, g);
         const uint32_t units = gated(op.kind) ? 1 : op.out - unit < 4 ? op.out - unit : 4;
         if (i != first) k = kept(b, op, g, base + c);
-        const Quad made =
-            made_of(op, sum_of<F>(b, op.groups, op.chunks, g, c), k.before, k.unit);
+        const Quad made = made_of(op, b.sums()[g * b.model.columns_at_once + c], k.before, k.unit);
         if (op.exchanged != 0) exchange.publish(copy, made, base + c, op.words_at + unit, units);
         if (copy != 0) continue;
         if (op.answers != 0) {
@@ -226,12 +166,29 @@ DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchang
 }
 
 // Takes the value that the blocks have made, of all columns.
-template <Format F, class Exchange>
+template <class Exchange>
 DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange& exchange,
                                uint32_t round, uint32_t count)
 {
     constexpr uint32_t together = DENIZEN_ON_DEVICE ? 4 : 1; // loads under way
     const uint32_t pairs = (op.out + 1) / 2;
+    if (count == 1) {
+        float* const to = b.values(0) + op.out_at;
+        for (uint32_t i = b.team.rank(); i < pairs; i += b.team.size()) {
+            const bool both = 2 * i + 1 != op.out;
+            TwoWords two = exchange.pair(0, op.words_at + 2 * i);
+            while (number_of(two.word[0]) != round ||
+                   (both && number_of(two.word[1]) != round)) { // ends as below
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+                sched_yield();
+#endif
+                two = exchange.pair(0, op.words_at + 2 * i);
+            }
+            to[2 * i] = value_of(two.word[0]);
+            if (both) to[2 * i + 1] = value_of(two.word[1]);
+        }
+        return;
+    }
     const uint32_t all = pairs * count;
     for (uint32_t begin = b.team.rank(); begin < all; begin += together * b.team.size()) {
         TwoWords two[together] = {};
@@ -257,21 +214,8 @@ DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange
             const uint32_t column = count == 1 ? 0 : i / pairs;
             const uint32_t at = 2 * (i - column * pairs);
             float* const to = b.values(column) + op.out_at + at;
-            const float low = value_of(two[k].word[0]);
-            const float high = at + 1 != op.out ? value_of(two[k].word[1]) : 0.0F;
-            to[0] = low;
-            if (at + 1 != op.out) to[1] = high;
-            if constexpr (tiled(F)) {
-                if (count == 1 && op.spreads != 0) split_pair(b.split(0), at / 2, low, high);
-            }
-        }
-    }
-    if constexpr (tiled(F)) { // the chunks' ends, where another value may have been
-        if (count == 1 && op.spreads != 0) {
-            const uint32_t end = in_chunks(op.out) / 2;
-            for (uint32_t p = pairs + b.team.rank(); p < end; p += b.team.size()) {
-                split_pair(b.split(0), p, 0, 0);
-            }
+            to[0] = value_of(two[k].word[0]);
+            if (at + 1 != op.out) to[1] = value_of(two[k].word[1]);
         }
     }
 }
@@ -281,15 +225,11 @@ DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange
 template <Format F, uint32_t n>
 DENIZEN_HD inline void sum_own(const Block& b, const BlockOp& op, uint32_t base, uint32_t live)
 {
-    if constexpr (tiled(F)) {
-        spread(b, op.out_at, op.own_chunks, base, live);
-        b.team.sync();
-    }
     if (op.own_near != 0) {
-        sum_parts<F, n>(b, b.shared + op.own_weights, op.groups, op.own_chunks, op.out_at, base,
-                        live);
+        sum_groups<F, n>(b, b.shared + op.own_weights, op.groups, op.own_chunks, op.out_at, base,
+                         live);
     } else {
-        sum_parts<F, n>(b, b.far(op.far), op.groups, op.own_chunks, op.out_at, base, live);
+        sum_groups<F, n>(b, b.far(op.far), op.groups, op.own_chunks, op.out_at, base, live);
     }
     b.team.sync();
     const auto* const biases = reinterpret_cast<const Quad*>(b.far(op.far_bias));
@@ -297,7 +237,7 @@ DENIZEN_HD inline void sum_own(const Block& b, const BlockOp& op, uint32_t base,
     for (uint32_t i = b.team.rank(); i < all; i += b.team.size()) {
         const uint32_t c = n == 1 ? 0 : i / op.groups;
         const uint32_t g = i - c * op.groups;
-        Quad sum = sum_of<F>(b, op.groups, op.own_chunks, g, c);
+        Quad sum = b.sums()[g * b.model.columns_at_once + c];
         const Quad bias = biases[g];
         DENIZEN_UNROLL
         for (uint32_t k = 0; k < 4; ++k) sum.v[k] += bias.v[k];
@@ -460,22 +400,23 @@ template <Format F, uint32_t n, class Exchange>
 DENIZEN_HD inline void answer(const Block& b, const Exchange& exchange, uint32_t round,
                               uint32_t count)
 {
-    for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
-        if (!has_matrix(op->kind)) {
-            make_alone(b, *op, count);
+    for (const BlockOp* of = b.ops(); of != b.ops() + b.place.ops; ++of) {
+        const BlockOp op = *of; // in registers: what waits is not asked for it again
+        if (!has_matrix(op.kind)) {
+            make_alone(b, op, count);
             b.team.sync();
             continue;
         }
-        if (op->kind == OpKind::conv1d && op->groups != 0 && op->gather_at != op->in_at) {
-            gather(b, *op, count);
+        if (op.kind == OpKind::conv1d && op.groups != 0 && op.gather_at != op.in_at) {
+            gather(b, op, count);
             b.team.sync();
         }
         const uint32_t most = n == 1 ? 1 : b.model.columns_at_once;
         for (uint32_t base = 0; base < count; base += most) {
             if (base != 0) b.team.sync(); // the sums of the columns before have been read
-            multiply<F, n>(b, *op, exchange, base, count - base < most ? count - base : most);
+            multiply<F, n>(b, op, exchange, base, count - base < most ? count - base : most);
         }
-        if (op->exchanged != 0) receive<F>(b, *op, exchange, round, count);
+        if (op.exchanged != 0) receive(b, op, exchange, round, count);
         b.team.sync();
     }
     if (b.model.leader_answers != 0 && b.team.leads()) {

@@ -8,7 +8,7 @@
 // the round before the last; the leader begins no round earlier (resident_loop.hpp).
 #pragma once
 
-#include <denizen/infer/detail/tile.hpp>
+#include <denizen/infer/detail/team.hpp>
 
 namespace denizen::infer::detail {
 

@@ -263,7 +263,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             answer<F, 1>(b, Far(m, round), round, 1);
 #endif
         } else {
-            answer<F, together(F)>(b, Far(m, round), round, count);
+            answer<F, columns_together>(b, Far(m, round), round, count);
         }
         if (counting) {
             counts.rounds += 1;
@@ -276,7 +276,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         if (count == 1) {
             prepare<F, 1>(b, 1);
         } else {
-            prepare<F, together(F)>(b, count);
+            prepare<F, columns_together>(b, count);
         }
         team.sync();
         if (team.rank() == 0) {

@@ -114,8 +114,8 @@ DENIZEN_HD inline Quad plus_product(const Quad& w, const Quad& x, Quad sum, uint
     return sum;
 }
 
-// sums[c].v[r]: row r of the group at `w` times the floats at x + c * apart, for the first `live` of
-// n columns. A warp's lane l sums columns 4l to 4l + 3 of each chunk, then the lanes' sums are
+// sums[c].v[r]: row r of the group at `w` times the floats at x + c * apart, for the first `live`
+// of n columns. A warp's lane l sums columns 4l to 4l + 3 of each chunk, then the lanes' sums are
 // added, those that are 16 apart first. So a sum does not depend on n, nor on which rows stand
 // beside it.
 template <Format F, uint32_t n>
